@@ -1,0 +1,169 @@
+//! The one error type of the packing and reading crates.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// What sort of thing went wrong; decides exit codes and what a caller may do about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The operating system refused: unreadable, missing, no space, no permission.
+    Io,
+    /// The file is not what it claims to be, is cut short, or contradicts itself.
+    Malformed,
+    /// The file is sound, but holds something hsipack does not take (complex numbers, a spectral library).
+    Unsupported,
+    /// The file holds several candidates, or axes that cannot be told apart; the user has to choose.
+    Ambiguous,
+    /// A value does not fit what it has to be stored in.
+    Overflow,
+    /// Inputs or options contradict each other, or what is already on disk.
+    Conflict,
+    /// Stored bytes of a packed dataset do not match their checksums or records.
+    Damaged,
+    /// The user asked to stop.
+    Interrupted,
+}
+
+/// An error that names the file, what was wrong with it, and what to do.
+///
+/// Displayed as `FILE: WHAT (REMEDY)`; [`std::error::Error::source`] gives the cause, if another
+/// library reported one.
+#[derive(Debug)]
+pub struct Error(Box<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    kind: ErrorKind,
+    path: Option<PathBuf>,
+    what: String,
+    remedy: Option<String>,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+/// A result whose error is [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// An error of `kind`; `what` says what was wrong, as a clause without a final stop.
+    pub fn new(kind: ErrorKind, what: impl Into<String>) -> Self {
+        Self(Box::new(Inner { kind, path: None, what: what.into(), remedy: None, source: None }))
+    }
+
+    /// A [`ErrorKind::Malformed`] error.
+    pub fn malformed(what: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Malformed, what)
+    }
+
+    /// A [`ErrorKind::Unsupported`] error.
+    pub fn unsupported(what: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Unsupported, what)
+    }
+
+    /// A [`ErrorKind::Ambiguous`] error.
+    pub fn ambiguous(what: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Ambiguous, what)
+    }
+
+    /// A [`ErrorKind::Conflict`] error.
+    pub fn conflict(what: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Conflict, what)
+    }
+
+    /// A [`ErrorKind::Damaged`] error.
+    pub fn damaged(what: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Damaged, what)
+    }
+
+    /// An I/O error on `path`; `doing` is what was tried, e.g. "cannot read".
+    pub fn io(path: impl Into<PathBuf>, doing: &str, source: std::io::Error) -> Self {
+        let error = Self::new(ErrorKind::Io, format!("{doing}: {source}")).at(path);
+        match source.kind() {
+            std::io::ErrorKind::NotFound => error.with_remedy("check the path"),
+            std::io::ErrorKind::PermissionDenied => error.with_remedy("check the permissions"),
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+                error.with_remedy("free some space")
+            }
+            _ => error,
+        }
+        .caused_by(source)
+    }
+
+    /// Names the file; keeps a name that is already there, since it was nearer to the trouble.
+    #[must_use]
+    pub fn at(mut self, path: impl Into<PathBuf>) -> Self {
+        self.0.path.get_or_insert_with(|| path.into());
+        self
+    }
+
+    /// Says what the user can do, as an imperative clause without a final stop; the last call wins.
+    #[must_use]
+    pub fn with_remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.0.remedy = Some(remedy.into());
+        self
+    }
+
+    /// Keeps the error of another library as the cause.
+    #[must_use]
+    pub fn caused_by(
+        mut self,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        self.0.source = Some(source.into());
+        self
+    }
+
+    /// What sort of error this is.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// The file concerned, if one is.
+    pub fn path(&self) -> Option<&Path> {
+        self.0.path.as_deref()
+    }
+
+    /// What was wrong, without the file and the remedy.
+    pub fn what(&self) -> &str {
+        &self.0.what
+    }
+
+    /// What to do about it.
+    pub fn remedy(&self) -> Option<&str> {
+        self.0.remedy.as_deref()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(path) = &self.0.path {
+            write!(f, "{}: ", path.display())?;
+        }
+        f.write_str(&self.0.what)?;
+        match &self.0.remedy {
+            Some(remedy) => write!(f, " ({remedy})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_deref().map(|source| source as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn display_names_file_problem_and_remedy() {
+        let error = Error::malformed("interleave is 'bup'")
+            .at("a.hdr")
+            .at("elsewhere")
+            .with_remedy("use bsq, bil or bip");
+        assert_eq!(error.to_string(), "a.hdr: interleave is 'bup' (use bsq, bil or bip)");
+        assert_eq!(error.kind(), ErrorKind::Malformed);
+    }
+}

@@ -1,0 +1,4 @@
+//! Source readers, conversion and validation.
+#![deny(missing_docs)]
+
+pub mod source;

@@ -1,0 +1,86 @@
+//! The buffer that rows are read into.
+
+use bytemuck::Pod;
+use hsipack_format::DType;
+
+/// Rows of one cube in (row, column, band) order, native byte order; reused from read to read.
+///
+/// The memory is aligned for every element type, so views are free.
+#[derive(Debug)]
+pub struct RowBuffer {
+    dtype: DType,
+    values: usize,
+    words: Vec<u64>,
+    scratch: Vec<u64>,
+}
+
+impl Default for RowBuffer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl RowBuffer {
+    /// An empty buffer.
+    pub const fn new() -> Self {
+        Self { dtype: DType::U8, values: 0, words: Vec::new(), scratch: Vec::new() }
+    }
+
+    /// Makes room for `values` elements of `dtype` and gives their bytes to fill. What was in the
+    /// buffer before may still be there.
+    pub fn reset(&mut self, dtype: DType, values: usize) -> &mut [u8] {
+        self.dtype = dtype;
+        self.values = values;
+        let bytes = values * dtype.size();
+        self.words.resize(bytes.div_ceil(8), 0);
+        &mut bytemuck::cast_slice_mut(&mut self.words)[..bytes]
+    }
+
+    /// Like [`reset`](Self::reset), with `scratch_bytes` of aligned working memory beside it: for
+    /// sources that read in one order and deliver in another.
+    pub fn reset_with_scratch(
+        &mut self,
+        dtype: DType,
+        values: usize,
+        scratch_bytes: usize,
+    ) -> (&mut [u8], &mut [u8]) {
+        self.dtype = dtype;
+        self.values = values;
+        let bytes = values * dtype.size();
+        self.words.resize(bytes.div_ceil(8), 0);
+        self.scratch.resize(scratch_bytes.div_ceil(8), 0);
+        (
+            &mut bytemuck::cast_slice_mut(&mut self.words)[..bytes],
+            &mut bytemuck::cast_slice_mut(&mut self.scratch)[..scratch_bytes],
+        )
+    }
+
+    /// The element type last asked for.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The number of elements.
+    pub fn len(&self) -> usize {
+        self.values
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.values == 0
+    }
+
+    /// The elements as bytes, native byte order.
+    pub fn bytes(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.words)[..self.values * self.dtype.size()]
+    }
+
+    /// The elements as `T`.
+    ///
+    /// # Panics
+    /// If `T` is not as large as the element type.
+    pub fn as_slice<T: Pod>(&self) -> &[T] {
+        assert_eq!(size_of::<T>(), self.dtype.size(), "view does not fit {}", self.dtype);
+        bytemuck::cast_slice(self.bytes())
+    }
+}

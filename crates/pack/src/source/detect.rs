@@ -1,0 +1,57 @@
+//! Which format a file is of: from its content first, then its name.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use hsipack_format::{Error, Result};
+
+use super::{OpenOptions, Source, envi, hdf5, htc, matlab, numpy, png, tiff, tivita, zarr};
+
+/// How much of a file the formats get to see.
+const HEAD: usize = 4096;
+
+type Recognise = fn(&Path, &[u8]) -> bool;
+type Open = fn(&Path, &OpenOptions) -> Result<Box<dyn Source>>;
+
+/// The formats, surest signature first. ENVI is last: its data files have no signature and are
+/// known by the header beside them.
+const FORMATS: [(Recognise, Open); 9] = [
+    (hdf5::recognises, hdf5::open),
+    (numpy::recognises, numpy::open),
+    (matlab::recognises, matlab::open),
+    (tiff::recognises, tiff::open),
+    (png::recognises, png::open),
+    (zarr::recognises, zarr::open),
+    (htc::recognises, htc::open),
+    (tivita::recognises, tivita::open),
+    (envi::recognises, envi::open),
+];
+
+/// Opens the cube in `path`, a file or a Zarr folder, whatever its format.
+///
+/// # Errors
+/// If the path cannot be read, no format recognises it, or its format's reader refuses it.
+pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
+    let fail = |error| Error::io(path, "cannot read", error);
+    let mut head = Vec::with_capacity(HEAD);
+    if !path.metadata().map_err(fail)?.is_dir() {
+        File::open(path)
+            .and_then(|file| file.take(HEAD as u64).read_to_end(&mut head))
+            .map_err(fail)?;
+        if head.is_empty() {
+            return Err(Error::malformed("the file is empty")
+                .at(path)
+                .with_remedy("copy it again"));
+        }
+    }
+    match FORMATS.iter().find(|(recognises, _)| recognises(path, &head)) {
+        Some((_, open)) => open(path, options),
+        None => {
+            Err(Error::unsupported("not a cube in any format hsipack knows").at(path).with_remedy(
+                "give an ENVI header or data file, .npy, .npz, .mat, HDF5, NetCDF-4, TIFF, Zarr, \
+                 Tivita SpecCube.dat or HTC .blosc",
+            ))
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Source readers: one file a format, all behind [`Source`].
+//!
+//! A source opens a cube, says what it knows about it ([`CubeInfo`]) and hands out image rows in
+//! (row, column, band) order, whatever the order in the file, with bounded memory. It yields the
+//! numbers as they are stored: masking, scaling and the cast to fp16 come later, in
+//! [`crate::convert`].
+//!
+//! | file | formats |
+//! |---|---|
+//! | `envi.rs` | ENVI header + data (bsq, bil, bip; gzip) |
+//! | `numpy.rs` | `.npy`, `.npz` |
+//! | `matlab.rs` | MATLAB v5 `.mat` |
+//! | `hdf5.rs`, `products.rs` | HDF5, NetCDF-4, HDF-EOS, MATLAB v7.3; PRISMA, EMIT, NEON, AVIRIS-3 by name |
+//! | `tiff.rs` | TIFF, GeoTIFF, BigTIFF |
+//! | `zarr.rs` | Zarr v2, v3 |
+//! | `tivita.rs` | Tivita `*_SpecCube.dat` |
+//! | `htc.rs` | HTC `.blosc` |
+//! | `png.rs` | PNG, for masks |
+//!
+//! `flat.rs` is the engine under every format that is one n-d array in a stretch of bytes.
+
+mod buffer;
+mod detect;
+pub mod envi;
+pub mod flat;
+pub mod hdf5;
+pub mod htc;
+pub mod matlab;
+pub mod numpy;
+pub mod png;
+pub mod tiff;
+pub mod tivita;
+pub mod zarr;
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use hsipack_format::{CubeShape, DType, Result};
+
+pub use buffer::RowBuffer;
+pub use detect::open;
+
+/// How the numbers in a file become physical values: `value * multiply / divide + add`.
+///
+/// Multiplier and divisor are kept apart because headers give either, and 1/10000 is not exact.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scaling {
+    /// Multiplied with the stored number (GDAL SCALE, CF scale_factor).
+    pub multiply: f64,
+    /// Divides the stored number (ENVI `reflectance scale factor`, NEON `Scale_Factor`).
+    pub divide: f64,
+    /// Added last (GDAL OFFSET, CF add_offset).
+    pub add: f64,
+}
+
+impl Scaling {
+    /// Leaves numbers as they are.
+    pub const NONE: Scaling = Scaling { multiply: 1.0, divide: 1.0, add: 0.0 };
+
+    /// Whether numbers stay as they are.
+    pub fn is_none(&self) -> bool {
+        *self == Self::NONE
+    }
+}
+
+/// What a file says about its cube.
+#[derive(Clone, Debug)]
+pub struct CubeInfo {
+    /// The format's name as users know it, e.g. `ENVI BIL`, `MATLAB v5`, `GeoTIFF`.
+    pub format: String,
+    /// Rows × columns × bands.
+    pub shape: CubeShape,
+    /// Type of the stored numbers, which is also the type [`Source::read_rows`] yields.
+    pub dtype: DType,
+    /// Band centres in nm, one a band.
+    pub wavelength: Option<Vec<f64>>,
+    /// Full width at half maximum in nm, one a band.
+    pub fwhm: Option<Vec<f64>>,
+    /// The file's own bad-band list, one a band: `true` is a good band.
+    pub good_bands: Option<Vec<bool>>,
+    /// Names of the bands, one a band.
+    pub band_names: Option<Vec<String>>,
+    /// The number that marks missing data, in stored units.
+    pub ignore_value: Option<f64>,
+    /// From stored numbers to physical values.
+    pub scaling: Scaling,
+    /// Names of classes 0, 1, …, for classification maps.
+    pub class_names: Option<Vec<String>>,
+    /// What the user should know: header keys dropped because they contradict, guesses made.
+    pub notes: Vec<String>,
+    /// Every file that holds part of the cube; the first is the one to name in messages.
+    pub files: Vec<PathBuf>,
+}
+
+impl CubeInfo {
+    /// A cube about which nothing but shape and type is known.
+    pub fn new(
+        format: impl Into<String>,
+        shape: CubeShape,
+        dtype: DType,
+        file: impl Into<PathBuf>,
+    ) -> Self {
+        Self {
+            format: format.into(),
+            shape,
+            dtype,
+            wavelength: None,
+            fwhm: None,
+            good_bands: None,
+            band_names: None,
+            ignore_value: None,
+            scaling: Scaling::NONE,
+            class_names: None,
+            notes: Vec::new(),
+            files: vec![file.into()],
+        }
+    }
+}
+
+/// In which order rows may be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Any rows at any time, from several threads at once.
+    Random,
+    /// Rows from first to last are cheap; going back starts over (a compressed stream). Still
+    /// correct in any order and from any thread, only slow.
+    Sequential,
+}
+
+/// A cube in a file.
+pub trait Source: Send + Sync {
+    /// What the file says about the cube.
+    fn info(&self) -> &CubeInfo;
+
+    /// In which order to ask for rows.
+    fn access(&self) -> Access;
+
+    /// How many rows to ask for at a time so that reading is cheap, when one read may use about
+    /// `budget` bytes (for its output and what it needs on the way). At least 1, at most the
+    /// number of rows. Reading fewer or more rows must work, too.
+    fn preferred_rows(&self, budget: usize) -> usize {
+        let _ = budget;
+        1
+    }
+
+    /// Reads image rows `rows` into `out`, in (row, column, band) order, native byte order, as
+    /// [`CubeInfo::dtype`]. `rows` lies within the cube.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or is found to be malformed only now.
+    fn read_rows(&self, rows: Range<usize>, out: &mut RowBuffer) -> Result<()>;
+}
+
+/// The three axes of a cube.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Axis {
+    /// Image rows (y).
+    Row,
+    /// Image columns (x).
+    Column,
+    /// Bands (b).
+    Band,
+}
+
+/// The meaning of an array's axes in index order, slowest in C order first; `yxb` is (row, column, band).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AxisOrder(pub [Axis; 3]);
+
+impl AxisOrder {
+    /// Band-interleaved by pixel: (row, column, band).
+    pub const BIP: AxisOrder = AxisOrder([Axis::Row, Axis::Column, Axis::Band]);
+    /// Band-interleaved by line: (row, band, column).
+    pub const BIL: AxisOrder = AxisOrder([Axis::Row, Axis::Band, Axis::Column]);
+    /// Band-sequential: (band, row, column).
+    pub const BSQ: AxisOrder = AxisOrder([Axis::Band, Axis::Row, Axis::Column]);
+
+    /// Reads an order spelled with the letters `y`, `x`, `b`, each once; `None` if it is not one.
+    pub fn parse(text: &str) -> Option<AxisOrder> {
+        let axes: Vec<Axis> = text
+            .chars()
+            .map(|letter| match letter.to_ascii_lowercase() {
+                'y' => Some(Axis::Row),
+                'x' => Some(Axis::Column),
+                'b' => Some(Axis::Band),
+                _ => None,
+            })
+            .collect::<Option<_>>()?;
+        let order: [Axis; 3] = axes.try_into().ok()?;
+        let once = |axis| order.iter().filter(|a| **a == axis).count() == 1;
+        (once(Axis::Row) && once(Axis::Column) && once(Axis::Band)).then_some(AxisOrder(order))
+    }
+
+    /// The same axes in opposite order: what C order calls a Fortran-ordered array.
+    pub fn reversed(self) -> AxisOrder {
+        let [a, b, c] = self.0;
+        AxisOrder([c, b, a])
+    }
+
+    /// Where `axis` stands, 0 to 2.
+    pub fn position(self, axis: Axis) -> usize {
+        self.0.iter().position(|a| *a == axis).expect("each axis occurs once")
+    }
+
+    /// The cube shape of an array with these `lengths` in index order.
+    pub fn shape(self, lengths: [usize; 3]) -> CubeShape {
+        CubeShape::new(
+            lengths[self.position(Axis::Row)],
+            lengths[self.position(Axis::Column)],
+            lengths[self.position(Axis::Band)],
+        )
+    }
+
+    /// The lengths in index order of an array that holds a cube of `shape`.
+    pub fn lengths(self, shape: CubeShape) -> [usize; 3] {
+        self.0.map(|axis| match axis {
+            Axis::Row => shape.rows,
+            Axis::Column => shape.columns,
+            Axis::Band => shape.bands,
+        })
+    }
+}
+
+impl std::fmt::Display for AxisOrder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for axis in self.0 {
+            f.write_str(match axis {
+                Axis::Row => "y",
+                Axis::Column => "x",
+                Axis::Band => "b",
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// How to open a file: what the user said beyond its path.
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    /// The variable inside a container (`file::variable`).
+    pub variable: Option<String>,
+    /// The user's word on the order of an array's axes (`--axes`), in the index order that the
+    /// format's own tools show (NumPy's, MATLAB's, h5py's).
+    pub axes: Option<AxisOrder>,
+    /// Accept 2-D arrays as a single band, and images: the file is a mask.
+    pub mask: bool,
+}

@@ -1,0 +1,11 @@
+//! Tests of the packing crate against files that other people's software wrote.
+
+mod common;
+mod source_envi;
+mod source_hdf5;
+mod source_htc;
+mod source_matlab;
+mod source_numpy;
+mod source_tiff;
+mod source_tivita;
+mod source_zarr;

@@ -1,0 +1,1 @@
+//! matlab files.

@@ -1,0 +1,1 @@
+"""One module a format: each writes its fixtures with an independent library."""
