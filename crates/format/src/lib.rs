@@ -1,10 +1,50 @@
 //! The hsipack dataset: what is on disk, and what it means.
+//!
+//! A packed dataset is a Zarr v3 store. Cubes of one shape form a *stack*: a group with a 4-D `image`
+//! array (sample, y, x, band), masks beside it, and the wavelengths. Arrays are cut into *chunks*, each a
+//! Blosc frame with a checksum, and chunks are gathered into *shard* files with an index at their end.
+//! `samples.jsonl` says what every sample is. `docs/format.md` has the whole layout with an example.
+//!
+//! | module | what it knows |
+//! |---|---|
+//! | `cube`, `dtype` | shapes and element types |
+//! | [`codec`] | one chunk: values ↔ Blosc frame + CRC-32C |
+//! | [`grid`] | which chunk of which shard holds which pixels |
+//! | [`shard`] | shard files and their index |
+//! | [`zarr`] | `zarr.json` |
+//! | [`checksums`] | `SHA256SUMS` |
+//! | [`samples`] | `samples.jsonl` |
+//! | [`dataset`] | a whole dataset, opened |
+//!
+//! ```
+//! use hsipack_format::{Codec, Compressor, Shuffle, codec};
+//!
+//! let codec = Codec { compressor: Compressor::Lz4, level: 5, shuffle: Shuffle::Byte, typesize: 2, blocksize: 0 };
+//! let chunk = [1u8, 0, 2, 0, 3, 0, 4, 0];
+//! let mut stored = Vec::new();
+//! codec.encode(&chunk, &mut stored)?;
+//! let mut back = [0; 8];
+//! codec::decode_frame(codec::verify(&stored)?, &mut back)?;
+//! assert_eq!(back, chunk);
+//! # Ok::<(), hsipack_format::Error>(())
+//! ```
 #![deny(missing_docs)]
 
+pub mod checksums;
+pub mod codec;
 mod cube;
+pub mod dataset;
 mod dtype;
 mod error;
+pub mod grid;
+pub mod samples;
+pub mod shard;
+pub mod zarr;
 
+pub use codec::{Codec, Compressor, Shuffle};
 pub use cube::CubeShape;
+pub use dataset::{Dataset, Stack};
 pub use dtype::DType;
 pub use error::{Error, ErrorKind, Result};
+pub use grid::{Grid, Tile};
+pub use samples::Sample;

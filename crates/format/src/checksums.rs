@@ -1,0 +1,71 @@
+//! `SHA256SUMS`: one line a metadata file, as `sha256sum -c` reads it.
+
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+use crate::{Error, Result};
+
+/// Name of the file.
+pub const SHA256SUMS: &str = "SHA256SUMS";
+
+/// SHA-256 of `bytes`, in hexadecimal.
+pub fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The text of a `SHA256SUMS` of files given as (path below the dataset, content).
+pub fn encode<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> String {
+    let mut lines: Vec<(&str, String)> =
+        files.into_iter().map(|(path, content)| (path, sha256(content))).collect();
+    lines.sort_unstable();
+    lines.iter().map(|(path, sum)| format!("{sum}  {path}\n")).collect()
+}
+
+/// The lines of a `SHA256SUMS` as (path below the dataset, sum).
+///
+/// # Errors
+/// If a line is not a sum and a path, or a path leads out of the dataset.
+pub fn parse(text: &[u8]) -> Result<Vec<(String, String)>> {
+    let text = std::str::from_utf8(text).map_err(|_| Error::damaged("not text"))?;
+    let bad =
+        |number: usize| Error::damaged(format!("line {} is not a sum and a path", number + 1));
+    let lines = text.lines().enumerate().map(|(number, line)| {
+        let (sum, path) = line.split_once("  ").ok_or_else(|| bad(number))?;
+        let hex =
+            sum.len() == 64 && sum.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        let inside = Path::new(path)
+            .components()
+            .all(|part| matches!(part, std::path::Component::Normal(_)));
+        if hex && inside && !path.is_empty() {
+            Ok((path.to_owned(), sum.to_owned()))
+        } else {
+            Err(bad(number))
+        }
+    });
+    lines.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_those_of_sha256sum() {
+        let text = encode([("b", b"abc".as_slice()), ("a/zarr.json", b"")]);
+        assert_eq!(
+            text,
+            "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855  a/zarr.json\n\
+             ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  b\n"
+        );
+        assert_eq!(parse(text.as_bytes()).unwrap()[1].0, "b");
+    }
+
+    #[test]
+    fn paths_out_of_the_dataset_are_refused() {
+        let sum = sha256(b"");
+        for path in ["../x", "/etc/passwd", ""] {
+            assert!(parse(format!("{sum}  {path}\n").as_bytes()).is_err(), "{path}");
+        }
+    }
+}

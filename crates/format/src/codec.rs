@@ -1,0 +1,260 @@
+//! Chunk codec: `bytes`(little) → `blosc` → `crc32c`, the inner codec chain of every packed array.
+//!
+//! Blosc frames are Blosc-1 frames, made and read by C-Blosc 1.21; the crate wraps the two calls it
+//! needs. A chunk on disk is one frame followed by the CRC-32C of the frame, little-endian
+//! ([`crc32c` codec](https://zarr-specs.readthedocs.io/en/latest/v3/codecs/crc32c/index.html)).
+
+use std::ffi::CString;
+use std::os::raw::{c_char, c_void};
+
+use crate::{Error, Result};
+
+/// A compressor inside Blosc.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)] // the names say it all
+pub enum Compressor {
+    BloscLz,
+    Lz4,
+    Lz4Hc,
+    Zlib,
+    Zstd,
+}
+
+impl Compressor {
+    /// Every compressor this build can write and read.
+    pub const ALL: [Compressor; 5] = [
+        Compressor::BloscLz,
+        Compressor::Lz4,
+        Compressor::Lz4Hc,
+        Compressor::Zlib,
+        Compressor::Zstd,
+    ];
+
+    /// Blosc's and Zarr's `cname`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Compressor::BloscLz => "blosclz",
+            Compressor::Lz4 => "lz4",
+            Compressor::Lz4Hc => "lz4hc",
+            Compressor::Zlib => "zlib",
+            Compressor::Zstd => "zstd",
+        }
+    }
+
+    /// The compressor of that `cname`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|compressor| compressor.name() == name)
+    }
+}
+
+/// The filter that Blosc applies before compressing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Shuffle {
+    /// None.
+    None,
+    /// Bytes of equal significance come together.
+    Byte,
+    /// Bits of equal significance come together.
+    Bit,
+}
+
+impl Shuffle {
+    /// Every filter.
+    pub const ALL: [Shuffle; 3] = [Shuffle::None, Shuffle::Byte, Shuffle::Bit];
+
+    /// Zarr's name for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Shuffle::None => "noshuffle",
+            Shuffle::Byte => "shuffle",
+            Shuffle::Bit => "bitshuffle",
+        }
+    }
+
+    /// The filter of that Zarr name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|shuffle| shuffle.name() == name)
+    }
+
+    const fn code(self) -> i32 {
+        match self {
+            Shuffle::None => 0,
+            Shuffle::Byte => 1,
+            Shuffle::Bit => 2,
+        }
+    }
+}
+
+/// How chunks of one array are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Codec {
+    /// Compressor inside Blosc.
+    pub compressor: Compressor,
+    /// 0 (store) to 9.
+    pub level: u8,
+    /// Filter before compression.
+    pub shuffle: Shuffle,
+    /// Bytes an element takes, for the filter.
+    pub typesize: u8,
+    /// Blosc's block size in bytes; 0 lets Blosc choose.
+    pub blocksize: usize,
+}
+
+/// Bytes that the checksum takes behind a frame.
+pub const CHECKSUM_LEN: usize = 4;
+const BLOSC_HEADER: usize = 16;
+/// The most bytes one Blosc frame holds, by the width of its header fields.
+pub const MAX_CHUNK: usize = i32::MAX as usize - BLOSC_HEADER;
+
+impl Codec {
+    /// Appends the compressed chunk, frame and checksum, to `out` and gives its length in bytes.
+    ///
+    /// # Errors
+    /// If `chunk` is larger than [`MAX_CHUNK`], or Blosc refuses the settings.
+    pub fn encode(&self, chunk: &[u8], out: &mut Vec<u8>) -> Result<usize> {
+        if chunk.len() > MAX_CHUNK {
+            return Err(Error::unsupported(format!(
+                "a chunk of {} bytes is more than the 2 GiB a Blosc frame holds",
+                chunk.len()
+            ))
+            .with_remedy("choose smaller chunks with --chunk ROWSxCOLUMNS"));
+        }
+        let start = out.len();
+        out.reserve(chunk.len() + BLOSC_HEADER + CHECKSUM_LEN);
+        let name = CString::new(self.compressor.name()).expect("names have no NUL");
+        let room = out.capacity() - start;
+        // SAFETY: `chunk` is readable for its length; the spare capacity behind `start` is writable
+        // for `room` bytes; the name is NUL-terminated; the context call uses no global state.
+        let written = unsafe {
+            blosc_src::blosc_compress_ctx(
+                self.level.into(),
+                self.shuffle.code(),
+                self.typesize.into(),
+                chunk.len(),
+                chunk.as_ptr().cast::<c_void>(),
+                out.as_mut_ptr().add(start).cast::<c_void>(),
+                room,
+                name.as_ptr().cast::<c_char>(),
+                self.blocksize,
+                1,
+            )
+        };
+        let written = usize::try_from(written).ok().filter(|n| *n > 0).ok_or_else(|| {
+            Error::unsupported(format!(
+                "Blosc cannot compress with {} level {} (code {written})",
+                self.compressor.name(),
+                self.level
+            ))
+        })?;
+        // SAFETY: C-Blosc initialised `written` bytes behind `start`, no more than the capacity.
+        unsafe { out.set_len(start + written) };
+        let checksum = crc32c::crc32c(&out[start..]);
+        out.extend(checksum.to_le_bytes());
+        Ok(written + CHECKSUM_LEN)
+    }
+}
+
+/// Splits a stored chunk into its frame, after comparing the checksum behind it.
+///
+/// # Errors
+/// [`ErrorKind::Damaged`](crate::ErrorKind::Damaged) if they differ or there is no room for one.
+pub fn verify(stored: &[u8]) -> Result<&[u8]> {
+    let (frame, checksum) = stored.split_last_chunk::<CHECKSUM_LEN>().ok_or_else(|| {
+        Error::damaged(format!("a chunk of {} bytes has no checksum", stored.len()))
+    })?;
+    let (want, got) = (u32::from_le_bytes(*checksum), crc32c::crc32c(frame));
+    if want != got {
+        return Err(Error::damaged(format!("checksum is {got:08x}, recorded was {want:08x}")));
+    }
+    Ok(frame)
+}
+
+/// Decompresses one Blosc-1 frame into `out`, which it has to fill exactly.
+///
+/// # Errors
+/// [`ErrorKind::Damaged`](crate::ErrorKind::Damaged) if the frame is not sound or of another size.
+pub fn decode_frame(frame: &[u8], out: &mut [u8]) -> Result<()> {
+    let mut size = 0usize;
+    // SAFETY: `frame` is readable for its length; the call only looks at the header.
+    let valid = unsafe {
+        blosc_src::blosc_cbuffer_validate(frame.as_ptr().cast::<c_void>(), frame.len(), &mut size)
+    };
+    if valid < 0 {
+        return Err(Error::damaged("not a Blosc frame"));
+    }
+    if size != out.len() {
+        return Err(Error::damaged(format!("a chunk holds {size} bytes instead of {}", out.len())));
+    }
+    // SAFETY: the header agrees with the length of `frame` (validated above); `out` is writable for
+    // its length, which is what C-Blosc is told; the context call uses no global state.
+    let written = unsafe {
+        blosc_src::blosc_decompress_ctx(
+            frame.as_ptr().cast::<c_void>(),
+            out.as_mut_ptr().cast::<c_void>(),
+            out.len(),
+            1,
+        )
+    };
+    if usize::try_from(written) == Ok(out.len()) {
+        Ok(())
+    } else {
+        Err(Error::damaged(format!("Blosc cannot decompress a chunk (code {written})")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn codecs() -> impl Iterator<Item = Codec> {
+        Compressor::ALL.into_iter().flat_map(|compressor| {
+            Shuffle::ALL.into_iter().flat_map(move |shuffle| {
+                [0, 1, 5, 9].map(move |level| Codec {
+                    compressor,
+                    level,
+                    shuffle,
+                    typesize: 2,
+                    blocksize: 0,
+                })
+            })
+        })
+    }
+
+    #[test]
+    fn every_codec_gives_back_what_it_took() {
+        let chunk: Vec<u8> =
+            (0..40_000u32).flat_map(|i| ((i * i) as u16 >> 3).to_le_bytes()).collect();
+        for codec in codecs() {
+            let mut stored = vec![1, 2, 3];
+            let len = codec.encode(&chunk, &mut stored).unwrap();
+            assert_eq!(stored.len(), 3 + len);
+            let mut back = vec![0; chunk.len()];
+            decode_frame(verify(&stored[3..]).unwrap(), &mut back).unwrap();
+            assert_eq!(back, chunk, "{codec:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_damaged_frame_is_an_error_or_still_the_right_size(
+            seed in any::<u16>(), at in any::<prop::sample::Index>(), flip in 1u8..
+        ) {
+            let chunk: Vec<u8> = (0..3000u32).map(|i| (i.wrapping_mul(u32::from(seed)) >> 7) as u8).collect();
+            let codec = Codec { compressor: Compressor::Lz4, level: 5, shuffle: Shuffle::Byte, typesize: 2, blocksize: 0 };
+            let mut stored = Vec::new();
+            codec.encode(&chunk, &mut stored).unwrap();
+            let at = at.index(stored.len());
+            stored[at] ^= flip;
+            prop_assert!(verify(&stored).is_err());
+            let mut back = vec![0; chunk.len()];
+            let _ = decode_frame(&stored[..stored.len() - CHECKSUM_LEN], &mut back);
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(frame in prop::collection::vec(any::<u8>(), 0..200), len in 0usize..500) {
+            let _ = verify(&frame);
+            let _ = decode_frame(&frame, &mut vec![0; len]);
+        }
+    }
+}

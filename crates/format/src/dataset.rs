@@ -1,0 +1,528 @@
+//! A packed dataset, opened: its stacks, their arrays and its samples.
+//!
+//! [`Dataset::open`] reads metadata only, checks them against `SHA256SUMS` and against each other;
+//! [`ChunkArray`] reads chunks.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Map, Value};
+
+use crate::checksums::{self, SHA256SUMS};
+use crate::samples::{self, Sample};
+use crate::shard::ShardFile;
+use crate::zarr::{self, ArrayMeta};
+use crate::{CubeShape, DType, Error, Grid, Result, Tile, codec};
+
+/// Version of the layout that this crate writes, and the newest it reads.
+pub const LAYOUT: u64 = 1;
+/// The image array of a stack.
+pub const IMAGE: &str = "image";
+/// The coordinate array of band centres in nm.
+pub const WAVELENGTH: &str = "wavelength";
+/// The coordinate array of full widths at half maximum in nm.
+pub const FWHM: &str = "fwhm";
+/// The file of samples.
+pub const SAMPLES: &str = "samples.jsonl";
+
+/// A packed dataset.
+#[derive(Debug)]
+pub struct Dataset {
+    path: PathBuf,
+    attributes: Map<String, Value>,
+    samples: Vec<Sample>,
+    stacks: Vec<Stack>,
+    fingerprint: String,
+}
+
+/// The cubes of one shape.
+#[derive(Debug)]
+pub struct Stack {
+    /// `ROWSxCOLUMNSxBANDS`.
+    pub name: String,
+    /// The cubes.
+    pub image: ChunkArray,
+    /// Masks by name, one band each.
+    pub masks: Vec<ChunkArray>,
+    /// Band centres in nm.
+    pub wavelength: Option<Vec<f64>>,
+    /// Full widths at half maximum in nm.
+    pub fwhm: Option<Vec<f64>>,
+}
+
+impl Dataset {
+    /// Opens the dataset at `path`.
+    ///
+    /// # Errors
+    /// If it is not a packed dataset, is of a newer layout, or its metadata do not match
+    /// `SHA256SUMS` or each other; the file is named.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let attributes = read_root(path)?;
+        let sums = read_file(&path.join(SHA256SUMS))?;
+        for (file, sum) in
+            checksums::parse(&sums).map_err(|error| error.at(path.join(SHA256SUMS)))?
+        {
+            let file = path.join(file);
+            if checksums::sha256(&read_file(&file)?) != sum {
+                return Err(Error::damaged("the file does not match SHA256SUMS")
+                    .at(file)
+                    .with_remedy("run `hsipack validate`; restore the file from a copy"));
+            }
+        }
+        Self::open_unverified_with(path, attributes, checksums::sha256(&sums))
+    }
+
+    /// Opens the dataset at `path` without comparing its metadata with `SHA256SUMS`, which need not
+    /// exist: for stores that another library wrote, and for looking into damaged ones.
+    ///
+    /// # Errors
+    /// If it is not a packed dataset, is of a newer layout, or its metadata contradict each other.
+    pub fn open_unverified(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let sums = fs::read(path.join(SHA256SUMS)).unwrap_or_default();
+        Self::open_unverified_with(path, read_root(path)?, checksums::sha256(&sums))
+    }
+
+    fn open_unverified_with(
+        path: &Path,
+        attributes: Map<String, Value>,
+        fingerprint: String,
+    ) -> Result<Self> {
+        let file = path.join(SAMPLES);
+        let samples = samples::decode(&read_file(&file)?).map_err(|error| error.at(&file))?;
+        let stacks = stack_names(path)?
+            .into_iter()
+            .map(|name| Stack::open(path, name))
+            .collect::<Result<Vec<_>>>()?;
+        check_samples(&samples, &stacks).map_err(|error| error.at(&file))?;
+        Ok(Self { path: path.to_owned(), attributes, samples, stacks, fingerprint })
+    }
+
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The `hsipack` attributes of the root group: layout, created_by, created, command, recipe.
+    pub fn attributes(&self) -> &Map<String, Value> {
+        &self.attributes
+    }
+
+    /// All samples, in order.
+    pub fn samples(&self) -> &[Sample] {
+        &self.samples
+    }
+
+    /// All stacks, in order of their names.
+    pub fn stacks(&self) -> &[Stack] {
+        &self.stacks
+    }
+
+    /// The stack of that name.
+    pub fn stack(&self, name: &str) -> Option<&Stack> {
+        self.stacks.iter().find(|stack| stack.name == name)
+    }
+
+    /// Hash of `SHA256SUMS`: two datasets with equal fingerprints have equal metadata.
+    pub fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).map_err(|error| Error::io(path, "cannot read", error))
+}
+
+fn read_root(path: &Path) -> Result<Map<String, Value>> {
+    let file = path.join("zarr.json");
+    if !file.is_file() {
+        return Err(Error::malformed("not a packed dataset: there is no zarr.json in it")
+            .at(path)
+            .with_remedy("give the folder that `hsipack convert -o` wrote"));
+    }
+    let mut attributes = zarr::parse_group(&read_file(&file)?).map_err(|error| error.at(&file))?;
+    let Some(Value::Object(hsipack)) = attributes.remove("hsipack") else {
+        return Err(Error::malformed("a Zarr store, but not one that hsipack packed")
+            .at(path)
+            .with_remedy("pack it with `hsipack convert`"));
+    };
+    match hsipack.get("layout").and_then(Value::as_u64) {
+        Some(1..=LAYOUT) => Ok(hsipack),
+        Some(layout) => Err(Error::unsupported(format!("the dataset has layout {layout}"))
+            .at(file)
+            .with_remedy(format!("update hsipack; this one reads layout {LAYOUT}"))),
+        None => Err(Error::malformed("attributes.hsipack.layout is missing").at(file)),
+    }
+}
+
+/// Folders below `path` that hold an image array, sorted.
+fn stack_names(path: &Path) -> Result<Vec<String>> {
+    let fail = |error| Error::io(path, "cannot list", error);
+    let mut names = Vec::new();
+    for entry in fs::read_dir(path).map_err(fail)? {
+        let entry = entry.map_err(fail)?;
+        if entry.path().join(IMAGE).join("zarr.json").is_file() {
+            names.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+fn check_samples(samples: &[Sample], stacks: &[Stack]) -> Result<()> {
+    let mut next: Vec<usize> = vec![0; stacks.len()];
+    for sample in samples {
+        let Some(place) = stacks.iter().position(|stack| stack.name == sample.stack) else {
+            return Err(Error::damaged(format!(
+                "sample {} is in stack {}, which does not exist",
+                sample.id, sample.stack
+            )));
+        };
+        if sample.index != next[place] {
+            return Err(Error::damaged(format!(
+                "sample {} has index {} in stack {} instead of {}",
+                sample.id, sample.index, sample.stack, next[place]
+            )));
+        }
+        next[place] += 1;
+    }
+    for (stack, count) in stacks.iter().zip(next) {
+        if stack.image.len() != count {
+            return Err(Error::damaged(format!(
+                "stack {} holds {} cubes, but {count} samples are listed",
+                stack.name,
+                stack.image.len()
+            )));
+        }
+    }
+    Ok(())
+}
+
+impl Stack {
+    fn open(root: &Path, name: String) -> Result<Self> {
+        let folder = root.join(&name);
+        zarr::parse_group(&read_file(&folder.join("zarr.json"))?)
+            .map_err(|error| error.at(folder.join("zarr.json")))?;
+        let image = ChunkArray::open(&folder, IMAGE, 4)?;
+        let mut masks = Vec::new();
+        for array in array_names(&folder)? {
+            if ![IMAGE, WAVELENGTH, FWHM].contains(&array.as_str()) {
+                let mask = ChunkArray::open(&folder, &array, 3)?;
+                let (m, i) = (mask.shape(), image.shape());
+                if (mask.len(), m.rows, m.columns) != (image.len(), i.rows, i.columns) {
+                    return Err(Error::damaged("a mask of another shape than the image")
+                        .at(folder.join(array)));
+                }
+                masks.push(mask);
+            }
+        }
+        let bands = image.shape().bands;
+        let wavelength = read_coordinate(&folder.join(WAVELENGTH), bands)?;
+        let fwhm = read_coordinate(&folder.join(FWHM), bands)?;
+        Ok(Self { name, image, masks, wavelength, fwhm })
+    }
+
+    /// The mask of that name.
+    pub fn mask(&self, name: &str) -> Option<&ChunkArray> {
+        self.masks.iter().find(|mask| mask.name() == name)
+    }
+}
+
+fn array_names(folder: &Path) -> Result<Vec<String>> {
+    let fail = |error| Error::io(folder, "cannot list", error);
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).map_err(fail)? {
+        let entry = entry.map_err(fail)?;
+        if entry.path().join("zarr.json").is_file() {
+            names.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// Reads a 1-D float64 array of `len` values in one chunk; `None` if there is no such array.
+fn read_coordinate(folder: &Path, len: usize) -> Result<Option<Vec<f64>>> {
+    let file = folder.join("zarr.json");
+    if !file.is_file() {
+        return Ok(None);
+    }
+    let meta = ArrayMeta::parse(&read_file(&file)?).map_err(|error| error.at(&file))?;
+    if meta.shape != [len as u64]
+        || meta.file_shape != meta.shape
+        || meta.chunk_shape.is_some()
+        || meta.dtype != DType::F64
+    {
+        return Err(Error::damaged(format!("not one chunk of {len} float64 values")).at(file));
+    }
+    let chunk = folder.join("c/0");
+    let stored = read_file(&chunk)?;
+    let mut bytes = vec![0; len * 8];
+    decode_chunk(&meta, &stored, &mut bytes).map_err(|error| error.at(chunk))?;
+    let (values, _) = bytes.as_chunks::<8>();
+    Ok(Some(values.iter().map(|value| f64::from_le_bytes(*value)).collect()))
+}
+
+/// Decodes one stored chunk of an array into `out`, which it fills.
+fn decode_chunk(meta: &ArrayMeta, stored: &[u8], out: &mut [u8]) -> Result<()> {
+    let frame = if meta.codecs.checksum { codec::verify(stored)? } else { stored };
+    if meta.codecs.blosc.is_some() {
+        codec::decode_frame(frame, out)
+    } else if frame.len() == out.len() {
+        out.copy_from_slice(frame);
+        Ok(())
+    } else {
+        Err(Error::damaged(format!("a chunk holds {} bytes instead of {}", frame.len(), out.len())))
+    }
+}
+
+/// An image or mask array of a stack.
+#[derive(Debug)]
+pub struct ChunkArray {
+    name: String,
+    folder: PathBuf,
+    meta: ArrayMeta,
+    grid: Grid,
+    len: usize,
+    open: Mutex<Vec<(usize, Arc<ShardFile>)>>,
+}
+
+/// Shards kept open: reading in sample order needs one, a few threads a few.
+const OPEN_SHARDS: usize = 8;
+
+impl ChunkArray {
+    /// Opens array `name` of a stack, with `axes` 4 (sample, y, x, band) or 3 (sample, y, x).
+    fn open(stack: &Path, name: &str, axes: usize) -> Result<Self> {
+        let folder = stack.join(name);
+        let file = folder.join("zarr.json");
+        let meta = ArrayMeta::parse(&read_file(&file)?).map_err(|error| error.at(&file))?;
+        let (len, grid) = grid_of(&meta, axes).map_err(|error| error.at(&file))?;
+        if axes == 3 && meta.dtype.is_float() {
+            return Err(Error::unsupported(format!("a mask of {}", meta.dtype)).at(file));
+        }
+        Ok(Self { name: name.to_owned(), folder, meta, grid, len, open: Mutex::default() })
+    }
+
+    /// The array's name in its stack.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The array's folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Its metadata.
+    pub fn meta(&self) -> &ArrayMeta {
+        &self.meta
+    }
+
+    /// Its chunk grid.
+    pub fn grid(&self) -> &Grid {
+        &self.grid
+    }
+
+    /// Shape of one sample; a mask has one band.
+    pub fn shape(&self) -> CubeShape {
+        self.grid.shape()
+    }
+
+    /// Number of samples.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no samples.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Number of shard files.
+    pub fn shards(&self) -> usize {
+        self.len.div_ceil(self.grid.samples_per_shard())
+    }
+
+    /// Bytes of one stored sample uncompressed.
+    pub fn sample_bytes(&self) -> usize {
+        self.shape().values() * self.meta.dtype.size()
+    }
+
+    /// Bytes of one chunk uncompressed, overhang included.
+    pub fn chunk_bytes(&self) -> usize {
+        self.grid.chunk_values() * self.meta.dtype.size()
+    }
+
+    /// The factor from stored values to physical ones (`scale_factor`; 1 where there is none).
+    pub fn scale_factor(&self) -> f64 {
+        self.meta.attributes.get("scale_factor").and_then(Value::as_f64).unwrap_or(1.0)
+    }
+
+    /// The file of shard `shard`.
+    pub fn shard_path(&self, shard: usize) -> PathBuf {
+        let mut position = vec![0; self.meta.shape.len()];
+        position[0] = shard as u64;
+        self.folder.join(ArrayMeta::file_key(&position))
+    }
+
+    /// Shard `shard`, opened; kept open for the next call.
+    ///
+    /// # Errors
+    /// If it cannot be read or its index is damaged.
+    pub fn shard(&self, shard: usize) -> Result<Arc<ShardFile>> {
+        let mut open = self.open.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(place) = open.iter().position(|(number, _)| *number == shard) {
+            return Ok(open[place].1.clone());
+        }
+        let file =
+            Arc::new(ShardFile::open(&self.shard_path(shard), self.grid.chunks_per_shard())?);
+        if open.len() == OPEN_SHARDS {
+            open.remove(0);
+        }
+        open.push((shard, file.clone()));
+        Ok(file)
+    }
+
+    /// Reads and decodes chunk `chunk` of sample `index` into `out`, [`chunk_bytes`](Self::chunk_bytes)
+    /// long, values little-endian. `stored` is working memory.
+    ///
+    /// # Errors
+    /// If the chunk cannot be read or is damaged; the shard, sample and chunk are named.
+    pub fn read_chunk(
+        &self,
+        index: usize,
+        chunk: usize,
+        stored: &mut Vec<u8>,
+        out: &mut [u8],
+    ) -> Result<()> {
+        let (path, written) = self.read_stored(index, chunk, stored)?;
+        let name = |error: Error| {
+            Error::damaged(format!("sample {index}, chunk {chunk}: {}", error.what()))
+                .at(path)
+                .with_remedy("run `hsipack validate`, then `hsipack repair`")
+        };
+        if written {
+            decode_chunk(&self.meta, stored, out).map_err(name)
+        } else {
+            self.fill(out).map_err(name)
+        }
+    }
+
+    fn read_stored(
+        &self,
+        index: usize,
+        chunk: usize,
+        stored: &mut Vec<u8>,
+    ) -> Result<(PathBuf, bool)> {
+        if self.meta.chunk_shape.is_some() {
+            let (shard, first) = self.grid.locate(index);
+            if !self.shard_path(shard).exists() {
+                return Err(Error::damaged("the shard is missing").at(self.shard_path(shard)));
+            }
+            let shard = self.shard(shard)?;
+            let written = shard.read_stored(first + chunk, stored)?;
+            return Ok((shard.path().to_owned(), written));
+        }
+        let (down, across) = (chunk / self.grid.across(), chunk % self.grid.across());
+        let mut position = vec![index as u64, down as u64, across as u64];
+        position.resize(self.meta.shape.len(), 0);
+        let path = self.folder.join(ArrayMeta::file_key(&position));
+        match fs::read(&path) {
+            Ok(bytes) => *stored = bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok((path, false)),
+            Err(error) => return Err(Error::io(path, "cannot read", error)),
+        }
+        Ok((path, true))
+    }
+
+    fn fill(&self, out: &mut [u8]) -> Result<()> {
+        let value = fill_bytes(&self.meta)?;
+        out.chunks_exact_mut(value.len()).for_each(|slot| slot.copy_from_slice(&value));
+        Ok(())
+    }
+
+    /// Reads sample `index` into `out`, [`sample_bytes`](Self::sample_bytes) long: (row, column,
+    /// band), little-endian.
+    ///
+    /// # Errors
+    /// As [`read_chunk`](Self::read_chunk).
+    pub fn read_sample(&self, index: usize, out: &mut [u8]) -> Result<()> {
+        let mut stored = Vec::new();
+        let chunk_bytes = self.chunk_bytes();
+        if self.grid.is_contiguous() {
+            for (chunk, out) in out.chunks_exact_mut(chunk_bytes).enumerate() {
+                self.read_chunk(index, chunk, &mut stored, out)?;
+            }
+            return Ok(());
+        }
+        let pixel = self.shape().bands * self.meta.dtype.size();
+        let mut decoded = vec![0; chunk_bytes];
+        for chunk in 0..self.grid.chunks_per_sample() {
+            self.read_chunk(index, chunk, &mut stored, &mut decoded)?;
+            let region = self.grid.region(chunk);
+            let width = region.columns.len() * pixel;
+            for (row, from) in
+                region.rows.zip(decoded.chunks_exact(self.grid.tile().columns * pixel))
+            {
+                let start = (row * self.shape().columns + region.columns.start) * pixel;
+                out[start..start + width].copy_from_slice(&from[..width]);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn grid_of(meta: &ArrayMeta, axes: usize) -> Result<(usize, Grid)> {
+    if meta.shape.len() != axes {
+        return Err(Error::damaged(format!(
+            "an array of {} axes instead of {axes}",
+            meta.shape.len()
+        )));
+    }
+    let length =
+        |value: u64| usize::try_from(value).map_err(|_| Error::damaged("an axis is too long"));
+    let lengths = meta.shape.iter().map(|value| length(*value)).collect::<Result<Vec<_>>>()?;
+    let bands = lengths.get(3).copied().unwrap_or(1);
+    let shape = CubeShape::new(lengths[1], lengths[2], bands);
+    let chunk = meta.chunk_shape.as_ref().unwrap_or(&meta.file_shape);
+    let tile = Tile { rows: length(chunk[1])?, columns: length(chunk[2])? };
+    let whole =
+        |file: u64, chunk: u64, axis: u64| file == chunk.saturating_mul(axis.div_ceil(chunk));
+    let one_sample = chunk[0] == 1 && chunk.get(3).is_none_or(|band| *band == bands as u64);
+    let whole_cubes = meta.chunk_shape.is_none()
+        || (1..axes).all(|axis| whole(meta.file_shape[axis], chunk[axis], meta.shape[axis]));
+    if !one_sample || !whole_cubes || shape.checked_values().is_none() {
+        return Err(Error::unsupported(
+            "chunks are not rows × columns × all bands of one cube, or shards not whole cubes",
+        ));
+    }
+    let bytes =
+        tile.rows.checked_mul(tile.columns).and_then(|n| n.checked_mul(bands * meta.dtype.size()));
+    if bytes.is_none_or(|bytes| bytes > codec::MAX_CHUNK) {
+        return Err(Error::damaged("chunks are larger than 2 GiB"));
+    }
+    let grid = Grid::new(shape, tile, length(meta.file_shape[0])?)?;
+    Ok((lengths[0], grid))
+}
+
+/// The fill value of an array as little-endian bytes.
+fn fill_bytes(meta: &ArrayMeta) -> Result<Vec<u8>> {
+    let number = match &meta.fill_value {
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) if text == "NaN" => Some(f64::NAN),
+        Value::String(text) if text == "Infinity" => Some(f64::INFINITY),
+        Value::String(text) if text == "-Infinity" => Some(f64::NEG_INFINITY),
+        _ => None,
+    };
+    let value =
+        number.ok_or_else(|| Error::unsupported(format!("fill_value {}", meta.fill_value)))?;
+    match meta.dtype {
+        DType::F16 => Ok(half::f16::from_f64(value).to_le_bytes().to_vec()),
+        DType::F32 => Ok((value as f32).to_le_bytes().to_vec()),
+        DType::U8 => Ok(vec![value as u8]),
+        DType::U16 => Ok((value as u16).to_le_bytes().to_vec()),
+        other => Err(Error::unsupported(format!("chunks of {other} that were never written"))),
+    }
+}

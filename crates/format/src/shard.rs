@@ -1,0 +1,182 @@
+//! Shard files: chunks one after the other, and at the end an index of where each lies.
+//!
+//! As in Zarr's
+//! [`sharding_indexed`](https://zarr-specs.readthedocs.io/en/latest/v3/codecs/sharding-indexed/index.html)
+//! codec with `index_location: end`: the index is one `(offset, length)` pair of little-endian u64 a
+//! chunk, in C order of the shard's chunk grid, then the CRC-32C of the pairs.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use crate::codec::CHECKSUM_LEN;
+use crate::{Error, Result};
+
+const ABSENT: u64 = u64::MAX;
+
+/// Where a chunk lies in its shard file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkSpan {
+    /// First byte.
+    pub offset: u64,
+    /// Bytes, checksum included.
+    pub len: u64,
+}
+
+/// Where every chunk of a shard lies; `None` for chunks that were not written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShardIndex(pub Vec<Option<ChunkSpan>>);
+
+impl ShardIndex {
+    /// An index of `chunks` chunks, none written.
+    pub fn empty(chunks: usize) -> Self {
+        Self(vec![None; chunks])
+    }
+
+    /// Bytes that an index of `chunks` chunks takes in a shard file.
+    pub const fn encoded_len(chunks: usize) -> usize {
+        chunks * 16 + CHECKSUM_LEN
+    }
+
+    /// The index as it stands in a shard file.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(Self::encoded_len(self.0.len()));
+        for span in &self.0 {
+            let (offset, len) = span.map_or((ABSENT, ABSENT), |span| (span.offset, span.len));
+            bytes.extend(offset.to_le_bytes());
+            bytes.extend(len.to_le_bytes());
+        }
+        let checksum = crc32c::crc32c(&bytes);
+        bytes.extend(checksum.to_le_bytes());
+        bytes
+    }
+
+    /// Reads an index of a shard whose chunks fill `data_len` bytes before it.
+    ///
+    /// # Errors
+    /// If the checksum differs, or a span lies outside the data.
+    pub fn decode(bytes: &[u8], data_len: u64) -> Result<Self> {
+        let pairs = crate::codec::verify(bytes).map_err(|error| {
+            Error::damaged(format!("the shard index is damaged: {}", error.what()))
+        })?;
+        let (pairs, []) = pairs.as_chunks::<16>() else {
+            return Err(Error::damaged("the shard index has a broken length"));
+        };
+        let spans = pairs.iter().enumerate().map(|(chunk, pair)| {
+            let (offset, len) = pair.split_at(8);
+            let offset = u64::from_le_bytes(offset.try_into().expect("8 bytes"));
+            let len = u64::from_le_bytes(len.try_into().expect("8 bytes"));
+            if offset == ABSENT && len == ABSENT {
+                return Ok(None);
+            }
+            match offset.checked_add(len) {
+                Some(end) if end <= data_len => Ok(Some(ChunkSpan { offset, len })),
+                _ => Err(Error::damaged(format!(
+                    "the shard index puts chunk {chunk} outside the file"
+                ))),
+            }
+        });
+        spans.collect::<Result<_>>().map(Self)
+    }
+}
+
+/// A shard file open for reading.
+#[derive(Debug)]
+pub struct ShardFile {
+    file: File,
+    path: PathBuf,
+    index: ShardIndex,
+    data_len: u64,
+}
+
+impl ShardFile {
+    /// Opens a shard of `chunks` chunks and reads its index.
+    ///
+    /// # Errors
+    /// If the file cannot be read, is too short, or its index is damaged; all name the file.
+    pub fn open(path: &Path, chunks: usize) -> Result<Self> {
+        let fail = |error| Error::io(path, "cannot read", error);
+        let file = File::open(path).map_err(fail)?;
+        let len = file.metadata().map_err(fail)?.len();
+        let index_len = ShardIndex::encoded_len(chunks);
+        let data_len = len.checked_sub(index_len as u64).ok_or_else(|| {
+            Error::damaged(format!(
+                "the shard has {len} bytes, too few for its index of {index_len}"
+            ))
+            .at(path)
+        })?;
+        let mut bytes = vec![0; index_len];
+        file.read_exact_at(&mut bytes, data_len).map_err(fail)?;
+        let index = ShardIndex::decode(&bytes, data_len).map_err(|error| error.at(path))?;
+        Ok(Self { file, path: path.to_owned(), index, data_len })
+    }
+
+    /// Where the chunks lie.
+    pub fn index(&self) -> &ShardIndex {
+        &self.index
+    }
+
+    /// Bytes of the file before the index.
+    pub fn data_len(&self) -> u64 {
+        self.data_len
+    }
+
+    /// The file's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads stored chunk `chunk`, frame and checksum, into `out`; `false` if it was not written.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn read_stored(&self, chunk: usize, out: &mut Vec<u8>) -> Result<bool> {
+        let Some(span) = self.index.0[chunk] else { return Ok(false) };
+        // The span lies within the file, so its length is bounded by what is on disk.
+        let len = usize::try_from(span.len).expect("a file's part fits in memory addresses");
+        out.resize(len, 0);
+        self.file
+            .read_exact_at(out, span.offset)
+            .map_err(|error| Error::io(&self.path, "cannot read", error))?;
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_specification_s_layout_is_what_is_written() {
+        let index = ShardIndex(vec![Some(ChunkSpan { offset: 0, len: 3 }), None]);
+        let bytes = index.encode();
+        assert_eq!(bytes[..16], [0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes[16..32], [0xFF; 16]);
+        assert_eq!(bytes.len(), ShardIndex::encoded_len(2));
+        assert_eq!(ShardIndex::decode(&bytes, 3).unwrap(), index);
+    }
+
+    #[test]
+    fn spans_outside_the_file_are_refused() {
+        for (offset, len) in [(0, 4), (4, 0), (u64::MAX - 1, 5), (3, u64::MAX)] {
+            let bytes = ShardIndex(vec![Some(ChunkSpan { offset, len })]).encode();
+            assert!(ShardIndex::decode(&bytes, 3).is_err(), "{offset} {len}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), len: u64) {
+            let _ = ShardIndex::decode(&bytes, len);
+        }
+
+        #[test]
+        fn any_flipped_byte_is_noticed(at in any::<prop::sample::Index>(), flip in 1u8..) {
+            let mut bytes = ShardIndex(vec![Some(ChunkSpan { offset: 5, len: 7 }), None]).encode();
+            let at = at.index(bytes.len());
+            bytes[at] ^= flip;
+            prop_assert!(ShardIndex::decode(&bytes, 100).is_err());
+        }
+    }
+}
