@@ -148,10 +148,19 @@ impl Codec {
         })?;
         // SAFETY: C-Blosc initialised `written` bytes behind `start`, no more than the capacity.
         unsafe { out.set_len(start + written) };
-        let checksum = crc32c::crc32c(&out[start..]);
-        out.extend(checksum.to_le_bytes());
+        append_checksum_from(start, out);
         Ok(written + CHECKSUM_LEN)
     }
+}
+
+/// Appends the CRC-32C of `bytes` to them.
+pub fn append_checksum(bytes: &mut Vec<u8>) {
+    append_checksum_from(0, bytes);
+}
+
+fn append_checksum_from(start: usize, bytes: &mut Vec<u8>) {
+    let checksum = crc32c::crc32c(&bytes[start..]);
+    bytes.extend(checksum.to_le_bytes());
 }
 
 /// Splits a stored chunk into its frame, after comparing the checksum behind it.

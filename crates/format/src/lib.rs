@@ -30,6 +30,11 @@
 //! ```
 #![deny(missing_docs)]
 
+#[cfg(target_endian = "big")]
+compile_error!(
+    "hsipack stores little-endian values and views them in place; big-endian machines are not supported"
+);
+
 pub mod checksums;
 pub mod codec;
 mod cube;

@@ -55,3 +55,26 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
         }
     }
 }
+
+/// Whether `path` is a folder that is itself a cube container, not a folder of cubes.
+pub fn is_container_folder(path: &Path) -> bool {
+    ["zarr.json", ".zarray", ".zgroup"].iter().any(|name| path.join(name).is_file())
+}
+
+/// Whether a file found while searching a folder is a cube to try: any known format, but not images,
+/// and of ENVI's pairs only the header. A file that cannot be read is one to try, so that it is named.
+pub fn is_cube_file(path: &Path) -> bool {
+    let mut head = Vec::with_capacity(HEAD);
+    if File::open(path).and_then(|file| file.take(HEAD as u64).read_to_end(&mut head)).is_err() {
+        return true;
+    }
+    let header = head.starts_with(b"ENVI")
+        || path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("hdr"));
+    let (_, signed) = FORMATS.split_last().expect("there are formats");
+    let recognised = |formats: &[(Recognise, Open)]| {
+        formats.iter().any(|(recognises, _)| recognises(path, &head))
+    };
+    !head.is_empty()
+        && !png::recognises(path, &head)
+        && (recognised(signed) || header && envi::recognises(path, &head))
+}

@@ -1,0 +1,293 @@
+//! One block of rows on its way: read → transform → cast → chunks → compressed.
+
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard};
+
+use half::f16;
+use half::slice::HalfFloatSliceExt;
+use hsipack_format::{Codec, DType, Error, ErrorKind, Grid, Result};
+
+use super::cast;
+use super::masks::MaskReader;
+use super::stats::{self, BandStats, Gatherer};
+use super::transform::{Place, Scratch, Transform};
+use crate::source::{RowBuffer, Source};
+
+/// A cube being converted, shared by the threads that work on it.
+pub struct OpenCube {
+    /// The cube.
+    pub source: Box<dyn Source>,
+    /// What to do with its values.
+    pub transform: Transform,
+    /// Chunks of the stack.
+    pub grid: Grid,
+    /// How to compress them.
+    pub codec: Codec,
+    /// float16 or float32.
+    pub dtype: DType,
+    /// Held while reading from a source that wants its rows in order.
+    pub turn: Mutex<()>,
+}
+
+/// Chunks of one array, compressed, in order.
+#[derive(Debug, Default)]
+pub struct Encoded {
+    /// Stored chunks one after the other.
+    pub data: Vec<u8>,
+    /// Length of each.
+    pub lens: Vec<usize>,
+    /// Statistics of each slab of chunks.
+    pub slabs: Vec<BandStats>,
+}
+
+/// What one thread keeps from block to block.
+pub struct Encoder {
+    rows: RowBuffer,
+    scratch: Scratch,
+    slab: Slab,
+    wide: Vec<f32>,
+    tile: Vec<u8>,
+    gatherer: Option<(usize, Gatherer)>,
+    ids: Vec<u16>,
+}
+
+/// One slab of packed values: rows of a row of chunks, full width.
+enum Slab {
+    Half(Vec<f16>),
+    Single(Vec<f32>),
+}
+
+impl Slab {
+    /// Makes room for `values` packed values; all NaN, which is what overhanging rows keep.
+    fn reset(&mut self, dtype: DType, values: usize) {
+        match (&mut *self, dtype) {
+            (Slab::Half(slab), DType::F16) => {
+                slab.clear();
+                slab.resize(values, f16::NAN);
+            }
+            (Slab::Single(slab), DType::F32) => {
+                slab.clear();
+                slab.resize(values, f32::NAN);
+            }
+            (_, DType::F16) => *self = Slab::Half(vec![f16::NAN; values]),
+            _ => *self = Slab::Single(vec![f32::NAN; values]),
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Slab::Half(slab) => bytemuck::cast_slice(slab),
+            Slab::Single(slab) => bytemuck::cast_slice(slab),
+        }
+    }
+}
+
+impl Default for Encoder {
+    fn default() -> Self {
+        Self {
+            rows: RowBuffer::new(),
+            scratch: Scratch::default(),
+            slab: Slab::Half(Vec::new()),
+            wide: Vec::new(),
+            tile: Vec::new(),
+            gatherer: None,
+            ids: Vec::new(),
+        }
+    }
+}
+
+impl Encoder {
+    /// Reads rows `rows` of a cube, which start on a row of chunks. `turn` is given up once they are read.
+    ///
+    /// # Errors
+    /// If the source cannot be read.
+    pub fn read(
+        &mut self,
+        cube: &OpenCube,
+        rows: Range<usize>,
+        turn: Option<MutexGuard<'_, ()>>,
+    ) -> Result<()> {
+        cube.source.read_rows(rows, &mut self.rows)?;
+        drop(turn);
+        Ok(())
+    }
+
+    /// Packs the rows read last.
+    ///
+    /// # Errors
+    /// If a value does not fit, or is missing and must not be.
+    pub fn encode(&mut self, cube: &OpenCube, rows: Range<usize>) -> Result<Encoded> {
+        let mut encoded = Encoded::default();
+        let step = cube.grid.tile().rows;
+        for start in rows.clone().step_by(step) {
+            let slab = start..rows.end.min(start + step);
+            let take = slab.start - rows.start..slab.end - rows.start;
+            let stats = self
+                .pack_slab(cube, rows.start, take)
+                .map_err(|error| error.at(&cube.source.info().files[0]))?;
+            encoded.slabs.push(stats);
+            self.compress_slab(cube, &mut encoded)?;
+        }
+        Ok(encoded)
+    }
+
+    /// Transforms and casts rows `take` of the rows read, which start with row `first` of the cube.
+    fn pack_slab(
+        &mut self,
+        cube: &OpenCube,
+        first: usize,
+        take: Range<usize>,
+    ) -> Result<BandStats> {
+        let shape = cube.grid.shape();
+        let bands = shape.bands;
+        self.slab.reset(cube.dtype, cube.grid.tile().rows * shape.row_values());
+        if self.gatherer.as_ref().is_none_or(|(count, _)| *count != bands) {
+            self.gatherer = Some((bands, Gatherer::new(bands)));
+        }
+        let Self { rows, scratch, slab, wide, gatherer, .. } = self;
+        let (_, gatherer) = gatherer.as_mut().expect("made above");
+        let mut done = 0;
+        cube.transform.apply(rows, first, take, scratch, &mut |place, values| {
+            match slab {
+                Slab::Half(slab) => {
+                    let packed = &mut slab[done..done + values.len()];
+                    cast::from_f32(values, packed);
+                    wide.resize(values.len(), 0.0);
+                    packed.convert_to_f32_slice(wide);
+                    let finite = stats::all_finite(packed);
+                    if !finite {
+                        refuse_overflow(cube, place, values, wide)?;
+                    }
+                    gatherer.add(values, wide, finite);
+                }
+                Slab::Single(slab) => {
+                    slab[done..done + values.len()].copy_from_slice(values);
+                    // Sums of float32 values need the double precision of the careful path.
+                    gatherer.add(values, values, false);
+                }
+            }
+            done += values.len();
+            Ok(())
+        })?;
+        Ok(gatherer.take())
+    }
+
+    /// Cuts the slab into chunks and compresses them.
+    fn compress_slab(&mut self, cube: &OpenCube, encoded: &mut Encoded) -> Result<()> {
+        let (shape, tile) = (cube.grid.shape(), cube.grid.tile());
+        let slab = self.slab.bytes();
+        if tile.columns == shape.columns {
+            encoded.lens.push(cube.codec.encode(slab, &mut encoded.data)?);
+            return Ok(());
+        }
+        let pixel = shape.bands * cube.dtype.size();
+        for across in 0..cube.grid.across() {
+            let columns = cube.grid.region(across).columns;
+            cut_tile(
+                slab,
+                shape.columns,
+                tile.rows,
+                columns,
+                tile.columns,
+                pixel,
+                &NAN_PIXEL[cube.dtype.size() / 4],
+                &mut self.tile,
+            );
+            encoded.lens.push(cube.codec.encode(&self.tile, &mut encoded.data)?);
+        }
+        Ok(())
+    }
+
+    /// Reads and packs one mask of a cube of `rows` × `columns` pixels; `None` fills it with `fill`.
+    ///
+    /// # Errors
+    /// If it cannot be read or holds what is no class id.
+    pub fn encode_mask(
+        &mut self,
+        reader: Option<&MaskReader>,
+        fill: u16,
+        dtype: DType,
+        grid: &Grid,
+        codec: &Codec,
+    ) -> Result<Encoded> {
+        let shape = grid.shape();
+        let tile = grid.tile();
+        let mut encoded = Encoded::default();
+        let mut slab = Vec::new();
+        for down in 0..grid.down() {
+            let rows = grid.region(down * grid.across()).rows;
+            match reader {
+                Some(reader) => reader.read_rows(rows, &mut self.rows, &mut self.ids)?,
+                None => {
+                    self.ids.clear();
+                    self.ids.resize(rows.len() * shape.columns, fill);
+                }
+            }
+            slab.clear();
+            match dtype {
+                DType::U8 => slab.extend(self.ids.iter().map(|id| *id as u8)),
+                _ => slab.extend_from_slice(bytemuck::cast_slice(&self.ids)),
+            }
+            slab.resize(tile.rows * shape.columns * dtype.size(), 0);
+            for across in 0..grid.across() {
+                let columns = grid.region(across).columns;
+                cut_tile(
+                    &slab,
+                    shape.columns,
+                    tile.rows,
+                    columns,
+                    tile.columns,
+                    dtype.size(),
+                    &[0; 4],
+                    &mut self.tile,
+                );
+                encoded.lens.push(codec.encode(&self.tile, &mut encoded.data)?);
+            }
+        }
+        Ok(encoded)
+    }
+}
+
+/// NaN as the bytes of a float16 (twice) and of a float32: the fill of overhanging pixels.
+const NAN_PIXEL: [[u8; 4]; 2] = [[0x00, 0x7E, 0x00, 0x7E], [0x00, 0x00, 0xC0, 0x7F]];
+
+/// Copies `columns` of a slab of `rows` rows into a tile of `width` columns, the rest filled.
+#[allow(clippy::too_many_arguments)]
+fn cut_tile(
+    slab: &[u8],
+    slab_columns: usize,
+    rows: usize,
+    columns: Range<usize>,
+    width: usize,
+    pixel: usize,
+    fill: &[u8; 4],
+    tile: &mut Vec<u8>,
+) {
+    tile.clear();
+    for row in 0..rows {
+        let start = (row * slab_columns + columns.start) * pixel;
+        tile.extend_from_slice(&slab[start..start + columns.len() * pixel]);
+        tile.extend(fill.iter().cycle().take((width - columns.len()) * pixel));
+    }
+}
+
+/// An error if a finite value became infinite.
+fn refuse_overflow(cube: &OpenCube, place: Place, values: &[f32], packed: &[f32]) -> Result<()> {
+    let overflow = |(x, y): (&f32, &f32)| x.is_finite() && y.is_infinite();
+    let Some(at) = values.iter().zip(packed).position(overflow) else { return Ok(()) };
+    let (place, band) = cube.transform.locate(place, at);
+    let info = cube.source.info();
+    let wavelength =
+        info.wavelength.as_ref().map(|nm| format!(" ({} nm)", nm[band])).unwrap_or_default();
+    let value = f64::from(values[at]) * cube.transform.scale;
+    Err(Error::new(
+        ErrorKind::Overflow,
+        format!(
+            "band {band}{wavelength}, row {}, column {}: the value {value} does not fit fp16, which ends at 65504{}",
+            place.row,
+            place.column,
+            if cube.transform.scale == 1.0 { String::new() } else { format!(" (× scale {})", cube.transform.scale) }
+        ),
+    )
+    .with_remedy("pass --scale auto, a larger --scale FACTOR, or --dtype float32"))
+}

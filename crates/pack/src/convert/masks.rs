@@ -1,0 +1,314 @@
+//! Masks: class ids, or boolean layers packed into bits, read a few rows at a time.
+
+use std::path::Path;
+
+use half::f16;
+use hsipack_format::{DType, Error, ErrorKind, Result};
+
+use super::options::MaskOption;
+use crate::input::Input;
+use crate::source::{self, OpenOptions, RowBuffer, Source};
+
+/// The patterns that make up one mask array.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MaskGroup {
+    /// Name of the array.
+    pub name: String,
+    /// Layer name and pattern; one without a name unless the mask is made of layers.
+    pub patterns: Vec<(Option<String>, String)>,
+}
+
+/// Most boolean layers a mask array holds: the bits of uint16.
+pub const MAX_LAYERS: usize = 16;
+
+/// Gathers the patterns of each mask; masks are sorted by name, layers stay in the order given.
+///
+/// # Errors
+/// If a name comes twice without layers, or layers of one mask have the same name or are too many.
+pub fn groups(options: &[MaskOption]) -> Result<Vec<MaskGroup>> {
+    let mut groups: Vec<MaskGroup> = Vec::new();
+    for option in options {
+        let pattern = (option.layer.clone(), option.pattern.clone());
+        match groups.iter_mut().find(|group| group.name == option.name) {
+            None => groups.push(MaskGroup { name: option.name.clone(), patterns: vec![pattern] }),
+            Some(group) => {
+                let clash = group
+                    .patterns
+                    .iter()
+                    .any(|(layer, _)| layer.is_none() || *layer == option.layer);
+                if clash || option.layer.is_none() {
+                    return Err(Error::conflict(format!("two masks are named {}", option.name))
+                        .with_remedy(
+                            "give each a NAME=, or NAME:LAYER= for boolean layers of one mask",
+                        ));
+                }
+                group.patterns.push(pattern);
+            }
+        }
+    }
+    groups.sort_by(|a, b| a.name.cmp(&b.name));
+    match groups.iter().find(|group| group.patterns.len() > MAX_LAYERS) {
+        Some(group) => {
+            Err(Error::conflict(format!("mask {} has more than {MAX_LAYERS} layers", group.name))
+                .with_remedy("spread them over several masks"))
+        }
+        None => Ok(groups),
+    }
+}
+
+/// The mask file that a pattern gives for a cube.
+pub fn resolve(pattern: &str, input: &Input, name: &str) -> Input {
+    let part =
+        |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
+    let folder = input
+        .file
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let text = pattern
+        .replace("{dir}", &folder.to_string_lossy())
+        .replace("{stem}", &part(input.file.file_stem()))
+        .replace("{path}", &input.file.to_string_lossy())
+        .replace("{name}", name);
+    Input::parse(&text)
+}
+
+/// One mask of one cube, open.
+pub struct MaskReader {
+    layers: Vec<(Box<dyn Source>, Input)>,
+    /// Names of the layers; empty if the mask holds class ids.
+    pub layer_names: Vec<String>,
+    /// Names of the classes, where the file has them.
+    pub class_names: Option<Vec<String>>,
+}
+
+impl MaskReader {
+    /// Opens the mask `group` of the cube in `input`, which has `rows` × `columns` pixels; `None` if a
+    /// file is missing and `optional` is set.
+    ///
+    /// # Errors
+    /// If a file is missing or cannot be read, or has another shape.
+    pub fn open(
+        group: &MaskGroup,
+        input: &Input,
+        name: &str,
+        rows: usize,
+        columns: usize,
+        optional: bool,
+    ) -> Result<Option<Self>> {
+        let mut layers = Vec::new();
+        for (_, pattern) in &group.patterns {
+            let file = resolve(pattern, input, name);
+            if !file.file.exists() {
+                if optional {
+                    return Ok(None);
+                }
+                return Err(Error::new(
+                    ErrorKind::Io,
+                    format!("there is no mask {} for {}", group.name, input.text()),
+                )
+                .at(file.file)
+                .with_remedy(
+                    "check the pattern of --mask, or pass --mask-fill VALUE for cubes without one",
+                ));
+            }
+            let options = OpenOptions { variable: file.variable.clone(), axes: None, mask: true };
+            let source = source::open(&file.file, &options)?;
+            let shape = source.info().shape;
+            if (shape.rows, shape.columns) != (rows, columns) {
+                return Err(Error::conflict(format!(
+                    "the mask has {}x{} pixels, its cube {} has {rows}x{columns}",
+                    shape.rows,
+                    shape.columns,
+                    input.text()
+                ))
+                .at(file.file)
+                .with_remedy("give the mask of this cube, rows × columns"));
+            }
+            layers.push((source, file));
+        }
+        let reader = Self::named(group, layers)?;
+        Ok(Some(reader))
+    }
+
+    fn named(group: &MaskGroup, layers: Vec<(Box<dyn Source>, Input)>) -> Result<Self> {
+        let info = layers[0].0.info();
+        let class_names = info.class_names.clone();
+        let layer_names: Vec<String> = if layers.len() > 1 || group.patterns[0].0.is_some() {
+            group.patterns.iter().map(|(layer, _)| layer.clone().unwrap_or_default()).collect()
+        } else if info.shape.bands > 1 {
+            let numbered = || (0..info.shape.bands).map(|layer| format!("layer{layer}")).collect();
+            info.band_names.clone().unwrap_or_else(numbered)
+        } else {
+            Vec::new()
+        };
+        let several =
+            layers.len() > 1 && layers.iter().any(|(source, _)| source.info().shape.bands != 1);
+        if several || layer_names.len() > MAX_LAYERS {
+            return Err(Error::unsupported(format!(
+                "mask {} has {} layers where one or up to {MAX_LAYERS} booleans are taken",
+                group.name, info.shape.bands
+            ))
+            .at(layers[0].1.file.clone())
+            .with_remedy("give one band of class ids, rows × columns"));
+        }
+        Ok(Self { layers, layer_names, class_names })
+    }
+
+    /// Reads rows `rows` into `out`: class ids, or one bit a layer (the first layer is bit 0).
+    ///
+    /// # Errors
+    /// If a value is no class id that uint16 holds, or a layer is not boolean.
+    pub fn read_rows(
+        &self,
+        rows: std::ops::Range<usize>,
+        buffer: &mut RowBuffer,
+        out: &mut Vec<u16>,
+    ) -> Result<()> {
+        out.clear();
+        for (layer, (source, file)) in self.layers.iter().enumerate() {
+            source.read_rows(rows.clone(), buffer)?;
+            let info = source.info();
+            let boolean = !self.layer_names.is_empty();
+            let bands = info.shape.bands;
+            let mut ids = ClassIds { buffer, at: 0 };
+            if out.is_empty() {
+                out.resize(buffer.len() / bands, 0);
+            }
+            for (pixel, id) in out.iter_mut().enumerate() {
+                for band in 0..bands {
+                    let value = ids.next().map_err(|value| {
+                        let (row, column) =
+                            (rows.start + pixel / info.shape.columns, pixel % info.shape.columns);
+                        refuse_id(value, row, column, &file.file)
+                    })?;
+                    if boolean {
+                        *id |= u16::from(value != 0) << (layer + band);
+                    } else {
+                        *id = value;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The greatest value of the mask, read to the end; and whether layers are booleans.
+    ///
+    /// # Errors
+    /// As [`read_rows`](Self::read_rows), and if a file of several bands is not boolean.
+    pub fn scan(&self) -> Result<u16> {
+        let (source, file) = &self.layers[0];
+        let shape = source.info().shape;
+        let (mut buffer, mut out) = (RowBuffer::new(), Vec::new());
+        let step = source
+            .preferred_rows(16 << 20)
+            .max((1 << 20) / shape.row_values().max(1))
+            .clamp(1, shape.rows);
+        let mut greatest = 0;
+        for start in (0..shape.rows).step_by(step) {
+            let rows = start..shape.rows.min(start + step);
+            self.read_rows(rows, &mut buffer, &mut out)?;
+            greatest = out.iter().copied().fold(greatest, u16::max);
+            if self.layers.len() == 1 && shape.bands > 1 && !is_boolean(&buffer) {
+                return Err(Error::unsupported(format!(
+                    "a mask of {} bands that are not boolean",
+                    shape.bands
+                ))
+                .at(file.file.clone())
+                .with_remedy(
+                    "give one band of class ids, rows × columns, not one-hot probabilities",
+                ));
+            }
+        }
+        Ok(greatest)
+    }
+
+    /// Rows that are cheap to read at a time.
+    pub fn preferred_rows(&self, budget: usize) -> usize {
+        self.layers.iter().map(|(source, _)| source.preferred_rows(budget)).max().unwrap_or(1)
+    }
+}
+
+fn is_boolean(buffer: &RowBuffer) -> bool {
+    let mut ids = ClassIds { buffer, at: 0 };
+    (0..buffer.len()).all(|_| ids.next().is_ok_and(|value| value <= 1))
+}
+
+fn refuse_id(value: f64, row: usize, column: usize, file: &Path) -> Error {
+    Error::new(
+        ErrorKind::Overflow,
+        format!("row {row}, column {column} of the mask is {value}, which is no class id"),
+    )
+    .at(file)
+    .with_remedy("class ids are whole numbers from 0 to 65535")
+}
+
+/// The values of a buffer as class ids.
+struct ClassIds<'a> {
+    buffer: &'a RowBuffer,
+    at: usize,
+}
+
+impl ClassIds<'_> {
+    /// The next value, or the number that is none.
+    fn next(&mut self) -> Result<u16, f64> {
+        let at = self.at;
+        self.at += 1;
+        let value = match self.buffer.dtype() {
+            DType::Bool | DType::U8 => return Ok(self.buffer.bytes()[at].into()),
+            DType::U16 => return Ok(self.buffer.as_slice::<u16>()[at]),
+            DType::I8 => self.buffer.as_slice::<i8>()[at].into(),
+            DType::I16 => self.buffer.as_slice::<i16>()[at].into(),
+            DType::U32 => self.buffer.as_slice::<u32>()[at].into(),
+            DType::I32 => self.buffer.as_slice::<i32>()[at].into(),
+            DType::U64 => self.buffer.as_slice::<u64>()[at] as f64,
+            DType::I64 => self.buffer.as_slice::<i64>()[at] as f64,
+            DType::F16 => self.buffer.as_slice::<f16>()[at].to_f64(),
+            DType::F32 => self.buffer.as_slice::<f32>()[at].into(),
+            DType::F64 => self.buffer.as_slice::<f64>()[at],
+        };
+        if value.fract() == 0.0 && (0.0..=65535.0).contains(&value) {
+            Ok(value as u16)
+        } else {
+            Err(value)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn option(name: &str, layer: Option<&str>) -> MaskOption {
+        MaskOption {
+            name: name.into(),
+            layer: layer.map(Into::into),
+            pattern: "{dir}/{stem}.png".into(),
+        }
+    }
+
+    #[test]
+    fn layers_of_one_name_make_one_mask() {
+        let groups =
+            groups(&[option("a", Some("x")), option("b", None), option("a", Some("y"))]).unwrap();
+        assert_eq!(groups.len(), 2);
+        assert_eq!(groups[0].patterns.len(), 2);
+    }
+
+    #[test]
+    fn a_name_twice_is_refused() {
+        assert!(groups(&[option("a", None), option("a", None)]).is_err());
+        assert!(groups(&[option("a", Some("x")), option("a", Some("x"))]).is_err());
+        assert!(groups(&[option("a", Some("x")), option("a", None)]).is_err());
+    }
+
+    #[test]
+    fn patterns_take_parts_of_the_cube_s_path() {
+        let input = Input::of(Path::new("data/p1/cube.hdr"));
+        let file = |pattern| resolve(pattern, &input, "p1/cube").text();
+        assert_eq!(file("{dir}/{stem}_mask.png"), "data/p1/cube_mask.png");
+        assert_eq!(file("masks/{name}.mat::gt"), "masks/p1/cube.mat::gt");
+        assert_eq!(file("{path}::map"), "data/p1/cube.hdr::map");
+    }
+}

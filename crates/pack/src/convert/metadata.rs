@@ -1,0 +1,310 @@
+//! The files that make shards a dataset: `zarr.json` everywhere, `samples.jsonl`, `SHA256SUMS`.
+
+use std::path::Path;
+
+use hsipack_format::checksums::{self, SHA256SUMS};
+use hsipack_format::dataset::{FWHM, IMAGE, LAYOUT, SAMPLES, WAVELENGTH};
+use hsipack_format::samples::{self, Sample};
+use hsipack_format::zarr::{self, ArrayMeta, ChunkCodecs};
+use hsipack_format::{DType, Dataset, Error, Grid, Result};
+use serde_json::{Map, Value, json};
+
+use super::plan::{Plan, PlannedMask, PlannedStack};
+use super::shards::write_whole;
+use super::stats::BandStats;
+
+/// Everything that is written beside the shards.
+pub struct Metadata {
+    files: Vec<(String, Vec<u8>)>,
+}
+
+impl Metadata {
+    /// No files yet.
+    pub fn new() -> Self {
+        Self { files: Vec::new() }
+    }
+
+    fn add(&mut self, path: String, content: Vec<u8>) {
+        self.files.push((path, content));
+    }
+
+    /// Adds the group and arrays of a stack of `len` cubes.
+    pub fn add_stack(&mut self, stack: &PlannedStack, dtype: DType, len: usize, stats: &BandStats) {
+        let name = &stack.name;
+        self.add(format!("{name}/zarr.json"), zarr::to_text(&zarr::group(Map::new())));
+        let image = image_meta(stack, dtype, len, stats);
+        self.add(format!("{name}/{IMAGE}/zarr.json"), zarr::to_text(&image.to_json()));
+        for mask in &stack.masks {
+            let meta = mask_meta(mask, len);
+            self.add(format!("{name}/{}/zarr.json", mask.name), zarr::to_text(&meta.to_json()));
+        }
+        for (array, values, long_name) in [
+            (WAVELENGTH, &stack.wavelength, "band centre"),
+            (FWHM, &stack.fwhm, "full width at half maximum"),
+        ] {
+            if let Some(values) = values {
+                let meta = coordinate_meta(values.len(), long_name);
+                self.add(format!("{name}/{array}/zarr.json"), zarr::to_text(&meta.to_json()));
+            }
+        }
+    }
+
+    /// Adds, as they are, the metadata of the stacks of `base` that nothing is added to.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub fn keep_stacks(&mut self, base: &Dataset, plan: &Plan) -> Result<()> {
+        for stack in base.stacks() {
+            if plan.stacks.iter().any(|planned| planned.name == stack.name) {
+                continue;
+            }
+            let folder = base.path().join(&stack.name);
+            let arrays = [IMAGE, WAVELENGTH, FWHM]
+                .into_iter()
+                .chain(stack.masks.iter().map(|mask| mask.name()));
+            let files =
+                arrays.map(|array| format!("{array}/zarr.json")).chain(["zarr.json".to_owned()]);
+            for file in files.filter(|file| folder.join(file).is_file()) {
+                let path = folder.join(&file);
+                let content =
+                    std::fs::read(&path).map_err(|error| Error::io(path, "cannot read", error))?;
+                self.add(format!("{}/{file}", stack.name), content);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds `samples.jsonl`.
+    pub fn add_samples(&mut self, all: &[Sample]) {
+        self.add(SAMPLES.to_owned(), samples::encode(all));
+    }
+
+    /// Adds the root group.
+    pub fn add_root(&mut self, hsipack: Map<String, Value>) {
+        let attributes = Map::from_iter([("hsipack".to_owned(), Value::Object(hsipack))]);
+        self.add("zarr.json".to_owned(), zarr::to_text(&zarr::group(attributes)));
+    }
+
+    /// Writes all of it below `folder`: the root group last, since that is what makes it a dataset.
+    ///
+    /// # Errors
+    /// If a file cannot be written.
+    pub fn write(mut self, folder: &Path, coordinates: &[&PlannedStack]) -> Result<()> {
+        let sums = checksums::encode(
+            self.files.iter().map(|(path, content)| (path.as_str(), content.as_slice())),
+        );
+        self.files.sort_by_key(|(path, _)| path == "zarr.json");
+        for stack in coordinates {
+            for (array, values) in [(WAVELENGTH, &stack.wavelength), (FWHM, &stack.fwhm)] {
+                if let Some(values) = values {
+                    write_whole(
+                        &folder.join(&stack.name).join(array).join("c/0"),
+                        &coordinate_chunk(values),
+                    )?;
+                }
+            }
+        }
+        let root = self.files.pop();
+        for (path, content) in &self.files {
+            write_whole(&folder.join(path), content)?;
+        }
+        write_whole(&folder.join(SHA256SUMS), sums.as_bytes())?;
+        match root {
+            Some((path, content)) => write_whole(&folder.join(path), &content),
+            None => Ok(()),
+        }
+    }
+}
+
+fn image_meta(stack: &PlannedStack, dtype: DType, len: usize, stats: &BandStats) -> ArrayMeta {
+    let shape = stack.grid.shape();
+    let mut own = stats.to_attributes();
+    if let Some(good) = &stack.good_bands {
+        own.insert("good_bands".into(), json!(good));
+    }
+    if let Some(names) = &stack.band_names {
+        own.insert("band_names".into(), json!(names));
+    }
+    let mut attributes = Map::new();
+    let coordinates: Vec<&str> = [(WAVELENGTH, &stack.wavelength), (FWHM, &stack.fwhm)]
+        .into_iter()
+        .filter_map(|(name, values)| values.is_some().then_some(name))
+        .collect();
+    if !coordinates.is_empty() {
+        attributes.insert("coordinates".into(), json!(coordinates.join(" ")));
+    }
+    if stack.scale != 1.0 {
+        attributes.insert("scale_factor".into(), json!(stack.scale));
+    }
+    attributes.insert("hsipack".into(), Value::Object(own));
+    let bands = shape.bands as u64;
+    let axes = |lengths: [u64; 3]| vec![lengths[0], lengths[1], lengths[2], bands];
+    ArrayMeta {
+        shape: axes([len as u64, shape.rows as u64, shape.columns as u64]),
+        dtype,
+        file_shape: axes(file_shape(&stack.grid)),
+        chunk_shape: Some(axes(chunk_shape(&stack.grid))),
+        codecs: ChunkCodecs { blosc: Some(stack.codec), checksum: true },
+        fill_value: json!("NaN"),
+        dimension_names: names(&["sample", "y", "x", "band"]),
+        attributes,
+    }
+}
+
+fn mask_meta(mask: &PlannedMask, len: usize) -> ArrayMeta {
+    let shape = mask.grid.shape();
+    let mut attributes = Map::new();
+    let mut own = Map::new();
+    // CF names for what boolean layers and classes are.
+    if !mask.layers.is_empty() {
+        let bits: Vec<u32> = (0..mask.layers.len()).map(|bit| 1 << bit).collect();
+        attributes.insert("flag_masks".into(), json!(bits));
+        attributes.insert("flag_meanings".into(), json!(flag_meanings(&mask.layers)));
+        own.insert("layers".into(), json!(mask.layers));
+    } else if let Some(classes) = &mask.class_names {
+        attributes.insert("flag_values".into(), json!((0..classes.len()).collect::<Vec<_>>()));
+        attributes.insert("flag_meanings".into(), json!(flag_meanings(classes)));
+        own.insert("class_names".into(), json!(classes));
+    }
+    attributes.insert("hsipack".into(), Value::Object(own));
+    ArrayMeta {
+        shape: vec![len as u64, shape.rows as u64, shape.columns as u64],
+        dtype: mask.dtype,
+        file_shape: file_shape(&mask.grid).to_vec(),
+        chunk_shape: Some(chunk_shape(&mask.grid).to_vec()),
+        codecs: ChunkCodecs { blosc: Some(mask_codec(mask)), checksum: true },
+        fill_value: json!(0),
+        dimension_names: names(&["sample", "y", "x"]),
+        attributes,
+    }
+}
+
+/// The codec of a mask's chunks, with its element size.
+pub fn mask_codec(mask: &PlannedMask) -> hsipack_format::Codec {
+    hsipack_format::Codec { typesize: mask.dtype.size() as u8, ..mask.codec }
+}
+
+/// CF separates meanings by blanks, so a name's own blanks become underscores.
+fn flag_meanings(names: &[String]) -> String {
+    names
+        .iter()
+        .map(|name| name.split_whitespace().collect::<Vec<_>>().join("_"))
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+fn coordinate_meta(len: usize, long_name: &str) -> ArrayMeta {
+    let attributes = Map::from_iter([
+        ("units".to_owned(), json!("nm")),
+        ("long_name".to_owned(), json!(long_name)),
+    ]);
+    ArrayMeta {
+        shape: vec![len as u64],
+        dtype: DType::F64,
+        file_shape: vec![len as u64],
+        chunk_shape: None,
+        codecs: ChunkCodecs { blosc: None, checksum: true },
+        fill_value: json!("NaN"),
+        dimension_names: names(&["band"]),
+        attributes,
+    }
+}
+
+fn coordinate_chunk(values: &[f64]) -> Vec<u8> {
+    let mut bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    hsipack_format::codec::append_checksum(&mut bytes);
+    bytes
+}
+
+fn chunk_shape(grid: &Grid) -> [u64; 3] {
+    [1, grid.tile().rows as u64, grid.tile().columns as u64]
+}
+
+fn file_shape(grid: &Grid) -> [u64; 3] {
+    let tile = grid.tile();
+    [
+        grid.samples_per_shard() as u64,
+        (grid.down() * tile.rows) as u64,
+        (grid.across() * tile.columns) as u64,
+    ]
+}
+
+fn names(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// The `hsipack` attributes of a new dataset's root group.
+pub fn new_root(command: &str, recipe: Value, request: &str, samples: usize) -> Map<String, Value> {
+    let mut root = Map::new();
+    root.insert("layout".into(), json!(LAYOUT));
+    root.insert("created_by".into(), json!(concat!("hsipack ", env!("CARGO_PKG_VERSION"))));
+    root.insert("created".into(), json!(now()));
+    root.insert("command".into(), json!(command));
+    root.insert("recipe".into(), recipe);
+    root.insert("history".into(), json!([{ "request": request, "samples": samples }]));
+    root
+}
+
+/// The root attributes after an append.
+pub fn appended_root(
+    base: &Map<String, Value>,
+    command: &str,
+    recipe: Value,
+    request: &str,
+    samples: usize,
+) -> Map<String, Value> {
+    let mut root = base.clone();
+    let entry = json!({ "request": request, "samples": samples, "command": command, "recipe": recipe, "created": now() });
+    match root.get_mut("history").and_then(Value::as_array_mut) {
+        Some(history) => history.push(entry),
+        None => {
+            root.insert("history".into(), json!([entry]));
+        }
+    }
+    root
+}
+
+/// The present time, UTC, as `2026-11-21T13:45:00Z`.
+fn now() -> String {
+    let seconds = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |time| time.as_secs());
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = civil(days as i64);
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
+        rest / 3600,
+        rest / 60 % 60,
+        rest % 60
+    )
+}
+
+/// Year, month and day of a day counted from 1970-01-01 (Hinnant's `civil_from_days`).
+fn civil(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let of_era = days.rem_euclid(146_097);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (year + era * 400 + i64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_become_dates() {
+        assert_eq!(civil(0), (1970, 1, 1));
+        assert_eq!(civil(11_016), (2000, 2, 29));
+        assert_eq!(civil(20_778), (2026, 11, 21));
+    }
+
+    #[test]
+    fn meanings_have_no_blanks() {
+        assert_eq!(flag_meanings(&["soft tissue".into(), "bone".into()]), "soft_tissue bone");
+    }
+}

@@ -1,0 +1,33 @@
+//! Conversion: cubes in, a packed dataset out.
+//!
+//! | file | part |
+//! |---|---|
+//! | `options.rs` | what the user asks for |
+//! | `plan.rs` | every input opened once, checked, given its place; nothing written |
+//! | `transform.rs`, `calibration.rs`, `cast.rs` | from stored numbers to fp16 |
+//! | `stats.rs` | per-band statistics and quantisation error |
+//! | `masks.rs` | class ids and boolean layers |
+//! | `encode.rs` | one block of rows: read, transform, cast, compress |
+//! | `engine.rs` | threads, order, back-pressure |
+//! | `shards.rs` | shard files, written once and whole |
+//! | `staging.rs` | the folder beside the output, resume, and the commit |
+//! | `metadata.rs` | `zarr.json`, `samples.jsonl`, `SHA256SUMS` |
+//! | `run.rs` | all of it in order, and the report |
+
+mod calibration;
+mod cast;
+mod encode;
+mod engine;
+mod masks;
+mod metadata;
+mod options;
+pub mod plan;
+mod run;
+mod shards;
+mod staging;
+pub mod stats;
+mod transform;
+
+pub use engine::Progress;
+pub use options::*;
+pub use run::{Report, WorstError, convert};

@@ -1,0 +1,326 @@
+//! What the user can ask of a conversion.
+
+use std::path::PathBuf;
+
+use hsipack_format::{Codec, Compressor, CubeShape, DType, Error, Result, Shuffle, Tile};
+use serde::{Deserialize, Serialize};
+
+/// The factor that stored values have to be multiplied with to give physical ones.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scale {
+    /// Store physical values as they are.
+    None,
+    /// A power of two for each stack, chosen so that its values fit fp16 and use its precision:
+    /// 1 unless the greatest magnitude is above 65504 or below 1/16. Reads every cube twice.
+    Auto,
+    /// Divide by this before the cast.
+    Factor(f64),
+}
+
+/// What becomes of missing values: those equal to the source's ignore value, and NaN.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Nodata {
+    /// They are NaN in the packed cube.
+    Nan,
+    /// They become this physical value.
+    Value(f64),
+    /// They are an error.
+    Error,
+}
+
+/// Normalisation of each pixel's spectrum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Normalize {
+    /// None.
+    None,
+    /// Divide by the sum of magnitudes over bands; a spectrum of zeros stays zero.
+    L1,
+    /// Divide by the Euclidean norm over bands; a spectrum of zeros stays zero.
+    L2,
+    /// Standard normal variate: subtract the mean over bands, divide by their standard deviation
+    /// (n − 1); a constant spectrum becomes zero.
+    Snv,
+}
+
+/// Which bands to keep.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BandSelection {
+    /// Every band.
+    All,
+    /// Bands by number from 0, in this order.
+    Numbers(Vec<usize>),
+    /// Bands whose centre lies in one of these ranges in nm, ends included.
+    Wavelengths(Vec<(f64, f64)>),
+}
+
+/// A white or dark reference.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reference {
+    /// The cube in this file, averaged over its rows.
+    File(String),
+    /// `WHITEREF_NAME` or `DARKREF_NAME` beside a cube named `NAME`, as Specim's Lumo records them.
+    Auto,
+}
+
+/// Everything that decides the values of a packed cube, given its source. Stored in the dataset, so
+/// that `validate --source` and `repair` can do the same again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ValueOptions {
+    /// Stored element type: float16 or float32.
+    #[serde(with = "dtype_name")]
+    pub dtype: DType,
+    /// Factor between stored and physical values.
+    pub scale: Scale,
+    /// What becomes of missing values.
+    pub nodata: Nodata,
+    /// Marks missing values, whatever the source says.
+    pub ignore_value: Option<f64>,
+    /// Pack stored numbers: do not apply the scale factors and offsets of the sources.
+    pub raw_values: bool,
+    /// Normalisation of spectra.
+    pub normalize: Normalize,
+    /// Bands to keep.
+    pub bands: BandSelection,
+    /// Drop bands that the source's bad-band list marks.
+    pub drop_bad_bands: bool,
+    /// White reference.
+    pub white: Option<Reference>,
+    /// Dark reference.
+    pub dark: Option<Reference>,
+    /// Reflectance of the white reference panel.
+    pub white_reflectance: f64,
+    /// Order of array axes, e.g. `byx`, whatever the source says.
+    pub axes: Option<String>,
+}
+
+impl Default for ValueOptions {
+    fn default() -> Self {
+        Self {
+            dtype: DType::F16,
+            scale: Scale::None,
+            nodata: Nodata::Nan,
+            ignore_value: None,
+            raw_values: false,
+            normalize: Normalize::None,
+            bands: BandSelection::All,
+            drop_bad_bands: false,
+            white: None,
+            dark: None,
+            white_reflectance: 1.0,
+            axes: None,
+        }
+    }
+}
+
+mod dtype_name {
+    use hsipack_format::DType;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(dtype: &DType, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(dtype.name())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DType, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        DType::from_name(&name).ok_or_else(|| D::Error::custom(format!("no type {name}")))
+    }
+}
+
+/// How chunks and shards are laid out and compressed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayoutOptions {
+    /// Compressor inside Blosc.
+    pub compressor: Compressor,
+    /// Its level, 0 to 9.
+    pub level: u8,
+    /// Filter before compression.
+    pub shuffle: Shuffle,
+    /// Chunk shape; `None` picks whole rows near 2 MiB.
+    pub chunk: Option<ChunkShape>,
+    /// Uncompressed bytes of a shard to aim for.
+    pub shard_bytes: usize,
+}
+
+/// A chunk shape as the user gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkShape {
+    /// Rows.
+    pub rows: usize,
+    /// Columns; `None` is the cube's width.
+    pub columns: Option<usize>,
+}
+
+impl Default for LayoutOptions {
+    fn default() -> Self {
+        Self {
+            compressor: Compressor::Lz4,
+            level: 5,
+            shuffle: Shuffle::Bit,
+            chunk: None,
+            shard_bytes: hsipack_format::grid::TARGET_SHARD,
+        }
+    }
+}
+
+impl LayoutOptions {
+    /// The codec of chunks of `dtype`.
+    pub fn codec(&self, dtype: DType) -> Codec {
+        let typesize = dtype.size() as u8;
+        Codec {
+            compressor: self.compressor,
+            level: self.level,
+            shuffle: self.shuffle,
+            typesize,
+            blocksize: 0,
+        }
+    }
+
+    /// Rows × columns of a chunk of cubes of `shape`.
+    pub fn tile(&self, shape: CubeShape, value_size: usize) -> Tile {
+        match self.chunk {
+            None => Tile::slab(shape, value_size, hsipack_format::grid::TARGET_CHUNK),
+            Some(chunk) => Tile {
+                rows: chunk.rows.min(shape.rows),
+                columns: chunk.columns.unwrap_or(shape.columns).min(shape.columns),
+            },
+        }
+    }
+}
+
+/// One `--mask`: where the mask of each cube lies.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MaskOption {
+    /// Name of the mask array.
+    pub name: String,
+    /// Name of the boolean layer that this pattern gives, where several make up one mask.
+    pub layer: Option<String>,
+    /// Path with `{dir}`, `{stem}`, `{name}` and `{path}` for the cube's folder, file name without
+    /// ending, sample name, and whole path.
+    pub pattern: String,
+}
+
+/// How a conversion treats what is at the output already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// A new dataset; the output must not exist.
+    Create,
+    /// Go on with a conversion or an append that was interrupted.
+    Resume,
+    /// Add cubes to a dataset.
+    Append,
+}
+
+/// A whole conversion.
+#[derive(Clone, Debug)]
+pub struct ConvertOptions {
+    /// Files, folders, globs, `file::variable`, or CSV lists with a `path` column.
+    pub inputs: Vec<String>,
+    /// Files below input folders to leave out: glob patterns on the path or the file name.
+    pub exclude: Vec<String>,
+    /// Leave out inputs that cannot be opened instead of stopping.
+    pub skip_errors: bool,
+    /// The dataset to write.
+    pub output: PathBuf,
+    /// What may be there already.
+    pub mode: Mode,
+    /// What decides the values.
+    pub values: ValueOptions,
+    /// What decides the layout.
+    pub layout: LayoutOptions,
+    /// Masks.
+    pub masks: Vec<MaskOption>,
+    /// The mask value of cubes that have no mask file; an error where `None`.
+    pub mask_fill: Option<u16>,
+    /// A CSV with a `name` column and any others.
+    pub table: Option<PathBuf>,
+    /// A regular expression on the path whose named groups become columns.
+    pub path_columns: Option<String>,
+    /// Wavelengths within a stack may differ by this much, in nm.
+    pub wavelength_tolerance: f64,
+    /// Threads that read, cast and compress.
+    pub jobs: usize,
+    /// Bytes of memory that all reads together may use.
+    pub memory: usize,
+    /// The command, to be recorded.
+    pub command: String,
+}
+
+impl ConvertOptions {
+    /// A conversion of `inputs` to a new dataset at `output`, everything else at its default.
+    pub fn new(inputs: Vec<String>, output: impl Into<PathBuf>) -> Self {
+        Self {
+            inputs,
+            exclude: Vec::new(),
+            skip_errors: false,
+            output: output.into(),
+            mode: Mode::Create,
+            values: ValueOptions::default(),
+            layout: LayoutOptions::default(),
+            masks: Vec::new(),
+            mask_fill: None,
+            table: None,
+            path_columns: None,
+            wavelength_tolerance: 0.01,
+            jobs: std::thread::available_parallelism().map_or(1, usize::from),
+            memory: 256 << 20,
+            command: String::new(),
+        }
+    }
+
+    /// Checks what can be checked without looking at any file.
+    ///
+    /// # Errors
+    /// If options contradict each other or are out of range.
+    pub fn check(&self) -> Result<()> {
+        let conflict = |what: &str, remedy: &str| Err(Error::conflict(what).with_remedy(remedy));
+        if self.inputs.is_empty() {
+            return conflict("no input was given", "name files, folders, globs or a CSV list");
+        }
+        if let Scale::Factor(factor) = self.values.scale
+            && !(factor.is_finite() && factor > 0.0)
+        {
+            return conflict(
+                "--scale is not a positive number",
+                "give none, auto or a number such as 2 or 0.001",
+            );
+        }
+        if !matches!(self.values.dtype, DType::F16 | DType::F32) {
+            return conflict("--dtype is neither float16 nor float32", "choose one of them");
+        }
+        if self.layout.level > 9 {
+            return conflict("--level is above 9", "give 0 to 9");
+        }
+        if self.layout.chunk.is_some_and(|chunk| chunk.rows == 0 || chunk.columns == Some(0)) {
+            return conflict(
+                "--chunk has a side of length 0",
+                "give ROWS or ROWSxCOLUMNS, such as 64x64",
+            );
+        }
+        if !(self.values.white_reflectance.is_finite() && self.values.white_reflectance > 0.0) {
+            return conflict(
+                "--white-reflectance is not a positive number",
+                "give for example 0.99",
+            );
+        }
+        for mask in &self.masks {
+            let reserved = ["image", "wavelength", "fwhm", "c", ""].contains(&mask.name.as_str());
+            if reserved
+                || mask.name.contains(['/', '\\'])
+                || mask.name.starts_with('.')
+                || mask.name.starts_with("__")
+            {
+                return conflict(
+                    &format!("{:?} cannot be the name of a mask", mask.name),
+                    "choose another NAME in --mask NAME=PATTERN",
+                );
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,406 @@
+//! A whole conversion: plan, pack, commit, report.
+
+use std::path::Path;
+use std::time::Instant;
+
+use hsipack_format::samples::{Sample, SourceRecord};
+use hsipack_format::{Dataset, Error, ErrorKind, Result};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::engine::{self, Outcome, Progress};
+use super::metadata::{self, Metadata};
+use super::options::{ConvertOptions, Mode};
+use super::plan::{self, Plan};
+use super::staging::{self, Begun, Staging};
+use super::stats::BandStats;
+
+/// What a conversion came to.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The dataset.
+    pub output: String,
+    /// Cubes packed (by this and the interrupted runs before it).
+    pub cubes: usize,
+    /// Bytes of the files they came from.
+    pub source_bytes: u64,
+    /// Bytes of the packed values before compression.
+    pub packed_bytes: u64,
+    /// Bytes of the shards.
+    pub stored_bytes: u64,
+    /// packed_bytes / stored_bytes.
+    pub ratio: f64,
+    /// Seconds, planning included.
+    pub seconds: f64,
+    /// NaN values in the packed cubes.
+    pub nan: u64,
+    /// Infinite values in the packed cubes.
+    pub inf: u64,
+    /// The greatest relative error that the cast to fp16 made, and where; `None` for float32.
+    pub worst: Option<WorstError>,
+    /// What the user should know.
+    pub notes: Vec<String>,
+    /// Inputs that were left out.
+    pub skipped: Vec<String>,
+    /// Whether everything was done already.
+    pub already_complete: bool,
+}
+
+/// The worst quantisation error.
+#[derive(Clone, Debug, Serialize)]
+pub struct WorstError {
+    /// The stack.
+    pub stack: String,
+    /// The band.
+    pub band: usize,
+    /// Its wavelength in nm, if known.
+    pub wavelength: Option<f64>,
+    /// Greatest |packed − value| / |value|.
+    pub relative: f64,
+    /// Greatest |packed − value| in that band, in stored units.
+    pub absolute: f64,
+}
+
+/// Plans and runs a conversion.
+///
+/// # Errors
+/// If anything is wrong with inputs, options or the output. The output is then as it was. What was
+/// packed until an interruption or a full disk is kept for `--resume`; other errors leave nothing.
+pub fn convert(
+    options: &ConvertOptions,
+    progress: &Progress,
+    planned: &dyn Fn(&Plan),
+) -> Result<Report> {
+    let start = Instant::now();
+    options.check()?;
+    let request = request(options);
+    let Some(append) = prepare(options, &request)? else {
+        return Ok(complete(options, start));
+    };
+    let base = if append { Some(Dataset::open(&options.output)?) } else { None };
+    if let Some(base) = &base {
+        plan::check_append(options, base)?;
+    }
+    let plan = plan::plan(options, base.as_ref())?;
+    planned(&plan);
+    let identity = identity(&request, &plan, base.as_ref());
+    let resume = options.mode == Mode::Resume;
+    let staging = Staging::open(&options.output, &identity, append, resume)?;
+    let result =
+        engine::run(&plan, options, &staging, base.as_ref(), progress).and_then(|outcome| {
+            write_metadata(&plan, options, &staging, base.as_ref(), &request, &outcome)
+                .map(|()| outcome)
+        });
+    match result {
+        Ok(outcome) => {
+            let report = report(options, &plan, base.as_ref(), &outcome, start);
+            staging.commit(append)?;
+            Ok(report)
+        }
+        Err(error) => Err(leave(staging, error)),
+    }
+}
+
+/// Whether to append (`Some(true)`), to create (`Some(false)`), or that nothing is left to do (`None`).
+fn prepare(options: &ConvertOptions, request: &str) -> Result<Option<bool>> {
+    let output = &options.output;
+    staging::recover(output)?;
+    let exists = output.symlink_metadata().is_ok();
+    match (options.mode, staging::begun(output)?) {
+        (Mode::Create, _) if exists => Err(Error::conflict("the output exists")
+            .at(output)
+            .with_remedy("choose another -o, delete it, or pass --append")),
+        (Mode::Create, _) => {
+            let folder = staging::parent(output);
+            if !folder.is_dir() {
+                return Err(Error::conflict("the folder for the output does not exist")
+                    .at(folder)
+                    .with_remedy("make it first"));
+            }
+            Ok(Some(false))
+        }
+        (Mode::Append, _) if !exists => Err(Error::conflict("there is no dataset to append to")
+            .at(output)
+            .with_remedy("leave --append away")),
+        (Mode::Append, _) => Ok(Some(true)),
+        (Mode::Resume, begun) => {
+            let last = staging::existing(output).as_ref().and_then(last_request);
+            if last.as_deref() == Some(request) {
+                staging::clean_up(output)?;
+                return Ok(None);
+            }
+            match begun {
+                Begun::Create => Ok(Some(false)),
+                Begun::Append => Ok(Some(true)),
+                Begun::No if !exists => Ok(Some(false)),
+                Begun::No => Err(Error::conflict("there is no unfinished conversion to resume, and the dataset there was made by another command")
+                    .at(output)
+                    .with_remedy("pass --append to add cubes, or choose another -o")),
+            }
+        }
+    }
+}
+
+fn last_request(dataset: &Dataset) -> Option<String> {
+    let history = dataset.attributes().get("history")?.as_array()?;
+    Some(history.last()?["request"].as_str()?.to_owned())
+}
+
+/// What identifies a command: everything that decides its result, as typed.
+fn request(options: &ConvertOptions) -> String {
+    let text = json!({
+        "inputs": options.inputs,
+        "exclude": options.exclude,
+        "skip_errors": options.skip_errors,
+        "recipe": recipe(options),
+        "masks": options.masks,
+        "mask_fill": options.mask_fill,
+        "table": options.table,
+        "path_columns": options.path_columns,
+        "wavelength_tolerance": options.wavelength_tolerance,
+    });
+    hsipack_format::checksums::sha256(text.to_string().as_bytes())
+}
+
+/// What identifies the work to be resumed: the command, the inputs as they are, and what is appended to.
+fn identity(request: &str, plan: &Plan, base: Option<&Dataset>) -> String {
+    let samples: Vec<Value> = plan
+        .samples
+        .iter()
+        .map(|sample| {
+            json!([
+                sample.name,
+                sample.input.text(),
+                sample.stack,
+                sample.index,
+                sample.fingerprint,
+                sample.columns
+            ])
+        })
+        .collect();
+    let stacks: Vec<Value> =
+        plan.stacks.iter().map(|stack| json!([stack.name, stack.scale, stack.existing])).collect();
+    let base = base.map(|base| base.fingerprint().to_owned());
+    let text = json!([request, samples, stacks, base, env!("CARGO_PKG_VERSION")]).to_string();
+    hsipack_format::checksums::sha256(text.as_bytes())
+}
+
+/// What `validate --source` and `repair` need to know to make the values again.
+fn recipe(options: &ConvertOptions) -> Value {
+    json!({
+        "values": options.values,
+        "masks": options.masks,
+        "mask_fill": options.mask_fill,
+        "codec": {
+            "compressor": options.layout.compressor.name(),
+            "level": options.layout.level,
+            "shuffle": options.layout.shuffle.name(),
+        },
+        "chunk": options.layout.chunk.map(|chunk| json!([chunk.rows, chunk.columns])),
+        "shard_bytes": options.layout.shard_bytes,
+    })
+}
+
+fn write_metadata(
+    plan: &Plan,
+    options: &ConvertOptions,
+    staging: &Staging,
+    base: Option<&Dataset>,
+    request: &str,
+    outcome: &Outcome,
+) -> Result<()> {
+    let mut files = Metadata::new();
+    for (stack, stats) in plan.stacks.iter().zip(&outcome.stacks) {
+        let mut all = match base.and_then(|base| base.stack(&stack.name)) {
+            Some(old) => {
+                let own = old
+                    .image
+                    .meta()
+                    .attributes
+                    .get("hsipack")
+                    .and_then(Value::as_object)
+                    .cloned()
+                    .unwrap_or_default();
+                BandStats::from_attributes(&own, stack.grid.shape().bands)
+                    .map_err(|error| error.at(old.image.folder()))?
+            }
+            None => BandStats::new(stack.grid.shape().bands),
+        };
+        all.merge(stats);
+        files.add_stack(stack, options.values.dtype, stack.existing + stack.samples.len(), &all);
+    }
+    let old = base.map(Dataset::samples).unwrap_or_default();
+    let mut samples = old.to_vec();
+    samples.extend(new_samples(plan, options, outcome, old.len()));
+    files.add_samples(&samples);
+    files.add_root(match base {
+        None => metadata::new_root(&options.command, recipe(options), request, samples.len()),
+        Some(base) => metadata::appended_root(
+            base.attributes(),
+            &options.command,
+            recipe(options),
+            request,
+            samples.len(),
+        ),
+    });
+    if let Some(base) = base {
+        staging.link_unchanged(base.path())?;
+        files.keep_stacks(base, plan)?;
+    }
+    let stacks: Vec<_> = plan.stacks.iter().collect();
+    files.write(&staging.dataset(), &stacks)
+}
+
+fn new_samples<'a>(
+    plan: &'a Plan,
+    options: &'a ConvertOptions,
+    outcome: &'a Outcome,
+    first: usize,
+) -> impl Iterator<Item = Sample> + 'a {
+    plan.samples.iter().zip(&outcome.samples).enumerate().map(move |(place, (sample, record))| {
+        let mut columns = sample.columns.clone();
+        columns.remove("name");
+        let mut text = |key: &str| {
+            columns
+                .shift_remove(key)
+                .map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+        };
+        let (split, group) = (text("split"), text("group"));
+        let label = columns.shift_remove("label");
+        let scaling = sample.info.scaling;
+        let applied = !scaling.is_none()
+            && !options.values.raw_values
+            && options.values.white.is_none()
+            && options.values.dark.is_none();
+        Sample {
+            id: (first + place) as u64,
+            name: sample.name.clone(),
+            stack: plan.stacks[sample.stack].name.clone(),
+            index: sample.index,
+            split,
+            group,
+            label,
+            nan: record.nan,
+            inf: record.inf,
+            range: record.range,
+            source: SourceRecord {
+                path: sample.input.text(),
+                bytes: sample.source_bytes,
+                fingerprint: sample.fingerprint.clone(),
+                format: sample.info.format.clone(),
+                scaling: applied.then_some([scaling.multiply, scaling.divide, scaling.add]),
+                ignore_value: options.values.ignore_value.or(sample.info.ignore_value),
+            },
+            columns,
+        }
+    })
+}
+
+/// Decides what stays after an error: everything finished after an interruption or trouble with the
+/// disk, nothing otherwise.
+fn leave(staging: Staging, error: Error) -> Error {
+    let folder = staging.folder().display().to_string();
+    let ours = error.path().is_some_and(|path| path.starts_with(staging.folder()));
+    match error.kind() {
+        ErrorKind::Interrupted => {
+            error.with_remedy(format!("finished shards are kept in {folder}; go on with --resume"))
+        }
+        ErrorKind::Io if ours => {
+            let advice = error.remedy().map(|remedy| format!("{remedy}; ")).unwrap_or_default();
+            error.with_remedy(format!(
+                "{advice}finished shards are kept in {folder}; go on with --resume"
+            ))
+        }
+        _ => {
+            // The error that ended the conversion is the one to report.
+            let _ = staging.discard();
+            error
+        }
+    }
+}
+
+fn report(
+    options: &ConvertOptions,
+    plan: &Plan,
+    base: Option<&Dataset>,
+    outcome: &Outcome,
+    start: Instant,
+) -> Report {
+    let size = options.values.dtype.size();
+    let masks = |stack: &plan::PlannedStack| -> usize {
+        stack.masks.iter().map(|mask| mask.dtype.size()).sum()
+    };
+    let packed: usize = plan
+        .stacks
+        .iter()
+        .map(|stack| {
+            let shape = stack.grid.shape();
+            stack.samples.len() * (shape.values() * size + shape.pixels() * masks(stack))
+        })
+        .sum();
+    let worst = plan
+        .stacks
+        .iter()
+        .zip(&outcome.stacks)
+        .filter_map(|(stack, stats)| {
+            let (band, errors) = stats.worst_band()?;
+            Some(WorstError {
+                stack: stack.name.clone(),
+                band,
+                wavelength: stack.wavelength.as_ref().map(|nm| nm[band]),
+                relative: errors.max_rel_error,
+                absolute: errors.max_abs_error,
+            })
+        })
+        .max_by(|a, b| a.relative.total_cmp(&b.relative));
+    Report {
+        output: options.output.display().to_string(),
+        cubes: plan.samples.len(),
+        source_bytes: plan.samples.iter().map(|sample| sample.source_bytes).sum(),
+        packed_bytes: packed as u64,
+        stored_bytes: outcome.bytes,
+        ratio: packed as f64 / outcome.bytes.max(1) as f64,
+        seconds: start.elapsed().as_secs_f64(),
+        nan: outcome.samples.iter().map(|sample| sample.nan).sum(),
+        inf: outcome.samples.iter().map(|sample| sample.inf).sum(),
+        worst: worst.filter(|_| size == 2),
+        notes: plan.notes.clone(),
+        skipped: plan.skipped.clone(),
+        already_complete: false,
+    }
+    .appended_to(base)
+}
+
+impl Report {
+    fn appended_to(mut self, base: Option<&Dataset>) -> Self {
+        if let Some(base) = base {
+            self.notes.push(format!("appended to {} samples", base.samples().len()));
+        }
+        self
+    }
+}
+
+fn complete(options: &ConvertOptions, start: Instant) -> Report {
+    Report {
+        output: options.output.display().to_string(),
+        cubes: 0,
+        source_bytes: 0,
+        packed_bytes: 0,
+        stored_bytes: 0,
+        ratio: 1.0,
+        seconds: start.elapsed().as_secs_f64(),
+        nan: 0,
+        inf: 0,
+        worst: None,
+        notes: vec![format!(
+            "{} is complete; there was nothing left to do",
+            display(&options.output)
+        )],
+        skipped: Vec::new(),
+        already_complete: true,
+    }
+}
+
+fn display(path: &Path) -> String {
+    path.display().to_string()
+}

@@ -1,0 +1,470 @@
+//! Per-band statistics of packed values and of the error that packing made.
+
+use half::f16;
+use hsipack_format::{Error, Result};
+use serde_json::{Map, Value, json};
+
+/// What one band's values came to; all in stored units (multiply with `scale_factor` for physical ones).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Band {
+    /// Finite values.
+    pub count: u64,
+    /// NaN values.
+    pub nan: u64,
+    /// Infinite values.
+    pub inf: u64,
+    /// Least finite value; +∞ if there is none.
+    pub min: f64,
+    /// Greatest finite value; −∞ if there is none.
+    pub max: f64,
+    /// Mean of the finite values.
+    pub mean: f64,
+    /// Sum of squared deviations from the mean.
+    pub m2: f64,
+    /// Greatest |packed − value| of the finite values.
+    pub max_abs_error: f64,
+    /// Greatest |packed − value| / |value|.
+    pub max_rel_error: f64,
+    /// Sum of |packed − value| / |value|.
+    pub sum_rel_error: f64,
+}
+
+impl Band {
+    const EMPTY: Band = Band {
+        count: 0,
+        nan: 0,
+        inf: 0,
+        min: f64::INFINITY,
+        max: f64::NEG_INFINITY,
+        mean: 0.0,
+        m2: 0.0,
+        max_abs_error: 0.0,
+        max_rel_error: 0.0,
+        sum_rel_error: 0.0,
+    };
+
+    /// Standard deviation of the finite values (dividing by their number).
+    pub fn std(&self) -> f64 {
+        (self.m2 / self.count as f64).sqrt()
+    }
+
+    /// Adds the values of `other` (Chan's formula). The result depends on the order of merging by
+    /// rounding only; conversions merge in a fixed order, so that it does not vary at all.
+    fn merge(&mut self, other: &Band) {
+        self.nan += other.nan;
+        self.inf += other.inf;
+        if other.count == 0 {
+            return;
+        }
+        let total = (self.count + other.count) as f64;
+        let delta = other.mean - self.mean;
+        self.m2 += other.m2 + delta * delta * (self.count as f64 * other.count as f64 / total);
+        self.mean += delta * (other.count as f64 / total);
+        self.count += other.count;
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+        self.max_abs_error = self.max_abs_error.max(other.max_abs_error);
+        self.max_rel_error = self.max_rel_error.max(other.max_rel_error);
+        self.sum_rel_error += other.sum_rel_error;
+    }
+}
+
+/// Statistics of every band.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BandStats(pub Vec<Band>);
+
+/// NaN count, infinity count and range over all bands.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Summary {
+    /// NaN values.
+    pub nan: u64,
+    /// Infinite values.
+    pub inf: u64,
+    /// Least and greatest finite value.
+    pub range: Option<[f64; 2]>,
+}
+
+impl BandStats {
+    /// No values yet.
+    pub fn new(bands: usize) -> Self {
+        Self(vec![Band::EMPTY; bands])
+    }
+
+    /// Adds the values of `other`, which follow.
+    pub fn merge(&mut self, other: &BandStats) {
+        for (band, other) in self.0.iter_mut().zip(&other.0) {
+            band.merge(other);
+        }
+    }
+
+    /// All bands together.
+    pub fn summary(&self) -> Summary {
+        let min = self.0.iter().map(|band| band.min).fold(f64::INFINITY, f64::min);
+        let max = self.0.iter().map(|band| band.max).fold(f64::NEG_INFINITY, f64::max);
+        Summary {
+            nan: self.0.iter().map(|band| band.nan).sum(),
+            inf: self.0.iter().map(|band| band.inf).sum(),
+            range: (min <= max).then_some([min, max]),
+        }
+    }
+
+    /// The band with the greatest relative error, and that error.
+    pub fn worst_band(&self) -> Option<(usize, Band)> {
+        let by_error =
+            |a: &(usize, Band), b: &(usize, Band)| a.1.max_rel_error.total_cmp(&b.1.max_rel_error);
+        self.0.iter().copied().enumerate().max_by(by_error)
+    }
+
+    /// The `stats` and `quantisation` attributes of an image array: one list a key, one entry a band;
+    /// `null` where a band has no finite value.
+    pub fn to_attributes(&self) -> Map<String, Value> {
+        let list =
+            |value: &dyn Fn(&Band) -> Value| Value::Array(self.0.iter().map(value).collect());
+        let finite = |value: &dyn Fn(&Band) -> f64| {
+            list(&|band: &Band| if band.count == 0 { Value::Null } else { json!(value(band)) })
+        };
+        let stats = json!({
+            "count": list(&|band: &Band| json!(band.count)),
+            "nan": list(&|band: &Band| json!(band.nan)),
+            "inf": list(&|band: &Band| json!(band.inf)),
+            "min": finite(&|band: &Band| band.min),
+            "max": finite(&|band: &Band| band.max),
+            "mean": finite(&|band: &Band| band.mean),
+            "std": finite(&Band::std),
+        });
+        let quantisation = json!({
+            "max_abs": finite(&|band: &Band| band.max_abs_error),
+            "max_rel": finite(&|band: &Band| band.max_rel_error),
+            "mean_rel": finite(&|band: &Band| band.sum_rel_error / band.count as f64),
+        });
+        Map::from_iter([("stats".to_owned(), stats), ("quantisation".to_owned(), quantisation)])
+    }
+
+    /// Reads what [`to_attributes`](Self::to_attributes) wrote, for `bands` bands.
+    ///
+    /// # Errors
+    /// If a list is missing or has another length.
+    pub fn from_attributes(attributes: &Map<String, Value>, bands: usize) -> Result<Self> {
+        let list = |group: &str, key: &str| {
+            attributes
+                .get(group)
+                .and_then(|group| group.get(key))
+                .and_then(Value::as_array)
+                .filter(|list| list.len() == bands)
+                .ok_or_else(|| Error::damaged(format!("{group}.{key} does not list {bands} bands")))
+        };
+        let [count, nan, inf] =
+            [list("stats", "count")?, list("stats", "nan")?, list("stats", "inf")?];
+        let [min, max] = [list("stats", "min")?, list("stats", "max")?];
+        let [mean, std] = [list("stats", "mean")?, list("stats", "std")?];
+        let [max_abs, max_rel, mean_rel] = [
+            list("quantisation", "max_abs")?,
+            list("quantisation", "max_rel")?,
+            list("quantisation", "mean_rel")?,
+        ];
+        let whole = |value: &Value| value.as_u64().unwrap_or(0);
+        let bands = (0..bands).map(|band| {
+            let count = whole(&count[band]);
+            let real = |list: &[Value], none: f64| list[band].as_f64().unwrap_or(none);
+            Band {
+                count,
+                nan: whole(&nan[band]),
+                inf: whole(&inf[band]),
+                min: real(min, f64::INFINITY),
+                max: real(max, f64::NEG_INFINITY),
+                mean: real(mean, 0.0),
+                m2: real(std, 0.0).powi(2) * count as f64,
+                max_abs_error: real(max_abs, 0.0),
+                max_rel_error: real(max_rel, 0.0),
+                sum_rel_error: real(mean_rel, 0.0) * count as f64,
+            }
+        });
+        Ok(Self(bands.collect()))
+    }
+
+    /// All numbers, exactly, for the state of an unfinished conversion.
+    pub(crate) fn to_state(&self) -> Value {
+        let band = |band: &Band| {
+            let reals = [
+                band.min,
+                band.max,
+                band.mean,
+                band.m2,
+                band.max_abs_error,
+                band.max_rel_error,
+                band.sum_rel_error,
+            ];
+            json!([band.count, band.nan, band.inf, reals.map(f64::to_bits)])
+        };
+        Value::Array(self.0.iter().map(band).collect())
+    }
+
+    /// Reads what [`to_state`](Self::to_state) wrote.
+    pub(crate) fn from_state(state: &Value) -> Option<Self> {
+        let band = |state: &Value| {
+            let reals: Vec<f64> = state[3]
+                .as_array()?
+                .iter()
+                .map(|bits| bits.as_u64().map(f64::from_bits))
+                .collect::<Option<_>>()?;
+            let [min, max, mean, m2, max_abs_error, max_rel_error, sum_rel_error] =
+                reals.try_into().ok()?;
+            let (count, nan, inf) = (state[0].as_u64()?, state[1].as_u64()?, state[2].as_u64()?);
+            Some(Band {
+                count,
+                nan,
+                inf,
+                min,
+                max,
+                mean,
+                m2,
+                max_abs_error,
+                max_rel_error,
+                sum_rel_error,
+            })
+        };
+        state.as_array()?.iter().map(band).collect::<Option<_>>().map(Self)
+    }
+}
+
+/// Bands that one pass of the kernel works on: one AVX2 register of f32.
+const LANES: usize = 8;
+/// Pixels after which single-precision sums go into double-precision ones. fp16 values have 11 bits and
+/// their squares 22, so that sums of this many are all but exact.
+const PIXELS: usize = 32;
+
+/// Gathers statistics of one slab, tile by tile.
+#[derive(Debug)]
+pub struct Gatherer {
+    bands: usize,
+    sums: Vec<Sums>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sums {
+    count: u64,
+    nan: u64,
+    inf: u64,
+    min: f32,
+    max: f32,
+    max_abs: f32,
+    max_rel: f32,
+    sum: f64,
+    squares: f64,
+    sum_rel: f64,
+}
+
+const NO_SUMS: Sums = Sums {
+    count: 0,
+    nan: 0,
+    inf: 0,
+    min: f32::INFINITY,
+    max: f32::NEG_INFINITY,
+    max_abs: 0.0,
+    max_rel: 0.0,
+    sum: 0.0,
+    squares: 0.0,
+    sum_rel: 0.0,
+};
+
+impl Gatherer {
+    /// A gatherer for cubes of `bands` bands.
+    pub fn new(bands: usize) -> Self {
+        Self { bands, sums: vec![NO_SUMS; bands] }
+    }
+
+    /// Adds whole pixels: `values` before and `packed` after the cast (widened again), band fastest.
+    /// `finite` says that no packed value is NaN or infinite.
+    pub fn add(&mut self, values: &[f32], packed: &[f32], finite: bool) {
+        let tile = self.bands * PIXELS;
+        for (values, packed) in values.chunks(tile).zip(packed.chunks(tile)) {
+            let mut band = 0;
+            if finite {
+                while band + LANES <= self.bands {
+                    self.add_lanes(band, values, packed);
+                    band += LANES;
+                }
+            }
+            for band in band..self.bands {
+                self.add_band(band, values, packed);
+            }
+        }
+    }
+
+    /// Eight bands of finite values at once; plain arrays that the compiler keeps in registers.
+    fn add_lanes(&mut self, band: usize, values: &[f32], packed: &[f32]) {
+        let mut min = [f32::INFINITY; LANES];
+        let mut max = [f32::NEG_INFINITY; LANES];
+        let mut sum = [0f32; LANES];
+        let mut squares = [0f32; LANES];
+        let mut max_abs = [0f32; LANES];
+        let mut max_rel = [0f32; LANES];
+        let mut sum_rel = [0f32; LANES];
+        for (x, y) in values.chunks_exact(self.bands).zip(packed.chunks_exact(self.bands)) {
+            let x: &[f32; LANES] = x[band..][..LANES].try_into().expect("eight lanes");
+            let y: &[f32; LANES] = y[band..][..LANES].try_into().expect("eight lanes");
+            for lane in 0..LANES {
+                let (x, y) = (x[lane], y[lane]);
+                let abs = (y - x).abs();
+                let rel = abs / x.abs().max(f32::MIN_POSITIVE);
+                min[lane] = if y < min[lane] { y } else { min[lane] };
+                max[lane] = if y > max[lane] { y } else { max[lane] };
+                sum[lane] += y;
+                squares[lane] += y * y;
+                max_abs[lane] = if abs > max_abs[lane] { abs } else { max_abs[lane] };
+                max_rel[lane] = if rel > max_rel[lane] { rel } else { max_rel[lane] };
+                sum_rel[lane] += rel;
+            }
+        }
+        let pixels = (values.len() / self.bands) as u64;
+        for (lane, sums) in self.sums[band..band + LANES].iter_mut().enumerate() {
+            sums.count += pixels;
+            sums.min = sums.min.min(min[lane]);
+            sums.max = sums.max.max(max[lane]);
+            sums.max_abs = sums.max_abs.max(max_abs[lane]);
+            sums.max_rel = sums.max_rel.max(max_rel[lane]);
+            sums.sum += f64::from(sum[lane]);
+            sums.squares += f64::from(squares[lane]);
+            sums.sum_rel += f64::from(sum_rel[lane]);
+        }
+    }
+
+    /// One band, any values.
+    fn add_band(&mut self, band: usize, values: &[f32], packed: &[f32]) {
+        let sums = &mut self.sums[band];
+        for (x, y) in values.iter().zip(packed).skip(band).step_by(self.bands) {
+            if y.is_nan() {
+                sums.nan += 1;
+            } else if y.is_infinite() {
+                sums.inf += 1;
+            } else {
+                let abs = (y - x).abs();
+                let rel = abs / x.abs().max(f32::MIN_POSITIVE);
+                sums.count += 1;
+                sums.min = sums.min.min(*y);
+                sums.max = sums.max.max(*y);
+                sums.max_abs = sums.max_abs.max(abs);
+                sums.max_rel = sums.max_rel.max(rel);
+                sums.sum += f64::from(*y);
+                sums.squares += f64::from(*y) * f64::from(*y);
+                sums.sum_rel += f64::from(rel);
+            }
+        }
+    }
+
+    /// The statistics so far; starts over.
+    pub fn take(&mut self) -> BandStats {
+        let bands = self.sums.iter().map(|sums| {
+            let mean = if sums.count == 0 { 0.0 } else { sums.sum / sums.count as f64 };
+            Band {
+                count: sums.count,
+                nan: sums.nan,
+                inf: sums.inf,
+                min: sums.min.into(),
+                max: sums.max.into(),
+                mean,
+                m2: (sums.squares - sums.sum * mean).max(0.0),
+                max_abs_error: sums.max_abs.into(),
+                max_rel_error: sums.max_rel.into(),
+                sum_rel_error: sums.sum_rel,
+            }
+        });
+        let stats = BandStats(bands.collect());
+        self.sums.fill(NO_SUMS);
+        stats
+    }
+}
+
+/// Whether all of `values` are finite; sixteen at a time.
+pub fn all_finite(values: &[f16]) -> bool {
+    const EXPONENT: u16 = 0x7C00;
+    let bits: &[u16] = bytemuck::cast_slice(values);
+    !bits
+        .chunks(1024)
+        .any(|chunk| chunk.iter().fold(false, |any, bits| any | (bits & EXPONENT == EXPONENT)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The definitions, in double precision.
+    fn oracle(bands: usize, values: &[f32], packed: &[f32]) -> Vec<Band> {
+        (0..bands)
+            .map(|band| {
+                let pairs: Vec<(f64, f64)> = values
+                    .iter()
+                    .zip(packed)
+                    .skip(band)
+                    .step_by(bands)
+                    .map(|(x, y)| (f64::from(*x), f64::from(*y)))
+                    .collect();
+                let finite: Vec<(f64, f64)> =
+                    pairs.iter().copied().filter(|(_, y)| y.is_finite()).collect();
+                let n = finite.len() as f64;
+                let mean = finite.iter().map(|(_, y)| y).sum::<f64>() / n;
+                let rel = |(x, y): &(f64, f64)| if x == y { 0.0 } else { (y - x).abs() / x.abs() };
+                Band {
+                    count: finite.len() as u64,
+                    nan: pairs.iter().filter(|(_, y)| y.is_nan()).count() as u64,
+                    inf: pairs.iter().filter(|(_, y)| y.is_infinite()).count() as u64,
+                    min: finite.iter().map(|(_, y)| *y).fold(f64::INFINITY, f64::min),
+                    max: finite.iter().map(|(_, y)| *y).fold(f64::NEG_INFINITY, f64::max),
+                    mean,
+                    m2: finite.iter().map(|(_, y)| (y - mean).powi(2)).sum(),
+                    max_abs_error: finite.iter().map(|(x, y)| (y - x).abs()).fold(0.0, f64::max),
+                    max_rel_error: finite.iter().map(rel).fold(0.0, f64::max),
+                    sum_rel_error: finite.iter().map(rel).sum(),
+                }
+            })
+            .collect()
+    }
+
+    fn check(bands: usize, values: &[f32]) {
+        let packed16: Vec<f16> = values.iter().map(|x| f16::from_f32(*x)).collect();
+        let packed: Vec<f32> = packed16.iter().map(|y| y.to_f32()).collect();
+        let mut gatherer = Gatherer::new(bands);
+        let half = values.len() / bands / 2 * bands;
+        let mut stats = BandStats::new(bands);
+        for part in [0..half, half..values.len()] {
+            gatherer.add(&values[part.clone()], &packed[part.clone()], all_finite(&packed16[part]));
+            stats.merge(&gatherer.take());
+        }
+        for (got, want) in stats.0.iter().zip(oracle(bands, values, &packed)) {
+            assert_eq!((got.count, got.nan, got.inf), (want.count, want.nan, want.inf));
+            let close = |a: f64, b: f64| (a - b).abs() <= 1e-6 * b.abs().max(1e-6);
+            assert_eq!((got.min, got.max), (want.min, want.max));
+            assert!(close(got.mean, want.mean), "{got:?} {want:?}");
+            assert!(
+                (got.std() - want.std()).abs() <= 1e-5 * want.mean.abs().max(want.std()),
+                "{got:?} {want:?}"
+            );
+            assert!(close(got.max_abs_error, want.max_abs_error), "{got:?} {want:?}");
+            assert!(close(got.max_rel_error, want.max_rel_error), "{got:?} {want:?}");
+            assert!(close(got.sum_rel_error, want.sum_rel_error), "{got:?} {want:?}");
+        }
+        let attributes = stats.to_attributes();
+        let back = BandStats::from_attributes(&attributes, bands).unwrap();
+        assert_eq!(back.0[0].count, stats.0[0].count);
+        assert_eq!(BandStats::from_state(&stats.to_state()), Some(stats));
+    }
+
+    #[test]
+    fn statistics_equal_their_definitions() {
+        for bands in [1, 7, 8, 21, 32] {
+            let values: Vec<f32> = (0..bands * 333)
+                .map(|i| 300.0 + ((i * 7919) % 1013) as f32 * 0.37 * (i % bands + 1) as f32)
+                .collect();
+            check(bands, &values);
+        }
+    }
+
+    #[test]
+    fn missing_values_are_counted_and_left_out() {
+        let mut values: Vec<f32> = (0..24 * 100).map(|i| (i % 97) as f32 * 0.01).collect();
+        values[5] = f32::NAN;
+        values[24 * 50] = f32::INFINITY;
+        values[24 * 50 + 9] = f32::NEG_INFINITY;
+        check(24, &values);
+    }
+}

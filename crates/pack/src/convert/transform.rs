@@ -1,0 +1,415 @@
+//! From stored numbers to the values that are packed, before the cast.
+//!
+//! ```text
+//! select bands → missing values become NaN → calibrate, or scale as the source asks
+//!     → normalise each spectrum → missing values become what --nodata says → divide by --scale
+//! ```
+//!
+//! Numbers that single precision holds exactly, and that are only masked or divided by a power of two,
+//! stay in single precision; everything else is computed in double precision and narrowed so that the
+//! cast to fp16 rounds once ([`cast::narrow`]).
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use half::f16;
+use hsipack_format::{CubeShape, DType, Error, ErrorKind, Result};
+
+use super::calibration::Calibration;
+use super::cast;
+use super::options::{Nodata, Normalize};
+use crate::source::{CubeInfo, RowBuffer, Scaling};
+
+/// What to do with the numbers of one cube.
+#[derive(Clone, Debug)]
+pub struct Transform {
+    /// Shape of the source cube.
+    pub source: CubeShape,
+    /// Bands of the source to keep, in this order; `None` keeps all.
+    pub bands: Option<Vec<usize>>,
+    /// The stored number that marks missing values.
+    pub ignore_value: Option<f64>,
+    /// From stored numbers to physical values; not applied where a calibration is.
+    pub scaling: Scaling,
+    /// White and dark references.
+    pub calibration: Option<Arc<Calibration>>,
+    /// Normalisation of spectra.
+    pub normalize: Normalize,
+    /// What becomes of missing values.
+    pub nodata: Nodata,
+    /// Factor between packed and physical values.
+    pub scale: f64,
+}
+
+/// Values per pass: small enough for the first-level cache, in whole pixels.
+const TILE: usize = 4096;
+
+/// Working memory of [`Transform::apply`].
+#[derive(Debug, Default)]
+pub struct Scratch {
+    single: Vec<f32>,
+    double: Vec<f64>,
+}
+
+/// Where a tile of pixels lies in its cube.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Row of the first pixel.
+    pub row: usize,
+    /// Column of the first pixel.
+    pub column: usize,
+}
+
+impl Transform {
+    /// A transform that keeps every number of a cube as it stands.
+    pub fn identity(info: &CubeInfo) -> Self {
+        Self {
+            source: info.shape,
+            bands: None,
+            ignore_value: None,
+            scaling: Scaling::NONE,
+            calibration: None,
+            normalize: Normalize::None,
+            nodata: Nodata::Nan,
+            scale: 1.0,
+        }
+    }
+
+    /// Bands that come out.
+    pub fn out_bands(&self) -> usize {
+        self.bands.as_ref().map_or(self.source.bands, Vec::len)
+    }
+
+    /// Whether single precision loses nothing on the way.
+    fn is_exact_in_f32(&self, dtype: DType) -> bool {
+        let fits = matches!(
+            dtype,
+            DType::Bool | DType::U8 | DType::I8 | DType::U16 | DType::I16 | DType::F16 | DType::F32
+        );
+        let power_of_two =
+            self.scale.to_bits() & ((1 << 52) - 1) == 0 && (1e-30..1e30).contains(&self.scale);
+        fits && power_of_two
+            && self.scaling.is_none()
+            && self.calibration.is_none()
+            && self.normalize == Normalize::None
+    }
+
+    /// Hands the values of rows `take` of the buffer `rows`, which starts with row `first_row` of the
+    /// cube, to `each`, some pixels at a time: their place, and their values with the band fastest, ready for the cast.
+    ///
+    /// # Errors
+    /// If a value is missing and `--nodata error` was asked for, or `each` fails.
+    pub fn apply(
+        &self,
+        rows: &RowBuffer,
+        first_row: usize,
+        take: Range<usize>,
+        scratch: &mut Scratch,
+        each: &mut dyn FnMut(Place, &[f32]) -> Result<()>,
+    ) -> Result<()> {
+        let exact = self.is_exact_in_f32(rows.dtype());
+        for (place, values) in self.tiles(first_row, take) {
+            if exact {
+                self.tile_single(rows, values, place, scratch, each)?;
+            } else {
+                self.tile_double(rows, values, place, scratch)?;
+                scratch.single.resize(scratch.double.len(), 0.0);
+                cast::narrow(&scratch.double, &mut scratch.single);
+                each(place, &scratch.single)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The tiles of rows `take` of a buffer that starts with row `first_row`: place and values.
+    fn tiles(
+        &self,
+        first_row: usize,
+        take: Range<usize>,
+    ) -> impl Iterator<Item = (Place, Range<usize>)> + use<> {
+        let CubeShape { columns, bands, .. } = self.source;
+        let pixels = (TILE / bands).max(1);
+        let end = take.end * columns;
+        (take.start * columns..end).step_by(pixels).map(move |start| {
+            let place = Place { row: first_row + start / columns, column: start % columns };
+            (place, start * bands..end.min(start + pixels) * bands)
+        })
+    }
+
+    fn tile_single(
+        &self,
+        rows: &RowBuffer,
+        values: Range<usize>,
+        place: Place,
+        scratch: &mut Scratch,
+        each: &mut dyn FnMut(Place, &[f32]) -> Result<()>,
+    ) -> Result<()> {
+        let untouched = self.bands.is_none()
+            && self.ignore_value.is_none()
+            && self.scale == 1.0
+            && self.nodata == Nodata::Nan;
+        if rows.dtype() == DType::F32 && untouched {
+            return each(place, &rows.as_slice::<f32>()[values]);
+        }
+        let out = &mut scratch.single;
+        match rows.dtype() {
+            DType::Bool | DType::U8 => {
+                self.gather(&rows.as_slice::<u8>()[values], |v| f32::from(*v), out)
+            }
+            DType::I8 => self.gather(&rows.as_slice::<i8>()[values], |v| f32::from(*v), out),
+            DType::U16 => self.gather(&rows.as_slice::<u16>()[values], |v| f32::from(*v), out),
+            DType::I16 => self.gather(&rows.as_slice::<i16>()[values], |v| f32::from(*v), out),
+            DType::F16 => self.gather(&rows.as_slice::<f16>()[values], |v| v.to_f32(), out),
+            _ => self.gather(&rows.as_slice::<f32>()[values], |v| *v, out),
+        }
+        if let Some(ignore) = self.ignore_value {
+            let ignore = ignore as f32;
+            out.iter_mut()
+                .for_each(|value| *value = if *value == ignore { f32::NAN } else { *value });
+        }
+        match self.nodata {
+            Nodata::Nan => {}
+            Nodata::Value(fill) => {
+                out.iter_mut().filter(|value| value.is_nan()).for_each(|value| *value = fill as f32)
+            }
+            Nodata::Error => {
+                self.refuse_missing(out.iter().position(|value| value.is_nan()), place)?
+            }
+        }
+        if self.scale != 1.0 {
+            let inverse = (1.0 / self.scale) as f32;
+            out.iter_mut().for_each(|value| *value *= inverse);
+        }
+        each(place, out)
+    }
+
+    fn tile_double(
+        &self,
+        rows: &RowBuffer,
+        values: Range<usize>,
+        place: Place,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let out = &mut scratch.double;
+        gather_f64(self, rows, values, out);
+        if let Some(ignore) = self.ignore_value {
+            // A header gives single-precision values in decimal: compare as the file stores them.
+            let single = rows.dtype() == DType::F32;
+            let matches =
+                |value: f64| if single { value as f32 == ignore as f32 } else { value == ignore };
+            out.iter_mut().filter(|value| matches(**value)).for_each(|value| *value = f64::NAN);
+        }
+        let bands = self.out_bands();
+        match &self.calibration {
+            Some(calibration) => calibration.apply(out, bands, place.column, self.source.columns),
+            None if !self.scaling.is_none() => {
+                let Scaling { multiply, divide, add } = self.scaling;
+                out.iter_mut().for_each(|value| *value = *value * multiply / divide + add);
+            }
+            None => {}
+        }
+        if self.normalize != Normalize::None {
+            out.chunks_exact_mut(bands).for_each(|spectrum| normalize(spectrum, self.normalize));
+        }
+        match self.nodata {
+            Nodata::Nan => {}
+            Nodata::Value(fill) => {
+                out.iter_mut().filter(|value| value.is_nan()).for_each(|value| *value = fill)
+            }
+            Nodata::Error => {
+                self.refuse_missing(out.iter().position(|value| value.is_nan()), place)?
+            }
+        }
+        if self.scale != 1.0 {
+            out.iter_mut().for_each(|value| *value /= self.scale);
+        }
+        Ok(())
+    }
+
+    /// Hands the values to `each` as [`apply`](Self::apply) does, in double precision and not yet
+    /// narrowed: to compare packed values with.
+    ///
+    /// # Errors
+    /// As [`apply`](Self::apply).
+    pub fn apply_f64(
+        &self,
+        rows: &RowBuffer,
+        first_row: usize,
+        scratch: &mut Scratch,
+        each: &mut dyn FnMut(Place, &[f64]) -> Result<()>,
+    ) -> Result<()> {
+        let all = 0..rows.len() / self.source.row_values();
+        for (place, values) in self.tiles(first_row, all) {
+            self.tile_double(rows, values, place, scratch)?;
+            each(place, &scratch.double)?;
+        }
+        Ok(())
+    }
+
+    /// Converts whole pixels, keeping the selected bands.
+    fn gather<T, U>(&self, from: &[T], convert: impl Fn(&T) -> U, to: &mut Vec<U>) {
+        to.clear();
+        match &self.bands {
+            None => to.extend(from.iter().map(convert)),
+            Some(bands) => {
+                for pixel in from.chunks_exact(self.source.bands) {
+                    to.extend(bands.iter().map(|band| convert(&pixel[*band])));
+                }
+            }
+        }
+    }
+
+    fn refuse_missing(&self, at: Option<usize>, place: Place) -> Result<()> {
+        let Some(at) = at else { return Ok(()) };
+        let (place, band) = self.locate(place, at);
+        Err(Error::new(
+            ErrorKind::Overflow,
+            format!("band {band}, row {}, column {} has no value", place.row, place.column),
+        )
+        .with_remedy("pass --nodata nan or --nodata VALUE"))
+    }
+
+    /// Place and source band of value `at` in a tile that starts at `place`.
+    pub fn locate(&self, place: Place, at: usize) -> (Place, usize) {
+        let bands = self.out_bands();
+        let pixel = place.row * self.source.columns + place.column + at / bands;
+        let band = self.bands.as_ref().map_or(at % bands, |selected| selected[at % bands]);
+        (Place { row: pixel / self.source.columns, column: pixel % self.source.columns }, band)
+    }
+}
+
+fn gather_f64(transform: &Transform, rows: &RowBuffer, values: Range<usize>, out: &mut Vec<f64>) {
+    match rows.dtype() {
+        DType::Bool | DType::U8 => {
+            transform.gather(&rows.as_slice::<u8>()[values], |v| f64::from(*v), out)
+        }
+        DType::I8 => transform.gather(&rows.as_slice::<i8>()[values], |v| f64::from(*v), out),
+        DType::U16 => transform.gather(&rows.as_slice::<u16>()[values], |v| f64::from(*v), out),
+        DType::I16 => transform.gather(&rows.as_slice::<i16>()[values], |v| f64::from(*v), out),
+        DType::U32 => transform.gather(&rows.as_slice::<u32>()[values], |v| f64::from(*v), out),
+        DType::I32 => transform.gather(&rows.as_slice::<i32>()[values], |v| f64::from(*v), out),
+        // Above 2^53 the nearest double is 2^42 fp16 steps finer than fp16: rounding to it cannot be seen.
+        DType::U64 => transform.gather(&rows.as_slice::<u64>()[values], |v| *v as f64, out),
+        DType::I64 => transform.gather(&rows.as_slice::<i64>()[values], |v| *v as f64, out),
+        DType::F16 => transform.gather(&rows.as_slice::<f16>()[values], |v| v.to_f64(), out),
+        DType::F32 => transform.gather(&rows.as_slice::<f32>()[values], |v| f64::from(*v), out),
+        DType::F64 => transform.gather(&rows.as_slice::<f64>()[values], |v| *v, out),
+    }
+}
+
+/// Normalises one spectrum; missing values take no part and stay missing.
+fn normalize(spectrum: &mut [f64], how: Normalize) {
+    let known = || spectrum.iter().filter(|value| !value.is_nan());
+    let (shift, divide) = match how {
+        Normalize::None => return,
+        Normalize::L1 => (0.0, known().map(|value| value.abs()).sum::<f64>()),
+        Normalize::L2 => (0.0, known().map(|value| value * value).sum::<f64>().sqrt()),
+        Normalize::Snv => {
+            let count = known().count() as f64;
+            let mean = known().sum::<f64>() / count;
+            let variance = known().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0);
+            (mean, variance.sqrt())
+        }
+    };
+    let zero = divide == 0.0 || divide.is_nan();
+    for value in spectrum.iter_mut().filter(|value| !value.is_nan()) {
+        *value = if zero { 0.0 } else { (*value - shift) / divide };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(values: &[f32]) -> RowBuffer {
+        let mut rows = RowBuffer::new();
+        rows.reset(DType::F32, values.len()).copy_from_slice(bytemuck::cast_slice(values));
+        rows
+    }
+
+    fn apply(transform: &Transform, rows: &RowBuffer) -> Result<Vec<f32>> {
+        let mut all = Vec::new();
+        transform.apply(
+            rows,
+            0,
+            0..transform.source.rows,
+            &mut Scratch::default(),
+            &mut |_, values| {
+                all.extend_from_slice(values);
+                Ok(())
+            },
+        )?;
+        Ok(all)
+    }
+
+    fn identity(shape: CubeShape) -> Transform {
+        Transform::identity(&CubeInfo::new("test", shape, DType::F32, "test"))
+    }
+
+    #[test]
+    fn bands_are_picked_before_missing_values_are_masked() {
+        let mut transform = identity(CubeShape::new(1, 2, 3));
+        transform.bands = Some(vec![2, 0]);
+        transform.ignore_value = Some(-9999.0);
+        let got = apply(&transform, &rows(&[1.0, 2.0, -9999.0, 4.0, -9999.0, 6.0])).unwrap();
+        assert!(got[0].is_nan());
+        assert_eq!(got[1..], [1.0, 6.0, 4.0]);
+    }
+
+    #[test]
+    fn a_header_s_decimal_matches_a_single_precision_value() {
+        let mut transform = identity(CubeShape::new(1, 1, 1));
+        transform.ignore_value = Some(-3.4028234663852886e38);
+        transform.normalize = Normalize::L2;
+        assert!(apply(&transform, &rows(&[f32::MIN])).unwrap()[0].is_nan());
+        transform.ignore_value = Some(-3.40282e38);
+        assert!(!apply(&transform, &rows(&[f32::MIN])).unwrap()[0].is_nan());
+    }
+
+    #[test]
+    fn normalisations_follow_their_definitions() {
+        let spectrum = [1.0, -2.0, 5.0, f64::NAN];
+        let run = |how, mut values: Vec<f64>| {
+            normalize(&mut values, how);
+            values
+        };
+        assert_eq!(run(Normalize::L1, spectrum.to_vec())[..3], [0.125, -0.25, 0.625]);
+        let root = 30f64.sqrt();
+        assert_eq!(
+            run(Normalize::L2, spectrum.to_vec())[..3],
+            [1.0 / root, -2.0 / root, 5.0 / root]
+        );
+        let mean: f64 = 4.0 / 3.0;
+        let std =
+            (((1.0 - mean).powi(2) + (-2.0 - mean).powi(2) + (5.0 - mean).powi(2)) / 2.0).sqrt();
+        assert_eq!(run(Normalize::Snv, spectrum.to_vec())[0], (1.0 - mean) / std);
+        for how in [Normalize::L1, Normalize::L2, Normalize::Snv] {
+            assert!(run(how, spectrum.to_vec())[3].is_nan());
+            assert_eq!(run(how, vec![0.0; 4]), [0.0; 4]);
+        }
+        assert_eq!(run(Normalize::Snv, vec![3.0; 4]), [0.0; 4]);
+    }
+
+    #[test]
+    fn scaling_and_division_are_done_once_in_double_precision() {
+        let mut transform = identity(CubeShape::new(1, 1, 2));
+        transform.scaling = Scaling { multiply: 1.0, divide: 10_000.0, add: 0.0 };
+        transform.scale = 3.0;
+        let got = apply(&transform, &rows(&[4065.0, 1.0])).unwrap();
+        assert_eq!(f16::from_f32(got[0]), f16::from_f64(4065.0 / 10_000.0 / 3.0));
+    }
+
+    #[test]
+    fn missing_values_can_be_replaced_or_refused() {
+        let mut transform = identity(CubeShape::new(2, 1, 2));
+        transform.nodata = Nodata::Value(8.0);
+        transform.scale = 2.0;
+        assert_eq!(
+            apply(&transform, &rows(&[1.0, 2.0, 3.0, f32::NAN])).unwrap(),
+            [0.5, 1.0, 1.5, 4.0]
+        );
+        transform.nodata = Nodata::Error;
+        let error = apply(&transform, &rows(&[1.0, 2.0, 3.0, f32::NAN])).unwrap_err();
+        assert!(error.what().contains("band 1, row 1, column 0"), "{error}");
+    }
+}

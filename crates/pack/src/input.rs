@@ -1,0 +1,200 @@
+//! Inputs: from what the user typed to a list of cubes to open.
+
+use std::path::{Path, PathBuf};
+
+use hsipack_format::{Error, Result};
+use serde_json::{Map, Value};
+use walkdir::WalkDir;
+
+use crate::source;
+use crate::table;
+
+/// One cube to open.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Input {
+    /// The file, or the folder of a Zarr store.
+    pub file: PathBuf,
+    /// The variable inside it.
+    pub variable: Option<String>,
+    /// The folder that was given as input and searched; names are relative to it.
+    pub root: Option<PathBuf>,
+    /// Columns of the CSV list it came from.
+    pub columns: Map<String, Value>,
+}
+
+impl Input {
+    /// The file as it is.
+    pub fn of(file: &Path) -> Self {
+        Self { file: file.to_owned(), variable: None, root: None, columns: Map::new() }
+    }
+
+    /// `file` or `file::variable`; a file whose own name has `::` in it wins.
+    pub fn parse(text: &str) -> Self {
+        let whole = Self::of(Path::new(text));
+        match text.split_once("::") {
+            Some((file, variable)) if !whole.file.exists() && !variable.is_empty() => {
+                Self { variable: Some(variable.to_owned()), ..Self::of(Path::new(file)) }
+            }
+            _ => whole,
+        }
+    }
+
+    /// The input as the user would type it.
+    pub fn text(&self) -> String {
+        match &self.variable {
+            Some(variable) => format!("{}::{variable}", self.file.display()),
+            None => self.file.display().to_string(),
+        }
+    }
+
+    /// The name of the sample: the path below the searched folder, or the file's name, without its
+    /// ending, and the variable if one was named.
+    pub fn default_name(&self) -> String {
+        let path = match &self.root {
+            Some(root) => self.file.strip_prefix(root).unwrap_or(&self.file),
+            None => Path::new(self.file.file_name().unwrap_or(self.file.as_os_str())),
+        };
+        let stem = path.with_extension("").to_string_lossy().replace('\\', "/");
+        match &self.variable {
+            Some(variable) => format!("{stem}::{}", variable.trim_start_matches('/')),
+            None => stem,
+        }
+    }
+}
+
+/// Turns files, folders, globs and CSV lists into inputs: in the order given, folders and globs sorted.
+///
+/// # Errors
+/// If an input does not exist, or a folder, glob or list has no cube.
+pub fn expand(inputs: &[String], exclude: &[String]) -> Result<Vec<Input>> {
+    let patterns = exclude.iter().map(|pattern| parse_glob(pattern)).collect::<Result<Vec<_>>>()?;
+    let excluded = |path: &Path| {
+        let name = path.file_name().unwrap_or_default();
+        patterns
+            .iter()
+            .any(|pattern| pattern.matches_path(path) || pattern.matches_path(Path::new(name)))
+    };
+    let mut all = Vec::new();
+    for text in inputs {
+        all.extend(expand_one(text, &excluded)?);
+    }
+    Ok(all)
+}
+
+fn parse_glob(pattern: &str) -> Result<glob::Pattern> {
+    glob::Pattern::new(pattern).map_err(|error| {
+        Error::conflict(format!("{pattern:?} is not a glob pattern: {error}")).caused_by(error)
+    })
+}
+
+fn expand_one(text: &str, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input>> {
+    let input = Input::parse(text);
+    if !input.file.exists() {
+        return expand_glob(text, excluded);
+    }
+    if input.variable.is_some() {
+        return Ok(vec![input]);
+    }
+    if input.file.is_dir() && !source::is_container_folder(&input.file) {
+        return search(&input.file, excluded);
+    }
+    if input.file.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("csv")) {
+        return table::read_list(&input.file);
+    }
+    Ok(vec![input])
+}
+
+fn expand_glob(text: &str, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input>> {
+    let missing = || {
+        Error::new(hsipack_format::ErrorKind::Io, "no such file or folder")
+            .at(Input::parse(text).file)
+            .with_remedy("check the path")
+    };
+    if !text.contains(['*', '?', '[']) {
+        return Err(missing());
+    }
+    let found = glob::glob(text)
+        .map_err(|error| Error::conflict(format!("{text:?} is not a glob pattern: {error}")))?;
+    let mut inputs = Vec::new();
+    for path in found {
+        let path =
+            path.map_err(|error| Error::io(error.path().to_owned(), "cannot list", error.into()))?;
+        if excluded(&path) {
+            continue;
+        }
+        if path.is_dir() && !source::is_container_folder(&path) {
+            inputs.extend(search(&path, excluded)?);
+        } else {
+            inputs.push(Input::of(&path));
+        }
+    }
+    if inputs.is_empty() { Err(missing()) } else { Ok(inputs) }
+}
+
+/// Every cube below `folder`, sorted by path. Reference frames of Specim's Lumo beside their cube are
+/// left out: they are for `--white` and `--dark`.
+fn search(folder: &Path, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input>> {
+    let mut inputs = Vec::new();
+    let mut walk = WalkDir::new(folder).follow_links(true).sort_by_file_name().into_iter();
+    while let Some(entry) = walk.next() {
+        let entry = entry.map_err(|error| {
+            let path = error.path().unwrap_or(folder).to_owned();
+            let cause =
+                error.into_io_error().unwrap_or_else(|| std::io::Error::other("links in a circle"));
+            Error::io(path, "cannot list", cause)
+        })?;
+        let path = entry.path();
+        let container = entry.file_type().is_dir() && source::is_container_folder(path);
+        if container {
+            walk.skip_current_dir();
+        }
+        let candidate = container || (entry.file_type().is_file() && source::is_cube_file(path));
+        if candidate && !excluded(path) && !is_lumo_reference(path) {
+            inputs.push(Input { root: Some(folder.to_owned()), ..Input::of(path) });
+        }
+    }
+    if inputs.is_empty() {
+        return Err(Error::conflict("no cube in this folder")
+            .at(folder)
+            .with_remedy("check the path, and --exclude"));
+    }
+    Ok(inputs)
+}
+
+fn is_lumo_reference(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let cube = ["WHITEREF_", "DARKREF_"].iter().find_map(|prefix| name.strip_prefix(prefix));
+    cube.is_some_and(|cube| path.with_file_name(cube).is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variable_stands_behind_two_colons() {
+        let input = Input::parse("scene.h5::/a/b");
+        assert_eq!(
+            (input.file.to_str(), input.variable.as_deref()),
+            (Some("scene.h5"), Some("/a/b"))
+        );
+        assert_eq!(input.default_name(), "scene::a/b");
+        assert_eq!(input.text(), "scene.h5::/a/b");
+        assert_eq!(Input::parse("dir/scene.hdr").default_name(), "scene");
+    }
+
+    #[test]
+    fn names_keep_the_path_below_a_searched_folder() {
+        let input =
+            Input { root: Some("data".into()), ..Input::of(Path::new("data/day 1/scene.raw.hdr")) };
+        assert_eq!(input.default_name(), "day 1/scene.raw");
+    }
+
+    #[test]
+    fn what_does_not_exist_is_named() {
+        let error = expand(&["no/such.hdr".into()], &[]).unwrap_err();
+        assert!(error.to_string().starts_with("no/such.hdr: no such file"), "{error}");
+        let error = expand(&["no/such*.hdr".into()], &[]).unwrap_err();
+        assert!(error.to_string().contains("no/such*.hdr"), "{error}");
+    }
+}

@@ -1,0 +1,178 @@
+//! The user's tables: `--table` columns by sample name, and CSV lists of inputs.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use hsipack_format::samples::RESERVED_KEYS;
+use hsipack_format::{Error, Result};
+use serde_json::{Map, Value};
+
+use crate::input::Input;
+
+/// The rows of a CSV, by one of its columns.
+#[derive(Debug, Default)]
+pub struct Table {
+    rows: HashMap<String, Map<String, Value>>,
+}
+
+impl Table {
+    /// Reads a CSV with a `name` column. Columns whose every entry is a whole number, or a number,
+    /// become numbers; empty entries are left out.
+    ///
+    /// # Errors
+    /// If the file is not a CSV with a header, lacks the column, or names a sample twice.
+    pub fn read(path: &Path) -> Result<Self> {
+        let rows = read_rows(path)?;
+        let mut table = Self::default();
+        for mut row in rows {
+            let Some(Value::String(name)) = row.remove("name") else {
+                return Err(Error::malformed(
+                    "the table has no `name` column, or a row without a name",
+                )
+                .at(path)
+                .with_remedy("add a column `name` with the names of the samples"));
+            };
+            check_columns(&row).map_err(|error| error.at(path))?;
+            if table.rows.insert(name.clone(), row).is_some() {
+                return Err(Error::conflict(format!("the table names {name} twice"))
+                    .at(path)
+                    .with_remedy("keep one row"));
+            }
+        }
+        Ok(table)
+    }
+
+    /// Takes out the row of sample `name`.
+    pub fn take(&mut self, name: &str) -> Option<Map<String, Value>> {
+        self.rows.remove(name)
+    }
+
+    /// Names that were not taken, sorted.
+    pub fn remaining(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.rows.keys().map(String::as_str).collect();
+        names.sort_unstable();
+        names
+    }
+}
+
+/// Reads a list of inputs: a CSV with a `path` column, relative paths being relative to the CSV's folder;
+/// the other columns stay with the samples, `name` being their name.
+///
+/// # Errors
+/// If the file is not a CSV with a header, or lacks the column.
+pub fn read_list(path: &Path) -> Result<Vec<Input>> {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let inputs = read_rows(path)?.into_iter().map(|mut row| {
+        let Some(Value::String(file)) = row.remove("path") else {
+            return Err(Error::malformed("the list has no `path` column, or a row without a path")
+                .at(path)
+                .with_remedy("add a column `path`; to add columns to cubes, use --table"));
+        };
+        let mut input = Input::parse(&folder.join(file).to_string_lossy());
+        let name = row.get("name").cloned();
+        row.remove("name");
+        check_columns(&row).map_err(|error| error.at(path))?;
+        row.extend(name.map(|name| ("name".to_owned(), name)));
+        input.columns = row;
+        Ok(input)
+    });
+    let inputs = inputs.collect::<Result<Vec<_>>>()?;
+    if inputs.is_empty() {
+        return Err(Error::conflict("the list has no row")
+            .at(path)
+            .with_remedy("add one row a cube"));
+    }
+    Ok(inputs)
+}
+
+/// Refuses columns that would hide what samples.jsonl says itself.
+pub fn check_columns(row: &Map<String, Value>) -> Result<()> {
+    match row.keys().find(|column| RESERVED_KEYS.contains(&column.as_str())) {
+        Some(column) => Err(Error::conflict(format!(
+            "the column {column:?} has a name that hsipack uses itself"
+        ))
+        .with_remedy("rename it")),
+        None => Ok(()),
+    }
+}
+
+fn read_rows(path: &Path) -> Result<Vec<Map<String, Value>>> {
+    let fail = |error: csv::Error| match error.into_kind() {
+        csv::ErrorKind::Io(error) => Error::io(path, "cannot read", error),
+        kind => Error::malformed(format!("not a CSV: {kind:?}"))
+            .at(path)
+            .with_remedy("save it as comma-separated UTF-8 with a header line"),
+    };
+    let mut reader =
+        csv::ReaderBuilder::new().trim(csv::Trim::All).from_path(path).map_err(fail)?;
+    // Spreadsheets put a byte order mark before the first column's name.
+    let header: Vec<String> = reader
+        .headers()
+        .map_err(fail)?
+        .iter()
+        .map(|column| column.trim_start_matches('\u{feff}').to_owned())
+        .collect();
+    let records = reader.records().collect::<Result<Vec<_>, _>>().map_err(fail)?;
+    let types: Vec<fn(&str) -> Value> = (0..header.len())
+        .map(|column| {
+            column_type(&header[column], records.iter().filter_map(|record| record.get(column)))
+        })
+        .collect();
+    let rows = records.iter().map(|record| {
+        let cells = header.iter().zip(record).zip(&types).filter(|((_, cell), _)| !cell.is_empty());
+        cells.map(|((column, cell), convert)| (column.clone(), convert(cell))).collect()
+    });
+    Ok(rows.collect())
+}
+
+/// How to read a column's cells: as whole numbers or numbers if all of them are; names, paths, groups
+/// and splits are always text.
+fn column_type<'a>(column: &str, cells: impl Iterator<Item = &'a str>) -> fn(&str) -> Value {
+    let cells: Vec<&str> = cells.filter(|cell| !cell.is_empty()).collect();
+    let text = |cell: &str| Value::from(cell);
+    if ["name", "path", "group", "split"].contains(&column) {
+        return text;
+    }
+    // `007` is a name, not a number.
+    let plain = |cell: &&str| !(cell.len() > 1 && cell.starts_with('0') && !cell.starts_with("0."));
+    if cells.iter().all(|cell| plain(cell) && cell.parse::<i64>().is_ok()) {
+        |cell| cell.parse::<i64>().map_or(Value::Null, Value::from)
+    } else if cells.iter().all(|cell| plain(cell) && cell.parse::<f64>().is_ok_and(f64::is_finite))
+    {
+        |cell| cell.parse::<f64>().map_or(Value::Null, Value::from)
+    } else {
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(text: &str) -> tempfile::NamedTempFile {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&file, text).unwrap();
+        file
+    }
+
+    #[test]
+    fn columns_keep_their_type() {
+        let file = write("\u{feff}name,label,age,group,code\na, 3 ,1.5,7,007\n\"b,c\",4,2,8,\n");
+        let mut table = Table::read(file.path()).unwrap();
+        let row = Value::Object(table.take("a").unwrap());
+        assert_eq!(row, serde_json::json!({"label": 3, "age": 1.5, "group": "7", "code": "007"}));
+        assert_eq!(table.remaining(), ["b,c"]);
+        assert!(!table.take("b,c").unwrap().contains_key("code"));
+    }
+
+    #[test]
+    fn a_table_needs_names_once_and_no_reserved_columns() {
+        for (text, problem) in
+            [("label\n1\n", "`name`"), ("name\na\na\n", "twice"), ("name,stack\na,b\n", "stack")]
+        {
+            let error = Table::read(write(text).path()).unwrap_err();
+            assert!(error.to_string().contains(problem), "{error}");
+        }
+        assert!(Table::read(write("name,x\na\n").path()).is_err());
+    }
+}
