@@ -137,8 +137,7 @@ impl Pair {
                 .with_remedy("use it as labels, with --mask"));
         }
         let gzip = self.data.is_gzip_for(&self.header);
-        let checked =
-            if gzip { self.check_compressed_size() } else { self.check_size() };
+        let checked = if gzip { self.check_compressed_size() } else { self.check_size() };
         checked.map_err(|error| error.at(&self.data_path))?;
         if let Some(axes) = options.axes {
             self.header.notes.push(format!(
@@ -166,8 +165,10 @@ impl Pair {
     fn check_size(&mut self) -> Result<()> {
         let (len, expected) = (self.data.len, self.header.file_len());
         if self.header.compressed && len != expected {
-            return Err(Error::malformed("the header says gzip (file compression = 1), but it is not")
-                .with_remedy("correct `file compression`, or copy the file again"));
+            return Err(Error::malformed(
+                "the header says gzip (file compression = 1), but it is not",
+            )
+            .with_remedy("correct `file compression`, or copy the file again"));
         }
         if len < expected {
             return Err(Error::malformed(format!(
@@ -394,10 +395,7 @@ fn data_names(path: &Path, interleave: Interleave) -> Vec<PathBuf> {
     let others = Interleave::ALL.into_iter().filter(|other| *other != interleave);
     let interleaves = std::iter::once(interleave).chain(others).map(Interleave::name);
     let suffixes: Vec<&str> = DATA_SUFFIXES.into_iter().chain(interleaves).collect();
-    bases
-        .iter()
-        .flat_map(|base| suffixes.iter().map(move |suffix| append(base, suffix)))
-        .collect()
+    bases.iter().flat_map(|base| suffixes.iter().map(move |suffix| append(base, suffix))).collect()
 }
 
 /// The suffix in upper case, where there is one.
@@ -470,7 +468,8 @@ impl<'a> Candidates<'a> {
             .filter_map(|entry| Some(entry.ok()?.file_name()))
             .filter(|name| {
                 let of_stem = |stem: &OsStr| Path::new(name).file_stem() == Some(stem);
-                of_stem(stem) || Path::new(name).file_stem().is_some_and(|s| s.eq_ignore_ascii_case(stem))
+                of_stem(stem)
+                    || Path::new(name).file_stem().is_some_and(|s| s.eq_ignore_ascii_case(stem))
             })
             .map(|name| self.header_path.with_file_name(name))
             .filter(|path| path.metadata().is_ok_and(|m| m.len() == header.file_len()))
@@ -534,9 +533,19 @@ mod tests {
     fn headers_are_looked_for_under_the_whole_name_first() {
         assert_eq!(
             names(header_names(Path::new("d.x/a.img"))),
-            ["d.x/a.img.hdr", "d.x/a.img.HDR", "d.x/a.img.Hdr", "d.x/a.hdr", "d.x/a.HDR", "d.x/a.Hdr"]
+            [
+                "d.x/a.img.hdr",
+                "d.x/a.img.HDR",
+                "d.x/a.img.Hdr",
+                "d.x/a.hdr",
+                "d.x/a.HDR",
+                "d.x/a.Hdr"
+            ]
         );
-        assert_eq!(names(header_names(Path::new("d.x/a"))), ["d.x/a.hdr", "d.x/a.HDR", "d.x/a.Hdr"]);
+        assert_eq!(
+            names(header_names(Path::new("d.x/a"))),
+            ["d.x/a.hdr", "d.x/a.HDR", "d.x/a.Hdr"]
+        );
         assert!(names(header_names(Path::new("a.img.gz"))).contains(&"a.hdr".to_owned()));
     }
 

@@ -185,7 +185,9 @@ fn decode(bytes: &[u8]) -> String {
 
 /// Trimmed lines that say something; line ends may be of any system.
 fn lines(text: &str) -> impl Iterator<Item = &str> {
-    text.split(['\n', '\r']).map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(';'))
+    text.split(['\n', '\r'])
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with(';'))
 }
 
 fn is_first_line(line: &str) -> bool {
@@ -453,12 +455,7 @@ fn number(text: &str) -> Option<f64> {
 }
 
 /// The list of `key`, one number a band; dropped with a note if it is not that.
-fn numbers(
-    fields: &Fields,
-    key: &str,
-    bands: usize,
-    notes: &mut Vec<String>,
-) -> Option<Vec<f64>> {
+fn numbers(fields: &Fields, key: &str, bands: usize, notes: &mut Vec<String>) -> Option<Vec<f64>> {
     let tokens: Vec<&str> = tokens(fields.get(key)?).collect();
     if tokens.is_empty() {
         return None;
@@ -600,7 +597,8 @@ fn ignore_value(fields: &Fields, dtype: DType, notes: &mut Vec<String>) -> Optio
         Some(value) if dtype == DType::F32 => Some(f64::from(value as f32)),
         Some(value) => Some(value),
         None => {
-            notes.push(format!("data ignore value '{}' is not used: not one number", shorten(text)));
+            notes
+                .push(format!("data ignore value '{}' is not used: not one number", shorten(text)));
             None
         }
     }
@@ -910,7 +908,8 @@ mod tests {
 
     #[test]
     fn class_names_travel_if_they_are_as_many_as_the_classes() {
-        let header = with("file type = ENVI Classification\nclasses = 2\nclass names = {none, oak}");
+        let header =
+            with("file type = ENVI Classification\nclasses = 2\nclass names = {none, oak}");
         assert!(header.classification);
         assert_eq!(header.class_names, Some(vec!["none".to_owned(), "oak".to_owned()]));
         let header = with("classes = 3\nclass names = {none, oak}");
