@@ -508,7 +508,19 @@ fn spectral_axis(fields: &Fields, bands: usize, notes: &mut Vec<String>) -> Spec
     if negative(&wavelength) || negative(&fwhm) {
         notes.push("negative wavelengths or fwhm are not used".to_owned());
     }
-    (wavelength.filter(usable).map(convert), fwhm.filter(usable).map(convert))
+    let wavelength: Option<Vec<f64>> = wavelength.filter(usable).map(convert);
+    note_unlikely(wavelength.as_deref(), notes);
+    (wavelength, fwhm.filter(usable).map(convert))
+}
+
+/// Headers that say nanometres and list micrometres, or the other way round, are common.
+fn note_unlikely(wavelength: Option<&[f64]>, notes: &mut Vec<String>) {
+    let Some(wavelength) = wavelength else { return };
+    let largest = wavelength.iter().copied().fold(0.0, f64::max);
+    if !(100.0..=100_000.0).contains(&largest) {
+        notes
+            .push(format!("wavelengths up to {largest} nm are unlikely; check `wavelength units`"));
+    }
 }
 
 /// nm in one unit of the header's wavelengths; guessed where the header does not say.
@@ -838,6 +850,20 @@ mod tests {
         let header = with("wavelength = {99.0, 100.0}");
         assert_eq!(header.wavelength, Some(vec![99.0, 100.0]));
         assert_eq!(header.notes, ["the header gives no wavelength unit; taken as nanometres"]);
+    }
+
+    #[test]
+    fn a_wrong_unit_is_believed_but_noted() {
+        for (units, list, nm) in
+            [("Nanometers", "0.4, 2.5", "2.5"), ("Micrometers", "400, 2500", "2500000")]
+        {
+            let header = with(&format!("wavelength units = {units}\nwavelength = {{{list}}}"));
+            assert!(header.wavelength.is_some());
+            assert_eq!(
+                header.notes,
+                [format!("wavelengths up to {nm} nm are unlikely; check `wavelength units`")]
+            );
+        }
     }
 
     #[test]
