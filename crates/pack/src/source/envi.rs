@@ -1,20 +1,576 @@
-//! TODO
+//! ENVI: a text header (`.hdr`) beside a flat data file, plain or gzip.
+//!
+//! Either of the two may be given. The other is looked for by name, and where several files could be
+//! it, the one whose size is what the header says is taken:
+//!
+//! ```text
+//! header given:  x.hdr → x, x.img, x.dat, x.raw, …;  else any x.* of exactly the right size
+//! data given:    x.img → x.img.hdr, x.hdr
+//! ```
+//!
+//! The size of a plain data file is checked before anything is read. Of a gzip file only a bound is
+//! known then; that it ends early, or that its checksum is wrong, shows when its last row is read.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
-use hsipack_format::{Error, Result};
+use flate2::read::MultiGzDecoder;
+use hsipack_format::{CubeShape, Error, Result};
 
-use super::{OpenOptions, Source};
+use super::envi_header::{self, Header, Interleave, Kind};
+use super::flat::{FileBytes, FlatLayout, FlatSource, StreamBytes};
+use super::{CubeInfo, OpenOptions, Scaling, Source};
 
-/// Whether a file that starts with `head` (up to 4 KiB) is of this format.
-pub(super) fn recognises(_path: &Path, _head: &[u8]) -> bool {
-    false
+/// Headers with thousands of bands take some 100 KB.
+const LARGEST_HEADER: u64 = 4 << 20;
+/// How much of a file tells whether it is a header.
+const HEAD: u64 = 4096;
+/// Deflate cannot do better than one bit pair for 258 bytes.
+const BEST_DEFLATE_RATIO: u64 = 1032;
+const GZIP_MAGIC: [u8; 3] = [0x1F, 0x8B, 8];
+/// Suffixes of data files, in the order tried; those of the interleaves come with them.
+const DATA_SUFFIXES: [&str; 11] =
+    ["", "img", "dat", "raw", "bin", "hyspex", "cube", "gz", "img.gz", "dat.gz", "raw.gz"];
+/// Suffixes that promise a raw cube, so that the lack of a header is worth an error of its own.
+const RAW_SUFFIXES: [&str; 8] = ["img", "dat", "raw", "bin", "hyspex", "bsq", "bil", "bip"];
+
+/// Whether a file that starts with `head` (up to 4 KiB) is of this format: it is a header, by
+/// content or name, has one beside it, or is named like a data file.
+pub(super) fn recognises(path: &Path, head: &[u8]) -> bool {
+    let is_folder = head.is_empty();
+    !is_folder
+        && (envi_header::kind(head) != Kind::Other
+            || has_suffix(path, "hdr")
+            || RAW_SUFFIXES.iter().any(|suffix| has_suffix(path, suffix))
+            || header_names(path).iter().any(|header| kind_of(header) != Kind::Other))
 }
 
-/// Opens the cube in `path`.
+/// Opens the cube in `path`, a header or a data file.
 ///
 /// # Errors
-/// If the file cannot be read or is malformed, or holds no cube or several.
-pub fn open(path: &Path, _options: &OpenOptions) -> Result<Box<dyn Source>> {
-    Err(Error::unsupported("not written yet").at(path))
+/// If one of the two is missing, cannot be read, is malformed, or holds no image of real numbers.
+pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
+    if let Some(variable) = &options.variable {
+        return Err(Error::unsupported(format!("an ENVI file has no variable '{variable}' in it"))
+            .at(path)
+            .with_remedy(format!("leave out ::{variable}")));
+    }
+    let pair = match kind_of(path) {
+        Kind::Envi => Pair::from_header(path)?,
+        Kind::Esri => return Err(refuse_esri(path)),
+        // Says what is wrong with it.
+        Kind::Other if has_suffix(path, "hdr") => Pair::from_header(path)?,
+        Kind::Other => Pair::from_data(path)?,
+    };
+    pair.open(options)
+}
+
+/// A header and the data file it is about.
+struct Pair {
+    header: Header,
+    header_path: PathBuf,
+    data_path: PathBuf,
+    data: DataFile,
+}
+
+impl Pair {
+    fn from_header(path: &Path) -> Result<Pair> {
+        let header = read_header(path)?;
+        let (data_path, data) = find_data(path, &header)?;
+        Ok(Pair { header, header_path: path.to_owned(), data_path, data })
+    }
+
+    fn from_data(path: &Path) -> Result<Pair> {
+        let names = header_names(path);
+        let of_kind = |kind| names.iter().filter(move |name| kind_of(name) == kind);
+        let mut pairs: Vec<Result<Pair>> = of_kind(Kind::Envi)
+            .map(|name| {
+                let header = read_header(name)?;
+                let data = DataFile::measure(path)?;
+                Ok(Pair { header, header_path: name.clone(), data_path: path.to_owned(), data })
+            })
+            .collect();
+        if pairs.is_empty() {
+            return Err(match of_kind(Kind::Esri).next() {
+                Some(esri) => refuse_esri(esri),
+                None => no_header(path, &names),
+            });
+        }
+        let fits = |pair: &Result<Pair>| pair.as_ref().is_ok_and(Pair::fits);
+        let best = pairs.iter().position(fits);
+        let best = best.or_else(|| pairs.iter().position(Result::is_ok)).unwrap_or(0);
+        let pair = pairs.swap_remove(best)?;
+        pair.refuse_if_of_another_file()?;
+        Ok(pair)
+    }
+
+    /// Whether the file is as large as the header says, as far as that shows.
+    fn fits(&self) -> bool {
+        self.data.fits_plain(&self.header) || self.data.is_gzip_for(&self.header)
+    }
+
+    /// `x.hdr` may be about `x.img` while `x.log` was given.
+    fn refuse_if_of_another_file(&self) -> Result<()> {
+        if self.fits() {
+            return Ok(());
+        }
+        match find_data(&self.header_path, &self.header) {
+            Ok((other, data)) if data.fits_plain(&self.header) => Err(Error::malformed(format!(
+                "{} describes {}, which has exactly the size it says, not this file",
+                self.header_path.display(),
+                other.display()
+            ))
+            .at(&self.data_path)
+            .with_remedy(format!("give {}", other.display()))),
+            _ => Ok(()),
+        }
+    }
+
+    fn open(mut self, options: &OpenOptions) -> Result<Box<dyn Source>> {
+        if self.header.classification && !options.mask {
+            return Err(Error::unsupported("an ENVI classification map, not a cube")
+                .at(&self.header_path)
+                .with_remedy("use it as labels, with --mask"));
+        }
+        let gzip = self.data.is_gzip_for(&self.header);
+        let checked = if gzip { self.check_compressed_size() } else { self.check_size() };
+        checked.map_err(|error| error.at(&self.data_path))?;
+        if let Some(axes) = options.axes {
+            self.header.notes.push(format!(
+                "axes {axes} are not used: the header says {}",
+                self.header.interleave.name()
+            ));
+        }
+        let layout = FlatLayout {
+            offset: self.header.offset,
+            order: self.header.interleave.order(),
+            big_endian: self.header.big_endian,
+            rows_reversed: false,
+        };
+        let end = self.header.file_len();
+        let data_path = self.data_path.clone();
+        let info = self.into_info(gzip);
+        Ok(Box::new(if gzip {
+            FlatSource::new(info, layout, gzip_bytes(data_path, end))
+        } else {
+            FlatSource::new(info, layout, FileBytes::open(&data_path)?)
+        }))
+    }
+
+    /// Checks the size of a plain data file.
+    fn check_size(&mut self) -> Result<()> {
+        let (len, expected) = (self.data.len, self.header.file_len());
+        if self.header.compressed && len != expected {
+            return Err(Error::malformed(
+                "the header says gzip (file compression = 1), but it is not",
+            )
+            .with_remedy("correct `file compression`, or copy the file again"));
+        }
+        if len < expected {
+            return Err(Error::malformed(format!(
+                "has {len} bytes, but {} asks for {expected}: {}",
+                self.header_path.display(),
+                self.header.describe_len()
+            ))
+            .with_remedy(self.remedy_for_short_data()));
+        }
+        if self.header.compressed {
+            self.note("the header says gzip, but the data are not compressed");
+        }
+        if len > expected {
+            self.note(format!("{} bytes behind the cube are not used", len - expected));
+        }
+        Ok(())
+    }
+
+    /// A recording that was stopped holds fewer lines than its header promised.
+    fn remedy_for_short_data(&self) -> String {
+        let advice = "copy the file again, it may be cut short, or correct the header";
+        let Header { shape, dtype, offset, interleave, .. } = self.header;
+        let line = FlatSource::data_len(CubeShape { rows: 1, ..shape }, dtype);
+        let lines = line.and_then(|line| self.data.len.checked_sub(offset)?.checked_div(line));
+        match lines {
+            Some(lines) if lines > 0 && interleave != Interleave::Bsq => {
+                format!("{advice}: it holds {lines} whole lines")
+            }
+            _ => advice.to_owned(),
+        }
+    }
+
+    /// Checks what can be known of a gzip file before it is read.
+    fn check_compressed_size(&mut self) -> Result<()> {
+        let expected = self.header.file_len();
+        if self.data.len.saturating_mul(BEST_DEFLATE_RATIO) < expected {
+            return Err(Error::malformed(format!(
+                "{} bytes of gzip cannot hold the {expected} that {} asks for: {}",
+                self.data.len,
+                self.header_path.display(),
+                self.header.describe_len()
+            ))
+            .with_remedy("copy the file again, it may be cut short, or correct the header"));
+        }
+        if !self.header.compressed {
+            self.note("the data are gzip, though the header does not say so");
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, note: impl Into<String>) {
+        self.header.notes.push(note.into());
+    }
+
+    fn into_info(self, gzip: bool) -> CubeInfo {
+        let header = self.header;
+        let name = header.interleave.name().to_uppercase();
+        let format = format!("ENVI {name}{}", if gzip { ", gzip" } else { "" });
+        CubeInfo {
+            wavelength: header.wavelength,
+            fwhm: header.fwhm,
+            good_bands: header.good_bands,
+            band_names: header.band_names,
+            ignore_value: header.ignore_value,
+            scaling: Scaling { divide: header.divide, ..Scaling::NONE },
+            class_names: header.class_names,
+            notes: header.notes,
+            files: vec![self.data_path.clone(), self.header_path],
+            ..CubeInfo::new(format, header.shape, header.dtype, self.data_path)
+        }
+    }
+}
+
+/// What is known of a data file without its header.
+#[derive(Clone, Copy)]
+struct DataFile {
+    len: u64,
+    gzip: bool,
+    /// Device and inode: one file under two names is no second candidate.
+    identity: (u64, u64),
+}
+
+impl DataFile {
+    fn measure(path: &Path) -> Result<DataFile> {
+        let fail = |error| Error::io(path, "cannot read", error);
+        let metadata = path.metadata().map_err(fail)?;
+        let gzip = read_head(path, 3).map_err(fail)? == GZIP_MAGIC;
+        Ok(DataFile { len: metadata.len(), gzip, identity: (metadata.dev(), metadata.ino()) })
+    }
+
+    /// Whether this is exactly the plain data of `header`.
+    fn fits_plain(&self, header: &Header) -> bool {
+        self.len == header.file_len() && !self.is_gzip_for(header)
+    }
+
+    /// Whether this is a gzip file of the data of `header`. Plain data may start with the magic
+    /// number by chance; then the size is exact and the header says nothing of compression.
+    fn is_gzip_for(&self, header: &Header) -> bool {
+        self.gzip && (header.compressed || self.len != header.file_len())
+    }
+}
+
+/// Bytes of a gzip file that hold an array up to `end`.
+fn gzip_bytes(path: PathBuf, end: u64) -> StreamBytes {
+    let file = path.clone();
+    StreamBytes::new(path, move || {
+        let input = File::open(&file).map_err(|error| Error::io(&file, "cannot read", error))?;
+        let stream = MultiGzDecoder::new(BufReader::with_capacity(256 << 10, input));
+        Ok(Box::new(Verified { stream, left: end }))
+    })
+}
+
+/// A gzip stream that is read one byte on at the end of the array: only there does the decoder
+/// compare the checksum.
+struct Verified<R> {
+    stream: R,
+    left: u64,
+}
+
+impl<R: Read> Read for Verified<R> {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.stream.read(out)?;
+        if self.left > 0 {
+            self.left = self.left.saturating_sub(read as u64);
+            if self.left == 0 {
+                self.stream.read(&mut [0])?;
+            }
+        }
+        Ok(read)
+    }
+}
+
+fn read_head(path: &Path, len: u64) -> std::io::Result<Vec<u8>> {
+    let mut head = Vec::new();
+    File::open(path)?.take(len).read_to_end(&mut head)?;
+    Ok(head)
+}
+
+/// What the file at `path` is; [`Kind::Other`] if there is none.
+fn kind_of(path: &Path) -> Kind {
+    if !path.is_file() {
+        return Kind::Other;
+    }
+    read_head(path, HEAD).map_or(Kind::Other, |head| envi_header::kind(&head))
+}
+
+fn read_header_text(path: &Path) -> Result<Vec<u8>> {
+    let text = read_head(path, LARGEST_HEADER + 1)
+        .map_err(|error| Error::io(path, "cannot read", error))?;
+    if text.len() as u64 > LARGEST_HEADER {
+        return Err(Error::malformed(format!(
+            "too large for an ENVI header: more than {} MiB",
+            LARGEST_HEADER >> 20
+        ))
+        .at(path)
+        .with_remedy("give the text header, or the data file beside it"));
+    }
+    Ok(text)
+}
+
+fn read_header(path: &Path) -> Result<Header> {
+    envi_header::parse(&read_header_text(path)?).map_err(|error| error.at(path))
+}
+
+fn refuse_esri(path: &Path) -> Error {
+    match read_header_text(path) {
+        Ok(text) => envi_header::esri_refusal(&text).at(path),
+        Err(error) => error,
+    }
+}
+
+fn no_header(path: &Path, names: &[PathBuf]) -> Error {
+    let names: BTreeSet<String> = names.iter().map(|name| file_name(name)).collect();
+    let names: Vec<String> = names.into_iter().filter(|name| name.ends_with("hdr")).collect();
+    Error::malformed(format!(
+        "raw data without an ENVI header: there is no {} beside it",
+        names.join(" or ")
+    ))
+    .at(path)
+    .with_remedy("put the header beside it")
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn has_suffix(path: &Path, suffix: &str) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(suffix))
+}
+
+/// `path` with `.suffix` behind it; `path` itself for no suffix.
+fn append(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    if !suffix.is_empty() {
+        name.push(".");
+        name.push(suffix);
+    }
+    name.into()
+}
+
+/// Where the header of the data file `path` may be, nearest name first.
+fn header_names(path: &Path) -> Vec<PathBuf> {
+    let mut bases = vec![path.to_owned()];
+    if path.extension().is_some() {
+        bases.push(path.with_extension(""));
+    }
+    if has_suffix(path, "gz") {
+        bases.push(path.with_extension("").with_extension(""));
+    }
+    let mut names: Vec<PathBuf> = bases
+        .iter()
+        .flat_map(|base| ["hdr", "HDR", "Hdr"].map(|suffix| append(base, suffix)))
+        .collect();
+    names.dedup();
+    names
+}
+
+/// Where the data of the header `path` may be, likeliest name first.
+fn data_names(path: &Path, interleave: Interleave) -> Vec<PathBuf> {
+    let mut bases = vec![path.with_extension("")];
+    if !has_suffix(path, "hdr") {
+        bases.push(path.to_owned());
+    }
+    let others = Interleave::ALL.into_iter().filter(|other| *other != interleave);
+    let interleaves = std::iter::once(interleave).chain(others).map(Interleave::name);
+    let suffixes: Vec<&str> = DATA_SUFFIXES.into_iter().chain(interleaves).collect();
+    bases.iter().flat_map(|base| suffixes.iter().map(move |suffix| append(base, suffix))).collect()
+}
+
+/// The suffix in upper case, where there is one.
+fn upper_case(path: &Path, base_len: usize) -> PathBuf {
+    let name = file_name(path);
+    match name.split_at_checked(base_len) {
+        Some((base, suffix)) => path.with_file_name(format!("{base}{}", suffix.to_uppercase())),
+        None => path.to_owned(),
+    }
+}
+
+/// The data file of the header at `path`.
+fn find_data(path: &Path, header: &Header) -> Result<(PathBuf, DataFile)> {
+    let names = data_names(path, header.interleave);
+    let mut found = Candidates::new(path);
+    let base_len = file_name(&path.with_extension("")).len();
+    for name in &names {
+        found.add(name.clone());
+        found.add(upper_case(name, base_len));
+    }
+    if !found.files.iter().any(|(_, data)| data.fits_plain(header)) {
+        found.add_same_stem(header);
+    }
+    found.choose(header)?.ok_or_else(|| no_data(path, &names))
+}
+
+fn no_data(path: &Path, names: &[PathBuf]) -> Error {
+    let names: Vec<String> = names.iter().map(|name| file_name(name)).collect();
+    Error::malformed("the data file of this header is missing").at(path).with_remedy(format!(
+        "put it beside the header, under one of the names {} (suffix in lower or upper case), or \
+         any other suffix if its size is exactly as the header says",
+        names.join(", ")
+    ))
+}
+
+/// Files that may be the data of a header, likeliest first.
+struct Candidates<'a> {
+    header_path: &'a Path,
+    files: Vec<(PathBuf, DataFile)>,
+    seen: BTreeSet<(u64, u64)>,
+}
+
+impl<'a> Candidates<'a> {
+    fn new(header_path: &'a Path) -> Self {
+        let own = header_path.metadata().map(|metadata| (metadata.dev(), metadata.ino()));
+        Self { header_path, files: Vec::new(), seen: own.into_iter().collect() }
+    }
+
+    /// Adds `path` if it is a file, new, and no header.
+    fn add(&mut self, path: PathBuf) {
+        if !path.is_file() || kind_of(&path) != Kind::Other {
+            return;
+        }
+        if let Ok(data) = DataFile::measure(&path)
+            && self.seen.insert(data.identity)
+        {
+            self.files.push((path, data));
+        }
+    }
+
+    /// Adds files of any suffix whose size is exactly right.
+    fn add_same_stem(&mut self, header: &Header) {
+        let folder = match self.header_path.parent() {
+            Some(folder) if folder != Path::new("") => folder,
+            _ => Path::new("."),
+        };
+        let Some(stem) = self.header_path.file_stem() else { return };
+        let Ok(entries) = folder.read_dir() else { return };
+        let mut paths: Vec<PathBuf> = entries
+            .filter_map(|entry| Some(entry.ok()?.file_name()))
+            .filter(|name| {
+                let of_stem = |stem: &OsStr| Path::new(name).file_stem() == Some(stem);
+                of_stem(stem)
+                    || Path::new(name).file_stem().is_some_and(|s| s.eq_ignore_ascii_case(stem))
+            })
+            .map(|name| self.header_path.with_file_name(name))
+            .filter(|path| path.metadata().is_ok_and(|m| m.len() == header.file_len()))
+            .collect();
+        paths.sort();
+        paths.into_iter().for_each(|path| self.add(path));
+    }
+
+    /// The one to take: plain data of the right size, else gzip, else the likeliest large enough,
+    /// else the likeliest.
+    fn choose(mut self, header: &Header) -> Result<Option<(PathBuf, DataFile)>> {
+        let plain = self.positions(|data| data.fits_plain(header));
+        let gzip = self.positions(|data| data.is_gzip_for(header));
+        let fitting = if plain.is_empty() { gzip } else { plain };
+        let best = match fitting.as_slice() {
+            [] => {
+                let large = self.positions(|data| data.len >= header.file_len());
+                large.first().copied().unwrap_or(0)
+            }
+            [one] => *one,
+            several => self.by_interleave(several, header.interleave)?,
+        };
+        Ok((best < self.files.len()).then(|| self.files.swap_remove(best)))
+    }
+
+    fn positions(&self, wanted: impl Fn(&DataFile) -> bool) -> Vec<usize> {
+        (0..self.files.len()).filter(|index| wanted(&self.files[*index].1)).collect()
+    }
+
+    /// Of several that fit, the only one whose name agrees with the interleave.
+    fn by_interleave(&self, several: &[usize], interleave: Interleave) -> Result<usize> {
+        let path = |index: &usize| self.files[*index].0.as_path();
+        if let Some(named) = several.iter().find(|i| has_suffix(path(i), interleave.name())) {
+            return Ok(*named);
+        }
+        let contradicts =
+            |i: &&usize| Interleave::ALL.iter().any(|other| has_suffix(path(i), other.name()));
+        let left: Vec<&usize> = several.iter().filter(|index| !contradicts(index)).collect();
+        if let [one] = left.as_slice() {
+            return Ok(**one);
+        }
+        let names: Vec<String> = several.iter().map(|index| file_name(path(index))).collect();
+        Err(Error::ambiguous(format!(
+            "several files have exactly the size this header says: {}",
+            names.join(", ")
+        ))
+        .at(self.header_path)
+        .with_remedy("give the data file itself; its header is found beside it"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(paths: Vec<PathBuf>) -> Vec<String> {
+        paths.iter().map(|path| path.display().to_string()).collect()
+    }
+
+    #[test]
+    fn headers_are_looked_for_under_the_whole_name_first() {
+        assert_eq!(
+            names(header_names(Path::new("d.x/a.img"))),
+            [
+                "d.x/a.img.hdr",
+                "d.x/a.img.HDR",
+                "d.x/a.img.Hdr",
+                "d.x/a.hdr",
+                "d.x/a.HDR",
+                "d.x/a.Hdr"
+            ]
+        );
+        assert_eq!(
+            names(header_names(Path::new("d.x/a"))),
+            ["d.x/a.hdr", "d.x/a.HDR", "d.x/a.Hdr"]
+        );
+        assert!(names(header_names(Path::new("a.img.gz"))).contains(&"a.hdr".to_owned()));
+    }
+
+    #[test]
+    fn data_are_looked_for_under_the_bare_name_first_and_the_own_interleave_before_others() {
+        let found = names(data_names(Path::new("d/a.raw.HDR"), Interleave::Bil));
+        assert_eq!(found[..2], ["d/a.raw", "d/a.raw.img"]);
+        assert_eq!(found[found.len() - 3..], ["d/a.raw.bil", "d/a.raw.bsq", "d/a.raw.bip"]);
+        assert_eq!(upper_case(Path::new("d/a.img"), 1), Path::new("d/a.IMG"));
+        assert_eq!(upper_case(Path::new("d/é.img"), 1), Path::new("d/é.img"));
+    }
+
+    #[test]
+    fn a_gzip_checksum_is_compared_at_the_end_of_the_array() {
+        use std::io::Write;
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(0));
+        encoder.write_all(b"spectrum").unwrap();
+        let mut bytes = encoder.finish().unwrap();
+        let read = |bytes: &[u8]| {
+            let mut stream = Verified { stream: MultiGzDecoder::new(bytes), left: 8 };
+            stream.read_exact(&mut [0; 8])
+        };
+        assert!(read(&bytes).is_ok());
+        let place = bytes.windows(8).position(|window| window == b"spectrum").unwrap();
+        bytes[place] = b'S';
+        assert!(read(&bytes).is_err());
+    }
 }

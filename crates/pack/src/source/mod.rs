@@ -7,7 +7,7 @@
 //!
 //! | file | formats |
 //! |---|---|
-//! | `envi.rs` | ENVI header + data (bsq, bil, bip; gzip) |
+//! | `envi.rs`, `envi_header.rs` | ENVI header + data (bsq, bil, bip; gzip) |
 //! | `numpy.rs` | `.npy`, `.npz` |
 //! | `matlab.rs` | MATLAB v5 `.mat` |
 //! | `hdf5.rs`, `products.rs` | HDF5, NetCDF-4, HDF-EOS, MATLAB v7.3; PRISMA, EMIT, NEON, AVIRIS-3 by name |
@@ -22,6 +22,7 @@
 mod buffer;
 mod detect;
 pub mod envi;
+pub mod envi_header;
 pub mod flat;
 pub mod hdf5;
 pub mod htc;

@@ -1,20 +1,373 @@
-//! TODO
+//! PNG, for label masks: grayscale of any depth, or palette.
+//!
+//! The numbers are those stored: class ids 0 to 3 of a 2-bit image stay 0 to 3, and the pixels of a
+//! palette image are its indices, whatever colours the palette gives them. A 1-bit grayscale image is
+//! boolean. Colour images have no class ids and are refused.
+//!
+//! Rows are decoded as they are asked for. Only an interlaced image, whose first row is complete at
+//! the very end, is decoded whole; it may take 1 GiB.
 
+use std::fs::File;
+use std::io::{BufReader, Read};
 use std::path::Path;
 
-use hsipack_format::{Error, Result};
+use hsipack_format::{CubeShape, DType, Error, Result};
+use png::{BitDepth, ColorType, Decoder, DecodingError, Limits, Reader, Transformations};
 
-use super::{OpenOptions, Source};
+use super::flat::{FlatLayout, FlatSource, StreamBytes};
+use super::{AxisOrder, CubeInfo, OpenOptions, Source};
+
+const SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
+/// Deflate cannot do better.
+const BEST_DEFLATE_RATIO: u64 = 1032;
+/// What the decoder may allocate for text, profiles and one row, beside the rows measured below.
+const DECODER_BYTES: usize = 16 << 20;
+const LARGEST_INTERLACED: u64 = 1 << 30;
 
 /// Whether a file that starts with `head` (up to 4 KiB) is of this format.
-pub(super) fn recognises(_path: &Path, _head: &[u8]) -> bool {
-    false
+pub(super) fn recognises(_path: &Path, head: &[u8]) -> bool {
+    head.starts_with(SIGNATURE)
 }
 
-/// Opens the cube in `path`.
+/// Opens the label mask in `path`.
 ///
 /// # Errors
-/// If the file cannot be read or is malformed, or holds no cube or several.
-pub fn open(path: &Path, _options: &OpenOptions) -> Result<Box<dyn Source>> {
-    Err(Error::unsupported("not written yet").at(path))
+/// If the file cannot be read or is malformed, is not meant as a mask, or holds colours.
+pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
+    open_mask(path, options).map_err(|error| error.at(path))
+}
+
+fn open_mask(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
+    if !options.mask {
+        return Err(Error::unsupported("a PNG image, not a cube")
+            .with_remedy("use it as labels, with --mask"));
+    }
+    if let Some(variable) = &options.variable {
+        return Err(Error::unsupported(format!("a PNG image has no variable '{variable}' in it"))
+            .with_remedy(format!("leave out ::{variable}")));
+    }
+    let image = Image::measure(path)?;
+    let shape = CubeShape::new(image.height, image.width, 1);
+    let mut info = CubeInfo::new(image.format(), shape, image.dtype(), path);
+    info.notes.extend(image.note());
+    let layout =
+        FlatLayout { offset: 0, order: AxisOrder::BIP, big_endian: true, rows_reversed: false };
+    let path = path.to_owned();
+    let bytes = StreamBytes::new(path.clone(), move || Ok(Box::new(Pixels::open(&path, image)?)));
+    Ok(Box::new(FlatSource::new(info, layout, bytes)))
+}
+
+/// What the header of a PNG file says.
+#[derive(Clone, Copy, PartialEq)]
+struct Image {
+    width: usize,
+    height: usize,
+    bits: usize,
+    palette: bool,
+    interlaced: bool,
+}
+
+impl Image {
+    /// Reads the header and checks that the file can hold what it promises.
+    fn measure(path: &Path) -> Result<Image> {
+        let fail = |error| Error::io(path, "cannot read", error);
+        let file = File::open(path).map_err(fail)?;
+        let len = file.metadata().map_err(fail)?.len();
+        let mut decoder = Decoder::new(BufReader::new(file));
+        let image = Image::of(decoder.read_header_info().map_err(malformed)?)?;
+        if image.packed_len() > len.saturating_mul(BEST_DEFLATE_RATIO) {
+            return Err(Error::malformed(format!(
+                "{len} bytes cannot hold the {} x {} pixels it promises",
+                image.width, image.height
+            ))
+            .with_remedy("copy the file again; it is cut short or damaged"));
+        }
+        if image.interlaced && image.packed_len() > LARGEST_INTERLACED {
+            return Err(Error::unsupported("an interlaced PNG of more than 1 GiB")
+                .with_remedy("save it without interlacing"));
+        }
+        Ok(image)
+    }
+
+    fn of(info: &png::Info<'_>) -> Result<Image> {
+        let colour = match info.color_type {
+            ColorType::Grayscale | ColorType::Indexed => None,
+            ColorType::Rgb => Some("RGB"),
+            ColorType::Rgba => Some("RGBA"),
+            ColorType::GrayscaleAlpha => Some("grayscale with alpha"),
+        };
+        if let Some(colour) = colour {
+            return Err(Error::unsupported(format!(
+                "a PNG of {colour} pixels, which are no class ids"
+            ))
+            .with_remedy("save the class ids as a grayscale or palette PNG, without alpha"));
+        }
+        let bits = match info.bit_depth {
+            BitDepth::One => 1,
+            BitDepth::Two => 2,
+            BitDepth::Four => 4,
+            BitDepth::Eight => 8,
+            BitDepth::Sixteen => 16,
+        };
+        let image = Image {
+            width: info.width as usize,
+            height: info.height as usize,
+            bits,
+            palette: info.color_type == ColorType::Indexed,
+            interlaced: info.interlaced,
+        };
+        if image.width == 0 || image.height == 0 {
+            return Err(Error::malformed("the image is empty").with_remedy("copy the file again"));
+        }
+        Ok(image)
+    }
+
+    /// Bytes of a row as PNG packs it; at most 4 GiB, since widths have 31 bits.
+    fn packed_row_len(&self) -> usize {
+        (self.width * self.bits).div_ceil(8)
+    }
+
+    fn packed_len(&self) -> u64 {
+        self.packed_row_len() as u64 * self.height as u64
+    }
+
+    fn dtype(&self) -> DType {
+        match self.bits {
+            1 if !self.palette => DType::Bool,
+            16 => DType::U16,
+            _ => DType::U8,
+        }
+    }
+
+    fn format(&self) -> String {
+        format!("PNG {}-bit {}", self.bits, if self.palette { "palette" } else { "grayscale" })
+    }
+
+    /// Viewers stretch grayscale of few bits; who compares with them should know.
+    fn note(&self) -> Option<String> {
+        let stretched = !self.palette && self.bits < 8;
+        stretched.then(|| {
+            format!(
+                "class ids are the stored 0 to {}, which other readers may show stretched to 255",
+                (1 << self.bits) - 1
+            )
+        })
+    }
+}
+
+/// The pixels of an image from first to last, one or (big-endian) two bytes each.
+struct Pixels {
+    image: Image,
+    reader: Reader<BufReader<File>>,
+    /// The whole image as PNG packs it, if it is interlaced.
+    whole: Option<Vec<u8>>,
+    next_row: usize,
+    row: Vec<u8>,
+    /// Bytes of `row` that were read.
+    used: usize,
+}
+
+impl Pixels {
+    fn open(path: &Path, image: Image) -> Result<Pixels> {
+        let file = File::open(path).map_err(|error| Error::io(path, "cannot read", error))?;
+        let limits = Limits { bytes: DECODER_BYTES.saturating_add(2 * image.packed_row_len()) };
+        let mut decoder = Decoder::new_with_limits(BufReader::new(file), limits);
+        decoder.set_transformations(Transformations::IDENTITY);
+        decoder.set_ignore_text_chunk(true);
+        decoder.set_ignore_iccp_chunk(true);
+        let mut reader = decoder.read_info().map_err(malformed)?;
+        if Image::of(reader.info())? != image {
+            return Err(Error::malformed("the file changed while it was read").at(path));
+        }
+        if reader.info().is_animated() {
+            return Err(Error::unsupported("an animated PNG").with_remedy("save a single frame"));
+        }
+        let whole = if image.interlaced { Some(decode_whole(&mut reader, image)?) } else { None };
+        Ok(Pixels { image, reader, whole, next_row: 0, row: Vec::new(), used: 0 })
+    }
+
+    /// Decodes the next row; leaves `row` empty behind the last one.
+    fn advance(&mut self) -> std::result::Result<(), DecodingError> {
+        self.row.clear();
+        self.used = 0;
+        if self.next_row == self.image.height {
+            return Ok(());
+        }
+        let len = self.image.packed_row_len();
+        if let Some(whole) = &self.whole {
+            unpack(&whole[self.next_row * len..][..len], self.image, &mut self.row);
+        } else if let Some(row) = self.reader.next_row()? {
+            unpack(row.data(), self.image, &mut self.row);
+        }
+        self.next_row += 1;
+        if self.next_row == self.image.height && self.whole.is_none() {
+            // Only past the last row does the decoder compare the last checksum.
+            self.reader.next_row()?;
+        }
+        Ok(())
+    }
+}
+
+impl Read for Pixels {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        if self.used == self.row.len() {
+            self.advance()?;
+        }
+        let read = (&self.row[self.used..]).read(out)?;
+        self.used += read;
+        Ok(read)
+    }
+}
+
+fn decode_whole(reader: &mut Reader<BufReader<File>>, image: Image) -> Result<Vec<u8>> {
+    // Both are the same for a sound file, and the second one was held against the file's size.
+    let len = reader.output_buffer_size().filter(|len| *len as u64 == image.packed_len());
+    let len = len.ok_or_else(|| Error::malformed("the image has an impossible size"))?;
+    let mut whole = vec![0; len];
+    reader.next_frame(&mut whole).map_err(malformed)?;
+    Ok(whole)
+}
+
+/// Appends the pixels of a packed row: one byte each for up to 8 bits, which come high bits first.
+fn unpack(packed: &[u8], image: Image, out: &mut Vec<u8>) {
+    let bits = image.bits;
+    if bits >= 8 {
+        out.extend_from_slice(packed);
+        return;
+    }
+    let mask = (1u8 << bits) - 1;
+    let pixels = packed
+        .iter()
+        .flat_map(|byte| (0..8 / bits).map(move |i| (byte >> (8 - bits * (i + 1))) & mask));
+    out.extend(pixels.take(image.width));
+}
+
+fn malformed(error: DecodingError) -> Error {
+    let what = match &error {
+        DecodingError::IoError(io) if io.kind() == std::io::ErrorKind::UnexpectedEof => {
+            "the PNG file is cut short".to_owned()
+        }
+        other => format!("cannot decode the PNG file: {other}"),
+    };
+    Error::malformed(what).with_remedy("copy the file again, or save it anew").caused_by(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use hsipack_format::ErrorKind;
+    use proptest::prelude::*;
+
+    use super::super::RowBuffer;
+    use super::*;
+
+    fn encode(width: u32, colour: ColorType, depth: BitDepth, data: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let row = (width as usize * colour.samples() * depth as usize).div_ceil(8);
+        let mut encoder = png::Encoder::new(&mut bytes, width, (data.len() / row) as u32);
+        encoder.set_color(colour);
+        encoder.set_depth(depth);
+        if colour == ColorType::Indexed {
+            encoder.set_palette(vec![9; 3 * 256.min(1 << depth as usize)]);
+        }
+        encoder.write_header().unwrap().write_image_data(data).unwrap();
+        bytes
+    }
+
+    fn open_bytes(bytes: &[u8], mask: bool) -> Result<(CubeInfo, Vec<u8>)> {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(bytes).unwrap();
+        let source = open(file.path(), &OpenOptions { mask, ..Default::default() })?;
+        let mut out = RowBuffer::new();
+        source.read_rows(0..source.info().shape.rows, &mut out)?;
+        Ok((source.info().clone(), out.bytes().to_vec()))
+    }
+
+    #[test]
+    fn samples_keep_their_stored_numbers_at_every_depth() {
+        for (depth, data, want, dtype) in [
+            (BitDepth::One, &[0b1010_0000, 0b0100_0000][..], &[1, 0, 1, 0, 1, 0][..], DType::Bool),
+            (BitDepth::Two, &[0b0001_1000, 0b1111_0000], &[0, 1, 2, 3, 3, 0], DType::U8),
+            (BitDepth::Four, &[0x12, 0x30, 0xFE, 0xD0], &[1, 2, 3, 15, 14, 13], DType::U8),
+            (BitDepth::Eight, &[1, 2, 3, 255, 0, 128], &[1, 2, 3, 255, 0, 128], DType::U8),
+        ] {
+            let (info, pixels) =
+                open_bytes(&encode(3, ColorType::Grayscale, depth, data), true).unwrap();
+            assert_eq!((pixels.as_slice(), info.dtype), (want, dtype));
+            assert_eq!(info.shape, CubeShape::new(2, 3, 1));
+            assert_eq!(info.notes.len(), usize::from((depth as u8) < 8));
+        }
+    }
+
+    #[test]
+    fn palette_pixels_are_indices_of_type_uint8() {
+        let png = encode(3, ColorType::Indexed, BitDepth::One, &[0b1010_0000]);
+        let (info, pixels) = open_bytes(&png, true).unwrap();
+        assert_eq!((pixels, info.dtype, info.notes.len()), (vec![1, 0, 1], DType::U8, 0));
+    }
+
+    #[test]
+    fn sixteen_bits_come_in_native_byte_order() {
+        let png = encode(2, ColorType::Grayscale, BitDepth::Sixteen, &[1, 2, 0xFF, 0]);
+        let (info, pixels) = open_bytes(&png, true).unwrap();
+        assert_eq!(info.dtype, DType::U16);
+        assert_eq!(pixels, [0x0102u16.to_ne_bytes(), 0xFF00u16.to_ne_bytes()].concat());
+    }
+
+    #[test]
+    fn colours_and_cubes_are_refused_with_a_remedy() {
+        for colour in [ColorType::Rgb, ColorType::Rgba, ColorType::GrayscaleAlpha] {
+            let png = encode(1, colour, BitDepth::Eight, &vec![7; colour.samples()]);
+            let error = open_bytes(&png, true).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
+            assert!(error.remedy().unwrap().contains("palette"), "{error}");
+        }
+        let png = encode(1, ColorType::Grayscale, BitDepth::Eight, &[7]);
+        let error = open_bytes(&png, false).unwrap_err();
+        assert!(error.remedy().unwrap().contains("--mask"), "{error}");
+    }
+
+    #[test]
+    fn a_size_the_file_cannot_hold_is_refused_before_anything_is_allocated() {
+        let mut png = encode(1, ColorType::Grayscale, BitDepth::Eight, &[7]);
+        png[16..24].copy_from_slice(&[0x7F, 0xFF, 0xFF, 0xFF, 0x7F, 0xFF, 0xFF, 0xFF]);
+        let mut checksum = flate2::Crc::new();
+        checksum.update(&png[12..29]);
+        png[29..33].copy_from_slice(&checksum.sum().to_be_bytes());
+        let error = open_bytes(&png, true).unwrap_err();
+        assert!(error.what().contains("cannot hold the 2147483647 x 2147483647"), "{error}");
+    }
+
+    #[test]
+    fn a_file_cut_short_anywhere_is_an_error() {
+        let data: Vec<u8> = (0..200).map(|i| (i * 37 % 251) as u8).collect();
+        let png = encode(20, ColorType::Grayscale, BitDepth::Eight, &data);
+        let end = png.len() - 12; // The last chunk, IEND, is empty.
+        for len in 9..end {
+            let error = open_bytes(&png[..len], true).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Malformed, "{len}: {error}");
+        }
+        assert_eq!(open_bytes(&png, true).unwrap().1, data);
+    }
+
+    #[test]
+    fn a_changed_pixel_fails_the_checksum() {
+        let data: Vec<u8> = (0..200).map(|i| (i * 37 % 251) as u8).collect();
+        let mut png = encode(20, ColorType::Grayscale, BitDepth::Eight, &data);
+        let place = png.len() - 20;
+        png[place] ^= 1;
+        assert!(open_bytes(&png, true).is_err());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn a_damaged_file_never_panics(at in 0usize..120, byte in any::<u8>()) {
+            let mut png = encode(5, ColorType::Indexed, BitDepth::Four, &[0x12, 0x34, 0x50]);
+            let place = at % png.len();
+            png[place] = byte;
+            let _ = open_bytes(&png, true);
+        }
+    }
 }

@@ -6,6 +6,7 @@ mod source_hdf5;
 mod source_htc;
 mod source_matlab;
 mod source_numpy;
+mod source_png;
 mod source_tiff;
 mod source_tivita;
 mod source_zarr;
