@@ -1,1 +1,68 @@
-fn main() {}
+//! The `hsipack` command: a table of commands, each in a file of its own.
+
+mod commands;
+mod failure;
+mod output;
+mod parse;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+/// Pack hyperspectral cubes for training, and trust what was packed.
+///
+/// A packed dataset is a Zarr v3 store of chunked, blosc-compressed float16 shards that zarr-python,
+/// xarray and TensorStore open, too.
+#[derive(Parser)]
+#[command(name = "hsipack", version, propagate_version = true, max_term_width = 100)]
+#[command(after_help = "Exit status: 0 success; 1 an error, or a damaged dataset; 2 wrong usage, or a dataset that could not be checked; 130 stopped by Ctrl-C.")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Convert(Box<commands::convert::Args>),
+    Validate(commands::validate::Args),
+    Repair(commands::repair::Args),
+    Info(commands::info::Args),
+    Preview(commands::preview::Args),
+    Export(commands::export::Args),
+    Completions(commands::completions::Args),
+    Man(commands::man::Args),
+}
+
+fn main() -> ExitCode {
+    if let Err(message) = supported_processor() {
+        eprintln!("hsipack: {message}");
+        return ExitCode::from(2);
+    }
+    let result = match Cli::parse().command {
+        Command::Convert(args) => commands::convert::run(*args),
+        Command::Validate(args) => commands::validate::run(args),
+        Command::Repair(args) => commands::repair::run(args),
+        Command::Info(args) => commands::info::run(args),
+        Command::Preview(args) => commands::preview::run(args),
+        Command::Export(args) => commands::export::run(args),
+        Command::Completions(args) => commands::completions::run(args, &mut Cli::command()),
+        Command::Man(args) => commands::man::run(args, Cli::command()),
+    };
+    result.unwrap_or_else(failure::report)
+}
+
+/// The build asks for AVX2 (see `.cargo/config.toml`); on an older processor, say so instead of dying
+/// of an illegal instruction.
+fn supported_processor() -> Result<(), &'static str> {
+    #[cfg(all(target_arch = "x86_64", target_feature = "avx2"))]
+    {
+        // `is_x86_feature_detected!` is constant where the build assumes the feature, so ask the
+        // processor itself: leaf 7, EBX bit 5.
+        use std::arch::x86_64::{__cpuid, __cpuid_count};
+        let avx2 = __cpuid(0).eax >= 7 && __cpuid_count(7, 0).ebx & (1 << 5) != 0;
+        if !avx2 {
+            return Err("this build needs a processor with AVX2 (2013 or later); build it from source with RUSTFLAGS=\"\"");
+        }
+    }
+    Ok(())
+}

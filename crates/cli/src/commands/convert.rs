@@ -1,0 +1,395 @@
+//! `hsipack convert`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use hsipack_format::{Compressor, DType, Result, Shuffle};
+use hsipack_pack::convert::plan::Plan;
+use hsipack_pack::convert::{
+    self, BandSelection, ChunkShape, ConvertOptions, LayoutOptions, MaskOption, Mode, Nodata, Normalize, Progress,
+    Reference, Report, Scale, ValueOptions,
+};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::{output, parse};
+
+/// Pack cubes into a new dataset, or add them to one.
+///
+/// Inputs are ENVI, NumPy, MATLAB, HDF5/NetCDF-4/HDF-EOS, TIFF, Zarr, Tivita and HTC files, folders
+/// of them, or a CSV with a `path` column. A variable inside a container is named file::variable.
+#[derive(clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct Args {
+    /// Files, folders (searched for cubes), globs in quotes, file::variable, or CSV lists
+    #[arg(required = true, value_name = "INPUT")]
+    inputs: Vec<String>,
+
+    /// The dataset to write: a folder that does not exist yet
+    #[arg(short, long, value_name = "OUT")]
+    output: PathBuf,
+
+    /// Go on with an interrupted conversion or append (same command plus --resume)
+    #[arg(long, conflicts_with_all = ["append", "dry_run"])]
+    resume: bool,
+
+    /// Add the cubes to the dataset at OUT
+    #[arg(long)]
+    append: bool,
+
+    /// Say what would be done and how big the result gets, and write nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Print the closing report as one JSON object on stdout
+    #[arg(long)]
+    json: bool,
+
+    /// Leave out files below input folders that match a glob on the path or name (repeatable)
+    #[arg(long, value_name = "GLOB", help_heading = "Inputs")]
+    exclude: Vec<String>,
+
+    /// Leave out inputs that cannot be opened, and list them, instead of stopping
+    #[arg(long, help_heading = "Inputs")]
+    skip_errors: bool,
+
+    /// Order of the axes of arrays in their own tool's index order: y, x and b each once, such as byx
+    /// [default: what the file says, else yxb]
+    #[arg(long, value_name = "ORDER", help_heading = "Inputs")]
+    axes: Option<String>,
+
+    /// CSV with a `name` column; the others (label, group, split, any) go to samples.jsonl
+    #[arg(long, value_name = "CSV", help_heading = "Samples")]
+    table: Option<PathBuf>,
+
+    /// Regular expression on each path whose named groups become columns, such as
+    /// '(?P<group>patient\d+)/(?P<label>\w+)_'
+    #[arg(long, value_name = "REGEX", help_heading = "Samples")]
+    path_columns: Option<String>,
+
+    /// Mask of each cube: a path with {dir}, {stem}, {name} or {path} of the cube in it, such as
+    /// '{dir}/{stem}_mask.png' or '{path}::gt' (PNG, NumPy, MATLAB, ENVI, TIFF, HDF5). NAME:LAYER=
+    /// packs boolean layers into the bits of one mask. Repeatable [default NAME: mask]
+    #[arg(long, value_name = "[NAME[:LAYER]=]PATTERN", value_parser = parse::mask, help_heading = "Samples")]
+    mask: Vec<MaskOption>,
+
+    /// Class id for cubes that have no mask file (0 to 65535) [default: a missing mask is an error]
+    #[arg(long, value_name = "ID", help_heading = "Samples")]
+    mask_fill: Option<u16>,
+
+    /// White reference: a cube of the same sensor, averaged over its rows, or `auto` for
+    /// WHITEREF_NAME beside NAME (Specim Lumo). Packs (value - dark) / (white - dark)
+    #[arg(long, value_name = "FILE|auto", value_parser = parse::reference, help_heading = "Values")]
+    white: Option<Reference>,
+
+    /// Dark reference, like --white (DARKREF_NAME)
+    #[arg(long, value_name = "FILE|auto", value_parser = parse::reference, help_heading = "Values")]
+    dark: Option<Reference>,
+
+    /// Reflectance of the white panel, 0 to 1
+    #[arg(long, value_name = "R", default_value_t = 1.0, requires = "white", help_heading = "Values")]
+    white_reflectance: f64,
+
+    /// Bands to keep, numbered from 0, in this order: 0,5,10-20 [default: all]
+    #[arg(long, value_name = "LIST", value_parser = parse::bands, conflicts_with = "wavelengths", help_heading = "Values")]
+    bands: Option<BandSelection>,
+
+    /// Bands to keep by centre in nm, ends included: 450-700,1500-1800 [default: all]
+    #[arg(long, value_name = "RANGES", value_parser = parse::wavelengths, help_heading = "Values")]
+    wavelengths: Option<BandSelection>,
+
+    /// Drop the bands that the file's bad-band list marks
+    #[arg(long, help_heading = "Values")]
+    drop_bad_bands: bool,
+
+    /// Normalise each spectrum: by the sum of magnitudes, by the Euclidean norm, or to mean 0 and
+    /// standard deviation 1 (SNV)
+    #[arg(long, value_enum, default_value_t = NormalizeArg::None, help_heading = "Values")]
+    normalize: NormalizeArg,
+
+    /// What becomes of missing values (the file's ignore value, and NaN): NaN, this value, or an error
+    #[arg(long, value_name = "nan|VALUE|error", value_parser = parse::nodata, default_value = "nan",
+          allow_negative_numbers = true, help_heading = "Values")]
+    nodata: Nodata,
+
+    /// The stored number that marks missing values, whatever the file says
+    #[arg(long, value_name = "VALUE", allow_negative_numbers = true, help_heading = "Values")]
+    ignore_value: Option<f64>,
+
+    /// Pack numbers as they are stored: apply no scale factor or offset that the file gives
+    #[arg(long, help_heading = "Values")]
+    raw_values: bool,
+
+    /// Divide values by this before the cast; recorded as scale_factor, so that readers undo it.
+    /// auto takes a power of two for each cube shape, 1 unless values exceed 65504 or stay below 1/16,
+    /// and reads every cube twice
+    #[arg(long, value_name = "none|auto|FACTOR", value_parser = parse::scale, default_value = "none", help_heading = "Values")]
+    scale: Scale,
+
+    /// Type of the packed values
+    #[arg(long, value_enum, default_value_t = DTypeArg::Float16, help_heading = "Values")]
+    dtype: DTypeArg,
+
+    /// Wavelengths of cubes of one shape may differ by this much, in nm
+    #[arg(long, value_name = "NM", default_value_t = 0.01, help_heading = "Values")]
+    wavelength_tolerance: f64,
+
+    /// Compressor: lz4, lz4hc, zstd, zlib or blosclz
+    #[arg(long, value_name = "NAME", value_parser = parse::compressor, default_value = "lz4", help_heading = "Layout")]
+    codec: Compressor,
+
+    /// Compression level, 0 (store) to 9
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(0..=9), help_heading = "Layout")]
+    level: u8,
+
+    /// Filter before compression
+    #[arg(long, value_enum, default_value_t = ShuffleArg::Bit, help_heading = "Layout")]
+    shuffle: ShuffleArg,
+
+    /// Chunk shape in pixels: ROWS (full width) or ROWSxCOLUMNS for crops of large scenes
+    /// [default: whole rows near 2 MiB]
+    #[arg(long, value_name = "ROWS[xCOLUMNS]", value_parser = parse::chunk, help_heading = "Layout")]
+    chunk: Option<ChunkShape>,
+
+    /// Uncompressed size of a shard file to aim for; at least one cube
+    #[arg(long, value_name = "BYTES", value_parser = parse::bytes, default_value = "512MiB", help_heading = "Layout")]
+    shard_size: usize,
+
+    /// Threads [default: one a core]
+    #[arg(short, long, value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Resources")]
+    jobs: Option<u16>,
+
+    /// Memory for reading, all threads together; transposing large scenes is faster with more
+    #[arg(long, value_name = "BYTES", value_parser = parse::bytes, default_value = "256MiB", help_heading = "Resources")]
+    memory: usize,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  hsipack convert scans/ -o scans.hsipack
+  hsipack convert 'flight/*.hdr' -o flight.hsipack --mask '{dir}/{stem}_labels.png' --table cubes.csv
+  hsipack convert scene.h5::/reflectance/cube -o scene.hsipack --chunk 64x64 --drop-bad-bands
+  hsipack convert raw/ -o raw.hsipack --white auto --dark auto --scale auto";
+
+#[derive(Clone, Copy, ValueEnum)]
+enum NormalizeArg {
+    None,
+    L1,
+    L2,
+    Snv,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum DTypeArg {
+    Float16,
+    Float32,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum ShuffleArg {
+    None,
+    Byte,
+    Bit,
+}
+
+impl Args {
+    fn options(&self) -> ConvertOptions {
+        let mut options = ConvertOptions::new(self.inputs.clone(), self.output.clone());
+        options.exclude = self.exclude.clone();
+        options.skip_errors = self.skip_errors;
+        options.mode = match (self.resume, self.append) {
+            (true, _) => Mode::Resume,
+            (_, true) => Mode::Append,
+            _ => Mode::Create,
+        };
+        options.values = self.values();
+        options.layout = LayoutOptions {
+            compressor: self.codec,
+            level: self.level,
+            shuffle: match self.shuffle {
+                ShuffleArg::None => Shuffle::None,
+                ShuffleArg::Byte => Shuffle::Byte,
+                ShuffleArg::Bit => Shuffle::Bit,
+            },
+            chunk: self.chunk,
+            shard_bytes: self.shard_size,
+        };
+        options.masks = self.mask.clone();
+        options.mask_fill = self.mask_fill;
+        options.table = self.table.clone();
+        options.path_columns = self.path_columns.clone();
+        options.wavelength_tolerance = self.wavelength_tolerance;
+        options.jobs = self.jobs.map_or(options.jobs, usize::from);
+        options.memory = self.memory;
+        options.command = command_line();
+        options
+    }
+
+    fn values(&self) -> ValueOptions {
+        ValueOptions {
+            dtype: match self.dtype {
+                DTypeArg::Float16 => DType::F16,
+                DTypeArg::Float32 => DType::F32,
+            },
+            scale: self.scale,
+            nodata: self.nodata,
+            ignore_value: self.ignore_value,
+            raw_values: self.raw_values,
+            normalize: match self.normalize {
+                NormalizeArg::None => Normalize::None,
+                NormalizeArg::L1 => Normalize::L1,
+                NormalizeArg::L2 => Normalize::L2,
+                NormalizeArg::Snv => Normalize::Snv,
+            },
+            bands: self.bands.clone().or_else(|| self.wavelengths.clone()).unwrap_or(BandSelection::All),
+            drop_bad_bands: self.drop_bad_bands,
+            white: self.white.clone(),
+            dark: self.dark.clone(),
+            white_reflectance: self.white_reflectance,
+            axes: self.axes.clone(),
+        }
+    }
+}
+
+/// The command as typed, less `--resume`, so that a resumed dataset is the same as one made in one go.
+fn command_line() -> String {
+    let quote = |word: String| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+        if !word.is_empty() && word.chars().all(plain) { word } else { format!("'{}'", word.replace('\'', "'\\''")) }
+    };
+    let words = std::env::args().skip(1).filter(|word| word != "--resume").map(quote);
+    std::iter::once("hsipack".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Whatever the conversion ends with.
+pub fn run(args: Args) -> Result<ExitCode> {
+    let options = args.options();
+    if args.dry_run {
+        let estimate = convert::dry_run(&options)?;
+        if args.json { output::json(&estimate) } else { print_estimate(&estimate) }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let progress = Arc::new(Progress::default());
+    stop_on_ctrl_c(&progress);
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    let watch = watch(&progress, &bar);
+    let report = convert::convert(&options, &progress, &|plan| begin(&bar, plan));
+    bar.finish_and_clear();
+    watch.store(true, Ordering::Relaxed);
+    let report = report?;
+    if args.json { output::json(&report) } else { print(&report) }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The first Ctrl-C stops cleanly; the second one at once.
+fn stop_on_ctrl_c(progress: &Arc<Progress>) {
+    let progress = progress.clone();
+    let handler = move || {
+        if progress.stop.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+    };
+    // Only fails if a handler is there already; then Ctrl-C just ends the process, which is safe.
+    let _ = ctrlc::set_handler(handler);
+}
+
+fn begin(bar: &ProgressBar, plan: &Plan) {
+    let bytes = |sample: &convert::plan::PlannedSample| sample.info.shape.values() * sample.info.dtype.size();
+    let total: usize = plan.samples.iter().map(bytes).sum();
+    let style = "{bar:30} {percent:>3}%  {binary_bytes} of {binary_total_bytes}  {binary_bytes_per_sec}  {eta} left  {msg}";
+    bar.set_style(ProgressStyle::with_template(style).expect("a valid template"));
+    bar.set_length(total as u64);
+    for skipped in &plan.skipped {
+        bar.suspend(|| eprintln!("left out: {skipped}"));
+    }
+    for note in &plan.notes {
+        bar.suspend(|| eprintln!("note: {note}"));
+    }
+}
+
+/// Moves the bar from a thread of its own until told to end.
+fn watch(progress: &Arc<Progress>, bar: &ProgressBar) -> Arc<std::sync::atomic::AtomicBool> {
+    let end = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let (progress, bar, ended) = (progress.clone(), bar.clone(), end.clone());
+    std::thread::spawn(move || {
+        while !ended.load(Ordering::Relaxed) {
+            bar.set_position(progress.bytes_in.load(Ordering::Relaxed));
+            bar.set_message(output::count(progress.cubes.load(Ordering::Relaxed) as usize, "cube"));
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    });
+    end
+}
+
+fn print(report: &Report) {
+    if report.already_complete {
+        report.notes.iter().for_each(|note| println!("{note}"));
+        return;
+    }
+    println!(
+        "{}: {} in {:.1} s",
+        report.output,
+        output::count(report.cubes, "cube"),
+        report.seconds
+    );
+    println!(
+        "  {} of files -> {} packed -> {} stored (ratio {:.2})",
+        output::bytes(report.source_bytes),
+        output::bytes(report.packed_bytes),
+        output::bytes(report.stored_bytes),
+        report.ratio
+    );
+    if let Some(worst) = &report.worst {
+        let wavelength = worst.wavelength.map(|nm| format!(" ({nm} nm)")).unwrap_or_default();
+        let file = worst.file.as_ref().map(|file| format!(" in {file}")).unwrap_or_default();
+        println!(
+            "  worst fp16 error: {:.2e} relative, {:.2e} absolute, in band {}{wavelength} of {}{file}",
+            worst.relative, worst.absolute, worst.band, worst.stack
+        );
+    }
+    if report.nan + report.inf > 0 {
+        println!("  {} NaN and {} infinite values", report.nan, report.inf);
+    }
+    if !report.skipped.is_empty() {
+        println!("  {} left out (listed above)", output::count(report.skipped.len(), "input"));
+    }
+}
+
+fn print_estimate(estimate: &convert::Estimate) {
+    println!("{} would get {}", estimate.output, output::count(estimate.cubes, "cube"));
+    for stack in &estimate.stacks {
+        println!(
+            "  {}: {}, {} wavelengths, chunks of {}x{} pixels, {}{}",
+            stack.name,
+            output::count(stack.cubes, "cube"),
+            if stack.wavelengths { "with" } else { "without" },
+            stack.chunk[0],
+            stack.chunk[1],
+            output::count(stack.shards, "shard"),
+            if stack.scale == 1.0 { String::new() } else { format!(", scale {}", stack.scale) },
+        );
+        for mask in &stack.masks {
+            println!("    mask {mask}");
+        }
+    }
+    println!(
+        "  {} of files -> {} packed -> about {} stored (ratio {:.2}, from {} compressed as samples)",
+        output::bytes(estimate.source_bytes),
+        output::bytes(estimate.packed_bytes),
+        output::bytes(estimate.stored_bytes),
+        estimate.ratio,
+        output::bytes(estimate.sampled_bytes),
+    );
+    for note in &estimate.notes {
+        println!("  note: {note}");
+    }
+    for skipped in &estimate.skipped {
+        println!("  left out: {skipped}");
+    }
+}

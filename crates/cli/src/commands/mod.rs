@@ -1,0 +1,10 @@
+//! The commands, one a file: arguments as typed, and how they become library options.
+
+pub mod completions;
+pub mod convert;
+pub mod export;
+pub mod info;
+pub mod man;
+pub mod preview;
+pub mod repair;
+pub mod validate;

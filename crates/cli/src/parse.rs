@@ -1,0 +1,138 @@
+//! How option values are spelled.
+
+use hsipack_format::Compressor;
+use hsipack_pack::convert::{BandSelection, ChunkShape, MaskOption, Nodata, Reference, Scale};
+
+/// `none`, `auto` or a number.
+pub fn scale(text: &str) -> Result<Scale, String> {
+    match text {
+        "none" => Ok(Scale::None),
+        "auto" => Ok(Scale::Auto),
+        number => number.parse().map(Scale::Factor).map_err(|_| "give none, auto or a number".into()),
+    }
+}
+
+/// `nan`, `error` or a number.
+pub fn nodata(text: &str) -> Result<Nodata, String> {
+    match text {
+        "nan" => Ok(Nodata::Nan),
+        "error" => Ok(Nodata::Error),
+        number => number.parse().map(Nodata::Value).map_err(|_| "give nan, error or a number".into()),
+    }
+}
+
+/// A file, or `auto`.
+pub fn reference(text: &str) -> Result<Reference, String> {
+    Ok(if text == "auto" { Reference::Auto } else { Reference::File(text.to_owned()) })
+}
+
+/// `ROWS` or `ROWSxCOLUMNS`.
+pub fn chunk(text: &str) -> Result<ChunkShape, String> {
+    let number = |part: &str| part.parse().map_err(|_| "give ROWS or ROWSxCOLUMNS, such as 16 or 64x64".to_owned());
+    match text.split_once(['x', 'X']) {
+        Some((rows, columns)) => Ok(ChunkShape { rows: number(rows)?, columns: Some(number(columns)?) }),
+        None => Ok(ChunkShape { rows: number(text)?, columns: None }),
+    }
+}
+
+/// A number of bytes with an optional unit: `512MiB`, `1GB`, `4096`.
+pub fn bytes(text: &str) -> Result<usize, String> {
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let factor = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1.0,
+        "k" | "kb" => 1e3,
+        "m" | "mb" => 1e6,
+        "g" | "gb" => 1e9,
+        "kib" => 1024.0,
+        "mib" => 1024.0 * 1024.0,
+        "gib" => 1024.0 * 1024.0 * 1024.0,
+        other => return Err(format!("{other:?} is no unit of bytes; use kB, MB, GB, KiB, MiB or GiB")),
+    };
+    let value: f64 = number.parse().map_err(|_| "give a number of bytes, such as 512MiB".to_owned())?;
+    if value * factor >= 1.0 && value * factor < 1e18 { Ok((value * factor) as usize) } else { Err("out of range".into()) }
+}
+
+/// Band numbers and ranges from 0, ends included: `0,3,10-20`.
+pub fn bands(text: &str) -> Result<BandSelection, String> {
+    let mut numbers = Vec::new();
+    for part in text.split(',') {
+        let number = |text: &str| text.trim().parse::<usize>().map_err(|_| format!("{part:?} is no band or range of bands"));
+        match part.split_once('-') {
+            None => numbers.push(number(part)?),
+            Some((first, last)) => {
+                let (first, last) = (number(first)?, number(last)?);
+                if first > last || last - first > 1_000_000 {
+                    return Err(format!("{part:?} is not a range of bands"));
+                }
+                numbers.extend(first..=last);
+            }
+        }
+    }
+    Ok(BandSelection::Numbers(numbers))
+}
+
+/// Ranges in nm, ends included: `450-700,1500-1800`.
+pub fn wavelengths(text: &str) -> Result<BandSelection, String> {
+    let ranges = text.split(',').map(|part| {
+        let bad = || format!("{part:?} is not a range of wavelengths such as 450-700");
+        let (low, high) = part.split_once('-').ok_or_else(bad)?;
+        let number = |text: &str| text.trim().parse::<f64>().ok().filter(|nm| nm.is_finite()).ok_or_else(bad);
+        let (low, high) = (number(low)?, number(high)?);
+        if low <= high { Ok((low, high)) } else { Err(bad()) }
+    });
+    ranges.collect::<Result<_, _>>().map(BandSelection::Wavelengths)
+}
+
+/// `PATTERN`, `NAME=PATTERN` or `NAME:LAYER=PATTERN`.
+pub fn mask(text: &str) -> Result<MaskOption, String> {
+    let plain = |word: &str| !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "_-.:# ".contains(c));
+    let (name, pattern) = match text.split_once('=') {
+        Some((name, pattern)) if plain(name) => (name, pattern),
+        _ => ("mask", text),
+    };
+    if pattern.is_empty() {
+        return Err("the pattern is empty".into());
+    }
+    let (name, layer) = match name.split_once(':') {
+        Some((name, layer)) => (name, Some(layer.to_owned())),
+        None => (name, None),
+    };
+    Ok(MaskOption { name: name.to_owned(), layer, pattern: pattern.to_owned() })
+}
+
+/// The name of a compressor.
+pub fn compressor(text: &str) -> Result<Compressor, String> {
+    Compressor::from_name(text).ok_or_else(|| {
+        format!("give one of {}", Compressor::ALL.map(Compressor::name).join(", "))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_read_as_spelled() {
+        assert_eq!(scale("0.5"), Ok(Scale::Factor(0.5)));
+        assert_eq!(nodata("-9999"), Ok(Nodata::Value(-9999.0)));
+        assert_eq!(chunk("64x32"), Ok(ChunkShape { rows: 64, columns: Some(32) }));
+        assert_eq!(bytes("512MiB"), Ok(512 << 20));
+        assert_eq!(bytes("1.5 GB"), Ok(1_500_000_000));
+        assert_eq!(bands("3,0-2"), Ok(BandSelection::Numbers(vec![3, 0, 1, 2])));
+        assert_eq!(wavelengths("450-700.5"), Ok(BandSelection::Wavelengths(vec![(450.0, 700.5)])));
+        for bad in ["", "3-1", "a"] {
+            assert!(bands(bad).is_err() && wavelengths(bad).is_err(), "{bad}");
+        }
+        assert!(bytes("5 apples").is_err() && bytes("-1").is_err());
+    }
+
+    #[test]
+    fn masks_have_names_and_layers() {
+        let parts = |text| mask(text).map(|mask| (mask.name, mask.layer, mask.pattern));
+        assert_eq!(parts("{dir}/{stem}.png"), Ok(("mask".into(), None, "{dir}/{stem}.png".into())));
+        assert_eq!(parts("organs=a.png"), Ok(("organs".into(), None, "a.png".into())));
+        assert_eq!(parts("t:bone=a.png"), Ok(("t".into(), Some("bone".into()), "a.png".into())));
+        assert_eq!(parts("/a=b/{stem}.png"), Ok(("mask".into(), None, "/a=b/{stem}.png".into())));
+    }
+}
