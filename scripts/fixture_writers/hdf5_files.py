@@ -358,6 +358,10 @@ def _malformed(folder: Path) -> dict[str, dict[str, object]]:
     damaged = bytearray(whole)
     damaged[at : at + 16] = bytes(16)
     (folder / "damaged_chunk.h5").write_bytes(damaged)
+    # The size of the first text in the global heap: the walk through the heap lands in zeros.
+    heap = bytearray((folder / "aviris.nc").read_bytes())
+    heap[heap.index(b"GCOL") + 24] = 56
+    (folder / "damaged_heap.nc").write_bytes(heap)
     with _file(folder / "huge.h5") as file:
         for name, shape in (("wide", (2, 2**40, 12)), ("overflow", (2**40, 2**40, 12))):
             file.create_dataset(name, shape, "f4", chunks=(1, 64, 12))

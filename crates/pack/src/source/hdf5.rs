@@ -17,6 +17,7 @@
 //! memory while it is decoded, whatever the budget.
 
 mod axes;
+mod heaps;
 pub(super) mod spectral;
 pub(super) mod tree;
 
@@ -76,6 +77,10 @@ fn open_cube(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
         .take(20)
         .read_to_end(&mut head)
         .map_err(|error| Error::io(path, "cannot read", error))?;
+    if heaps::endless(&file).map_err(|error| Error::io(path, "cannot read", error))? {
+        return Err(Error::malformed("a heap of texts in this HDF5 file is damaged")
+            .with_remedy("copy the file again"));
+    }
     let tree = Tree::open(path)?;
     let products = products::cubes(&tree);
     let entry = choose(path, &tree, &products, options)?;
@@ -244,7 +249,7 @@ fn named(
             _ => return Err(ambiguous(path, &format!("'{name}' fits several datasets"), &found)),
         }
     }
-    if tree.groups.iter().any(|group| *group == wanted) {
+    if tree.groups.contains(&wanted) {
         let below = cubes_below(tree, &wanted, mask);
         match &below[..] {
             [only] => return Ok((*only).clone()),
