@@ -29,6 +29,7 @@ pub mod htc;
 pub mod matlab;
 pub mod numpy;
 pub mod png;
+mod products;
 pub mod tiff;
 pub mod tivita;
 pub mod zarr;

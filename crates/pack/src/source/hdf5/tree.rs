@@ -1,0 +1,392 @@
+//! What an HDF5 file holds: a bounded walk over its groups, and the reading of small values.
+//!
+//! The walk follows hard links only, visits each object once (hard links may form cycles) and stops
+//! at [`MAX_DEPTH`], [`MAX_GROUPS`] and [`MAX_LINKS`]. What lies behind soft and external links, or
+//! beyond these limits, can still be opened by its full path.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use ::hdf5::types::{
+    FixedAscii, FixedUnicode, FloatSize, IntSize, TypeDescriptor, VarLenArray, VarLenAscii,
+    VarLenUnicode,
+};
+use ::hdf5::{
+    Attribute, Container, Dataset, Datatype, File, Group, LinkType, Location, MinorErrorCode,
+    ObjectReference1, ReferencedObject,
+};
+use hsipack_format::{DType, Error, Result};
+
+const MAX_DEPTH: usize = 32;
+const MAX_GROUPS: usize = 10_000;
+const MAX_LINKS: usize = 100_000;
+/// Attributes and lists longer than this are not read; no sensor has as many bands.
+const MAX_LIST: usize = 1 << 20;
+/// libhdf5 keeps decompressed chunks of a dataset up to this size for the next read.
+const CHUNK_CACHE: usize = 32 << 20;
+
+/// What a dataset is made of.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Values {
+    /// Numbers of a type that cubes may have.
+    Numbers(DType),
+    /// Something else, in words.
+    Other(String),
+}
+
+/// A dataset of the file.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    /// Full path, from `/`.
+    pub path: String,
+    /// Lengths in index order.
+    pub shape: Vec<usize>,
+    /// Element type.
+    pub values: Values,
+}
+
+impl Entry {
+    fn new(path: String, dataset: &Dataset) -> Self {
+        let (shape, values) = match (dataset.get_shape(), dataset.dtype()) {
+            (Ok(shape), Ok(datatype)) => (shape, values_of(&datatype)),
+            _ => (Vec::new(), Values::Other("something unreadable".into())),
+        };
+        Self { path, shape, values }
+    }
+
+    /// The element type if it is one that cubes may have.
+    pub fn dtype(&self) -> Option<DType> {
+        match self.values {
+            Values::Numbers(dtype) => Some(dtype),
+            Values::Other(_) => None,
+        }
+    }
+
+    /// The last component of the path.
+    pub fn name(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or_default()
+    }
+
+    /// The group the dataset is in, without a final slash: empty for the root.
+    pub fn group(&self) -> &str {
+        parent(&self.path)
+    }
+
+    /// The shape as in `50x50x83`.
+    pub fn shape_text(&self) -> String {
+        self.shape.iter().map(usize::to_string).collect::<Vec<_>>().join("x")
+    }
+}
+
+/// The path without its last component; empty for what is in the root, and for the root.
+pub(crate) fn parent(path: &str) -> &str {
+    path.rfind('/').map_or("", |slash| &path[..slash])
+}
+
+/// Only letters and digits, lower case: `Data_Ignore_Value` and `data ignore value` are the same.
+pub(crate) fn plain(name: &str) -> String {
+    name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+}
+
+fn values_of(datatype: &Datatype) -> Values {
+    let dtype = match datatype.to_descriptor() {
+        Ok(TypeDescriptor::Boolean) => DType::Bool,
+        Ok(TypeDescriptor::Unsigned(size)) => match size {
+            IntSize::U1 => DType::U8,
+            IntSize::U2 => DType::U16,
+            IntSize::U4 => DType::U32,
+            IntSize::U8 => DType::U64,
+        },
+        Ok(TypeDescriptor::Integer(size)) => match size {
+            IntSize::U1 => DType::I8,
+            IntSize::U2 => DType::I16,
+            IntSize::U4 => DType::I32,
+            IntSize::U8 => DType::I64,
+        },
+        Ok(TypeDescriptor::Float(FloatSize::U2)) if datatype.is::<half::f16>() => DType::F16,
+        // Two bytes may be a big-endian half or a bfloat16: float32 holds both exactly.
+        Ok(TypeDescriptor::Float(FloatSize::U2 | FloatSize::U4)) => DType::F32,
+        Ok(TypeDescriptor::Float(FloatSize::U8)) => DType::F64,
+        Ok(other) => return Values::Other(other.to_string()),
+        Err(_) => return Values::Other("a type hsipack does not know".into()),
+    };
+    Values::Numbers(dtype)
+}
+
+/// An HDF5 file and its datasets.
+pub(crate) struct Tree {
+    /// The open file.
+    pub file: File,
+    /// Every dataset found, in the order of the walk.
+    pub datasets: Vec<Entry>,
+    /// The paths of every group found, without a final slash; the root is empty.
+    pub groups: Vec<String>,
+    /// Whether the walk went through the whole file.
+    pub complete: bool,
+}
+
+impl Tree {
+    /// Opens `path` and lists its datasets.
+    ///
+    /// # Errors
+    /// If libhdf5 cannot open it or read its groups.
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = open_file(path)?;
+        let mut tree = Self { file, datasets: Vec::new(), groups: Vec::new(), complete: true };
+        tree.walk().map_err(|error| damaged("cannot list its groups", &error).at(path))?;
+        Ok(tree)
+    }
+
+    fn walk(&mut self) -> ::hdf5::Result<()> {
+        let root = self.file.group("/")?;
+        // Location tokens can neither be ordered nor hashed; their text can.
+        let mut seen = HashSet::from([format!("{:?}", root.loc_info()?.token)]);
+        let mut links = 0;
+        let mut todo = vec![(String::new(), 0, root)];
+        while let Some((path, depth, group)) = todo.pop() {
+            let (names, all) = hard_links(&group, MAX_LINKS.saturating_sub(links))?;
+            self.complete &= all;
+            links += names.len();
+            let mut below = Vec::new();
+            for name in names {
+                let child = format!("{path}/{name}");
+                let Ok(info) = group.loc_info_by_name(&name) else {
+                    let values = Values::Other("something unreadable".into());
+                    self.datasets.push(Entry { path: child, shape: Vec::new(), values });
+                    continue;
+                };
+                if !seen.insert(format!("{:?}", info.token)) || skipped(&child) {
+                    continue;
+                }
+                match info.loc_type {
+                    ::hdf5::LocationType::Dataset => {
+                        if let Ok(dataset) = group.dataset(&name) {
+                            self.datasets.push(Entry::new(child, &dataset));
+                        }
+                    }
+                    ::hdf5::LocationType::Group if depth < MAX_DEPTH => {
+                        below.push((child, depth + 1, group.group(&name)?));
+                    }
+                    ::hdf5::LocationType::Group => self.complete = false,
+                    _ => {}
+                }
+            }
+            self.groups.push(path);
+            // Last in, first out: reversed, so that the walk keeps the order of the names.
+            todo.extend(below.into_iter().rev());
+            if self.groups.len() + todo.len() > MAX_GROUPS {
+                self.complete = false;
+                todo.truncate(MAX_GROUPS.saturating_sub(self.groups.len()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The dataset at the full path `path`.
+    pub fn entry(&self, path: &str) -> Option<&Entry> {
+        self.datasets.iter().find(|entry| entry.path == path)
+    }
+
+    /// A dataset that the walk did not list, because it lies behind a soft or external link.
+    pub fn linked(&self, path: &str) -> Option<Entry> {
+        self.file.dataset(path).ok().map(|dataset| Entry::new(path.to_owned(), &dataset))
+    }
+
+    /// The list in the dataset at `path`: one-dimensional, or with one axis that is not 1.
+    pub fn list(&self, path: &str) -> Option<Vec<f64>> {
+        let entry = self.entry(path)?;
+        let long = entry.shape.iter().filter(|length| **length != 1).count();
+        if entry.shape.is_empty() || long > 1 {
+            return None;
+        }
+        numbers(&*self.file.dataset(path).ok()?)
+    }
+
+    /// The attributes of the group or dataset at `path` (empty for the root).
+    pub fn attributes(&self, path: &str) -> Attributes {
+        let location = if path.is_empty() {
+            self.file.group("/").map(|group| Location::clone(&group))
+        } else {
+            self.file
+                .dataset(path)
+                .map(|dataset| Location::clone(&dataset))
+                .or_else(|_| self.file.group(path).map(|group| Location::clone(&group)))
+        };
+        let names = location.as_ref().ok().and_then(|l| l.attr_names().ok()).unwrap_or_default();
+        Attributes { location: location.ok(), names }
+    }
+
+    /// The names of the axes of the dataset at `path`: its dimension labels, or the names of the
+    /// dimension scales (NetCDF dimensions) attached to it.
+    pub fn axis_names(&self, path: &str, rank: usize) -> Vec<Option<String>> {
+        let attributes = self.attributes(path);
+        let mut names = vec![None; rank];
+        if let Some(labels) = attributes.open("DIMENSION_LABELS").and_then(|a| texts(&a)) {
+            for (name, label) in names.iter_mut().zip(labels) {
+                *name = Some(label).filter(|label| !label.is_empty());
+            }
+        }
+        let scales = attributes.open("DIMENSION_LIST").filter(|list| list.size() == rank);
+        let lists = scales.and_then(|list| list.read_raw::<VarLenArray<ObjectReference1>>().ok());
+        for (name, references) in names.iter_mut().zip(lists.unwrap_or_default()) {
+            if let (None, Some(reference)) = (&name, references.first())
+                && let Ok(ReferencedObject::Dataset(scale)) = self.file.dereference(reference)
+            {
+                *name = scale.name().rsplit('/').next().map(str::to_owned);
+            }
+        }
+        names
+    }
+}
+
+/// The hard links of a group, at most `limit`, and whether that was all.
+fn hard_links(group: &Group, limit: usize) -> ::hdf5::Result<(Vec<String>, bool)> {
+    let mut names = Vec::new();
+    let stopped = group.find_link(Default::default(), Default::default(), |name, info| {
+        if names.len() == limit {
+            return Ok(Some(()));
+        }
+        if info.link_type == LinkType::Hard {
+            names.push(name.to_owned());
+        }
+        Ok(None)
+    })?;
+    Ok((names, stopped.is_none()))
+}
+
+/// MATLAB keeps the cells of cell arrays in `#refs#`, and its objects in `#subsystem#`.
+fn skipped(path: &str) -> bool {
+    matches!(path, "/#refs#" | "/#subsystem#")
+}
+
+/// Opens a file to read it. Where the file system cannot lock (many network drives), no lock is
+/// taken; where another program has the file open for writing, that is an error.
+fn open_file(path: &Path) -> Result<File> {
+    let open = |lock: bool| {
+        File::with_options()
+            .with_fapl(|p| p.file_locking(lock).chunk_cache(12_421, CHUNK_CACHE, 1.0))
+            .open(path)
+    };
+    let first = match open(true) {
+        Ok(file) => return Ok(file),
+        Err(error) => error,
+    };
+    if !first.contains_minor(MinorErrorCode::CantLockFile) {
+        return Err(damaged("cannot open this HDF5 file", &first).at(path));
+    }
+    // 11 is EAGAIN: the lock is another's. Anything else is a file system that cannot lock.
+    let busy = |stack: ::hdf5::ExpandedErrorStack| {
+        stack.iter().any(|frame| frame.desc().contains("errno = 11,"))
+    };
+    if first.stack().is_some_and(busy) {
+        return Err(Error::new(
+            hsipack_format::ErrorKind::Io,
+            "another program has this HDF5 file open for writing",
+        )
+        .at(path)
+        .with_remedy("close it there first"));
+    }
+    open(false).map_err(|error| damaged("cannot open this HDF5 file", &error).at(path))
+}
+
+/// A malformed-file error out of libhdf5's.
+pub(crate) fn damaged(doing: &str, error: &::hdf5::Error) -> Error {
+    Error::malformed(format!("{doing}: {error}"))
+        .with_remedy("copy the file again; it is cut short or damaged")
+}
+
+/// The attributes of one object. Names are compared by their letters and digits only.
+pub(crate) struct Attributes {
+    location: Option<Location>,
+    names: Vec<String>,
+}
+
+impl Attributes {
+    /// The attribute of exactly this name.
+    fn open(&self, name: &str) -> Option<Attribute> {
+        self.names.iter().any(|n| n == name).then_some(())?;
+        self.location.as_ref()?.attr(name).ok()
+    }
+
+    /// The stored name of the first of `names` that is here; `names` are in [`plain`] spelling.
+    pub fn find(&self, names: &[&str]) -> Option<&str> {
+        let stored = |name: &&str| self.names.iter().find(|n| plain(n) == *name);
+        names.iter().find_map(stored).map(String::as_str)
+    }
+
+    /// Names for which `wanted` holds.
+    pub fn names_where(&self, wanted: impl Fn(&str) -> bool) -> Vec<&str> {
+        self.names.iter().map(String::as_str).filter(|name| wanted(name)).collect()
+    }
+
+    /// The numbers in the attribute of exactly this name, written as numbers or as text.
+    pub fn numbers(&self, name: &str) -> Option<Vec<f64>> {
+        let attribute = self.open(name)?;
+        numbers(&attribute).or_else(|| {
+            let texts = texts(&attribute)?;
+            let words = texts.iter().flat_map(|text| {
+                text.split([',', ' ', ';', '{', '}', '[', ']', '\n', '\t'])
+                    .filter(|w| !w.is_empty())
+            });
+            words.map(|word| word.parse().ok()).collect::<Option<Vec<f64>>>()
+        })
+    }
+
+    /// The first number of the attribute of exactly this name.
+    pub fn number(&self, name: &str) -> Option<f64> {
+        self.numbers(name)?.first().copied()
+    }
+
+    /// The text of the attribute of exactly this name.
+    pub fn text(&self, name: &str) -> Option<String> {
+        texts(&*self.open(name)?)?.into_iter().next()
+    }
+}
+
+/// The numbers of a small attribute or dataset; `None` if it holds something else.
+fn numbers(container: &Container) -> Option<Vec<f64>> {
+    let size = container.space().ok()?.size();
+    if size == 0 || size > MAX_LIST {
+        return None;
+    }
+    match values_of(&container.dtype().ok()?) {
+        // libhdf5 does not turn its enumerations, of which booleans are one, into floats.
+        Values::Numbers(DType::Bool) => {
+            let bytes = container.read_raw::<i8>().ok()?;
+            Some(bytes.into_iter().map(f64::from).collect())
+        }
+        Values::Numbers(_) => container.read_raw::<f64>().ok(),
+        Values::Other(_) => None,
+    }
+}
+
+/// The texts of a small attribute; `None` if it holds something else. Bytes that are not UTF-8 are
+/// replaced: writers label Latin-1 as UTF-8.
+fn texts(container: &Container) -> Option<Vec<String>> {
+    const LONGEST: usize = 1 << 12;
+    fn decode(bytes: &[u8]) -> String {
+        String::from_utf8_lossy(bytes).trim_end_matches(['\0', ' ']).to_owned()
+    }
+    if container.space().ok()?.size() > MAX_LIST / LONGEST {
+        return None;
+    }
+    match container.dtype().ok()?.to_descriptor().ok()? {
+        TypeDescriptor::VarLenAscii => {
+            let texts = container.read_raw::<VarLenAscii>().ok()?;
+            Some(texts.iter().map(|text| decode(text.as_bytes())).collect())
+        }
+        TypeDescriptor::VarLenUnicode => {
+            let texts = container.read_raw::<VarLenUnicode>().ok()?;
+            Some(texts.iter().map(|text| decode(text.as_bytes())).collect())
+        }
+        TypeDescriptor::FixedAscii(_) => {
+            let texts = container.read_raw::<FixedAscii<LONGEST>>().ok()?;
+            Some(texts.iter().map(|text| decode(text.as_bytes())).collect())
+        }
+        TypeDescriptor::FixedUnicode(_) => {
+            let texts = container.read_raw::<FixedUnicode<LONGEST>>().ok()?;
+            Some(texts.iter().map(|text| decode(text.as_bytes())).collect())
+        }
+        _ => None,
+    }
+}
