@@ -245,41 +245,63 @@ impl FlatSource {
         }
         Ok(())
     }
+}
 
-    /// Brings gathered rows into (row, column, band) order.
-    fn permute<T: Pod>(&self, rows: usize, from: &[u8], to: &mut [u8]) {
-        let from: &[T] = bytemuck::cast_slice(from);
-        let to: &mut [T] = bytemuck::cast_slice_mut(to);
-        let shape = CubeShape { rows, ..self.info.shape };
-        let order = self.layout.order;
-        let lengths = order.lengths(shape);
-        let strides = [lengths[1] * lengths[2], lengths[2], 1];
-        let stride = |axis| strides[order.position(axis)];
-        let (row, column, band) = (stride(Axis::Row), stride(Axis::Column), stride(Axis::Band));
-        let row_values = shape.row_values();
-        let out_row = |y: usize| if self.layout.rows_reversed { rows - 1 - y } else { y };
-        if band == 1 {
-            for y in 0..rows {
-                for x in 0..shape.columns {
-                    let pixel = &from[y * row + x * column..][..shape.bands];
-                    to[out_row(y) * row_values + x * shape.bands..][..shape.bands]
-                        .copy_from_slice(pixel);
-                }
-            }
-        } else if column == 1 {
-            for y in 0..rows {
-                let to = &mut to[out_row(y) * row_values..][..row_values];
-                transpose(&from[y * row..], band, shape.bands, shape.columns, to, shape.bands);
-            }
-        } else {
-            // Rows are fastest in the file: one (band, row) plane a column.
+/// Brings a block of whole rows from `order` to (row, column, band). `block` is its shape; both
+/// slices hold exactly its values, of `size` bytes each, aligned to that.
+pub(crate) fn permute_block(
+    order: AxisOrder,
+    block: CubeShape,
+    size: usize,
+    from: &[u8],
+    to: &mut [u8],
+) {
+    match size {
+        1 => permute::<u8>(order, false, block, from, to),
+        2 => permute::<u16>(order, false, block, from, to),
+        4 => permute::<u32>(order, false, block, from, to),
+        _ => permute::<u64>(order, false, block, from, to),
+    }
+}
+
+/// Brings gathered rows into (row, column, band) order.
+fn permute<T: Pod>(
+    order: AxisOrder,
+    rows_reversed: bool,
+    shape: CubeShape,
+    from: &[u8],
+    to: &mut [u8],
+) {
+    let from: &[T] = bytemuck::cast_slice(from);
+    let to: &mut [T] = bytemuck::cast_slice_mut(to);
+    let rows = shape.rows;
+    let lengths = order.lengths(shape);
+    let strides = [lengths[1] * lengths[2], lengths[2], 1];
+    let stride = |axis| strides[order.position(axis)];
+    let (row, column, band) = (stride(Axis::Row), stride(Axis::Column), stride(Axis::Band));
+    let row_values = shape.row_values();
+    let out_row = |y: usize| if rows_reversed { rows - 1 - y } else { y };
+    if band == 1 {
+        for y in 0..rows {
             for x in 0..shape.columns {
-                let plane = &from[x * column..];
-                for y in 0..rows {
-                    let to = &mut to[out_row(y) * row_values + x * shape.bands..][..shape.bands];
-                    for (b, value) in to.iter_mut().enumerate() {
-                        *value = plane[b * band + y];
-                    }
+                let pixel = &from[y * row + x * column..][..shape.bands];
+                to[out_row(y) * row_values + x * shape.bands..][..shape.bands]
+                    .copy_from_slice(pixel);
+            }
+        }
+    } else if column == 1 {
+        for y in 0..rows {
+            let to = &mut to[out_row(y) * row_values..][..row_values];
+            transpose(&from[y * row..], band, shape.bands, shape.columns, to, shape.bands);
+        }
+    } else {
+        // Rows are fastest in the file: one (band, row) plane a column.
+        for x in 0..shape.columns {
+            let plane = &from[x * column..];
+            for y in 0..rows {
+                let to = &mut to[out_row(y) * row_values + x * shape.bands..][..shape.bands];
+                for (b, value) in to.iter_mut().enumerate() {
+                    *value = plane[b * band + y];
                 }
             }
         }
@@ -370,11 +392,13 @@ impl Source for FlatSource {
         }
         let (bytes, scratch) = out.reset_with_scratch(dtype, values, values * dtype.size());
         self.gather(file_rows, scratch).map_err(name)?;
+        let (order, reversed) = (self.layout.order, self.layout.rows_reversed);
+        let block = CubeShape { rows: count, ..self.info.shape };
         match dtype.size() {
-            1 => self.permute::<u8>(count, scratch, bytes),
-            2 => self.permute::<u16>(count, scratch, bytes),
-            4 => self.permute::<u32>(count, scratch, bytes),
-            _ => self.permute::<u64>(count, scratch, bytes),
+            1 => permute::<u8>(order, reversed, block, scratch, bytes),
+            2 => permute::<u16>(order, reversed, block, scratch, bytes),
+            4 => permute::<u32>(order, reversed, block, scratch, bytes),
+            _ => permute::<u64>(order, reversed, block, scratch, bytes),
         }
         if !native {
             swap_bytes(bytes, dtype.size());

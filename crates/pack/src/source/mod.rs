@@ -11,25 +11,30 @@
 //! | `numpy.rs` | `.npy`, `.npz` |
 //! | `matlab.rs` | MATLAB v5 `.mat` |
 //! | `hdf5.rs`, `products.rs` | HDF5, NetCDF-4, HDF-EOS, MATLAB v7.3; PRISMA, EMIT, NEON, AVIRIS-3 by name |
-//! | `tiff.rs` | TIFF, GeoTIFF, BigTIFF |
+//! | `tiff.rs`, `tiff_directory.rs`, `tiff_chunks.rs` | TIFF, GeoTIFF, BigTIFF |
 //! | `zarr.rs` | Zarr v2, v3 |
 //! | `tivita.rs` | Tivita `*_SpecCube.dat` |
 //! | `htc.rs` | HTC `.blosc` |
 //! | `png.rs` | PNG, for masks |
 //!
-//! `flat.rs` is the engine under every format that is one n-d array in a stretch of bytes.
+//! `flat.rs` is the engine under every format that is one n-d array in a stretch of bytes;
+//! `gdal_metadata.rs` and `wavelengths.rs` read what TIFF and Zarr metadata say about bands.
 
 mod buffer;
 mod detect;
 pub mod envi;
 pub mod flat;
+pub mod gdal_metadata;
 pub mod hdf5;
 pub mod htc;
 pub mod matlab;
 pub mod numpy;
 pub mod png;
 pub mod tiff;
+mod tiff_chunks;
+pub mod tiff_directory;
 pub mod tivita;
+mod wavelengths;
 pub mod zarr;
 
 use std::ops::Range;
