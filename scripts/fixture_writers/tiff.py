@@ -184,7 +184,8 @@ def _headless(folder: Path, entries: dict[str, object]) -> None:
         values.transpose(2, 0, 1),
         photometric="minisblack",
         software=False,
-        metadata={"truncated": True},
+        truncate=True,
+        metadata={},
     )
     entries["tiff/tifffile_truncated.tif"] = truth(values)
 

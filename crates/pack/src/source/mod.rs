@@ -12,7 +12,7 @@
 //! | `matlab.rs` | MATLAB v5 `.mat` |
 //! | `hdf5.rs`, `products.rs` | HDF5, NetCDF-4, HDF-EOS, MATLAB v7.3; PRISMA, EMIT, NEON, AVIRIS-3 by name |
 //! | `tiff.rs`, `tiff_directory.rs`, `tiff_chunks.rs` | TIFF, GeoTIFF, BigTIFF |
-//! | `zarr.rs` | Zarr v2, v3 |
+//! | `zarr.rs`, `zarr_metadata.rs` | Zarr v2, v3 |
 //! | `tivita.rs` | Tivita `*_SpecCube.dat` |
 //! | `htc.rs` | HTC `.blosc` |
 //! | `png.rs` | PNG, for masks |
@@ -36,6 +36,7 @@ pub mod tiff_directory;
 pub mod tivita;
 mod wavelengths;
 pub mod zarr;
+pub mod zarr_metadata;
 
 use std::ops::Range;
 use std::path::PathBuf;
