@@ -598,7 +598,7 @@ fn beside(folder: &Path) -> Option<(Vec<f64>, Option<String>)> {
         return None;
     }
     let array = open_zarrs(folder).ok()?;
-    let all = ArraySubset::new_with_ranges(&[0..metadata.shape[0] as u64]);
+    let all = ArraySubset::new_with_shape(vec![metadata.shape[0] as u64]);
     let bytes = retrieve(&array, &all).ok()?;
     let unit = node.attributes.get("units").and_then(Value::as_str).map(str::to_owned);
     Some((as_f64(&bytes, dtype), unit))

@@ -92,6 +92,27 @@ fn the_user_decides_on_axes_over_all_else() {
 }
 
 #[test]
+fn without_names_the_band_axis_is_the_one_as_long_as_the_wavelengths() {
+    let (_folder, path) = copy("v3_blosc_named.zarr");
+    let text = std::fs::read_to_string(path.join("zarr.json")).unwrap();
+    let mut metadata: serde_json::Value = serde_json::from_str(&text).unwrap();
+    metadata.as_object_mut().unwrap().remove("dimension_names");
+    std::fs::write(path.join("zarr.json"), metadata.to_string()).unwrap();
+    let source = open(&path, None);
+    let shape = source.info().shape;
+    assert_eq!((shape.rows, shape.columns, shape.bands), (9, 7, 12));
+    assert!(source.info().notes.is_empty());
+    metadata["attributes"]["wavelength"] = json!([1.0, 2.0]);
+    std::fs::write(path.join("zarr.json"), metadata.to_string()).unwrap();
+    let source = open(&path, None);
+    let shape = source.info().shape;
+    assert_eq!((shape.rows, shape.columns, shape.bands), (9, 12, 7));
+    assert_eq!(source.info().wavelength, None);
+    let notes = source.info().notes.join("; ");
+    assert!(notes.contains("2 entries") && notes.contains("no names"), "{notes}");
+}
+
+#[test]
 fn masks_are_one_band_whatever_their_axes_order() {
     let options = OpenOptions { mask: true, ..Default::default() };
     for name in ["zarr/mask.zarr", "zarr/mask_xy.zarr"] {
@@ -246,8 +267,8 @@ fn shard_indexes_that_point_anywhere_are_errors() {
     let bytes = std::fs::read(&file).unwrap();
     let source = open(&path, None);
     read_all(&*source).unwrap();
-    // Three chunks a shard: offset and length of the first one.
-    let index = bytes.len() - 3 * 16;
+    // Nine chunks a shard: offset and length of the first one.
+    let index = bytes.len() - 9 * 16;
     for (offset, size) in
         [(u64::MAX - 5, 100), (u64::MAX - 1, 1), (1 << 40, 100), (0, 1 << 40), (0, u64::MAX - 1)]
     {
@@ -257,8 +278,8 @@ fn shard_indexes_that_point_anywhere_are_errors() {
         std::fs::write(&file, &changed).unwrap();
         for rows in [0..1, 0..6, 0..10] {
             let error = source
-                .read_rows(rows, &mut RowBuffer::new())
-                .expect_err(&format!("{offset} {size}"));
+                .read_rows(rows.clone(), &mut RowBuffer::new())
+                .expect_err(&format!("{offset} {size} {rows:?}"));
             assert!(error.path().unwrap().starts_with(&path), "{error}");
         }
     }
