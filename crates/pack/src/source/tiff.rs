@@ -569,3 +569,37 @@ impl Source for TiffSource {
         self.flat.read_rows(rows, out)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptions_tell_headless_stacks_and_several_axes() {
+        let images =
+            |text: &str, pages| Hints::read(text, pages).map(|hints| hints.headless_images);
+        assert_eq!(images("", 1).unwrap(), None);
+        assert_eq!(images("ImageJ=1.5\nimages=100\nslices=100\n", 1).unwrap(), Some(100));
+        assert_eq!(images("ImageJ=1.5\nimages=100\nslices=100\n", 100).unwrap(), None);
+        assert!(images("ImageJ=1.5\nimages=12\nslices=4\nframes=3\n", 12).is_err());
+        assert_eq!(images(r#"{"shape": [5, 4, 3]}"#, 5).unwrap(), None);
+        assert_eq!(images(r#"{"shape": [5, 4, 3], "truncated": true}"#, 1).unwrap(), Some(5));
+        assert!(images(r#"{"shape": [2, 5, 4, 3]}"#, 10).is_err());
+        let ome = |z: u32, c: u32| {
+            format!(
+                r#"<?xml version="1.0"?><OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06">
+                <Image><Pixels SizeX="3" SizeY="4" SizeZ="{z}" SizeC="{c}" SizeT="1"/></Image></OME>"#
+            )
+        };
+        assert_eq!(images(&ome(1, 6), 6).unwrap(), None);
+        assert!(images(&ome(2, 3), 6).is_err());
+        let huge = "ImageJ=1\nimages=18446744073709551615\nslices=18446744073709551615\nframes=9";
+        assert!(images(huge, 1).is_ok());
+    }
+
+    #[test]
+    fn page_stacks_that_look_like_image_rows_are_pointed_out() {
+        assert!(doubtful_pages([480, 640, 100]).unwrap().contains("--axes yxb"));
+        assert_eq!(doubtful_pages([100, 480, 640]), None);
+    }
+}

@@ -6,6 +6,8 @@
 //!
 //! Chunks are decoded by the crate `zarrs`, one at a time. A chunk (of a sharded array: an inner
 //! chunk) is decoded as a whole, so it bounds memory from below; chunks beyond 2 GiB are refused.
+//! `zarrs` does not verify `crc32c` where a read needs only part of a chunk or shard: damage that
+//! still decodes shows only in reads of whole chunks.
 
 use std::fs::File;
 use std::ops::Range;

@@ -258,6 +258,34 @@ fn crafted_headers_are_refused_before_memory_is_taken() {
 }
 
 #[test]
+fn plain_strips_without_byte_counts_are_as_long_as_their_pixels() {
+    for name in ["contig_u16_strips", "pages_i8"] {
+        let bytes = bytes_of(name);
+        let mut uncounted = bytes.clone();
+        let mut at = u32::from_le_bytes(bytes[4..8].try_into().unwrap()) as usize;
+        while at != 0 {
+            let count = usize::from(u16::from_le_bytes(bytes[at..at + 2].try_into().unwrap()));
+            for entry in uncounted[at + 2..][..count * 12].chunks_exact_mut(12) {
+                if entry[..2] == 279u16.to_le_bytes() {
+                    entry[..2].copy_from_slice(&65_000u16.to_le_bytes());
+                }
+            }
+            let next = at + 2 + count * 12;
+            at = u32::from_le_bytes(bytes[next..next + 4].try_into().unwrap()) as usize;
+        }
+        assert_ne!(bytes, uncounted);
+        assert_eq!(outcome(uncounted).unwrap(), outcome(bytes).unwrap());
+    }
+    let compressed = bytes_of("contig_f16_one_strip");
+    let at = u32::from_le_bytes(compressed[4..8].try_into().unwrap()) as usize;
+    let tag =
+        compressed[at..].windows(2).position(|pair| pair == 279u16.to_le_bytes()).unwrap() + at;
+    let mut uncounted = compressed;
+    uncounted[tag..tag + 2].copy_from_slice(&65_000u16.to_le_bytes());
+    assert!(outcome(uncounted).unwrap_err().contains("how long"));
+}
+
+#[test]
 fn a_damaged_strip_is_an_error_that_names_file_page_and_strip() {
     let mut bytes = bytes_of("planar_i16_zstd");
     let len = bytes.len();
