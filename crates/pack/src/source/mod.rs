@@ -11,19 +11,21 @@
 //! | `numpy.rs` | `.npy`, `.npz` |
 //! | `matlab.rs` | MATLAB v5 `.mat` |
 //! | `hdf5.rs`, `products.rs` | HDF5, NetCDF-4, HDF-EOS, MATLAB v7.3; PRISMA, EMIT, NEON, AVIRIS-3 by name |
-//! | `tiff.rs` | TIFF, GeoTIFF, BigTIFF |
-//! | `zarr.rs` | Zarr v2, v3 |
+//! | `tiff.rs`, `tiff_directory.rs`, `tiff_chunks.rs` | TIFF, GeoTIFF, BigTIFF |
+//! | `zarr.rs`, `zarr_metadata.rs` | Zarr v2, v3 |
 //! | `tivita.rs` | Tivita `*_SpecCube.dat` |
 //! | `htc.rs` | HTC `.blosc` |
 //! | `png.rs` | PNG, for masks |
 //!
-//! `flat.rs` is the engine under every format that is one n-d array in a stretch of bytes.
+//! `flat.rs` is the engine under every format that is one n-d array in a stretch of bytes;
+//! `gdal_metadata.rs` and `wavelengths.rs` read what TIFF and Zarr metadata say about bands.
 
 mod buffer;
 mod detect;
 pub mod envi;
 pub mod envi_header;
 pub mod flat;
+pub mod gdal_metadata;
 pub mod hdf5;
 pub mod htc;
 pub mod matlab;
@@ -31,8 +33,12 @@ pub mod numpy;
 pub mod png;
 mod products;
 pub mod tiff;
+mod tiff_chunks;
+pub mod tiff_directory;
 pub mod tivita;
+mod wavelengths;
 pub mod zarr;
+pub mod zarr_metadata;
 
 use std::ops::Range;
 use std::path::PathBuf;

@@ -1,0 +1,94 @@
+//! Wavelengths and their units, as TIFF and Zarr metadata give them.
+
+/// Brings `values` to nm, or says in a sentence why they cannot be used.
+///
+/// Without a unit that says something, lists that stay below 100 are micrometres: no sensor sees
+/// below 100 nm, and none sees beyond 100 µm.
+pub(crate) fn to_nm(values: &[f64], unit: Option<&str>) -> Result<Vec<f64>, String> {
+    if values.iter().any(|value| !value.is_finite() || *value < 0.0) {
+        return Err("the wavelengths hold numbers that are no wavelengths; left out".to_owned());
+    }
+    let factor = match unit.and_then(known_unit) {
+        Some(Unit::Length(nm)) => nm,
+        Some(Unit::Other) => {
+            let unit = unit.unwrap_or_default().trim();
+            return Err(format!("the wavelengths are in '{unit}', not a length; left out"));
+        }
+        None if values.iter().all(|value| *value < 100.0) => 1e3,
+        None => 1.0,
+    };
+    Ok(values.iter().map(|value| scaled(*value, factor)).collect())
+}
+
+/// `fwhm` in nm: in its own unit if it has one, else in the unit its wavelengths turned out to be
+/// in, which `wavelength` (as in the file) and `nm` show.
+pub(crate) fn fwhm_to_nm(
+    fwhm: &[f64],
+    unit: Option<&str>,
+    wavelength: Option<(&[f64], &[f64])>,
+) -> Result<Vec<f64>, String> {
+    if unit.and_then(known_unit).is_none()
+        && let Some((stored, nm)) = wavelength
+        && let Some((stored, nm)) = stored.iter().zip(nm).find(|(stored, _)| **stored > 0.0)
+    {
+        let factor = 10f64.powi((nm / stored).log10().round() as i32);
+        return Ok(fwhm.iter().map(|value| scaled(*value, factor)).collect());
+    }
+    to_nm(fwhm, unit).map_err(|why| why.replace("wavelengths", "fwhm"))
+}
+
+/// `value * factor`, dividing where the factor is a negative power of ten, since 0.1 is not exact.
+fn scaled(value: f64, factor: f64) -> f64 {
+    if factor < 1.0 { value / (1.0 / factor) } else { value * factor }
+}
+
+enum Unit {
+    /// Nanometres in one of it.
+    Length(f64),
+    /// Known to be something else: wave numbers, frequencies, indices.
+    Other,
+}
+
+/// What `unit` means; `None` if it says nothing (`Unknown`, empty, an unknown word).
+fn known_unit(unit: &str) -> Option<Unit> {
+    let unit = unit.trim().to_lowercase();
+    Some(Unit::Length(match unit.as_str() {
+        "nm" | "nanometer" | "nanometers" | "nanometre" | "nanometres" => 1.0,
+        "um" | "µm" | "μm" | "micron" | "microns" | "micrometer" | "micrometers" | "micrometre"
+        | "micrometres" => 1e3,
+        "mm" | "millimeter" | "millimeters" | "millimetre" | "millimetres" => 1e6,
+        "cm" | "centimeter" | "centimeters" | "centimetre" | "centimetres" => 1e7,
+        "m" | "meter" | "meters" | "metre" | "metres" => 1e9,
+        "angstrom" | "angstroms" | "å" => 0.1,
+        "cm-1" | "cm^-1" | "1/cm" | "wavenumber" | "wavenumbers" | "ghz" | "mhz" | "thz" | "hz"
+        | "ev" | "index" => return Some(Unit::Other),
+        _ => return None,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_are_brought_to_nanometres() {
+        assert_eq!(to_nm(&[400.0, 2500.0], None).unwrap(), [400.0, 2500.0]);
+        assert_eq!(to_nm(&[0.5, 2.5], None).unwrap(), [500.0, 2500.0]);
+        assert_eq!(to_nm(&[0.5, 2.5], Some("Unknown")).unwrap(), [500.0, 2500.0]);
+        assert_eq!(to_nm(&[0.5, 2.5], Some("Micrometers")).unwrap(), [500.0, 2500.0]);
+        assert_eq!(to_nm(&[5e-7], Some("m")).unwrap(), [5e-7 * 1e9]);
+        assert_eq!(to_nm(&[5000.0], Some("Angstroms")).unwrap(), [500.0]);
+        assert!(to_nm(&[5000.0], Some("cm-1")).unwrap_err().contains("cm-1"));
+        assert!(to_nm(&[f64::NAN], None).is_err());
+        assert!(to_nm(&[-3.0], None).is_err());
+    }
+
+    #[test]
+    fn fwhm_without_a_unit_follows_its_wavelengths() {
+        let stored = [0.4, 0.5];
+        let nm = [400.0, 500.0];
+        assert_eq!(fwhm_to_nm(&[0.005], None, Some((&stored, &nm))).unwrap(), [5.0]);
+        assert_eq!(fwhm_to_nm(&[5.0], None, Some((&nm, &nm))).unwrap(), [5.0]);
+        assert_eq!(fwhm_to_nm(&[0.005], Some("um"), Some((&nm, &nm))).unwrap(), [5.0]);
+    }
+}

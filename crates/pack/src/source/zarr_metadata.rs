@@ -1,0 +1,280 @@
+//! The JSON metadata of Zarr v2 and v3 nodes, as far as a cube needs it.
+//!
+//! The crate `zarrs` parses the metadata again when it opens the array; here they are read first so
+//! that sizes are checked before anything is allocated after them, and errors name what is wrong.
+
+use std::path::Path;
+
+use hsipack_format::{DType, Error, Result};
+use serde_json::{Map, Value};
+
+/// The largest metadata file taken (consolidated metadata of large groups).
+const MAX_METADATA: u64 = 64 << 20;
+/// The largest chunk taken, decoded.
+const MAX_CHUNK: u64 = 2 << 30;
+/// The most chunks within one shard: their index takes 16 bytes each.
+const MAX_INNER_CHUNKS: u64 = 1 << 24;
+
+/// The names of the metadata files that make a folder a Zarr node.
+pub(super) const METADATA_FILES: [&str; 3] = ["zarr.json", ".zarray", ".zgroup"];
+
+/// A Zarr node.
+#[derive(Clone, Debug)]
+#[doc(hidden)]
+pub struct Node {
+    /// 2 or 3.
+    pub version: u8,
+    /// What the array is, if it is no group.
+    pub array: Option<ArrayMetadata>,
+    /// User attributes.
+    pub attributes: Map<String, Value>,
+}
+
+/// An array, as its metadata describe it; sizes are checked.
+#[derive(Clone, Debug)]
+#[doc(hidden)]
+pub struct ArrayMetadata {
+    /// Length of each axis.
+    pub shape: Vec<usize>,
+    /// Type name as written.
+    pub type_name: String,
+    /// The type, if cubes may have it.
+    pub dtype: Option<DType>,
+    /// Names of the axes; empty if they have none.
+    pub dimensions: Vec<Option<String>>,
+    /// Whether chunks are shards.
+    pub sharded: bool,
+}
+
+impl Node {
+    /// Reads the node in `folder`; `None` if it holds no metadata.
+    ///
+    /// # Errors
+    /// If the metadata cannot be read or make no sense.
+    pub fn read(folder: &Path) -> Result<Option<Node>> {
+        let read = |name: &str| read_json(&folder.join(name));
+        if let Some(json) = read("zarr.json")? {
+            return Node::from_v3(&json).map(Some).map_err(|e| e.at(folder.join("zarr.json")));
+        }
+        if let Some(json) = read(".zarray")? {
+            let attributes = read(".zattrs")?.unwrap_or_default();
+            return Node::from_v2(Some(&json), &attributes)
+                .map(Some)
+                .map_err(|error| error.at(folder.join(".zarray")));
+        }
+        if read(".zgroup")?.is_some() {
+            return Node::from_v2(None, &read(".zattrs")?.unwrap_or_default()).map(Some);
+        }
+        Ok(None)
+    }
+
+    /// A node from its `zarr.json`.
+    ///
+    /// # Errors
+    /// If it makes no sense.
+    pub fn from_v3(json: &Value) -> Result<Node> {
+        if json["zarr_format"] != 3 {
+            return Err(Error::unsupported(format!("zarr_format is {}", json["zarr_format"])));
+        }
+        let array = match json["node_type"].as_str() {
+            Some("array") => Some(array_v3(json)?),
+            Some("group") => None,
+            _ => return Err(Error::malformed("node_type is neither array nor group")),
+        };
+        Ok(Node { version: 3, array, attributes: attributes(&json["attributes"]) })
+    }
+
+    /// A node from its `.zarray` (`None` for groups) and `.zattrs`.
+    ///
+    /// # Errors
+    /// If they make no sense.
+    pub fn from_v2(array: Option<&Value>, zattrs: &Value) -> Result<Node> {
+        let attributes = attributes(zattrs);
+        let array = array.map(|json| array_v2(json, &attributes)).transpose()?;
+        Ok(Node { version: 2, array, attributes })
+    }
+}
+
+fn attributes(json: &Value) -> Map<String, Value> {
+    json.as_object().cloned().unwrap_or_default()
+}
+
+/// Reads a JSON file; `None` if it is not there.
+fn read_json(path: &Path) -> Result<Option<Value>> {
+    let fail = |error| Error::io(path, "cannot read", error);
+    match path.metadata() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(fail(error)),
+        Ok(metadata) if !metadata.is_file() => return Ok(None),
+        Ok(metadata) if metadata.len() > MAX_METADATA => {
+            return Err(Error::unsupported("metadata of more than 64 MiB").at(path));
+        }
+        Ok(_) => {}
+    }
+    let bytes = std::fs::read(path).map_err(fail)?;
+    serde_json::from_slice(&bytes).map(Some).map_err(|error| {
+        Error::malformed(format!("not JSON: {error}"))
+            .at(path)
+            .with_remedy("copy it again; it is cut short or damaged")
+            .caused_by(error)
+    })
+}
+
+fn lengths(json: &Value, what: &str) -> Result<Vec<u64>> {
+    json.as_array()
+        .and_then(|list| list.iter().map(Value::as_u64).collect())
+        .ok_or_else(|| Error::malformed(format!("{what} is no list of lengths")))
+}
+
+fn shape(json: &Value) -> Result<Vec<usize>> {
+    lengths(&json["shape"], "shape")?
+        .into_iter()
+        .map(|length| {
+            usize::try_from(length).map_err(|_| Error::malformed("the shape is too large"))
+        })
+        .collect()
+}
+
+fn array_v3(json: &Value) -> Result<ArrayMetadata> {
+    let shape = shape(json)?;
+    let type_name = match &json["data_type"] {
+        Value::String(name) => name.clone(),
+        other => other["name"].as_str().unwrap_or("unknown").to_owned(),
+    };
+    let grid = &json["chunk_grid"];
+    if grid["name"] != "regular" {
+        return Err(Error::unsupported(format!("chunk grid {}", grid["name"]))
+            .with_remedy("rewrite the array with a regular chunk grid"));
+    }
+    let chunk = lengths(&grid["configuration"]["chunk_shape"], "chunk_shape")?;
+    let dtype = DType::from_name(&type_name);
+    let codecs = json["codecs"].as_array().ok_or_else(|| Error::malformed("codecs are no list"))?;
+    let sharding = codecs.iter().find(|codec| codec["name"] == "sharding_indexed");
+    let inner = sharding
+        .map(|codec| lengths(&codec["configuration"]["chunk_shape"], "inner chunk_shape"))
+        .transpose()?;
+    check_chunks(&shape, &chunk, inner.as_deref(), dtype)?;
+    let dimensions = json["dimension_names"]
+        .as_array()
+        .map(|names| names.iter().map(|name| name.as_str().map(str::to_owned)).collect())
+        .unwrap_or_default();
+    Ok(ArrayMetadata { shape, type_name, dtype, dimensions, sharded: inner.is_some() })
+}
+
+fn array_v2(json: &Value, attributes: &Map<String, Value>) -> Result<ArrayMetadata> {
+    if json["zarr_format"] != 2 {
+        return Err(Error::unsupported(format!("zarr_format is {}", json["zarr_format"])));
+    }
+    let shape = shape(json)?;
+    let chunk = lengths(&json["chunks"], "chunks")?;
+    let type_name = match &json["dtype"] {
+        Value::String(name) => name.clone(),
+        _ => "structured".to_owned(),
+    };
+    let dtype = match type_name.get(1..) {
+        Some("b1") => Some(DType::Bool),
+        Some("i1") => Some(DType::I8),
+        Some("u1") => Some(DType::U8),
+        Some("i2") => Some(DType::I16),
+        Some("u2") => Some(DType::U16),
+        Some("i4") => Some(DType::I32),
+        Some("u4") => Some(DType::U32),
+        Some("i8") => Some(DType::I64),
+        Some("u8") => Some(DType::U64),
+        Some("f2") => Some(DType::F16),
+        Some("f4") => Some(DType::F32),
+        Some("f8") => Some(DType::F64),
+        _ => None,
+    };
+    check_chunks(&shape, &chunk, None, dtype)?;
+    let dimensions = attributes
+        .get("_ARRAY_DIMENSIONS")
+        .and_then(Value::as_array)
+        .map(|names| names.iter().map(|name| name.as_str().map(str::to_owned)).collect())
+        .unwrap_or_default();
+    Ok(ArrayMetadata { shape, type_name, dtype, dimensions, sharded: false })
+}
+
+/// Refuses chunks that do not go with the array, or that no memory should be taken for.
+fn check_chunks(
+    shape: &[usize],
+    chunk: &[u64],
+    inner: Option<&[u64]>,
+    dtype: Option<DType>,
+) -> Result<()> {
+    let size = dtype.map_or(8, DType::size) as u64;
+    let product = |lengths: &[u64]| lengths.iter().try_fold(1u64, |all, one| all.checked_mul(*one));
+    let fits = |lengths: &[u64]| lengths.len() == shape.len() && !lengths.contains(&0);
+    let decoded = inner.unwrap_or(chunk);
+    if !fits(chunk) || !fits(decoded) {
+        return Err(Error::malformed(format!(
+            "chunks of {chunk:?} do not fit an array of {shape:?}"
+        )));
+    }
+    if product(decoded).and_then(|values| values.checked_mul(size)).is_none_or(|b| b > MAX_CHUNK) {
+        return Err(Error::unsupported(format!(
+            "chunks of {decoded:?} values, more than 2 GiB each"
+        ))
+        .with_remedy("rewrite the array with smaller chunks"));
+    }
+    let Some(inner) = inner else { return Ok(()) };
+    if chunk.iter().zip(inner).any(|(chunk, inner)| chunk % inner != 0) {
+        return Err(Error::malformed(format!("shards of {chunk:?} do not divide into {inner:?}")));
+    }
+    let many: Vec<_> = chunk.iter().zip(inner).map(|(chunk, inner)| chunk / inner).collect();
+    if product(&many).is_none_or(|count| count > MAX_INNER_CHUNKS) {
+        return Err(Error::unsupported(format!("shards of {many:?} chunks each"))
+            .with_remedy("rewrite the array with smaller shards"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn v3(shape: &[u64], chunk: &[u64], inner: Option<&[u64]>) -> Value {
+        let codecs = match inner {
+            Some(inner) => {
+                json!([{"name": "sharding_indexed", "configuration": {"chunk_shape": inner}}])
+            }
+            None => json!([{"name": "bytes"}]),
+        };
+        json!({
+            "zarr_format": 3, "node_type": "array", "shape": shape, "data_type": "float32",
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunk}},
+            "codecs": codecs,
+        })
+    }
+
+    #[test]
+    fn absurd_chunks_are_refused() {
+        let read = |shape: &[u64], chunk: &[u64], inner| Node::from_v3(&v3(shape, chunk, inner));
+        assert!(read(&[4, 4, 4], &[2, 2, 4], None).is_ok());
+        assert!(read(&[4, 4, 4], &[1 << 40, 2, 4], None).is_err());
+        assert!(read(&[4, 4, 4], &[1 << 40, 1 << 40, 4], None).is_err());
+        assert!(read(&[4, 4, 4], &[0, 2, 4], None).is_err());
+        assert!(read(&[4, 4, 4], &[2, 4], None).is_err());
+        assert!(read(&[4, 4, 4], &[1 << 20, 1 << 10, 1], Some(&[1 << 10, 1 << 10, 1])).is_ok());
+        assert!(read(&[4, 4, 4], &[1 << 40, 1 << 10, 1], Some(&[1, 1, 1])).is_err());
+        assert!(read(&[4, 4, 4], &[4, 4, 4], Some(&[3, 4, 4])).is_err());
+        assert!(read(&[4, 4, 4], &[4, 4, 4], Some(&[0, 4, 4])).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn odd_numbers_never_panic(
+            shape in prop::collection::vec(any::<u64>(), 0..4),
+            chunk in prop::collection::vec(any::<u64>(), 0..4),
+            inner in prop::option::of(prop::collection::vec(any::<u64>(), 0..4)),
+            dtype in "[<>|][a-z]{0,2}[0-9é]{0,3}",
+        ) {
+            let _ = Node::from_v3(&v3(&shape, &chunk, inner.as_deref()));
+            let array = json!({"zarr_format": 2, "shape": shape, "chunks": chunk, "dtype": dtype});
+            let _ = Node::from_v2(Some(&array), &Value::Null);
+        }
+    }
+}
