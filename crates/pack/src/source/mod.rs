@@ -9,27 +9,34 @@
 //! |---|---|
 //! | `envi.rs` | ENVI header + data (bsq, bil, bip; gzip) |
 //! | `numpy.rs` | `.npy`, `.npz` |
-//! | `matlab.rs` | MATLAB v5 `.mat` |
+//! | `matlab.rs`, `mat5.rs` | MATLAB v5 `.mat` |
 //! | `hdf5.rs`, `products.rs` | HDF5, NetCDF-4, HDF-EOS, MATLAB v7.3; PRISMA, EMIT, NEON, AVIRIS-3 by name |
 //! | `tiff.rs` | TIFF, GeoTIFF, BigTIFF |
 //! | `zarr.rs` | Zarr v2, v3 |
 //! | `tivita.rs` | Tivita `*_SpecCube.dat` |
-//! | `htc.rs` | HTC `.blosc` |
+//! | `htc.rs`, `pickle.rs`, `blosc_frame.rs` | HTC `.blosc` |
 //! | `png.rs` | PNG, for masks |
 //!
-//! `flat.rs` is the engine under every format that is one n-d array in a stretch of bytes.
+//! `flat.rs` is the engine under every format that is one n-d array in a stretch of bytes;
+//! `variables.rs` picks the cube among the arrays of a container.
 
+mod blosc_frame;
 mod buffer;
 mod detect;
 pub mod envi;
 pub mod flat;
 pub mod hdf5;
 pub mod htc;
+#[doc(hidden)]
+pub mod mat5;
 pub mod matlab;
 pub mod numpy;
+#[doc(hidden)]
+pub mod pickle;
 pub mod png;
 pub mod tiff;
 pub mod tivita;
+mod variables;
 pub mod zarr;
 
 use std::ops::Range;
