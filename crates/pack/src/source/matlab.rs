@@ -1,20 +1,424 @@
-//! TODO
+//! MATLAB v5 `.mat` files (`save -v6`, `-v7`); v7.3 files are HDF5 and read by `hdf5.rs`.
+//!
+//! A cube is a 3-D array (row, column, band), a variable or a field of a struct, or else a matrix
+//! of spectra, (bands × pixels) or (pixels × bands), beside which scalars such as `nRow` and `nCol`
+//! or a 2-D `map` tell the shape of the image; its pixels run down the columns. MATLAB stores
+//! everything column by column, first index fastest.
+//!
+//! Numbers come in the type they are stored in: MATLAB writes whole numbers of class double in a
+//! narrower type. Compressed variables are read as streams; since the first index is the row, a
+//! read of a few rows passes over the whole stream, and
+//! [`preferred_rows`](super::Source::preferred_rows) asks for as many as the budget allows.
 
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::path::Path;
 
-use hsipack_format::{Error, Result};
+use flate2::read::ZlibDecoder;
+use hsipack_format::{CubeShape, Error, ErrorKind, Result};
 
-use super::{OpenOptions, Source};
+use super::flat::{ByteSource, FileBytes, FlatLayout, FlatSource, StreamBytes};
+use super::mat5::{self, Content, Numbers, Variable};
+use super::variables::{self, Candidate, Role};
+use super::{Axis, AxisOrder, CubeInfo, OpenOptions, Source};
+
+/// Pairs of scalars that tell the rows and columns of the image, in lower case.
+const IMAGE_SIZES: [(&str, &str); 10] = [
+    ("nrow", "ncol"),
+    ("nrows", "ncols"),
+    ("lines", "cols"),
+    ("lines", "samples"),
+    ("nlines", "nsamples"),
+    ("rows", "cols"),
+    ("rows", "columns"),
+    ("row", "col"),
+    ("height", "width"),
+    ("h", "w"),
+];
+/// 2-D arrays that have the shape of the image, in lower case.
+const MAPS: [&str; 7] = ["map", "gt", "groundtruth", "ground_truth", "mask", "label", "labels"];
 
 /// Whether a file that starts with `head` (up to 4 KiB) is of this format.
-pub(super) fn recognises(_path: &Path, _head: &[u8]) -> bool {
-    false
+pub(super) fn recognises(path: &Path, head: &[u8]) -> bool {
+    let named = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("mat"));
+    mat5::byte_order(head).is_some() || (named && !is_v73(head))
+}
+
+fn is_v73(head: &[u8]) -> bool {
+    head.starts_with(b"MATLAB 7.3")
+}
+
+/// Whether `head` begins a v4 file: five words, the first of which codes the type in decimal.
+fn is_v4(head: &[u8]) -> bool {
+    let Some(head) = head.first_chunk::<20>() else { return false };
+    let words = head.as_chunks::<4>().0;
+    [u32::from_le_bytes, u32::from_be_bytes].iter().any(|read| {
+        let [kind, rows, columns, imaginary, name] = [0, 1, 2, 3, 4].map(|word| read(words[word]));
+        let digits = [kind / 100 % 10, kind / 10 % 10, kind % 10];
+        kind < 5000
+            && digits[0] == 0
+            && digits[1] <= 5
+            && digits[2] <= 2
+            && rows <= i32::MAX as u32
+            && columns <= i32::MAX as u32
+            && imaginary <= 1
+            && (1..=256).contains(&name)
+    })
 }
 
 /// Opens the cube in `path`.
 ///
 /// # Errors
 /// If the file cannot be read or is malformed, or holds no cube or several.
-pub fn open(path: &Path, _options: &OpenOptions) -> Result<Box<dyn Source>> {
-    Err(Error::unsupported("not written yet").at(path))
+pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
+    open_located(path, options).map_err(|error| error.at(path))
+}
+
+fn open_located(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
+    let workspace = Workspace::read(path)?;
+    let index = workspace.choose(options)?;
+    let variable = &workspace.variables[index];
+    let numbers = match &variable.content {
+        Content::Numbers(numbers) => numbers,
+        Content::Other(what) => {
+            return Err(Error::unsupported(format!(
+                "'{}' is no array of real numbers: {what}",
+                variable.name
+            ))
+            .with_remedy("name an array of real numbers after '::'"));
+        }
+    };
+    let (shape, order) = workspace.layout(variable, options)?;
+    let mut info = CubeInfo::new("MATLAB v5", shape, numbers.dtype, path);
+    if !options.mask {
+        workspace.describe(&mut info, index)?;
+    }
+    let layout = FlatLayout {
+        offset: numbers.offset,
+        order: order.reversed(),
+        big_endian: numbers.big_endian,
+        rows_reversed: false,
+    };
+    let end = FlatSource::data_len(shape, numbers.dtype)
+        .and_then(|len| len.checked_add(numbers.offset))
+        .ok_or_else(|| Error::malformed(format!("a shape of {shape} is impossibly large")))?;
+    Ok(match &numbers.stream {
+        Some(stream) => {
+            Box::new(FlatSource::new(info, layout, inflated(path, stream.clone(), end)))
+        }
+        None => Box::new(FlatSource::new(info, layout, FileBytes::open(path)?)),
+    })
+}
+
+/// The inflated bytes of the zlib stream in a range of a file. When the byte before `end` has been
+/// read, the rest is read, too, so that the stream's checksum is compared.
+fn inflated(path: &Path, stream: Range<u64>, end: u64) -> StreamBytes {
+    let file_path = path.to_owned();
+    StreamBytes::new(path, move || {
+        let fail = |error| Error::io(&file_path, "cannot read", error);
+        let mut file = File::open(&file_path).map_err(fail)?;
+        file.seek(SeekFrom::Start(stream.start)).map_err(fail)?;
+        let raw = BufReader::new(file).take(stream.end - stream.start);
+        Ok(Box::new(ReadToEnd { inner: ZlibDecoder::new(raw), left: end }))
+    })
+}
+
+struct ReadToEnd<R> {
+    inner: R,
+    left: u64,
+}
+
+impl<R: Read> Read for ReadToEnd<R> {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(out.len());
+        let count = self.inner.read(&mut out[..most])?;
+        self.left -= count as u64;
+        if count > 0 && self.left == 0 {
+            std::io::copy(&mut self.inner, &mut std::io::sink())?;
+        }
+        Ok(count)
+    }
+}
+
+/// The variables of a file.
+struct Workspace<'a> {
+    path: &'a Path,
+    variables: Vec<Variable>,
+}
+
+/// The part of a variable's path that names the struct it is in.
+fn parent(name: &str) -> &str {
+    name.rsplit_once('.').map_or("", |(parent, _)| parent)
+}
+
+/// The length of a row or column vector, or of a scalar.
+fn vector_len(lengths: &[usize]) -> Option<usize> {
+    match lengths {
+        [1, length] | [length, 1] if *length > 0 => Some(*length),
+        _ => None,
+    }
+}
+
+impl<'a> Workspace<'a> {
+    fn read(path: &'a Path) -> Result<Self> {
+        let fail = |error| Error::io(path, "cannot read", error);
+        let file = File::open(path).map_err(fail)?;
+        let len = file.metadata().map_err(fail)?.len();
+        let mut file = BufReader::new(file);
+        let mut head = Vec::new();
+        (&mut file).take(mat5::HEADER as u64).read_to_end(&mut head).map_err(fail)?;
+        if mat5::byte_order(&head).is_none() {
+            return Err(refuse_header(&head));
+        }
+        file.rewind().map_err(fail)?;
+        Ok(Self { path, variables: mat5::scan(&mut file, len)? })
+    }
+
+    /// The index of the variable that is the cube.
+    fn choose(&self, options: &OpenOptions) -> Result<usize> {
+        let mut candidates: Vec<Candidate> = self.variables.iter().map(candidate).collect();
+        let any_3d = candidates.iter().any(|one| one.role == Role::Cube);
+        let mut disagreement = None;
+        for (candidate, variable) in candidates.iter_mut().zip(&self.variables) {
+            // Abundances and end members may lie beside a 3-D cube, in the form of spectra.
+            if candidate.role == Role::Layer && !(any_3d && !options.mask) {
+                match self.spectra(variable, options) {
+                    Ok(Some(_)) => candidate.role = Role::Cube,
+                    Ok(None) => {}
+                    Err(error) => disagreement = Some(error),
+                }
+            }
+        }
+        match variables::choose(self.path, options, &candidates) {
+            // The reason why no matrix of spectra fits says more than that there is no cube.
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                Err(disagreement.unwrap_or(error))
+            }
+            chosen => chosen,
+        }
+    }
+
+    /// Shape and axis order, in MATLAB's index order, of the cube in a variable.
+    fn layout(&self, variable: &Variable, options: &OpenOptions) -> Result<(CubeShape, AxisOrder)> {
+        if variable.lengths.len() == 2 {
+            match self.spectra(variable, options) {
+                Ok(Some(spectra)) => return Ok(spectra),
+                Err(error) if !options.mask => return Err(error),
+                _ => {}
+            }
+        }
+        let named = |error: Error| {
+            let what = format!("'{}': {}", variable.name, error.what());
+            let is_matrix = variable.lengths.len() == 2 && !options.mask;
+            let remedy = if is_matrix {
+                Some(
+                    "add scalars nRow and nCol beside a matrix of spectra, or give it as a mask (--mask)",
+                )
+            } else {
+                error.remedy()
+            };
+            let renamed = Error::new(error.kind(), what);
+            match remedy {
+                Some(remedy) => renamed.with_remedy(remedy),
+                None => renamed,
+            }
+        };
+        variables::cube_axes(&variable.lengths, options).map_err(named)
+    }
+
+    /// Shape and axis order of a matrix of spectra; `None` if it cannot be one, since nothing in
+    /// the file tells the shape of the image or it has that shape itself.
+    ///
+    /// # Errors
+    /// If the image's shape is known and does not fit, or fits in several ways.
+    fn spectra(
+        &self,
+        variable: &Variable,
+        options: &OpenOptions,
+    ) -> Result<Option<(CubeShape, AxisOrder)>> {
+        let (Content::Numbers(_), &[first, second]) = (&variable.content, &variable.lengths[..])
+        else {
+            return Ok(None);
+        };
+        let sizes = self.image_sizes(parent(&variable.name))?;
+        let is_image = |size: &ImageSize| (size.rows, size.columns) == (first, second);
+        if sizes.is_empty()
+            || sizes.iter().any(is_image)
+            || vector_len(&variable.lengths) == Some(1)
+        {
+            return Ok(None);
+        }
+        let mut found: Vec<(CubeShape, AxisOrder)> = Vec::new();
+        for size in &sizes {
+            for (bands, pixels, bands_first) in [(first, second, true), (second, first, false)] {
+                if size.pixels() == Some(pixels) {
+                    let shape = CubeShape::new(size.rows, size.columns, bands);
+                    found.push((shape, pixel_order(bands_first, options)?));
+                }
+            }
+        }
+        found.dedup();
+        match found[..] {
+            [] if options.mask => Ok(None),
+            [one] => Ok(Some(one)),
+            [] => Err(Error::malformed(format!(
+                "'{}' is {first}x{second}, but no axis has the pixels of {}",
+                variable.name,
+                sizes.iter().map(ImageSize::text).collect::<Vec<_>>().join(" or "),
+            ))
+            .with_remedy("correct the scalars, or save the cube as rows x columns x bands")),
+            _ => Err(Error::ambiguous(format!(
+                "'{}' of {first}x{second} may be a matrix of spectra in several ways",
+                variable.name
+            ))
+            .with_remedy("save the cube as rows x columns x bands")),
+        }
+    }
+
+    /// The shapes of the image that scalars beside a variable tell; if none, those of maps.
+    fn image_sizes(&self, beside: &str) -> Result<Vec<ImageSize>> {
+        let mut sizes = Vec::new();
+        for (rows, columns) in IMAGE_SIZES {
+            for (rows, columns) in self.scalars(beside, rows)?.zip(self.scalars(beside, columns)?) {
+                let names = Some((rows.0, columns.0));
+                sizes.push(ImageSize { rows: rows.1, columns: columns.1, names });
+            }
+        }
+        if sizes.is_empty() {
+            sizes = self
+                .beside(beside)
+                .filter(|(_, variable)| {
+                    let name = variables::last_component(&variable.name).to_ascii_lowercase();
+                    MAPS.contains(&&*name) && Role::of(&variable.lengths) == Role::Layer
+                })
+                .map(|(_, map)| ImageSize {
+                    rows: map.lengths[0],
+                    columns: map.lengths[1],
+                    names: None,
+                })
+                .collect();
+        }
+        sizes.sort_by_key(|size| (size.rows, size.columns));
+        sizes.dedup_by_key(|size| (size.rows, size.columns));
+        Ok(sizes)
+    }
+
+    /// Variables in the same struct.
+    fn beside(&self, parent_name: &str) -> impl Iterator<Item = (&Numbers, &Variable)> {
+        self.variables.iter().filter_map(move |variable| match &variable.content {
+            Content::Numbers(numbers) if parent(&variable.name) == parent_name => {
+                Some((numbers, variable))
+            }
+            _ => None,
+        })
+    }
+
+    /// Whole positive numbers of the name `wanted`, which is in lower case.
+    fn scalars(
+        &self,
+        parent: &str,
+        wanted: &str,
+    ) -> Result<impl Iterator<Item = (String, usize)> + use<>> {
+        let mut found = Vec::new();
+        for (numbers, variable) in self.beside(parent) {
+            let name = variables::last_component(&variable.name);
+            if name.eq_ignore_ascii_case(wanted) && vector_len(&variable.lengths) == Some(1) {
+                let value = self.values(numbers, 1)?[0];
+                if value >= 1.0 && value <= f64::from(i32::MAX) && value.fract() == 0.0 {
+                    found.push((name.to_owned(), value as usize));
+                }
+            }
+        }
+        Ok(found.into_iter())
+    }
+
+    /// The `count` values of a small variable.
+    fn values(&self, numbers: &Numbers, count: usize) -> Result<Vec<f64>> {
+        let mut bytes = vec![0; count * numbers.dtype.size()];
+        match &numbers.stream {
+            Some(stream) => {
+                let end = numbers.offset + bytes.len() as u64;
+                inflated(self.path, stream.clone(), end).read_at(numbers.offset, &mut bytes)?;
+            }
+            None => FileBytes::open(self.path)?.read_at(numbers.offset, &mut bytes)?,
+        }
+        Ok(variables::to_f64(&bytes, numbers.dtype, numbers.big_endian))
+    }
+
+    /// Takes wavelengths and the like from the vectors in the same struct, else in the file.
+    fn describe(&self, info: &mut CubeInfo, cube: usize) -> Result<()> {
+        let home = parent(&self.variables[cube].name);
+        let near: Vec<(&Numbers, &Variable)> = self
+            .beside(home)
+            .chain(self.beside("").filter(|_| !home.is_empty()))
+            .filter(|(_, variable)| vector_len(&variable.lengths).is_some())
+            .collect();
+        let names: Vec<(String, usize)> = near
+            .iter()
+            .map(|(_, one)| (one.name.clone(), vector_len(&one.lengths).unwrap_or(0)))
+            .collect();
+        variables::describe_bands(info, &names, |index| self.values(near[index].0, names[index].1))
+    }
+}
+
+fn refuse_header(head: &[u8]) -> Error {
+    if is_v4(head) {
+        return Error::unsupported("a MATLAB v4 file, which cannot hold 3-D arrays")
+            .with_remedy("load it in MATLAB and save it with -v7");
+    }
+    Error::malformed("not a MATLAB file: it has no v5 header and is not HDF5 (v7.3)")
+        .with_remedy("copy the file again, or save it with -v7 or -v7.3")
+}
+
+fn candidate(variable: &Variable) -> Candidate {
+    let lengths = variables::lengths_text(&variable.lengths);
+    let (what, role) = match &variable.content {
+        Content::Numbers(numbers) => {
+            (format!("{lengths} {}", numbers.dtype), Role::of(&variable.lengths))
+        }
+        Content::Other(what) => (format!("{lengths} {what}"), Role::Other),
+    };
+    Candidate { name: variable.name.clone(), what, role }
+}
+
+/// The index order of (bands × pixels) or (pixels × bands) with the pixels split into rows and
+/// columns, rows first as MATLAB's `reshape` has it, unless the user says otherwise.
+fn pixel_order(bands_first: bool, options: &OpenOptions) -> Result<AxisOrder> {
+    let usual = if bands_first { AxisOrder::BSQ } else { AxisOrder::BIP };
+    let order = options.axes.unwrap_or(usual);
+    if order.position(Axis::Band) == usual.position(Axis::Band) {
+        return Ok(order);
+    }
+    let (is, either) = if bands_first {
+        ("(bands x pixels)", "byx or bxy")
+    } else {
+        ("(pixels x bands)", "yxb or xyb")
+    };
+    Err(Error::conflict(format!("the axes {order} do not fit a matrix of {is}"))
+        .with_remedy(format!("give --axes {either}, or leave it out")))
+}
+
+/// The shape of the image that a file tells of.
+struct ImageSize {
+    rows: usize,
+    columns: usize,
+    /// The names of the scalars, if scalars tell it.
+    names: Option<(String, String)>,
+}
+
+impl ImageSize {
+    fn pixels(&self) -> Option<usize> {
+        self.rows.checked_mul(self.columns)
+    }
+
+    fn text(&self) -> String {
+        let Self { rows, columns, names } = self;
+        match names {
+            Some((row_name, column_name)) => {
+                format!("{row_name} x {column_name} = {rows} x {columns}")
+            }
+            None => format!("the {rows} x {columns} map"),
+        }
+    }
 }
