@@ -10,6 +10,7 @@
 //! read of a few rows passes over the whole stream, and
 //! [`preferred_rows`](super::Source::preferred_rows) asks for as many as the budget allows.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::ops::Range;
@@ -145,6 +146,8 @@ impl<R: Read> Read for ReadToEnd<R> {
 struct Workspace<'a> {
     path: &'a Path,
     variables: Vec<Variable>,
+    /// Shapes of images, by the struct that tells of them.
+    image_sizes: BTreeMap<String, Vec<ImageSize>>,
 }
 
 /// The part of a variable's path that names the struct it is in.
@@ -172,7 +175,12 @@ impl<'a> Workspace<'a> {
             return Err(refuse_header(&head));
         }
         file.rewind().map_err(fail)?;
-        Ok(Self { path, variables: mat5::scan(&mut file, len)? })
+        let variables = mat5::scan(&mut file, len)?;
+        let mut workspace = Self { path, variables, image_sizes: BTreeMap::new() };
+        if workspace.variables.iter().any(|one| Role::of(&one.lengths) == Role::Layer) {
+            workspace.image_sizes = workspace.find_image_sizes()?;
+        }
+        Ok(workspace)
     }
 
     /// The index of the variable that is the cube.
@@ -241,7 +249,7 @@ impl<'a> Workspace<'a> {
         else {
             return Ok(None);
         };
-        let sizes = self.image_sizes(parent(&variable.name))?;
+        let sizes = self.image_sizes.get(parent(&variable.name)).map_or(&[][..], Vec::as_slice);
         let is_image = |size: &ImageSize| (size.rows, size.columns) == (first, second);
         if sizes.is_empty()
             || sizes.iter().any(is_image)
@@ -250,7 +258,7 @@ impl<'a> Workspace<'a> {
             return Ok(None);
         }
         let mut found: Vec<(CubeShape, AxisOrder)> = Vec::new();
-        for size in &sizes {
+        for size in sizes {
             for (bands, pixels, bands_first) in [(first, second, true), (second, first, false)] {
                 if size.pixels() == Some(pixels) {
                     let shape = CubeShape::new(size.rows, size.columns, bands);
@@ -276,34 +284,6 @@ impl<'a> Workspace<'a> {
         }
     }
 
-    /// The shapes of the image that scalars beside a variable tell; if none, those of maps.
-    fn image_sizes(&self, beside: &str) -> Result<Vec<ImageSize>> {
-        let mut sizes = Vec::new();
-        for (rows, columns) in IMAGE_SIZES {
-            for (rows, columns) in self.scalars(beside, rows)?.zip(self.scalars(beside, columns)?) {
-                let names = Some((rows.0, columns.0));
-                sizes.push(ImageSize { rows: rows.1, columns: columns.1, names });
-            }
-        }
-        if sizes.is_empty() {
-            sizes = self
-                .beside(beside)
-                .filter(|(_, variable)| {
-                    let name = variables::last_component(&variable.name).to_ascii_lowercase();
-                    MAPS.contains(&&*name) && Role::of(&variable.lengths) == Role::Layer
-                })
-                .map(|(_, map)| ImageSize {
-                    rows: map.lengths[0],
-                    columns: map.lengths[1],
-                    names: None,
-                })
-                .collect();
-        }
-        sizes.sort_by_key(|size| (size.rows, size.columns));
-        sizes.dedup_by_key(|size| (size.rows, size.columns));
-        Ok(sizes)
-    }
-
     /// Variables in the same struct.
     fn beside(&self, parent_name: &str) -> impl Iterator<Item = (&Numbers, &Variable)> {
         self.variables.iter().filter_map(move |variable| match &variable.content {
@@ -314,23 +294,31 @@ impl<'a> Workspace<'a> {
         })
     }
 
-    /// Whole positive numbers of the name `wanted`, which is in lower case.
-    fn scalars(
-        &self,
-        parent: &str,
-        wanted: &str,
-    ) -> Result<impl Iterator<Item = (String, usize)> + use<>> {
-        let mut found = Vec::new();
-        for (numbers, variable) in self.beside(parent) {
+    /// The value of a scalar, if it is a whole positive number.
+    fn length_of(&self, numbers: &Numbers) -> Result<Option<usize>> {
+        let value = self.values(numbers, 1)?[0];
+        let whole = value >= 1.0 && value <= f64::from(i32::MAX) && value.fract() == 0.0;
+        Ok(whole.then_some(value as usize))
+    }
+
+    /// The shapes of images that the file tells of, by the struct in which it does.
+    fn find_image_sizes(&self) -> Result<BTreeMap<String, Vec<ImageSize>>> {
+        let mut hints: BTreeMap<&str, Hints> = BTreeMap::new();
+        for variable in &self.variables {
+            let Content::Numbers(numbers) = &variable.content else { continue };
             let name = variables::last_component(&variable.name);
-            if name.eq_ignore_ascii_case(wanted) && vector_len(&variable.lengths) == Some(1) {
-                let value = self.values(numbers, 1)?[0];
-                if value >= 1.0 && value <= f64::from(i32::MAX) && value.fract() == 0.0 {
-                    found.push((name.to_owned(), value as usize));
+            let lower = name.to_ascii_lowercase();
+            let home = parent(&variable.name);
+            if vector_len(&variable.lengths) == Some(1) && is_size_name(&lower) {
+                if let Some(length) = self.length_of(numbers)? {
+                    hints.entry(home).or_default().scalars.push((lower, name.to_owned(), length));
                 }
+            } else if MAPS.contains(&&*lower) && Role::of(&variable.lengths) == Role::Layer {
+                let lengths = (variable.lengths[0], variable.lengths[1]);
+                hints.entry(home).or_default().maps.push(lengths);
             }
         }
-        Ok(found.into_iter())
+        Ok(hints.into_iter().map(|(home, hints)| (home.to_owned(), hints.sizes())).collect())
     }
 
     /// The `count` values of a small variable.
@@ -397,6 +385,45 @@ fn pixel_order(bands_first: bool, options: &OpenOptions) -> Result<AxisOrder> {
     };
     Err(Error::conflict(format!("the axes {order} do not fit a matrix of {is}"))
         .with_remedy(format!("give --axes {either}, or leave it out")))
+}
+
+fn is_size_name(lower: &str) -> bool {
+    IMAGE_SIZES.iter().any(|(rows, columns)| lower == *rows || lower == *columns)
+}
+
+/// What one struct, or the file outside of structs, tells about the shape of an image.
+#[derive(Default)]
+struct Hints {
+    /// Scalars: the name in lower case, the name, the value.
+    scalars: Vec<(String, String, usize)>,
+    /// Rows and columns of maps.
+    maps: Vec<(usize, usize)>,
+}
+
+impl Hints {
+    /// The shapes that pairs of scalars tell; if there are none, those of maps.
+    fn sizes(&self) -> Vec<ImageSize> {
+        let scalar = |wanted: &str| self.scalars.iter().find(|(lower, ..)| lower == wanted);
+        let mut sizes: Vec<ImageSize> = IMAGE_SIZES
+            .iter()
+            .filter_map(|(rows, columns)| {
+                let (rows, columns) = (scalar(rows)?, scalar(columns)?);
+                let names = Some((rows.1.clone(), columns.1.clone()));
+                Some(ImageSize { rows: rows.2, columns: columns.2, names })
+            })
+            .collect();
+        if sizes.is_empty() {
+            let of_map = |(rows, columns): &(usize, usize)| ImageSize {
+                rows: *rows,
+                columns: *columns,
+                names: None,
+            };
+            sizes = self.maps.iter().map(of_map).collect();
+        }
+        sizes.sort_by_key(|size| (size.rows, size.columns));
+        sizes.dedup_by_key(|size| (size.rows, size.columns));
+        sizes
+    }
 }
 
 /// The shape of the image that a file tells of.

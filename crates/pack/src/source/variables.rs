@@ -270,14 +270,12 @@ const BAND_LISTS: [(&str, Says); 22] = [
     ("goodbands", Says::GoodBands),
 ];
 
-/// Whether `name` is the name of a list that describes bands.
-pub(super) fn describes_bands(name: &str) -> bool {
-    rank(name).is_some()
-}
-
 fn rank(name: &str) -> Option<usize> {
     BAND_LISTS.iter().position(|(known, _)| last_component(name).eq_ignore_ascii_case(known))
 }
+
+/// No sensor has more bands; a longer list is not read.
+const MOST_BANDS: usize = 1 << 20;
 
 /// Fills in what the lists beside a cube say about its bands.
 ///
@@ -301,7 +299,7 @@ pub(super) fn describe_bands(
         known.sort_unstable();
         for (_, index) in known {
             let (name, length) = &vectors[index];
-            if *length != info.shape.bands {
+            if *length != info.shape.bands || *length > MOST_BANDS {
                 // A lone number, such as `bands = 32`, is no list.
                 if *length != 1 {
                     info.notes.push(format!(
