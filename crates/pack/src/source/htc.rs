@@ -73,7 +73,7 @@ fn choose(
     for (name, array, len) in arrays {
         candidates.push(candidate(name, &array));
         located.push(Located { array, offset: end, len });
-        end = end.checked_add(len).unwrap_or(u64::MAX);
+        end = end.saturating_add(len);
     }
     if end != file_len {
         return Err(Error::malformed(format!(

@@ -101,7 +101,7 @@ pub fn scan<F: Read + Seek>(file: &mut F, len: u64) -> Result<Vec<Variable>> {
     let mut header = [0; HEADER];
     file.read_exact(&mut header).map_err(|_| damaged("the file ends inside its MATLAB header"))?;
     let big_endian = byte_order(&header)
-        .ok_or_else(|| Error::malformed("not a MATLAB v5 file: its header has no byte order"))?;
+        .ok_or_else(|| damaged("not a MATLAB v5 file: its header has no byte order"))?;
     let mut found = Vec::new();
     let mut position = HEADER as u64;
     while position < len {
@@ -289,7 +289,7 @@ impl<I: Input> Walker<'_, I> {
             4 => Content::Other("text"),
             5 => Content::Other("sparse matrix"),
             6..=15 if header.complex => Content::Other("complex numbers"),
-            6..=15 => Content::Numbers(self.numbers(&header, end)?),
+            6..=15 => Content::Numbers(self.numbers(&path, &header, end)?),
             _ => Content::Other("function or object"),
         };
         self.add(Variable { name: path, lengths: header.lengths, content })
@@ -334,7 +334,7 @@ impl<I: Input> Walker<'_, I> {
     }
 
     /// The place of a matrix's numbers, whose size has to fit its dimensions.
-    fn numbers(&mut self, header: &MatrixHeader, end: u64) -> Result<Numbers> {
+    fn numbers(&mut self, path: &str, header: &MatrixHeader, end: u64) -> Result<Numbers> {
         let tag = self.tag(end)?;
         let stored = match tag.kind {
             1 => DType::I8,
@@ -347,15 +347,15 @@ impl<I: Input> Walker<'_, I> {
             9 => DType::F64,
             12 => DType::I64,
             13 => DType::U64,
-            _ => return Err(damaged(&format!("'{}' is stored in no numeric type", header.name))),
+            _ => return Err(damaged(&format!("'{path}' is stored in no numeric type"))),
         };
         let values = header.lengths.iter().try_fold(1usize, |all, one| all.checked_mul(*one));
         let size = values.and_then(|values| values.checked_mul(stored.size()));
         if size.is_none_or(|size| size as u64 != tag.size) {
             let lengths = super::variables::lengths_text(&header.lengths);
             return Err(damaged(&format!(
-                "'{}' of {lengths} cannot be {} bytes of {stored}",
-                header.name, tag.size
+                "'{path}' of {lengths} cannot be {} bytes of {stored}",
+                tag.size
             )));
         }
         let dtype = if header.logical && stored == DType::U8 { DType::Bool } else { stored };

@@ -103,7 +103,7 @@ fn open_located(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     };
     let end = FlatSource::data_len(shape, numbers.dtype)
         .and_then(|len| len.checked_add(numbers.offset))
-        .ok_or_else(|| Error::malformed(format!("a shape of {shape} is impossibly large")))?;
+        .ok_or_else(|| variables::too_large(&variable.lengths))?;
     Ok(match &numbers.stream {
         Some(stream) => {
             Box::new(FlatSource::new(info, layout, inflated(path, stream.clone(), end)))
@@ -190,7 +190,7 @@ impl<'a> Workspace<'a> {
         let mut disagreement = None;
         for (candidate, variable) in candidates.iter_mut().zip(&self.variables) {
             // Abundances and end members may lie beside a 3-D cube, in the form of spectra.
-            if candidate.role == Role::Layer && !(any_3d && !options.mask) {
+            if candidate.role == Role::Layer && (options.mask || !any_3d) {
                 match self.spectra(variable, options) {
                     Ok(Some(_)) => candidate.role = Role::Cube,
                     Ok(None) => {}

@@ -56,9 +56,7 @@ pub fn parse(bytes: &[u8]) -> Result<NpyHeader> {
     let (start, end) = dictionary_range(bytes)?;
     let raw = bytes.get(start..end).ok_or_else(cut_short)?;
     let text = match bytes[6] {
-        3 => std::str::from_utf8(raw)
-            .map_err(|_| Error::malformed("the .npy header is not UTF-8"))?
-            .to_owned(),
+        3 => std::str::from_utf8(raw).map_err(|_| bad_header("text that is not UTF-8"))?.to_owned(),
         _ => raw.iter().map(|byte| char::from(*byte)).collect(),
     };
     let mut header = Dictionary { text: &text }.parse()?;
@@ -74,7 +72,8 @@ fn cut_short() -> Error {
 /// Where in a file that starts with `bytes` the dictionary begins and ends.
 fn dictionary_range(bytes: &[u8]) -> Result<(usize, usize)> {
     if !bytes.starts_with(MAGIC) {
-        return Err(Error::malformed("not a .npy array: the magic is missing"));
+        return Err(Error::malformed("not a .npy array: the magic is missing")
+            .with_remedy("save the array with numpy.save"));
     }
     let Some(preamble) = bytes.first_chunk::<PREAMBLE>() else { return Err(cut_short()) };
     let (start, length) = match (preamble[6], preamble[7]) {
@@ -118,7 +117,12 @@ impl<'a> Dictionary<'a> {
                 "descr" => descr.replace(self.descr()?).is_none(),
                 "fortran_order" => fortran_order.replace(self.boolean()?).is_none(),
                 "shape" => shape.replace(self.shape()?).is_none(),
-                _ => return Err(bad_header(&format!("the key '{}'", key.escape_debug()))),
+                _ => {
+                    return Err(bad_header(&format!(
+                        "the key '{}'",
+                        key.chars().take(40).collect::<String>().escape_debug()
+                    )));
+                }
             };
             if !first {
                 return Err(bad_header(&format!("the key '{key}' twice")));
@@ -265,7 +269,11 @@ fn refuse_dtype(text: &str, code: &str) -> Error {
         Some(b'V') => "raw or structured records",
         Some(b'm' | b'M') => "dates or time spans",
         Some(b'f') => "floats of a length that only some machines have",
-        _ => return Error::malformed(format!("unknown element type '{}'", text.escape_debug())),
+        _ => {
+            let text: String = text.chars().take(40).collect();
+            return Error::malformed(format!("unknown element type '{}'", text.escape_debug()))
+                .with_remedy("copy the file again; it may be damaged");
+        }
     };
     Error::unsupported(format!("the array holds {what} ({})", text.escape_debug()))
         .with_remedy(PLAIN_ARRAY)
@@ -275,7 +283,8 @@ fn refuse_dtype(text: &str, code: &str) -> Error {
 fn read_header(stream: &mut dyn Read) -> Result<NpyHeader> {
     let fail = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::UnexpectedEof => cut_short(),
-        _ => Error::malformed(format!("cannot read the .npy header: {error}")),
+        _ => Error::malformed(format!("cannot read the .npy header: {error}"))
+            .with_remedy("copy the file again; it is damaged"),
     };
     let mut bytes = vec![0; PREAMBLE];
     stream.read_exact(&mut bytes).map_err(fail)?;
@@ -297,7 +306,7 @@ impl NpyHeader {
         };
         let len = FlatSource::data_len(shape, self.dtype)
             .and_then(|len| len.checked_add(layout.offset))
-            .ok_or_else(|| Error::malformed(format!("a shape of {shape} is impossibly large")))?;
+            .ok_or_else(|| variables::too_large(&self.shape))?;
         Ok((shape, layout, len))
     }
 
@@ -483,7 +492,9 @@ fn place<R: Read>(path: &Path, file_len: u64, member: &zip::read::ZipFile<'_, R>
         }
     };
     let (compressed, size) = (member.compressed_size(), member.size());
-    let start = member.data_start().ok_or_else(|| Error::malformed("its place is unknown"))?;
+    let start = member.data_start().ok_or_else(|| {
+        Error::malformed("its place is unknown").with_remedy("copy the file again; it is damaged")
+    })?;
     let inside = start.checked_add(compressed).is_some_and(|end| end <= file_len);
     let possible = if deflated { size / BEST_RATIO <= compressed } else { size == compressed };
     if !inside || !possible {

@@ -96,6 +96,10 @@ fn cut_short() -> Error {
         .with_remedy("copy the file again; it is cut short")
 }
 
+fn damaged(what: &str) -> Error {
+    Error::malformed(what).with_remedy("copy the file again; it may be damaged")
+}
+
 fn foreign(what: &str) -> Error {
     Error::unsupported(format!("the pickled header has {what}, which no HTC file needs"))
         .with_remedy("write the file with htc's compress_file; pickled code is never executed")
@@ -221,7 +225,7 @@ impl Machine<'_> {
             _ => self.size(8)?,
         };
         let text = std::str::from_utf8(self.take(size)?)
-            .map_err(|_| Error::malformed("a name in the pickled header is not UTF-8"))?;
+            .map_err(|_| damaged("a name in the pickled header is not UTF-8"))?;
         let text = Rc::from(text);
         self.push(Value::Text(text))
     }
@@ -314,8 +318,8 @@ impl Machine<'_> {
             }
         };
         if (&*module, &*name) != ("numpy", "dtype") {
-            let (module, name) = (module.escape_debug(), name.escape_debug());
-            return Err(foreign(&format!("a call of {module}.{name}")));
+            let called: String = format!("{module}.{name}").chars().take(100).collect();
+            return Err(foreign(&format!("a call of {}", called.escape_debug())));
         }
         self.push(Value::DTypeClass)
     }
@@ -404,7 +408,7 @@ impl Machine<'_> {
         let order = match order.as_deref() {
             Some(order @ ("<" | ">" | "|" | "=")) => order,
             None => "=",
-            Some(_) => return Err(Error::malformed("a dtype has an unknown byte order")),
+            Some(_) => return Err(damaged("a dtype has an unknown byte order")),
         };
         let (dtype, big_endian) = match parse_dtype(&format!("{order}{code}")) {
             Ok((dtype, big_endian)) => (Ok(dtype), big_endian),

@@ -174,7 +174,8 @@ pub(super) fn cube_axes(
 ) -> Result<(CubeShape, AxisOrder)> {
     let text = lengths_text(lengths);
     if lengths.contains(&0) {
-        return Err(Error::malformed(format!("the array is empty: its shape is {text}")));
+        return Err(Error::malformed(format!("the array is empty: its shape is {text}"))
+            .with_remedy("leave this file out, or write it again"));
     }
     let (shape, order) = match *lengths {
         [a, b, c] => {
@@ -197,9 +198,15 @@ pub(super) fn cube_axes(
         }
     };
     if shape.checked_values().is_none() {
-        return Err(Error::malformed(format!("a shape of {text} is impossibly large")));
+        return Err(too_large(lengths));
     }
     Ok((shape, order))
+}
+
+/// The error for a shape that no file can hold.
+pub(super) fn too_large(lengths: &[usize]) -> Error {
+    Error::malformed(format!("a shape of {} is impossibly large", lengths_text(lengths)))
+        .with_remedy("copy the file again; it is damaged")
 }
 
 /// The numbers in `bytes`, as f64.

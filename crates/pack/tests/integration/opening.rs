@@ -77,3 +77,56 @@ pub fn read_error(name: &str) -> Error {
     assert!(error.remedy().is_some(), "{error}");
     error
 }
+
+/// Opens and reads many damaged copies of a fixture, as a cube and as a mask. Whatever comes of
+/// it, no panic, and no error without the file's name.
+pub fn survive_damage(name: &str) {
+    const COPIES: u64 = 400;
+    let sound = std::fs::read(fixture(name)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(Path::new(name).file_name().unwrap());
+    // Numerical Recipes' generator: the damage is the same in every run.
+    let mut state = 1u64;
+    let mut random = |below: usize| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as usize % below
+    };
+    for copy in 0..COPIES {
+        let mut bytes = sound.clone();
+        // Half of the damage is near the start or the end, where the headers are.
+        for _ in 0..=random(4) {
+            let near = sound.len().min(300);
+            let at = match random(4) {
+                0 => random(near),
+                1 => sound.len() - 1 - random(near),
+                _ => random(sound.len()),
+            };
+            bytes[at] =
+                if random(2) == 0 { random(256) as u8 } else { bytes[at] ^ (1 << random(8)) };
+        }
+        if random(5) == 0 {
+            bytes.truncate(1 + random(sound.len()));
+        }
+        std::fs::write(&path, &bytes).unwrap();
+        for mask in [false, true] {
+            read_what_opens(&path, &OpenOptions { mask, ..Default::default() }, copy);
+        }
+    }
+}
+
+fn read_what_opens(path: &Path, options: &OpenOptions, copy: u64) {
+    const MOST_VALUES: usize = 1 << 20;
+    let error = match source::open(path, options) {
+        Err(error) => error,
+        Ok(source) if source.info().shape.values() > MOST_VALUES => return,
+        Ok(source) => {
+            let rows = source.info().shape.rows;
+            match source.read_rows(0..rows, &mut source::RowBuffer::new()) {
+                Err(error) => error,
+                Ok(()) => return,
+            }
+        }
+    };
+    assert!(error.path().is_some(), "copy {copy}: {error}");
+    assert!(error.remedy().is_some(), "copy {copy}: {error}");
+}

@@ -6,7 +6,9 @@ use hsipack_pack::source::OpenOptions;
 use crate::common::{
     check_against_truth, check_fixture, check_shared, fixture, open, shared, truth,
 };
-use crate::opening::{check_bands, check_mask, mask, open_with, read_error, refusal};
+use crate::opening::{
+    check_bands, check_mask, mask, open_with, read_error, refusal, survive_damage,
+};
 
 #[test]
 fn real_cubes_in_both_precisions_are_read() {
@@ -97,4 +99,17 @@ fn broken_files_are_refused() {
 #[test]
 fn a_damaged_frame_is_an_error_when_it_is_read() {
     read_error("htc/damaged.blosc");
+}
+
+#[test]
+fn damaged_files_never_panic() {
+    for name in [
+        "protocol2.blosc",
+        "lz4.blosc",
+        "masks_protocol5.blosc",
+        "many_blocks.blosc",
+        "incompressible.blosc",
+    ] {
+        survive_damage(&format!("htc/{name}"));
+    }
 }

@@ -6,7 +6,9 @@ use hsipack_pack::source::{Access, AxisOrder, OpenOptions, RowBuffer};
 use crate::common::{
     check_against_truth, check_fixture, check_shared, fixture, open, shared, truth,
 };
-use crate::opening::{check_bands, check_mask, mask, open_with, read_error, refusal};
+use crate::opening::{
+    check_bands, check_mask, mask, open_with, read_error, refusal, survive_damage,
+};
 
 #[test]
 fn real_cubes_are_read() {
@@ -147,4 +149,18 @@ fn a_wrong_checksum_is_found_when_the_last_row_is_read() {
     read_error("matlab/bad_checksum.mat#cube");
     let sound = open(&fixture("matlab/uint16.mat"), None);
     sound.read_rows(0..3, &mut RowBuffer::new()).unwrap();
+}
+
+#[test]
+fn damaged_files_never_panic() {
+    for name in [
+        "int16.mat",
+        "mixed_plain.mat",
+        "mixed_compressed.mat",
+        "nested.mat",
+        "spectra.mat",
+        "big_endian_narrow.mat",
+    ] {
+        survive_damage(&format!("matlab/{name}"));
+    }
 }

@@ -6,7 +6,9 @@ use hsipack_pack::source::{Access, AxisOrder, OpenOptions, RowBuffer};
 use crate::common::{
     check_against_truth, check_fixture, check_shared, fixture, open, shared, truth,
 };
-use crate::opening::{check_bands, check_mask, mask, open_with, read_error, refusal};
+use crate::opening::{
+    check_bands, check_mask, mask, open_with, read_error, refusal, survive_damage,
+};
 
 #[test]
 fn real_npy_cubes_are_read() {
@@ -30,7 +32,7 @@ fn a_real_npz_gives_its_wavelengths_and_its_mask() {
     assert_eq!(wavelength.len(), 285);
     // The EMIT band centres, as in the ENVI header of the same crop.
     assert!((wavelength[0] - 381.00558).abs() < 1e-4, "{}", wavelength[0]);
-    assert!((wavelength[284] - 2492.923_8).abs() < 1e-3, "{}", wavelength[284]);
+    assert!((wavelength[284] - 2492.9238).abs() < 1e-3, "{}", wavelength[284]);
     let shape = open_with(&path, &mask(None)).info().shape;
     assert_eq!((shape.rows, shape.columns, shape.bands), (10, 10, 1));
 }
@@ -84,6 +86,7 @@ fn arrays_that_are_no_cubes_are_refused() {
         ("text", ErrorKind::Unsupported, "strings"),
         ("object", ErrorKind::Unsupported, "Python objects"),
         ("four_axes", ErrorKind::Unsupported, "4-D (1x3x4x5)"),
+        ("empty", ErrorKind::Malformed, "0x4x5"),
         ("cut_short", ErrorKind::Malformed, "ends before"),
         ("two_arrays", ErrorKind::Malformed, "goes on"),
         ("cut_in_header", ErrorKind::Malformed, "inside its .npy header"),
@@ -91,10 +94,6 @@ fn arrays_that_are_no_cubes_are_refused() {
         let error = refusal(&format!("numpy/{name}.npy"), &plain, kind);
         assert!(error.what().contains(says), "{error}");
     }
-    let Err(error) = hsipack_pack::source::open(&fixture("numpy/empty.npy"), &plain) else {
-        panic!()
-    };
-    assert!(error.what().contains("0x4x5"), "{error}");
     refusal("numpy/mask.npy#gt", &mask(None), ErrorKind::Conflict);
 }
 
@@ -154,4 +153,11 @@ fn a_wrong_checksum_in_an_archive_is_found_when_the_last_row_is_read() {
     assert!(error.what().contains("checksum"), "{error}");
     let source = open(&fixture("numpy/deflated_fortran.npz"), None);
     source.read_rows(0..7, &mut RowBuffer::new()).unwrap();
+}
+
+#[test]
+fn damaged_files_never_panic() {
+    for name in ["uint16_little.npy", "stored.npz", "deflated.npz", "foreign_header.npy"] {
+        survive_damage(&format!("numpy/{name}"));
+    }
 }

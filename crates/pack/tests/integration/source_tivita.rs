@@ -4,7 +4,7 @@ use hsipack_format::ErrorKind;
 use hsipack_pack::source::{AxisOrder, OpenOptions};
 
 use crate::common::{check_fixture, check_shared, fixture, open, shared};
-use crate::opening::{check_bands, refusal};
+use crate::opening::{check_bands, refusal, survive_damage};
 
 #[test]
 fn a_speccube_is_read_upright() {
@@ -44,4 +44,9 @@ fn options_that_mean_nothing_here_are_refused() {
     let axes = OpenOptions { axes: AxisOrder::parse("byx"), ..Default::default() };
     refusal(name, &axes, ErrorKind::Conflict);
     refusal(&format!("{name}#cube"), &OpenOptions::default(), ErrorKind::Conflict);
+}
+
+#[test]
+fn damaged_files_never_panic() {
+    survive_damage("tivita/2026_11_21_12_00_00_SpecCube.dat");
 }
