@@ -157,6 +157,9 @@ def refused(matlab: Path) -> None:
     (matlab / "cut_short.mat").write_bytes(whole[:-100])
     (matlab / "only_header.mat").write_bytes(whole[:128])
     (matlab / "no_header.mat").write_bytes(b"not a MATLAB file, but long enough to be" * 10)
-    checksum = bytearray((matlab / "uint16.mat").read_bytes())
+    # Larger than the decoder's window, so that the checksum is not read along with the values.
+    pattern = (np.arange(50 * 40 * 40) % 251).astype("uint8").reshape(50, 40, 40)
+    save(matlab / "large.mat", {"cube": pattern}, compress=True)
+    checksum = bytearray((matlab / "large.mat").read_bytes())
     checksum[-1] ^= 0xFF
     (matlab / "bad_checksum.mat").write_bytes(checksum)

@@ -333,6 +333,16 @@ mod tests {
         }
     }
 
+    #[test]
+    fn blocks_of_broken_elements_are_refused() {
+        // All bytes are whole elements of 3 bytes, but its blocks, a power of two, are not.
+        let mut bytes = compress(&values(3 << 17), 2, 5, 1, c"zstd");
+        let block_len = FrameHeader::parse(bytes.first_chunk().unwrap()).unwrap().block_len();
+        assert!(block_len.is_power_of_two(), "{block_len}");
+        bytes[3] = 3;
+        assert!(Frame::new(bytes).is_err());
+    }
+
     proptest! {
         #[test]
         fn damaged_frames_never_crash(

@@ -449,3 +449,47 @@ impl ImageSize {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    /// Gives one byte a read, as when the checksum comes after a buffer's end.
+    struct Trickle<'a>(&'a [u8]);
+
+    impl Read for Trickle<'_> {
+        fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+            let count = out.len().min(1);
+            self.0.read(&mut out[..count])
+        }
+    }
+
+    #[test]
+    fn the_checksum_is_compared_even_if_the_values_came_without_it() {
+        let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), Default::default());
+        encoder.write_all(&[7; 100]).unwrap();
+        let sound = encoder.finish().unwrap();
+        let mut damaged = sound.clone();
+        *damaged.last_mut().unwrap() ^= 1;
+        // All values, and all but padding behind them.
+        for left in [100, 93] {
+            let read = |stream: &[u8]| {
+                let inner = ZlibDecoder::new(Trickle(stream));
+                ReadToEnd { inner, left }.read_exact(&mut vec![0; left as usize])
+            };
+            assert!(read(&sound).is_ok());
+            assert!(read(&damaged).is_err());
+        }
+    }
+
+    #[test]
+    fn version_4_headers_are_known_in_both_byte_orders() {
+        let words = [0u32, 7, 9, 0, 4];
+        let little: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let big: Vec<u8> =
+            [1000, 7, 9, 0, 4].iter().flat_map(|word: &u32| word.to_be_bytes()).collect();
+        assert!(is_v4(&little) && is_v4(&big));
+        assert!(!is_v4(&[b' '; 20]) && !is_v4(&little[..19]));
+    }
+}
