@@ -15,7 +15,9 @@ use clap::{CommandFactory, Parser, Subcommand};
 /// xarray and TensorStore open, too.
 #[derive(Parser)]
 #[command(name = "hsipack", version, propagate_version = true, max_term_width = 100)]
-#[command(after_help = "Exit status: 0 success; 1 an error, or a damaged dataset; 2 wrong usage, or a dataset that could not be checked; 130 stopped by Ctrl-C.")]
+#[command(
+    after_help = "Exit status: 0 success; 1 an error, or a damaged dataset; 2 wrong usage, or a dataset that could not be checked; 130 stopped by Ctrl-C."
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -61,7 +63,9 @@ fn supported_processor() -> Result<(), &'static str> {
         use std::arch::x86_64::{__cpuid, __cpuid_count};
         let avx2 = __cpuid(0).eax >= 7 && __cpuid_count(7, 0).ebx & (1 << 5) != 0;
         if !avx2 {
-            return Err("this build needs a processor with AVX2 (2013 or later); build it from source with RUSTFLAGS=\"\"");
+            return Err(
+                "this build needs a processor with AVX2 (2013 or later); build it from source with RUSTFLAGS=\"\"",
+            );
         }
     }
     Ok(())

@@ -12,7 +12,13 @@ pub fn bytes(count: u64) -> String {
         value /= 1000.0;
         unit += 1;
     }
-    let digits = if value < 9.995 { 2 } else if value < 99.95 { 1 } else { 0 };
+    let digits = if value < 9.995 {
+        2
+    } else if value < 99.95 {
+        1
+    } else {
+        0
+    };
     format!("{value:.digits$} {}", UNITS[unit])
 }
 
@@ -33,6 +39,9 @@ mod tests {
     #[test]
     fn sizes_have_three_digits() {
         let shown = [0, 999, 1000, 9999, 123_456, 999_600, 61_440_000, 5_000_000_000].map(bytes);
-        assert_eq!(shown, ["0 B", "999 B", "1.00 kB", "10.0 kB", "123 kB", "1.00 MB", "61.4 MB", "5.00 GB"]);
+        assert_eq!(
+            shown,
+            ["0 B", "999 B", "1.00 kB", "10.0 kB", "123 kB", "1.00 MB", "61.4 MB", "5.00 GB"]
+        );
     }
 }

@@ -8,7 +8,9 @@ pub fn scale(text: &str) -> Result<Scale, String> {
     match text {
         "none" => Ok(Scale::None),
         "auto" => Ok(Scale::Auto),
-        number => number.parse().map(Scale::Factor).map_err(|_| "give none, auto or a number".into()),
+        number => {
+            number.parse().map(Scale::Factor).map_err(|_| "give none, auto or a number".into())
+        }
     }
 }
 
@@ -17,7 +19,9 @@ pub fn nodata(text: &str) -> Result<Nodata, String> {
     match text {
         "nan" => Ok(Nodata::Nan),
         "error" => Ok(Nodata::Error),
-        number => number.parse().map(Nodata::Value).map_err(|_| "give nan, error or a number".into()),
+        number => {
+            number.parse().map(Nodata::Value).map_err(|_| "give nan, error or a number".into())
+        }
     }
 }
 
@@ -28,9 +32,13 @@ pub fn reference(text: &str) -> Result<Reference, String> {
 
 /// `ROWS` or `ROWSxCOLUMNS`.
 pub fn chunk(text: &str) -> Result<ChunkShape, String> {
-    let number = |part: &str| part.parse().map_err(|_| "give ROWS or ROWSxCOLUMNS, such as 16 or 64x64".to_owned());
+    let number = |part: &str| {
+        part.parse().map_err(|_| "give ROWS or ROWSxCOLUMNS, such as 16 or 64x64".to_owned())
+    };
     match text.split_once(['x', 'X']) {
-        Some((rows, columns)) => Ok(ChunkShape { rows: number(rows)?, columns: Some(number(columns)?) }),
+        Some((rows, columns)) => {
+            Ok(ChunkShape { rows: number(rows)?, columns: Some(number(columns)?) })
+        }
         None => Ok(ChunkShape { rows: number(text)?, columns: None }),
     }
 }
@@ -47,17 +55,28 @@ pub fn bytes(text: &str) -> Result<usize, String> {
         "kib" => 1024.0,
         "mib" => 1024.0 * 1024.0,
         "gib" => 1024.0 * 1024.0 * 1024.0,
-        other => return Err(format!("{other:?} is no unit of bytes; use kB, MB, GB, KiB, MiB or GiB")),
+        other => {
+            return Err(format!("{other:?} is no unit of bytes; use kB, MB, GB, KiB, MiB or GiB"));
+        }
     };
-    let value: f64 = number.parse().map_err(|_| "give a number of bytes, such as 512MiB".to_owned())?;
-    if value * factor >= 1.0 && value * factor < 1e18 { Ok((value * factor) as usize) } else { Err("out of range".into()) }
+    let value: f64 =
+        number.parse().map_err(|_| "give a number of bytes, such as 512MiB".to_owned())?;
+    if value * factor >= 1.0 && value * factor < 1e18 {
+        Ok((value * factor) as usize)
+    } else {
+        Err("out of range".into())
+    }
 }
 
 /// Band numbers and ranges from 0, ends included: `0,3,10-20`.
 pub fn bands(text: &str) -> Result<BandSelection, String> {
     let mut numbers = Vec::new();
     for part in text.split(',') {
-        let number = |text: &str| text.trim().parse::<usize>().map_err(|_| format!("{part:?} is no band or range of bands"));
+        let number = |text: &str| {
+            text.trim()
+                .parse::<usize>()
+                .map_err(|_| format!("{part:?} is no band or range of bands"))
+        };
         match part.split_once('-') {
             None => numbers.push(number(part)?),
             Some((first, last)) => {
@@ -77,7 +96,9 @@ pub fn wavelengths(text: &str) -> Result<BandSelection, String> {
     let ranges = text.split(',').map(|part| {
         let bad = || format!("{part:?} is not a range of wavelengths such as 450-700");
         let (low, high) = part.split_once('-').ok_or_else(bad)?;
-        let number = |text: &str| text.trim().parse::<f64>().ok().filter(|nm| nm.is_finite()).ok_or_else(bad);
+        let number = |text: &str| {
+            text.trim().parse::<f64>().ok().filter(|nm| nm.is_finite()).ok_or_else(bad)
+        };
         let (low, high) = (number(low)?, number(high)?);
         if low <= high { Ok((low, high)) } else { Err(bad()) }
     });
@@ -86,7 +107,9 @@ pub fn wavelengths(text: &str) -> Result<BandSelection, String> {
 
 /// `PATTERN`, `NAME=PATTERN` or `NAME:LAYER=PATTERN`.
 pub fn mask(text: &str) -> Result<MaskOption, String> {
-    let plain = |word: &str| !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "_-.:# ".contains(c));
+    let plain = |word: &str| {
+        !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "_-.:# ".contains(c))
+    };
     let (name, pattern) = match text.split_once('=') {
         Some((name, pattern)) if plain(name) => (name, pattern),
         _ => ("mask", text),
@@ -103,9 +126,8 @@ pub fn mask(text: &str) -> Result<MaskOption, String> {
 
 /// The name of a compressor.
 pub fn compressor(text: &str) -> Result<Compressor, String> {
-    Compressor::from_name(text).ok_or_else(|| {
-        format!("give one of {}", Compressor::ALL.map(Compressor::name).join(", "))
-    })
+    Compressor::from_name(text)
+        .ok_or_else(|| format!("give one of {}", Compressor::ALL.map(Compressor::name).join(", ")))
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use clap::ValueEnum;
 use hsipack_format::{Compressor, DType, Result, Shuffle};
 use hsipack_pack::convert::plan::Plan;
 use hsipack_pack::convert::{
-    self, BandSelection, ChunkShape, ConvertOptions, LayoutOptions, MaskOption, Mode, Nodata, Normalize, Progress,
-    Reference, Report, Scale, ValueOptions,
+    self, BandSelection, ChunkShape, ConvertOptions, LayoutOptions, MaskOption, Mode, Nodata,
+    Normalize, Progress, Reference, Report, Scale, ValueOptions,
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -90,7 +90,13 @@ pub struct Args {
     dark: Option<Reference>,
 
     /// Reflectance of the white panel, 0 to 1
-    #[arg(long, value_name = "R", default_value_t = 1.0, requires = "white", help_heading = "Values")]
+    #[arg(
+        long,
+        value_name = "R",
+        default_value_t = 1.0,
+        requires = "white",
+        help_heading = "Values"
+    )]
     white_reflectance: f64,
 
     /// Bands to keep, numbered from 0, in this order: 0,5,10-20 [default: all]
@@ -244,7 +250,11 @@ impl Args {
                 NormalizeArg::L2 => Normalize::L2,
                 NormalizeArg::Snv => Normalize::Snv,
             },
-            bands: self.bands.clone().or_else(|| self.wavelengths.clone()).unwrap_or(BandSelection::All),
+            bands: self
+                .bands
+                .clone()
+                .or_else(|| self.wavelengths.clone())
+                .unwrap_or(BandSelection::All),
             drop_bad_bands: self.drop_bad_bands,
             white: self.white.clone(),
             dark: self.dark.clone(),
@@ -258,7 +268,11 @@ impl Args {
 fn command_line() -> String {
     let quote = |word: String| {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
-        if !word.is_empty() && word.chars().all(plain) { word } else { format!("'{}'", word.replace('\'', "'\\''")) }
+        if !word.is_empty() && word.chars().all(plain) {
+            word
+        } else {
+            format!("'{}'", word.replace('\'', "'\\''"))
+        }
     };
     let words = std::env::args().skip(1).filter(|word| word != "--resume").map(quote);
     std::iter::once("hsipack".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
@@ -272,7 +286,11 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let options = args.options();
     if args.dry_run {
         let estimate = convert::dry_run(&options)?;
-        if args.json { output::json(&estimate) } else { print_estimate(&estimate) }
+        if args.json {
+            output::json(&estimate)
+        } else {
+            print_estimate(&estimate)
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let progress = Arc::new(Progress::default());
@@ -283,7 +301,11 @@ pub fn run(args: Args) -> Result<ExitCode> {
     bar.finish_and_clear();
     watch.store(true, Ordering::Relaxed);
     let report = report?;
-    if args.json { output::json(&report) } else { print(&report) }
+    if args.json {
+        output::json(&report)
+    } else {
+        print(&report)
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -300,7 +322,9 @@ fn stop_on_ctrl_c(progress: &Arc<Progress>) {
 }
 
 fn begin(bar: &ProgressBar, plan: &Plan) {
-    let bytes = |sample: &convert::plan::PlannedSample| sample.info.shape.values() * sample.info.dtype.size();
+    let bytes = |sample: &convert::plan::PlannedSample| {
+        sample.info.shape.values() * sample.info.dtype.size()
+    };
     let total: usize = plan.samples.iter().map(bytes).sum();
     let style = "{bar:30} {percent:>3}%  {binary_bytes} of {binary_total_bytes}  {binary_bytes_per_sec}  {eta} left  {msg}";
     bar.set_style(ProgressStyle::with_template(style).expect("a valid template"));

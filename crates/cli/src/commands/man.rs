@@ -19,6 +19,7 @@ pub struct Args {
 /// # Errors
 /// If a page cannot be written.
 pub fn run(args: Args, command: clap::Command) -> Result<ExitCode> {
-    clap_mangen::generate_to(command, &args.folder).map_err(|error| Error::io(&args.folder, "cannot write", error))?;
+    clap_mangen::generate_to(command, &args.folder)
+        .map_err(|error| Error::io(&args.folder, "cannot write", error))?;
     Ok(ExitCode::SUCCESS)
 }

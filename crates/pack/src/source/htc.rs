@@ -1,20 +1,205 @@
-//! TODO
+//! HTC `.blosc`: a pickled header and Blosc-1 frames, as htc's `compress_file` writes them.
+//!
+//! ```text
+//! pickle of (shape, dtype)                  one frame to the end of the file
+//! pickle of {name: (shape, dtype, bytes)}   a frame for each, in this order
+//! ```
+//!
+//! The pickle is read by [`pickle`], which executes nothing. A frame is held in memory compressed,
+//! and decoded as rows are asked for.
 
+use std::fs::File;
+use std::io::Read;
+use std::ops::Range;
 use std::path::Path;
 
 use hsipack_format::{Error, Result};
 
-use super::{OpenOptions, Source};
+use super::blosc_frame::{self, FrameHeader, FrameInFile};
+use super::flat::{ByteSource, FileBytes, FlatLayout, FlatSource};
+use super::pickle::{self, Array, Header};
+use super::variables::{self, Candidate, Role};
+use super::{Access, Axis, CubeInfo, OpenOptions, RowBuffer, Source, tivita};
+
+/// No header of a name and a shape an array comes near this.
+const LONGEST_HEADER: u64 = 1 << 20;
 
 /// Whether a file that starts with `head` (up to 4 KiB) is of this format.
-pub(super) fn recognises(_path: &Path, _head: &[u8]) -> bool {
-    false
+pub(super) fn recognises(path: &Path, head: &[u8]) -> bool {
+    let named = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("blosc"));
+    named || pickle::parse(head).is_ok()
 }
 
 /// Opens the cube in `path`.
 ///
 /// # Errors
 /// If the file cannot be read or is malformed, or holds no cube or several.
-pub fn open(path: &Path, _options: &OpenOptions) -> Result<Box<dyn Source>> {
-    Err(Error::unsupported("not written yet").at(path))
+pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
+    open_located(path, options).map_err(|error| error.at(path))
+}
+
+fn open_located(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
+    let bytes = FileBytes::open(path)?;
+    let (header, header_len) = read_header(path)?;
+    let frames = match header {
+        Header::Single(array) => {
+            variables::refuse_variable(path, options)?;
+            Located { array, offset: header_len, len: bytes.len().saturating_sub(header_len) }
+        }
+        Header::Named(arrays) => choose(path, options, arrays, header_len, bytes.len())?,
+    };
+    frames.open(path, options, &bytes)
+}
+
+fn read_header(path: &Path) -> Result<(Header, u64)> {
+    let mut head = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(LONGEST_HEADER).read_to_end(&mut head))
+        .map_err(|error| Error::io(path, "cannot read", error))?;
+    let (header, len) = pickle::parse(&head)?;
+    Ok((header, len as u64))
+}
+
+fn choose(
+    path: &Path,
+    options: &OpenOptions,
+    arrays: Vec<(String, Array, u64)>,
+    header_len: u64,
+    file_len: u64,
+) -> Result<Located> {
+    let mut end = header_len;
+    let mut located = Vec::with_capacity(arrays.len());
+    let mut candidates = Vec::with_capacity(arrays.len());
+    for (name, array, len) in arrays {
+        candidates.push(candidate(name, &array));
+        located.push(Located { array, offset: end, len });
+        end = end.saturating_add(len);
+    }
+    if end != file_len {
+        return Err(Error::malformed(format!(
+            "the frames should end at byte {end}, the file has {file_len} bytes"
+        ))
+        .with_remedy("copy the file again; it is cut short or damaged"));
+    }
+    Ok(located.swap_remove(variables::choose(path, options, &candidates)?))
+}
+
+fn candidate(name: String, array: &Array) -> Candidate {
+    let lengths = variables::lengths_text(&array.lengths);
+    match &array.dtype {
+        Ok(dtype) => {
+            Candidate { name, what: format!("{lengths} {dtype}"), role: Role::of(&array.lengths) }
+        }
+        Err(reason) => Candidate { name, what: format!("{lengths}, {reason}"), role: Role::Other },
+    }
+}
+
+/// An array and where its frame lies.
+struct Located {
+    array: Array,
+    offset: u64,
+    len: u64,
+}
+
+impl Located {
+    fn open(
+        self,
+        path: &Path,
+        options: &OpenOptions,
+        bytes: &FileBytes,
+    ) -> Result<Box<dyn Source>> {
+        let dtype = self.array.dtype.clone().map_err(|reason| {
+            Error::unsupported(reason).with_remedy("save the cube as an array of real numbers")
+        })?;
+        let (shape, order) = variables::cube_axes(&self.array.lengths, options)?;
+        let frame = self.frame_header(bytes)?;
+        if FlatSource::data_len(shape, dtype) != Some(frame.decoded_len()) {
+            return Err(Error::malformed(format!(
+                "the header states {} of {dtype}, the Blosc frame holds {} bytes",
+                variables::lengths_text(&self.array.lengths),
+                frame.decoded_len()
+            ))
+            .with_remedy("copy the file again; it is damaged"));
+        }
+        let mut info = CubeInfo::new("HTC blosc", shape, dtype, path);
+        if !options.mask {
+            describe(&mut info);
+        }
+        let layout = FlatLayout {
+            offset: 0,
+            order,
+            big_endian: self.array.big_endian,
+            rows_reversed: false,
+        };
+        let rows_first = order.position(Axis::Row) == 0;
+        let block_rows = frame.block_len().div_ceil(shape.row_values() * dtype.size());
+        let frame = FrameInFile::new(path, self.offset, &frame);
+        let flat = FlatSource::new(info, layout, frame);
+        Ok(Box::new(HtcSource { flat, block_rows: rows_first.then_some(block_rows) }))
+    }
+
+    fn frame_header(&self, bytes: &FileBytes) -> Result<FrameHeader> {
+        let mut raw = [0; blosc_frame::HEADER];
+        if self.len < raw.len() as u64 {
+            return Err(Error::malformed("the file ends before its Blosc frame")
+                .with_remedy("copy the file again; it is cut short"));
+        }
+        bytes.read_at(self.offset, &mut raw)?;
+        let frame = FrameHeader::parse(&raw)?;
+        if frame.encoded_len() != self.len {
+            return Err(Error::malformed(format!(
+                "the Blosc frame should take {} bytes, there are {}",
+                frame.encoded_len(),
+                self.len
+            ))
+            .with_remedy("copy the file again; it is cut short or damaged"));
+        }
+        Ok(frame)
+    }
+}
+
+/// HTC files carry no wavelengths; those of the Tivita sensor are known.
+fn describe(info: &mut CubeInfo) {
+    info.wavelength = tivita::sensor_wavelengths(info.shape.bands);
+    info.notes.push(
+        match info.wavelength {
+            Some(_) => {
+                "the file states no wavelengths; with 100 bands it was taken for a Tivita cube of \
+             500 to 1000 nm"
+            }
+            None => "the file states no wavelengths",
+        }
+        .to_owned(),
+    );
+}
+
+struct HtcSource {
+    flat: FlatSource,
+    /// Image rows that one block of the frame spans, if rows are contiguous.
+    block_rows: Option<usize>,
+}
+
+impl Source for HtcSource {
+    fn info(&self) -> &CubeInfo {
+        self.flat.info()
+    }
+
+    fn access(&self) -> Access {
+        self.flat.access()
+    }
+
+    /// A block is decoded whole even if one row of it is wanted: ask for several blocks at once, so
+    /// that the ones at both ends, decoded twice, matter little.
+    fn preferred_rows(&self, budget: usize) -> usize {
+        const BLOCKS: usize = 8;
+        let info = self.flat.info();
+        let Some(block_rows) = self.block_rows else { return self.flat.preferred_rows(budget) };
+        let row_bytes = info.shape.row_values() * info.dtype.size();
+        let affordable = (budget / 2 / row_bytes).clamp(1, info.shape.rows);
+        block_rows.saturating_mul(BLOCKS).min(affordable)
+    }
+
+    fn read_rows(&self, rows: Range<usize>, out: &mut RowBuffer) -> Result<()> {
+        self.flat.read_rows(rows, out)
+    }
 }

@@ -9,17 +9,19 @@
 //! |---|---|
 //! | `envi.rs`, `envi_header.rs` | ENVI header + data (bsq, bil, bip; gzip) |
 //! | `numpy.rs` | `.npy`, `.npz` |
-//! | `matlab.rs` | MATLAB v5 `.mat` |
+//! | `matlab.rs`, `mat5.rs` | MATLAB v5 `.mat` |
 //! | `hdf5.rs`, `products.rs` | HDF5, NetCDF-4, HDF-EOS, MATLAB v7.3; PRISMA, EMIT, NEON, AVIRIS-3 by name |
 //! | `tiff.rs`, `tiff_directory.rs`, `tiff_chunks.rs` | TIFF, GeoTIFF, BigTIFF |
 //! | `zarr.rs`, `zarr_metadata.rs` | Zarr v2, v3 |
 //! | `tivita.rs` | Tivita `*_SpecCube.dat` |
-//! | `htc.rs` | HTC `.blosc` |
+//! | `htc.rs`, `pickle.rs`, `blosc_frame.rs` | HTC `.blosc` |
 //! | `png.rs` | PNG, for masks |
 //!
 //! `flat.rs` is the engine under every format that is one n-d array in a stretch of bytes;
 //! `gdal_metadata.rs` and `wavelengths.rs` read what TIFF and Zarr metadata say about bands.
+//! `variables.rs` picks the cube among the arrays of a container.
 
+mod blosc_frame;
 mod buffer;
 mod detect;
 pub mod envi;
@@ -28,14 +30,19 @@ pub mod flat;
 pub mod gdal_metadata;
 pub mod hdf5;
 pub mod htc;
+#[doc(hidden)]
+pub mod mat5;
 pub mod matlab;
 pub mod numpy;
+#[doc(hidden)]
+pub mod pickle;
 pub mod png;
 mod products;
 pub mod tiff;
 mod tiff_chunks;
 pub mod tiff_directory;
 pub mod tivita;
+mod variables;
 mod wavelengths;
 pub mod zarr;
 pub mod zarr_metadata;

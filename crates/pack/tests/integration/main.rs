@@ -1,6 +1,7 @@
 //! Tests of the packing crate against files that other people's software wrote.
 
 mod common;
+mod opening;
 mod source_envi;
 mod source_hdf5;
 mod source_htc;
