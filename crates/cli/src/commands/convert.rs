@@ -371,10 +371,9 @@ fn print(report: &Report) {
     );
     if let Some(worst) = &report.worst {
         let wavelength = worst.wavelength.map(|nm| format!(" ({nm} nm)")).unwrap_or_default();
-        let file = worst.file.as_ref().map(|file| format!(" in {file}")).unwrap_or_default();
         println!(
-            "  worst fp16 error: {:.2e} relative, {:.2e} absolute, in band {}{wavelength} of {}{file}",
-            worst.relative, worst.absolute, worst.band, worst.stack
+            "  worst fp16 error: {:.2e} relative, {:.2e} absolute, in band {}{wavelength} of {}",
+            worst.relative, worst.absolute, worst.band, worst.file
         );
     }
     if report.nan + report.inf > 0 {

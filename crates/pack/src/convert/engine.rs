@@ -48,6 +48,8 @@ pub struct SampleRecord {
     pub inf: u64,
     /// Least and greatest finite value.
     pub range: Option<[f64; 2]>,
+    /// The band with the greatest relative quantisation error, and its greatest relative and absolute error.
+    pub worst: (usize, f64, f64),
 }
 
 /// What is known of all packed samples.
@@ -172,7 +174,7 @@ pub fn run(
 impl Engine<'_> {
     /// Shards still to be made; finished ones are already in the outcome.
     fn tasks(&self) -> Result<(Vec<ShardTask>, Outcome)> {
-        let empty = SampleRecord { nan: 0, inf: 0, range: None };
+        let empty = SampleRecord { nan: 0, inf: 0, range: None, worst: (0, 0.0, 0.0) };
         let mut outcome = Outcome {
             samples: vec![empty; self.plan.samples.len()],
             stacks: self
@@ -228,15 +230,16 @@ impl Engine<'_> {
         for sample in samples {
             let place = sample["sample"].as_u64().map(|place| place as usize).ok_or_else(broken)?;
             let slot = outcome.samples.get_mut(place).ok_or_else(broken)?;
-            let range = sample["range"].as_array().map(|range| {
-                [0, 1].map(|end| {
-                    range.get(end).and_then(Value::as_u64).map_or(f64::NAN, f64::from_bits)
-                })
-            });
+            let real = |value: &Value| value.as_u64().map(f64::from_bits);
+            let range = sample["range"].as_array();
+            let range = range.and_then(|range| Some([real(range.first()?)?, real(range.get(1)?)?]));
+            let worst = &sample["worst"];
+            let worst = (worst[0].as_u64().unwrap_or(0) as usize, real(&worst[1]), real(&worst[2]));
             *slot = SampleRecord {
                 nan: sample["nan"].as_u64().ok_or_else(broken)?,
                 inf: sample["inf"].as_u64().ok_or_else(broken)?,
                 range,
+                worst: (worst.0, worst.1.ok_or_else(broken)?, worst.2.ok_or_else(broken)?),
             };
         }
         outcome.bytes += record["bytes"].as_u64().ok_or_else(broken)?;
@@ -644,9 +647,12 @@ impl OpenShard {
         let Some((sample, stats)) = self.sample.take() else { return };
         let summary = stats.summary();
         let range = summary.range.map(|range| range.map(f64::to_bits));
-        self.records.push(
-            json!({ "sample": sample, "nan": summary.nan, "inf": summary.inf, "range": range }),
-        );
+        let worst = stats.worst_band().map_or((0, 0, 0), |(band, errors)| {
+            (band, errors.max_rel_error.to_bits(), errors.max_abs_error.to_bits())
+        });
+        self.records.push(json!({
+            "sample": sample, "nan": summary.nan, "inf": summary.inf, "range": range, "worst": worst,
+        }));
         self.stats.merge(&stats);
         engine.progress.cubes.fetch_add(1, Ordering::Relaxed);
     }
