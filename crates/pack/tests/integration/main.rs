@@ -1,7 +1,9 @@
 //! Tests of the packing crate against files that other people's software wrote.
 
 mod common;
+mod damage;
 mod opening;
+mod packing;
 mod source_envi;
 mod source_hdf5;
 mod source_htc;
