@@ -11,10 +11,21 @@
 //! | [`input`], [`table`] | what the user typed, and tables, become a list of cubes |
 //! | [`convert`] | plans and runs a conversion |
 //! | [`fingerprint`] | tells whether a source changed |
+//! | [`info`] | what is known about a cube or a dataset |
+//! | [`preview`] | a picture of a cube or a dataset |
+//! | [`export`] | a sample back into an ENVI, NumPy, TIFF or PNG file |
+//! | [`target`], [`physical`] | what a path names, and its physical values |
 #![deny(missing_docs)]
 
 pub mod convert;
+pub mod export;
 pub mod fingerprint;
+pub mod info;
 pub mod input;
+pub mod physical;
+pub mod preview;
+mod slabs;
 pub mod source;
+mod staged;
 pub mod table;
+pub mod target;
