@@ -10,6 +10,7 @@
 //! | [`source`] | reads cubes, one file a format |
 //! | [`input`], [`table`] | what the user typed, and tables, become a list of cubes |
 //! | [`convert`] | plans and runs a conversion |
+//! | [`validate`], [`repair`] | proves a packed dataset intact, and mends it |
 //! | [`fingerprint`] | tells whether a source changed |
 //! | [`info`] | what is known about a cube or a dataset |
 //! | [`preview`] | a picture of a cube or a dataset |
@@ -24,8 +25,11 @@ pub mod info;
 pub mod input;
 pub mod physical;
 pub mod preview;
+pub mod progress;
+pub mod repair;
 mod slabs;
 pub mod source;
 mod staged;
 pub mod table;
 pub mod target;
+pub mod validate;

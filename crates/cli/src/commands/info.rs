@@ -60,19 +60,11 @@ pub fn run(args: Args) -> Result<ExitCode> {
     match Target::open(&args.path, args.axes.as_deref())? {
         Target::Cube(input, source) => {
             let report = CubeReport::new(&input, &*source, args.quick)?;
-            if args.json {
-                output::json(&report)
-            } else {
-                print_cube(&report)
-            }
+            if args.json { output::json(&report) } else { print_cube(&report) }
         }
         Target::Dataset(dataset) => {
             let report = DatasetReport::new(&dataset)?;
-            if args.json {
-                output::json(&report)
-            } else {
-                print_dataset(&report)
-            }
+            if args.json { output::json(&report) } else { print_dataset(&report) }
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -120,7 +112,8 @@ fn print_cube(report: &CubeReport) {
 
 fn wavelengths(known: Option<&Wavelengths>) -> String {
     let Some(known) = known else { return "unknown".to_owned() };
-    let order = if known.order == "ascending" { String::new() } else { format!(", {}", known.order) };
+    let order =
+        if known.order == "ascending" { String::new() } else { format!(", {}", known.order) };
     let fwhm = known.fwhm_nm.map_or(String::new(), |[least, most]| {
         if output_number(least) == output_number(most) {
             format!(", fwhm {} nm", output_number(least))
@@ -186,7 +179,11 @@ fn values(all: &Values) -> String {
 fn classes_text(names: &[String]) -> String {
     const SHOWN: usize = 8;
     let named = names.iter().enumerate().take(SHOWN).map(|(id, name)| format!("{id} {name}"));
-    let more = if names.len() > SHOWN { format!(", … ({} classes)", names.len()) } else { String::new() };
+    let more = if names.len() > SHOWN {
+        format!(", … ({} classes)", names.len())
+    } else {
+        String::new()
+    };
     format!("{}{more}", named.collect::<Vec<_>>().join(", "))
 }
 
@@ -236,7 +233,11 @@ fn counts_text(counts: &BTreeMap<String, usize>) -> String {
         format!("{} {count}", if name.is_empty() { "(none)" } else { name })
     };
     let shown: Vec<String> = sorted.iter().take(SHOWN).map(one).collect();
-    let more = if sorted.len() > SHOWN { format!(", … ({} in all)", sorted.len()) } else { String::new() };
+    let more = if sorted.len() > SHOWN {
+        format!(", … ({} in all)", sorted.len())
+    } else {
+        String::new()
+    };
     format!("{}{more}", shown.join(", "))
 }
 
@@ -269,7 +270,8 @@ fn print_stack(stack: &StackReport) {
         line("values", values(all));
     }
     if let Some(worst) = &stack.quantisation {
-        let nm = worst.wavelength_nm.map_or(String::new(), |nm| format!(" ({} nm)", output_number(nm)));
+        let nm =
+            worst.wavelength_nm.map_or(String::new(), |nm| format!(" ({} nm)", output_number(nm)));
         line(
             "packing error",
             format!(
@@ -311,7 +313,8 @@ mod tests {
 
     #[test]
     fn numbers_are_short() {
-        let shown = [0.0, 0.032427, 1234.5678, 65504.0, 1e-9, 400.0, -9999.0, 366.55].map(output_number);
+        let shown =
+            [0.0, 0.032427, 1234.5678, 65504.0, 1e-9, 400.0, -9999.0, 366.55].map(output_number);
         assert_eq!(
             shown,
             ["0", "0.032427", "1234.6", "65504", "1.0000e-9", "400", "-9999", "366.55"]

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -24,20 +24,8 @@ use super::plan::{self, Plan, PlannedSample, PlannedStack};
 use super::shards::{ShardWriter, WrittenShard};
 use super::staging::Staging;
 use super::stats::BandStats;
+use crate::progress::Progress;
 use crate::source::Access;
-
-/// What a conversion has done so far; safe to look at from another thread.
-#[derive(Debug, Default)]
-pub struct Progress {
-    /// Cubes whose last chunk is written.
-    pub cubes: AtomicU64,
-    /// Uncompressed bytes read from sources.
-    pub bytes_in: AtomicU64,
-    /// Bytes written to shards.
-    pub bytes_out: AtomicU64,
-    /// Set to stop the conversion; what is finished can be resumed from.
-    pub stop: AtomicBool,
-}
 
 /// What is known of a packed sample.
 #[derive(Clone, Debug)]
@@ -48,6 +36,8 @@ pub struct SampleRecord {
     pub inf: u64,
     /// Least and greatest finite value.
     pub range: Option<[f64; 2]>,
+    /// The band with the greatest relative quantisation error, and its greatest relative and absolute error.
+    pub worst: (usize, f64, f64),
 }
 
 /// What is known of all packed samples.
@@ -106,8 +96,11 @@ struct Queue<'a> {
     cube: Option<(Arc<OpenCube>, usize)>,
     mask: usize,
     next: u64,
-    reference: Option<(CubeShape, Option<Vec<usize>>, Option<Arc<Calibration>>)>,
+    reference: Option<KnownReference>,
 }
+
+/// Shape and bands of the cube that references were last read for, and the references.
+type KnownReference = (CubeShape, Option<Vec<usize>>, Option<Arc<Calibration>>);
 
 /// Results on their way to the writer.
 struct Delivered {
@@ -172,7 +165,7 @@ pub fn run(
 impl Engine<'_> {
     /// Shards still to be made; finished ones are already in the outcome.
     fn tasks(&self) -> Result<(Vec<ShardTask>, Outcome)> {
-        let empty = SampleRecord { nan: 0, inf: 0, range: None };
+        let empty = SampleRecord { nan: 0, inf: 0, range: None, worst: (0, 0.0, 0.0) };
         let mut outcome = Outcome {
             samples: vec![empty; self.plan.samples.len()],
             stacks: self
@@ -228,15 +221,16 @@ impl Engine<'_> {
         for sample in samples {
             let place = sample["sample"].as_u64().map(|place| place as usize).ok_or_else(broken)?;
             let slot = outcome.samples.get_mut(place).ok_or_else(broken)?;
-            let range = sample["range"].as_array().map(|range| {
-                [0, 1].map(|end| {
-                    range.get(end).and_then(Value::as_u64).map_or(f64::NAN, f64::from_bits)
-                })
-            });
+            let real = |value: &Value| value.as_u64().map(f64::from_bits);
+            let range = sample["range"].as_array();
+            let range = range.and_then(|range| Some([real(range.first()?)?, real(range.get(1)?)?]));
+            let worst = &sample["worst"];
+            let worst = (worst[0].as_u64().unwrap_or(0) as usize, real(&worst[1]), real(&worst[2]));
             *slot = SampleRecord {
                 nan: sample["nan"].as_u64().ok_or_else(broken)?,
                 inf: sample["inf"].as_u64().ok_or_else(broken)?,
                 range,
+                worst: (worst.0, worst.1.ok_or_else(broken)?, worst.2.ok_or_else(broken)?),
             };
         }
         outcome.bytes += record["bytes"].as_u64().ok_or_else(broken)?;
@@ -624,13 +618,10 @@ impl OpenShard {
         let stack = &engine.plan.stacks[sample.stack];
         let grid = if done.array == 0 { &stack.grid } else { &stack.masks[done.array - 1].grid };
         let (_, first) = grid.locate(sample.index);
-        let mut offset = 0;
-        for (chunk, len) in done.encoded.lens.iter().enumerate() {
-            let stored = &done.encoded.data[offset..offset + len];
+        for (chunk, stored) in done.encoded.chunks().enumerate() {
             self.arrays[done.array].write(first + done.first_chunk + chunk, stored)?;
-            offset += len;
         }
-        engine.progress.bytes_out.fetch_add(offset as u64, Ordering::Relaxed);
+        engine.progress.bytes_out.fetch_add(done.encoded.data.len() as u64, Ordering::Relaxed);
         if self.sample.as_ref().is_none_or(|(current, _)| *current != done.sample) {
             self.close_sample(engine);
             self.sample = Some((done.sample, BandStats::new(stack.grid.shape().bands)));
@@ -644,9 +635,12 @@ impl OpenShard {
         let Some((sample, stats)) = self.sample.take() else { return };
         let summary = stats.summary();
         let range = summary.range.map(|range| range.map(f64::to_bits));
-        self.records.push(
-            json!({ "sample": sample, "nan": summary.nan, "inf": summary.inf, "range": range }),
-        );
+        let worst = stats.worst_band().map_or((0, 0, 0), |(band, errors)| {
+            (band, errors.max_rel_error.to_bits(), errors.max_abs_error.to_bits())
+        });
+        self.records.push(json!({
+            "sample": sample, "nan": summary.nan, "inf": summary.inf, "range": range, "worst": worst,
+        }));
         self.stats.merge(&stats);
         engine.progress.cubes.fetch_add(1, Ordering::Relaxed);
     }

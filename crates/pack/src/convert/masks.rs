@@ -223,11 +223,6 @@ impl MaskReader {
         }
         Ok(greatest)
     }
-
-    /// Rows that are cheap to read at a time.
-    pub fn preferred_rows(&self, budget: usize) -> usize {
-        self.layers.iter().map(|(source, _)| source.preferred_rows(budget)).max().unwrap_or(1)
-    }
 }
 
 fn is_boolean(buffer: &RowBuffer) -> bool {

@@ -7,6 +7,7 @@
 //! | `transform.rs`, `calibration.rs`, `cast.rs` | from stored numbers to fp16 |
 //! | `stats.rs` | per-band statistics and quantisation error |
 //! | `masks.rs` | class ids and boolean layers |
+//! | `dry_run.rs` | what would be done, and how big it gets |
 //! | `encode.rs` | one block of rows: read, transform, cast, compress |
 //! | `engine.rs` | threads, order, back-pressure |
 //! | `shards.rs` | shard files, written once and whole |
@@ -16,18 +17,19 @@
 
 mod calibration;
 mod cast;
-mod encode;
+mod dry_run;
+pub(crate) mod encode;
 mod engine;
-mod masks;
-mod metadata;
+pub(crate) mod masks;
+pub(crate) mod metadata;
 mod options;
 pub mod plan;
 mod run;
-mod shards;
+pub(crate) mod shards;
 mod staging;
 pub mod stats;
-mod transform;
+pub(crate) mod transform;
 
-pub use engine::Progress;
+pub use dry_run::{Estimate, StackEstimate, dry_run};
 pub use options::*;
 pub use run::{Report, WorstError, convert};

@@ -8,12 +8,13 @@ use hsipack_format::{Dataset, Error, ErrorKind, Result};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::engine::{self, Outcome, Progress};
+use super::engine::{self, Outcome};
 use super::metadata::{self, Metadata};
 use super::options::{ConvertOptions, Mode};
 use super::plan::{self, Plan};
 use super::staging::{self, Begun, Staging};
 use super::stats::BandStats;
+use crate::progress::Progress;
 
 /// What a conversion came to.
 #[derive(Clone, Debug, Serialize)]
@@ -49,9 +50,9 @@ pub struct Report {
 /// The worst quantisation error.
 #[derive(Clone, Debug, Serialize)]
 pub struct WorstError {
-    /// The stack.
-    pub stack: String,
-    /// The band.
+    /// The input it came from.
+    pub file: String,
+    /// The band in that file.
     pub band: usize,
     /// Its wavelength in nm, if known.
     pub wavelength: Option<f64>,
@@ -339,20 +340,17 @@ fn report(
         })
         .sum();
     let worst = plan
-        .stacks
+        .samples
         .iter()
-        .zip(&outcome.stacks)
-        .filter_map(|(stack, stats)| {
-            let (band, errors) = stats.worst_band()?;
-            Some(WorstError {
-                stack: stack.name.clone(),
-                band,
-                wavelength: stack.wavelength.as_ref().map(|nm| nm[band]),
-                relative: errors.max_rel_error,
-                absolute: errors.max_abs_error,
-            })
-        })
-        .max_by(|a, b| a.relative.total_cmp(&b.relative));
+        .zip(&outcome.samples)
+        .max_by(|a, b| a.1.worst.1.total_cmp(&b.1.worst.1));
+    let worst = worst.map(|(sample, record)| WorstError {
+        file: sample.input.text(),
+        band: sample.bands.as_ref().map_or(record.worst.0, |bands| bands[record.worst.0]),
+        wavelength: plan.stacks[sample.stack].wavelength.as_ref().map(|nm| nm[record.worst.0]),
+        relative: record.worst.1,
+        absolute: record.worst.2,
+    });
     Report {
         output: options.output.display().to_string(),
         cubes: plan.samples.len(),

@@ -1,0 +1,133 @@
+//! What a conversion would do, and how big its result gets.
+
+use std::sync::Mutex;
+
+use hsipack_format::{Dataset, Result};
+use serde::Serialize;
+
+use super::encode::{Encoder, OpenCube};
+use super::options::{ConvertOptions, Mode};
+use super::plan::{self, PlannedSample, PlannedStack};
+
+/// What a conversion would come to.
+#[derive(Clone, Debug, Serialize)]
+pub struct Estimate {
+    /// The dataset.
+    pub output: String,
+    /// Cubes.
+    pub cubes: usize,
+    /// Stacks.
+    pub stacks: Vec<StackEstimate>,
+    /// Bytes of the files they come from.
+    pub source_bytes: u64,
+    /// Bytes of the packed values before compression, masks not counted.
+    pub packed_bytes: u64,
+    /// Bytes of the shards, estimated.
+    pub stored_bytes: u64,
+    /// Compression ratio of the chunks that were tried.
+    pub ratio: f64,
+    /// Bytes that were compressed to learn the ratio.
+    pub sampled_bytes: u64,
+    /// What the user should know.
+    pub notes: Vec<String>,
+    /// Inputs that would be left out.
+    pub skipped: Vec<String>,
+}
+
+/// One stack of an [`Estimate`].
+#[derive(Clone, Debug, Serialize)]
+pub struct StackEstimate {
+    /// `ROWSxCOLUMNSxBANDS`.
+    pub name: String,
+    /// Cubes.
+    pub cubes: usize,
+    /// Whether the wavelengths are known.
+    pub wavelengths: bool,
+    /// Rows and columns of a chunk.
+    pub chunk: [usize; 2],
+    /// Shard files, those that are there already included.
+    pub shards: usize,
+    /// Factor between packed and physical values.
+    pub scale: f64,
+    /// Names of masks.
+    pub masks: Vec<String>,
+}
+
+/// Cubes of each stack of which one slab is packed to learn the ratio.
+const TRIED: usize = 4;
+
+/// Plans a conversion and packs a few chunks in memory.
+///
+/// # Errors
+/// As [`convert`](super::convert), as far as nothing is written.
+pub fn dry_run(options: &ConvertOptions) -> Result<Estimate> {
+    let base =
+        if options.mode == Mode::Append { Some(Dataset::open(&options.output)?) } else { None };
+    let plan = plan::plan(options, base.as_ref())?;
+    let mut encoder = Encoder::default();
+    let (mut packed, mut stored, mut tried, mut compressed) = (0u64, 0.0, 0u64, 0u64);
+    for stack in &plan.stacks {
+        let (mut from, mut to) = (0u64, 0u64);
+        let step = stack.samples.len().div_ceil(TRIED).max(1);
+        for sample in stack.samples.iter().step_by(step) {
+            let (raw, small) = try_slab(&mut encoder, options, &plan.samples[*sample], stack)?;
+            from += raw;
+            to += small;
+        }
+        let bytes = (stack.grid.shape().values()
+            * options.values.dtype.size()
+            * stack.samples.len()) as u64;
+        packed += bytes;
+        stored += bytes as f64 * to as f64 / from.max(1) as f64;
+        tried += from;
+        compressed += to;
+    }
+    Ok(Estimate {
+        output: options.output.display().to_string(),
+        cubes: plan.samples.len(),
+        stacks: plan.stacks.iter().map(stack_estimate).collect(),
+        source_bytes: plan.samples.iter().map(|sample| sample.source_bytes).sum(),
+        packed_bytes: packed,
+        stored_bytes: stored as u64,
+        ratio: tried as f64 / compressed.max(1) as f64,
+        sampled_bytes: tried,
+        notes: plan.notes,
+        skipped: plan.skipped,
+    })
+}
+
+fn stack_estimate(stack: &PlannedStack) -> StackEstimate {
+    StackEstimate {
+        name: stack.name.clone(),
+        cubes: stack.samples.len(),
+        wavelengths: stack.wavelength.is_some(),
+        chunk: [stack.grid.tile().rows, stack.grid.tile().columns],
+        shards: (stack.existing + stack.samples.len()).div_ceil(stack.grid.samples_per_shard()),
+        scale: stack.scale,
+        masks: stack.masks.iter().map(|mask| format!("{} ({})", mask.name, mask.dtype)).collect(),
+    }
+}
+
+/// Packs the middle slab of a cube; bytes before and after compression.
+fn try_slab(
+    encoder: &mut Encoder,
+    options: &ConvertOptions,
+    sample: &PlannedSample,
+    stack: &PlannedStack,
+) -> Result<(u64, u64)> {
+    let cube = OpenCube {
+        source: plan::open_source(&sample.input, &options.values)?,
+        transform: sample.transform(&options.values, stack.scale)?,
+        grid: stack.grid,
+        codec: stack.codec,
+        dtype: options.values.dtype,
+        turn: Mutex::new(()),
+    };
+    let tile = stack.grid.tile().rows;
+    let start = stack.grid.down() / 2 * tile;
+    let rows = start..stack.grid.shape().rows.min(start + tile);
+    encoder.read(&cube, rows.clone(), None)?;
+    let bytes = rows.len() * stack.grid.shape().row_values() * options.values.dtype.size();
+    let encoded = encoder.encode(&cube, rows)?;
+    Ok((bytes as u64, encoded.data.len() as u64))
+}
