@@ -355,8 +355,7 @@ impl DatasetReport {
     /// # Errors
     /// If a shard file cannot be found.
     pub fn new(dataset: &Dataset) -> Result<Self> {
-        let stacks =
-            dataset.stacks().iter().map(StackReport::new).collect::<Result<Vec<_>>>()?;
+        let stacks = dataset.stacks().iter().map(StackReport::new).collect::<Result<Vec<_>>>()?;
         let masks = || dataset.stacks().iter().flat_map(|stack| &stack.masks);
         let mask_bytes: u64 = masks().map(|mask| (mask.sample_bytes() * mask.len()) as u64).sum();
         let stored = |stack: &StackReport| {
@@ -392,10 +391,7 @@ impl DatasetReport {
 }
 
 /// How many samples have each value; empty if none has any.
-fn count(
-    samples: &[Sample],
-    value: impl Fn(&Sample) -> Option<String>,
-) -> BTreeMap<String, usize> {
+fn count(samples: &[Sample], value: impl Fn(&Sample) -> Option<String>) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for sample in samples {
         *counts.entry(value(sample).unwrap_or_default()).or_insert(0) += 1;
@@ -422,7 +418,11 @@ fn stored_bytes(array: &ChunkArray) -> Result<u64> {
     if array.meta().chunk_shape.is_none() {
         // Another library's, one file a chunk: what is there counts.
         let files = walkdir::WalkDir::new(array.folder().join("c")).into_iter().flatten();
-        return Ok(files.filter_map(|file| file.metadata().ok()).filter(|m| m.is_file()).map(|m| m.len()).sum());
+        return Ok(files
+            .filter_map(|file| file.metadata().ok())
+            .filter(|m| m.is_file())
+            .map(|m| m.len())
+            .sum());
     }
     let size = |shard: usize| {
         let path = array.shard_path(shard);

@@ -96,7 +96,8 @@ impl<'a> Cube<'a> {
 /// The bad-band list of a stack, as its image array's attributes give it.
 pub fn good_bands(stack: &Stack) -> Option<Vec<bool>> {
     let own = stack.image.meta().attributes.get("hsipack")?;
-    let list: Vec<bool> = own.get("good_bands")?.as_array()?.iter().map(|good| good == true).collect();
+    let list: Vec<bool> =
+        own.get("good_bands")?.as_array()?.iter().map(|good| good == true).collect();
     (list.len() == stack.image.shape().bands).then_some(list)
 }
 

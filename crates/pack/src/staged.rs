@@ -22,8 +22,8 @@ impl Staged {
     pub fn create(path: &Path) -> Result<Self> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let temporary = path.with_file_name(format!(".{name}.{}.part", std::process::id()));
-        let file = File::create(&temporary)
-            .map_err(|error| Error::io(path, "cannot write", error))?;
+        let file =
+            File::create(&temporary).map_err(|error| Error::io(path, "cannot write", error))?;
         let file = Some(BufWriter::with_capacity(1 << 20, file));
         Ok(Self { temporary, path: path.to_owned(), file })
     }

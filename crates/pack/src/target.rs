@@ -34,8 +34,7 @@ impl Target {
                 .at(&input.file)
                 .with_remedy("give one cube in it, or a dataset that `hsipack convert` wrote"));
         }
-        let values =
-            ValueOptions { axes: axes.map(str::to_owned), ..ValueOptions::default() };
+        let values = ValueOptions { axes: axes.map(str::to_owned), ..ValueOptions::default() };
         let source = plan::open_source(&input, &values)?;
         Ok(Self::Cube(input, source))
     }

@@ -77,8 +77,7 @@ fn scaled(values: &[f32], scale: f64, dtype: DType) -> Vec<u8> {
 
 fn layout(job: &Job, file_type: &str, code: u8) -> String {
     let (shape, sample) = (job.array.shape(), job.sample);
-    let description =
-        plain(&format!("hsipack export of sample {}: {}", sample.id, sample.name));
+    let description = plain(&format!("hsipack export of sample {}: {}", sample.id, sample.name));
     format!(
         "ENVI\ndescription = {{{description}}}\nsamples = {}\nlines = {}\nbands = {}\n\
          header offset = 0\nfile type = {file_type}\ndata type = {code}\ninterleave = bip\n\
@@ -122,7 +121,8 @@ fn mask_header(job: &Job) -> String {
         let mut text = layout(job, "ENVI Standard", code);
         if let Some(layers) = physical::words(job.array, "layers") {
             let bits = layers.iter().enumerate().map(|(bit, name)| format!("bit {bit} {name}"));
-            let name = format!("bits of {}: {}", job.array.name(), bits.collect::<Vec<_>>().join("; "));
+            let name =
+                format!("bits of {}: {}", job.array.name(), bits.collect::<Vec<_>>().join("; "));
             list(&mut text, "band names", [plain(&name)]);
         }
         return text;
@@ -165,7 +165,8 @@ mod tests {
     #[test]
     fn scaled_values_give_the_stored_ones_back() {
         let odd = (1..1000).map(f64::from).find(|x| 1.0 / (1.0 / x) != *x).unwrap();
-        let stored: Vec<f32> = (0..0x7c00).map(|bits| half::f16::from_bits(bits).to_f32()).collect();
+        let stored: Vec<f32> =
+            (0..0x7c00).map(|bits| half::f16::from_bits(bits).to_f32()).collect();
         let bytes = scaled(&stored, odd, DType::F32);
         let (singles, _) = bytes.as_chunks::<4>();
         for (single, stored) in singles.iter().zip(&stored) {

@@ -83,7 +83,8 @@ enum Kind {
 pub fn export(options: &ExportOptions) -> Result<Exported> {
     let kind = kind(&options.output, options.mask.is_some())?;
     let files = files(&options.output, kind);
-    if let Some(file) = files.iter().find(|file| !options.force && file.symlink_metadata().is_ok()) {
+    if let Some(file) = files.iter().find(|file| !options.force && file.symlink_metadata().is_ok())
+    {
         return Err(Error::conflict("the file exists")
             .at(file)
             .with_remedy("choose another -o, or pass --force to overwrite it"));
@@ -119,10 +120,10 @@ fn kind(output: &Path, mask: bool) -> Result<Kind> {
         ("hdr" | "img", _) => Ok(Kind::Envi),
         ("tif" | "tiff", _) => Ok(Kind::Tiff),
         ("png", true) => Ok(Kind::Png),
-        ("png", false) => Err(Error::unsupported("PNG cannot hold a cube")
-            .at(output)
-            .with_remedy("use .npy, .hdr or .tif; --mask NAME exports a mask as .png; \
-                          `hsipack preview` draws a cube")),
+        ("png", false) => Err(Error::unsupported("PNG cannot hold a cube").at(output).with_remedy(
+            "use .npy, .hdr or .tif; --mask NAME exports a mask as .png; \
+                          `hsipack preview` draws a cube",
+        )),
         _ => Err(Error::unsupported("the ending of -o names no format to export to")
             .at(output)
             .with_remedy(if mask {

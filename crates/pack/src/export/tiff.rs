@@ -60,7 +60,9 @@ fn encode<K: TiffKind>(
 ) -> Result<()> {
     let fail = |error: tiff::TiffError| match error {
         tiff::TiffError::IoError(error) => Error::io(path, "cannot write", error),
-        other => Error::unsupported(format!("cannot write TIFF: {other}")).at(path).caused_by(other),
+        other => {
+            Error::unsupported(format!("cannot write TIFF: {other}")).at(path).caused_by(other)
+        }
     };
     // The encoder counts from where the writer stands.
     writer.rewind().map_err(|error| Error::io(path, "cannot write", error))?;
@@ -107,7 +109,8 @@ fn write_strips<K: TiffKind>(
     counts: &[u64],
 ) -> tiff::TiffResult<()> {
     directory.write_tag(Tag::RowsPerStrip, rows as u32)?;
-    let narrow = |values: &[u64]| values.iter().map(|v| u32::try_from(*v)).collect::<Result<Vec<_>, _>>();
+    let narrow =
+        |values: &[u64]| values.iter().map(|v| u32::try_from(*v)).collect::<Result<Vec<_>, _>>();
     match (narrow(offsets), narrow(counts)) {
         (Ok(offsets), Ok(counts)) => {
             directory.write_tag(Tag::StripOffsets, offsets.as_slice())?;

@@ -24,7 +24,10 @@ pub fn choose(bands: usize, wavelength: Option<&[f64]>, good: Option<&[bool]>) -
     }
     if let Some(nm) = wavelength {
         if let Some(bands) = natural(&usable, nm) {
-            return Composite { bands, caption: format!("Red, green, blue: {}", name(bands, wavelength)) };
+            return Composite {
+                bands,
+                caption: format!("Red, green, blue: {}", name(bands, wavelength)),
+            };
         }
         usable.sort_by(|a, b| nm[*a].total_cmp(&nm[*b]));
     }

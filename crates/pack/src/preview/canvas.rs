@@ -140,8 +140,13 @@ impl Canvas {
         let (width, height) = (self.pixels.width(), (height as u32).clamp(1, self.pixels.height()));
         let fail = |error: png::EncodingError| Error::io(path, "cannot write", error.into());
         let shown = (width * height) as usize;
-        let rgb: Vec<u8> =
-            self.pixels.data().chunks_exact(4).take(shown).flat_map(|p| [p[0], p[1], p[2]]).collect();
+        let rgb: Vec<u8> = self
+            .pixels
+            .data()
+            .chunks_exact(4)
+            .take(shown)
+            .flat_map(|p| [p[0], p[1], p[2]])
+            .collect();
         let mut file = Staged::create(path)?;
         let mut encoder = png::Encoder::new(file.writer(), width, height);
         encoder.set_color(png::ColorType::Rgb);
@@ -193,7 +198,9 @@ fn is_preview(path: &Path) -> bool {
     let Ok(file) = File::open(path) else { return false };
     let Ok(reader) = png::Decoder::new(BufReader::new(file)).read_info() else { return false };
     let ours = |text: &png::text_metadata::TEXtChunk| {
-        text.keyword == "Software" && text.text.starts_with("hsipack ") && text.text.ends_with(" preview")
+        text.keyword == "Software"
+            && text.text.starts_with("hsipack ")
+            && text.text.ends_with(" preview")
     };
     reader.info().uncompressed_latin1_text.iter().any(ours)
 }

@@ -79,7 +79,8 @@ impl Chart {
         let x = self.x_range();
         let y = padded(self.y_range());
         let y_ticks = ticks(y.0, y.1, 6);
-        let gutter = y_ticks.labels.iter().map(|label| text::width(label, TICK_SIZE)).fold(0.0, f32::max);
+        let gutter =
+            y_ticks.labels.iter().map(|label| text::width(label, TICK_SIZE)).fold(0.0, f32::max);
         let frame = Frame {
             left: left + gutter + 12.0,
             top: top + 26.0,
@@ -92,7 +93,13 @@ impl Chart {
         self.draw_gaps(canvas, &frame);
         draw_axes(canvas, &frame, &y_ticks);
         let middle = frame.left + frame.width / 2.0;
-        canvas.text_centred(&self.x_title, middle, frame.top + frame.height + 42.0, TITLE_SIZE, INK);
+        canvas.text_centred(
+            &self.x_title,
+            middle,
+            frame.top + frame.height + 42.0,
+            TITLE_SIZE,
+            INK,
+        );
         for line in self.lines.iter().rev() {
             line.draw_band(canvas, &frame);
         }
@@ -126,7 +133,8 @@ impl Chart {
         let mid = |a: usize, b: usize| frame.x((line.x[a] + line.x[b]) / 2.0);
         for (place, band) in order.iter().enumerate().filter(|(_, band)| !line.drawn[**band]) {
             let from = place.checked_sub(1).map_or(frame.left, |before| mid(order[before], *band));
-            let to = order.get(place + 1).map_or(frame.left + frame.width, |next| mid(*band, *next));
+            let to =
+                order.get(place + 1).map_or(frame.left + frame.width, |next| mid(*band, *next));
             // Whole pixels, so that neighbours leave no seam.
             let (from, to) = (from.round(), to.round());
             canvas.fill(from, frame.top, (to - from).max(1.0), frame.height, BAD, 1.0);
@@ -140,7 +148,13 @@ impl Chart {
             canvas.line(&[(left, y), (left + 16.0, y)], line.colour, 2.0);
             let detail = text::width(&line.detail, LEGEND_SIZE);
             let room = LEGEND_WIDTH - 24.0 - if detail > 0.0 { detail + 8.0 } else { 0.0 };
-            canvas.text(&text::fit(&line.label, LEGEND_SIZE, room), left + 24.0, y + 4.5, LEGEND_SIZE, INK);
+            canvas.text(
+                &text::fit(&line.label, LEGEND_SIZE, room),
+                left + 24.0,
+                y + 4.5,
+                LEGEND_SIZE,
+                INK,
+            );
             canvas.text_right(&line.detail, left + LEGEND_WIDTH, y + 4.5, LEGEND_SIZE, MUTED);
             y += LEGEND_LINE;
         }
@@ -257,7 +271,8 @@ pub fn ticks(low: f64, high: f64, most: usize) -> Ticks {
         .find(|step| *step >= raw * 0.999)
         .unwrap_or(raw);
     let (first, last) = ((low / step).ceil(), (high / step).floor());
-    let count = if (0.0..1000.0).contains(&(last - first)) { (last - first) as usize + 1 } else { 0 };
+    let count =
+        if (0.0..1000.0).contains(&(last - first)) { (last - first) as usize + 1 } else { 0 };
     let places: Vec<f64> = (0..count).map(|i| (first + i as f64) * step).collect();
     let largest = low.abs().max(high.abs());
     let label = |value: &f64| {
@@ -280,7 +295,14 @@ mod tests {
 
     fn line(x: Vec<f64>, mean: Vec<f64>, drawn: Vec<bool>) -> Line {
         let std = vec![0.0; mean.len()];
-        Line { label: "a".into(), detail: String::new(), colour: WHOLE, x, drawn, curve: Curve { mean, std } }
+        Line {
+            label: "a".into(),
+            detail: String::new(),
+            colour: WHOLE,
+            x,
+            drawn,
+            curve: Curve { mean, std },
+        }
     }
 
     #[test]
@@ -313,7 +335,11 @@ mod tests {
     #[test]
     fn a_bad_band_leaves_a_gap_in_the_picture() {
         let chart = Chart {
-            lines: vec![line((0..11).map(f64::from).collect(), vec![1.0; 11], (0..11).map(|b| b != 5).collect())],
+            lines: vec![line(
+                (0..11).map(f64::from).collect(),
+                vec![1.0; 11],
+                (0..11).map(|b| b != 5).collect(),
+            )],
             x_title: String::new(),
             y_title: String::new(),
             remarks: Vec::new(),
@@ -332,7 +358,8 @@ mod tests {
     #[test]
     fn nothing_to_draw_is_drawn() {
         for lines in [Vec::new(), vec![line(vec![3.0], vec![f64::NAN], vec![true])]] {
-            let chart = Chart { lines, x_title: "x".into(), y_title: "y".into(), remarks: Vec::new() };
+            let chart =
+                Chart { lines, x_title: "x".into(), y_title: "y".into(), remarks: Vec::new() };
             chart.draw(&mut Canvas::new(500.0, 200.0).unwrap(), 0.0, 0.0, 500.0, 200.0);
         }
     }

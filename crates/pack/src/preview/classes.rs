@@ -113,8 +113,9 @@ impl ClassMap {
 
     fn new(name: String, ids: Vec<u16>, meaning: Meaning) -> Self {
         let counts = meaning.count(&ids);
-        let mut present: Vec<u16> =
-            (0..=u16::MAX).filter(|id| counts.get(usize::from(*id)).is_some_and(|n| *n > 0)).collect();
+        let mut present: Vec<u16> = (0..=u16::MAX)
+            .filter(|id| counts.get(usize::from(*id)).is_some_and(|n| *n > 0))
+            .collect();
         present.sort_by_key(|id| (std::cmp::Reverse(counts[usize::from(*id)]), *id));
         let more = present.len().saturating_sub(SHOWN);
         present.truncate(SHOWN);
@@ -177,11 +178,13 @@ impl Meaning {
     fn label(&self, id: u16) -> String {
         match self {
             Self::Layers { names } => names[usize::from(id)].clone(),
-            Self::Ids { names } => match names.as_ref().and_then(|names| names.get(usize::from(id))) {
-                Some(name) => format!("{id} {name}"),
-                None if id == 0 => "0 (background)".to_owned(),
-                None => id.to_string(),
-            },
+            Self::Ids { names } => {
+                match names.as_ref().and_then(|names| names.get(usize::from(id))) {
+                    Some(name) => format!("{id} {name}"),
+                    None if id == 0 => "0 (background)".to_owned(),
+                    None => id.to_string(),
+                }
+            }
         }
     }
 
@@ -242,8 +245,10 @@ fn class_id(value: f64) -> Option<u16> {
 }
 
 fn refuse(value: f64, row: usize, column: usize) -> Error {
-    Error::conflict(format!("row {row}, column {column} of the mask is {value}, which is no class id"))
-        .with_remedy("class ids are whole numbers from 0 to 65535")
+    Error::conflict(format!(
+        "row {row}, column {column} of the mask is {value}, which is no class id"
+    ))
+    .with_remedy("class ids are whole numbers from 0 to 65535")
 }
 
 fn value_at(buffer: &RowBuffer, at: usize) -> f64 {
@@ -286,7 +291,8 @@ mod tests {
     #[test]
     fn a_named_zero_is_a_class() {
         let named = |name: &str| Meaning::Ids { names: Some(vec![name.into(), "b".into()]) };
-        let first = |meaning| ClassMap::new("m".into(), vec![0], meaning).overlay(&image(1)).pixels[0];
+        let first =
+            |meaning| ClassMap::new("m".into(), vec![0], meaning).overlay(&image(1)).pixels[0];
         assert_eq!(first(named("Unclassified")), [100, 100, 100]);
         assert_ne!(first(named("stomach")), [100, 100, 100]);
     }

@@ -44,7 +44,7 @@ use classes::ClassMap;
 use page::{Cell, Words};
 use sampling::{Gathered, Sampling, gather, spread};
 use spectra::Curve;
-use stretch::{Image, stretch};
+use stretch::stretch;
 
 /// Rows and columns of one picture.
 const SIDE: usize = 1024;
@@ -154,10 +154,14 @@ fn draw_single(
     sampling: &Sampling,
     map: Option<&ClassMap>,
 ) -> Result<Previewed> {
-    let choice = bands::choose(cube.shape.bands, cube.wavelength.as_deref(), cube.good_bands.as_deref());
+    let choice =
+        bands::choose(cube.shape.bands, cube.wavelength.as_deref(), cube.good_bands.as_deref());
     let Gathered { rgb, spectra } = gather(cube, sampling, choice.bands, map)?;
     let image = stretch(sampling.columns.len(), sampling.rows.len(), &rgb);
-    let mut captions = vec![format!("{}; each channel stretched from its 2nd to its 98th percentile.", choice.caption)];
+    let mut captions = vec![format!(
+        "{}; each channel stretched from its 2nd to its 98th percentile.",
+        choice.caption
+    )];
     captions.extend(size_caption(cube, sampling));
     captions.extend(map.map(|map| {
         let more = if map.more > 0 { format!(" {} less frequent classes are tinted, too.", map.more) } else { String::new() };
@@ -176,7 +180,9 @@ fn draw_single(
             .collect(),
     };
     let axis = Axis::of(cube.wavelength.as_deref(), cube.good_bands.as_deref(), cube.shape.bands);
-    let lines = lines.into_iter().map(|(label, detail, colour, curve)| axis.line(label, detail, colour, curve));
+    let lines = lines
+        .into_iter()
+        .map(|(label, detail, colour, curve)| axis.line(label, detail, colour, curve));
     let chart = chart(lines.collect(), axis.wavelengths);
     let words = Words {
         title: title.to_owned(),
@@ -188,7 +194,11 @@ fn draw_single(
     images.extend(map.map(|map| map.overlay(&images[0])));
     let (canvas, height) = page::single(&images, &words, &chart)?;
     canvas.save(&options.output, height)?;
-    Ok(Previewed { output: options.output.clone(), cubes: vec![title.to_owned()], captions: words.captions })
+    Ok(Previewed {
+        output: options.output.clone(),
+        cubes: vec![title.to_owned()],
+        captions: words.captions,
+    })
 }
 
 fn percent(part: u64, whole: u64) -> String {
@@ -198,7 +208,10 @@ fn percent(part: u64, whole: u64) -> String {
 
 fn subtitle(cube: &Cube) -> String {
     let shape = cube.shape;
-    let mut text = format!("{} rows × {} columns × {} bands · {}", shape.rows, shape.columns, shape.bands, cube.format);
+    let mut text = format!(
+        "{} rows × {} columns × {} bands · {}",
+        shape.rows, shape.columns, shape.bands, cube.format
+    );
     if let Some((low, high)) = nm_range(cube.wavelength.as_deref()) {
         text += &format!(" · {low:.0}–{high:.0} nm");
     }
@@ -256,7 +269,8 @@ impl Axis {
 }
 
 fn chart(lines: Vec<Line>, wavelengths: bool) -> Chart {
-    let mut remarks = vec!["Lines are means, bands around them ± one standard deviation.".to_owned()];
+    let mut remarks =
+        vec!["Lines are means, bands around them ± one standard deviation.".to_owned()];
     if lines.iter().any(|line| line.drawn.contains(&false)) {
         remarks.push("Bad bands are gaps, shaded gray.".to_owned());
     }
@@ -293,7 +307,8 @@ fn draw_sheet(options: &PreviewOptions, dataset: &Dataset) -> Result<Previewed> 
 fn cell(dataset: &Dataset, sample: &Sample, mask: Option<&str>) -> Result<Cell> {
     let cube = Cube::of_sample(dataset, sample)?;
     let sampling = Sampling::new(cube.shape.rows, cube.shape.columns, page::CELL.0);
-    let choice = bands::choose(cube.shape.bands, cube.wavelength.as_deref(), cube.good_bands.as_deref());
+    let choice =
+        bands::choose(cube.shape.bands, cube.wavelength.as_deref(), cube.good_bands.as_deref());
     let mut rgb = vec![[f32::NAN; 3]; sampling.pixels()];
     let bands = cube.shape.bands;
     for rows in sampling.reads(cube.block_rows()) {
@@ -317,7 +332,8 @@ fn detail(sample: &Sample) -> String {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     });
-    let parts = [Some(format!("sample {}", sample.id)), sample.split.clone(), sample.group.clone(), label];
+    let parts =
+        [Some(format!("sample {}", sample.id)), sample.split.clone(), sample.group.clone(), label];
     parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
 }
 
@@ -348,7 +364,9 @@ fn sheet_captions(dataset: &Dataset, mask: Option<&str>) -> Vec<String> {
             captions.push(caption);
         }
     }
-    captions.push("Each channel of each picture is stretched from its 2nd to its 98th percentile.".to_owned());
+    captions.push(
+        "Each channel of each picture is stretched from its 2nd to its 98th percentile.".to_owned(),
+    );
     captions.extend(mask.map(|mask| format!("The classes of mask {mask} are laid over.")));
     captions
 }

@@ -76,7 +76,13 @@ impl Page {
         if words.nodata {
             self.y += 20.0;
             self.canvas.fill(MARGIN, self.y - 10.0, 14.0, 11.0, NODATA, 1.0);
-            self.canvas.text("no data (NaN, infinite or the ignore value)", MARGIN + 22.0, self.y, BODY, INK);
+            self.canvas.text(
+                "no data (NaN, infinite or the ignore value)",
+                MARGIN + 22.0,
+                self.y,
+                BODY,
+                INK,
+            );
         }
         self.y += 26.0;
     }
@@ -164,7 +170,8 @@ pub fn sheet(cells: &[Cell], words: &Words, chart: &Chart) -> Result<(Canvas, f3
 /// The size of a picture that fits its cell, in its proportions but for a side of a few pixels.
 fn cell_size(image: &Image) -> (usize, usize) {
     let scale = (CELL.0 as f64 / image.width as f64).min(CELL.1 as f64 / image.height as f64);
-    let side = |length: usize, most: usize| ((length as f64 * scale).round() as usize).clamp(24, most);
+    let side =
+        |length: usize, most: usize| ((length as f64 * scale).round() as usize).clamp(24, most);
     (side(image.width, CELL.0), side(image.height, CELL.1))
 }
 

@@ -28,7 +28,10 @@ pub struct Curve {
 impl Spectrum {
     /// No spectra yet.
     pub fn new(bands: usize) -> Self {
-        Self { pixels: 0, bands: vec![Sums { count: 0, shift: 0.0, sum: 0.0, squares: 0.0 }; bands] }
+        Self {
+            pixels: 0,
+            bands: vec![Sums { count: 0, shift: 0.0, sum: 0.0, squares: 0.0 }; bands],
+        }
     }
 
     /// Adds one pixel.

@@ -55,8 +55,7 @@ mod tests {
 
     #[test]
     fn channels_are_stretched_apart() {
-        let values: Vec<[f32; 3]> =
-            (0..101).map(|i| [i as f32, 1000.0 - i as f32, 7.0]).collect();
+        let values: Vec<[f32; 3]> = (0..101).map(|i| [i as f32, 1000.0 - i as f32, 7.0]).collect();
         let image = stretch(101, 1, &values);
         assert_eq!(image.pixels[0], [0, 255, 128]);
         assert_eq!(image.pixels[100], [255, 0, 128]);

@@ -85,7 +85,10 @@ mod tests {
         let name = "a/very/long/path/to/some/cube_0001.hdr";
         let short = fit(name, 14.0, 120.0);
         assert!(width(&short, 14.0) <= 120.0, "{short}");
-        assert!(short.starts_with("a/") && short.ends_with(".hdr") && short.contains('…'), "{short}");
+        assert!(
+            short.starts_with("a/") && short.ends_with(".hdr") && short.contains('…'),
+            "{short}"
+        );
         assert_eq!(fit("abc", 14.0, 120.0), "abc");
         assert_eq!(fit("abc", 14.0, 1.0), "");
     }
