@@ -72,14 +72,14 @@ pub fn run(args: Args) -> Result<ExitCode> {
 
 /// One line: a name in a column of its own, and what there is to say.
 fn line(name: &str, text: impl AsRef<str>) {
-    println!("  {name:<13}{}", text.as_ref());
+    println!("  {name:<15}{}", text.as_ref());
 }
 
 fn print_cube(report: &CubeReport) {
     let [rows, columns, bands] = report.shape;
     println!("{}", report.path);
     line("format", &report.format);
-    line("shape", format!("{rows} rows x {columns} columns x {bands} bands"));
+    line("shape", format!("{rows} x {columns} x {bands} (rows x columns x bands)"));
     line("type", format!("{} ({} of values)", report.dtype, output::bytes(report.bytes)));
     line("wavelengths", wavelengths(report.wavelengths.as_ref()));
     if let Some(bad) = &report.bad_bands {
@@ -243,7 +243,7 @@ fn counts_text(counts: &BTreeMap<String, usize>) -> String {
 
 fn print_stack(stack: &StackReport) {
     println!("\n  {}", stack.name);
-    let line = |name: &str, text: String| println!("    {name:<13}{text}");
+    let line = |name: &str, text: String| println!("    {name:<15}{text}");
     line(
         "cubes",
         format!(

@@ -211,6 +211,34 @@ fn ascii(xml: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::convert::{ConvertOptions, convert};
+    use crate::progress::Progress;
+    use crate::source::{self, OpenOptions, RowBuffer};
+    use hsipack_format::Dataset;
+
+    #[test]
+    fn big_tiff_reads_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let header = "ENVI\nsamples = 3\nlines = 4\nbands = 2\ndata type = 1\ninterleave = bip\n";
+        let input = folder.path().join("a.hdr");
+        std::fs::write(&input, header).unwrap();
+        std::fs::write(folder.path().join("a.img"), (0..24).collect::<Vec<u8>>()).unwrap();
+        let output = folder.path().join("d.hsipack");
+        let options = ConvertOptions::new(vec![input.display().to_string()], &output);
+        convert(&options, &Progress::default(), &|_| {}).unwrap();
+        let dataset = Dataset::open(&output).unwrap();
+        let job = Job::new(&dataset, &dataset.samples()[0], None).unwrap();
+        let path = folder.path().join("a.tif");
+        let mut file = Staged::create(&path).unwrap();
+        encode::<TiffKindBig>(&job, DType::F32, file.writer(), &path).unwrap();
+        file.commit().unwrap();
+        let source = source::open(&path, &OpenOptions::default()).unwrap();
+        assert_eq!(source.info().format, "BigTIFF");
+        let mut buffer = RowBuffer::new();
+        source.read_rows(0..4, &mut buffer).unwrap();
+        let want: Vec<f32> = (0..24u8).map(f32::from).collect();
+        assert_eq!(buffer.as_slice::<f32>(), want);
+    }
 
     #[test]
     fn strips_divide_slabs() {

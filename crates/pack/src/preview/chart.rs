@@ -126,9 +126,12 @@ impl Chart {
         range(ends).unwrap_or((0.0, 1.0))
     }
 
-    /// Shades the stretches in which no line has a drawn band.
+    /// Shades bad bands, where they are the same for all lines.
     fn draw_gaps(&self, canvas: &mut Canvas, frame: &Frame) {
-        let Some(line) = self.lines.first() else { return };
+        let [line, others @ ..] = self.lines.as_slice() else { return };
+        if others.iter().any(|other| other.x != line.x || other.drawn != line.drawn) {
+            return;
+        }
         let order = line.order();
         let mid = |a: usize, b: usize| frame.x((line.x[a] + line.x[b]) / 2.0);
         for (place, band) in order.iter().enumerate().filter(|(_, band)| !line.drawn[**band]) {
@@ -169,6 +172,12 @@ impl Chart {
 }
 
 impl Line {
+    /// The greatest absolute mean that is drawn; 0 if none is.
+    pub fn magnitude(&self) -> f64 {
+        let drawn = (0..self.x.len()).filter(|band| self.is_drawn(*band));
+        drawn.map(|band| self.curve.mean[band].abs()).fold(0.0, f64::max)
+    }
+
     fn is_drawn(&self, band: usize) -> bool {
         self.drawn[band] && self.curve.mean[band].is_finite() && self.curve.std[band].is_finite()
     }

@@ -54,6 +54,8 @@ const SIDE_OF_TWO: usize = 660;
 const CELLS: usize = 12;
 /// Stacks whose spectra are drawn.
 const STACKS: usize = 8;
+/// Spectra share a chart if none exceeds another by more than this factor.
+const ALIKE: f64 = 10.0;
 
 /// What to draw, and where to.
 #[derive(Clone, Debug)]
@@ -192,7 +194,7 @@ fn draw_single(
     };
     let mut images = vec![image];
     images.extend(map.map(|map| map.overlay(&images[0])));
-    let (canvas, height) = page::single(&images, &words, &chart)?;
+    let (canvas, height) = page::single(&images, &words, &[chart])?;
     canvas.save(&options.output, height)?;
     Ok(Previewed {
         output: options.output.clone(),
@@ -209,7 +211,7 @@ fn percent(part: u64, whole: u64) -> String {
 fn subtitle(cube: &Cube) -> String {
     let shape = cube.shape;
     let mut text = format!(
-        "{} rows × {} columns × {} bands · {}",
+        "{} × {} × {} (rows × columns × bands) · {}",
         shape.rows, shape.columns, shape.bands, cube.format
     );
     if let Some((low, high)) = nm_range(cube.wavelength.as_deref()) {
@@ -272,7 +274,7 @@ fn chart(lines: Vec<Line>, wavelengths: bool) -> Chart {
     let mut remarks =
         vec!["Lines are means, bands around them ± one standard deviation.".to_owned()];
     if lines.iter().any(|line| line.drawn.contains(&false)) {
-        remarks.push("Bad bands are gaps, shaded gray.".to_owned());
+        remarks.push("Bad bands are gaps.".to_owned());
     }
     let x_title = if wavelengths { "Wavelength [nm]" } else { "Band number" };
     Chart {
@@ -298,7 +300,7 @@ fn draw_sheet(options: &PreviewOptions, dataset: &Dataset) -> Result<Previewed> 
         captions: sheet_captions(dataset, options.mask.as_deref()),
         nodata: cells.iter().any(|cell| cell.image.pixels.contains(&palette::NODATA)),
     };
-    let (canvas, height) = page::sheet(&cells, &words, &stack_chart(dataset)?)?;
+    let (canvas, height) = page::sheet(&cells, &words, &stack_charts(dataset)?)?;
     canvas.save(&options.output, height)?;
     let cubes = shown.iter().map(|sample| sample.name.clone()).collect();
     Ok(Previewed { output: options.output.clone(), cubes, captions: words.captions })
@@ -371,28 +373,52 @@ fn sheet_captions(dataset: &Dataset, mask: Option<&str>) -> Vec<String> {
     captions
 }
 
-/// The spectra of the stacks, from the statistics that packing stored.
-fn stack_chart(dataset: &Dataset) -> Result<Chart> {
+/// The spectra of the stacks, from the statistics that packing stored: one chart for stacks whose values
+/// are of a like size, so that none is a flat line at the bottom.
+fn stack_charts(dataset: &Dataset) -> Result<Vec<Chart>> {
     let stacks: Vec<&Stack> = dataset.stacks().iter().take(STACKS).collect();
     let wavelengths = stacks.iter().all(|stack| stack.wavelength.is_some());
     let mut lines = Vec::new();
     for (place, stack) in stacks.iter().enumerate() {
-        let bands = stack.image.shape().bands;
-        let own = stack.image.meta().attributes.get("hsipack").and_then(Value::as_object);
-        let Some(own) = own.filter(|own| own.contains_key("stats")) else { continue };
-        let stats = BandStats::from_attributes(own, bands)
-            .map_err(|error| error.at(stack.image.folder().join("zarr.json")))?;
-        let nm = stack.wavelength.as_deref().filter(|_| wavelengths);
-        let axis = Axis::of(nm, physical::good_bands(stack).as_deref(), bands);
-        let detail = match stack.image.len() {
-            1 => "1 cube".to_owned(),
-            cubes => format!("{cubes} cubes"),
-        };
-        let colour = palette::class_colour(place + 1);
-        let curve = stats_curve(&stats, stack.image.scale_factor());
-        lines.push(axis.line(stack.name.clone(), detail, colour, curve));
+        lines.extend(stack_line(stack, place, wavelengths)?);
     }
-    Ok(chart(lines, wavelengths))
+    let groups = by_magnitude(lines);
+    Ok(groups.into_iter().map(|lines| chart(lines, wavelengths)).collect())
+}
+
+fn stack_line(stack: &Stack, place: usize, wavelengths: bool) -> Result<Option<Line>> {
+    let bands = stack.image.shape().bands;
+    let own = stack.image.meta().attributes.get("hsipack").and_then(Value::as_object);
+    let Some(own) = own.filter(|own| own.contains_key("stats")) else { return Ok(None) };
+    let stats = BandStats::from_attributes(own, bands)
+        .map_err(|error| error.at(stack.image.folder().join("zarr.json")))?;
+    let nm = stack.wavelength.as_deref().filter(|_| wavelengths);
+    let axis = Axis::of(nm, physical::good_bands(stack).as_deref(), bands);
+    let detail = match stack.image.len() {
+        1 => "1 cube".to_owned(),
+        cubes => format!("{cubes} cubes"),
+    };
+    let curve = stats_curve(&stats, stack.image.scale_factor());
+    let colour = palette::class_colour(place + 1);
+    Ok(Some(axis.line(stack.name.clone(), detail, colour, curve)))
+}
+
+/// Parts lines where the largest is more than [`ALIKE`] times the smallest; lines keep their order.
+fn by_magnitude(lines: Vec<Line>) -> Vec<Vec<Line>> {
+    let mut groups: Vec<(f64, f64, Vec<Line>)> = Vec::new();
+    for line in lines {
+        let size = line.magnitude();
+        let fits =
+            |(low, high, _): &&mut (f64, f64, Vec<Line>)| high.max(size) <= low.min(size) * ALIKE;
+        match groups.iter_mut().find(fits) {
+            Some((low, high, members)) => {
+                (*low, *high) = (low.min(size), high.max(size));
+                members.push(line);
+            }
+            None => groups.push((size, size, vec![line])),
+        }
+    }
+    groups.into_iter().map(|(_, _, lines)| lines).collect()
 }
 
 fn stats_curve(stats: &BandStats, factor: f64) -> Curve {
@@ -400,5 +426,29 @@ fn stats_curve(stats: &BandStats, factor: f64) -> Curve {
     Curve {
         mean: stats.0.iter().map(|band| known(band.count, band.mean * factor)).collect(),
         std: stats.0.iter().map(|band| known(band.count, band.std() * factor.abs())).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stacks_of_other_magnitudes_get_charts_of_their_own() {
+        let line = |value: f64| {
+            let curve = Curve { mean: vec![value], std: vec![0.0] };
+            Axis::of(None, None, 1).line(value.to_string(), String::new(), palette::WHOLE, curve)
+        };
+        let groups = by_magnitude([0.5, 2000.0, 0.1, 900.0, f64::NAN].map(line).into());
+        let names: Vec<Vec<&str>> = (groups.iter())
+            .map(|group| group.iter().map(|line| line.label.as_str()).collect())
+            .collect();
+        assert_eq!(names, [vec!["0.5", "0.1"], vec!["2000", "900"], vec!["NaN"]]);
+    }
+
+    #[test]
+    fn shares_are_never_rounded_to_nothing() {
+        assert_eq!(percent(1, 100_000), "< 0.1 %");
+        assert_eq!((percent(0, 5), percent(1, 3)), ("0.0 %".to_owned(), "33.3 %".to_owned()));
     }
 }

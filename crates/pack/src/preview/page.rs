@@ -49,10 +49,12 @@ struct Page {
 }
 
 impl Page {
-    fn new(width: f32, room: f32, words: &Words, chart: &Chart) -> Result<Self> {
+    fn new(width: f32, room: f32, words: &Words, charts: &[Chart]) -> Result<Self> {
         let captions: usize =
             words.captions.iter().map(|text| text::wrap(text, BODY, width).len()).sum();
-        let height = 220.0 + room + captions as f32 * 20.0 + chart_height(chart);
+        let subtitle = text::wrap(&words.subtitle, BODY, width).len();
+        let height =
+            200.0 + room + subtitle as f32 * 22.0 + captions as f32 * 20.0 + charts_height(charts);
         let canvas = Canvas::new(width + 2.0 * MARGIN, height)?;
         let mut page = Self { canvas, width, y: MARGIN };
         page.y += TITLE * 0.75;
@@ -87,11 +89,18 @@ impl Page {
         self.y += 26.0;
     }
 
-    fn finish(mut self, chart: &Chart) -> (Canvas, f32) {
-        let height = chart_height(chart);
-        chart.draw(&mut self.canvas, MARGIN, self.y, self.width, height);
-        (self.canvas, self.y + height + MARGIN)
+    fn finish(mut self, charts: &[Chart]) -> (Canvas, f32) {
+        for chart in charts {
+            let height = chart_height(chart);
+            chart.draw(&mut self.canvas, MARGIN, self.y, self.width, height);
+            self.y += height + BETWEEN as f32;
+        }
+        (self.canvas, self.y + MARGIN - BETWEEN as f32)
     }
+}
+
+fn charts_height(charts: &[Chart]) -> f32 {
+    charts.iter().map(|chart| chart_height(chart) + BETWEEN as f32).sum()
 }
 
 fn chart_height(chart: &Chart) -> f32 {
@@ -114,14 +123,14 @@ pub fn shown_size(width: usize, height: usize) -> (usize, usize) {
 ///
 /// # Errors
 /// If there is no memory for it.
-pub fn single(images: &[Image], words: &Words, chart: &Chart) -> Result<(Canvas, f32)> {
-    let Some(first) = images.first() else { return sheet(&[], words, chart) };
+pub fn single(images: &[Image], words: &Words, charts: &[Chart]) -> Result<(Canvas, f32)> {
+    let Some(first) = images.first() else { return sheet(&[], words, charts) };
     let (width, height) = shown_size(first.width, first.height);
     let beside = (width * images.len() + BETWEEN * (images.len() - 1)) <= 1360;
     let (across, down) = if beside { (images.len(), 1) } else { (1, images.len()) };
     let total = (width * across + BETWEEN * (across - 1)) as f32;
     let room = (height + BETWEEN) as f32 * down as f32;
-    let mut page = Page::new(total.max(LEAST_WIDTH), room, words, chart)?;
+    let mut page = Page::new(total.max(LEAST_WIDTH), room, words, charts)?;
     let top = page.y as usize;
     for (place, image) in images.iter().enumerate() {
         let x = MARGIN as usize + place % across * (width + BETWEEN);
@@ -131,7 +140,7 @@ pub fn single(images: &[Image], words: &Words, chart: &Chart) -> Result<(Canvas,
     }
     page.y = (top + down * (height + BETWEEN) - BETWEEN) as f32;
     page.captions(words);
-    Ok(page.finish(chart))
+    Ok(page.finish(charts))
 }
 
 /// Widest and highest picture of a cell.
@@ -141,13 +150,13 @@ pub const CELL: (usize, usize) = (252, 200);
 ///
 /// # Errors
 /// If there is no memory for it.
-pub fn sheet(cells: &[Cell], words: &Words, chart: &Chart) -> Result<(Canvas, f32)> {
+pub fn sheet(cells: &[Cell], words: &Words, charts: &[Chart]) -> Result<(Canvas, f32)> {
     const ACROSS: usize = 4;
     let width = ACROSS * (CELL.0 + BETWEEN) - BETWEEN;
     let sizes: Vec<(usize, usize)> = cells.iter().map(|cell| cell_size(&cell.image)).collect();
     let tallest = |row: &[(usize, usize)]| row.iter().map(|size| size.1).max().unwrap_or(0) + 54;
     let room: usize = sizes.chunks(ACROSS).map(tallest).sum();
-    let mut page = Page::new(width as f32, room as f32, words, chart)?;
+    let mut page = Page::new(width as f32, room as f32, words, charts)?;
     for (row, sizes) in cells.chunks(ACROSS).zip(sizes.chunks(ACROSS)) {
         let top = page.y as usize;
         let tallest = tallest(sizes);
@@ -164,7 +173,7 @@ pub fn sheet(cells: &[Cell], words: &Words, chart: &Chart) -> Result<(Canvas, f3
     }
     page.y -= 8.0;
     page.captions(words);
-    Ok(page.finish(chart))
+    Ok(page.finish(charts))
 }
 
 /// The size of a picture that fits its cell, in its proportions but for a side of a few pixels.
