@@ -33,6 +33,8 @@ pub struct Chart {
     pub lines: Vec<Line>,
     /// Name of the x axis, with its unit.
     pub x_title: String,
+    /// Whether only whole numbers mean something on the x axis.
+    pub whole: bool,
     /// Name of the values.
     pub y_title: String,
     /// What else the legend says, below the lines.
@@ -91,7 +93,7 @@ impl Chart {
         };
         canvas.text(&self.y_title, left, top + 12.0, TITLE_SIZE, INK);
         self.draw_gaps(canvas, &frame);
-        draw_axes(canvas, &frame, &y_ticks);
+        draw_axes(canvas, &frame, &y_ticks, &x_ticks(&frame, self.whole));
         let middle = frame.left + frame.width / 2.0;
         canvas.text_centred(
             &self.x_title,
@@ -100,8 +102,14 @@ impl Chart {
             TITLE_SIZE,
             INK,
         );
+        // Many bands on top of one another hide the lines.
+        let opacity = (0.5 / self.lines.len().max(1) as f32).clamp(0.06, 0.16);
         for line in self.lines.iter().rev() {
-            line.draw_band(canvas, &frame);
+            line.draw_band(canvas, &frame, opacity);
+        }
+        if self.lines.iter().all(|line| line.runs().is_empty()) {
+            let y = frame.top + frame.height / 2.0;
+            canvas.text_centred("no finite values", middle, y, TITLE_SIZE, MUTED);
         }
         for line in self.lines.iter().rev() {
             line.draw_mean(canvas, &frame);
@@ -196,7 +204,7 @@ impl Line {
         runs.filter(|run| self.is_drawn(run[0])).map(<[usize]>::to_vec).collect()
     }
 
-    fn draw_band(&self, canvas: &mut Canvas, frame: &Frame) {
+    fn draw_band(&self, canvas: &mut Canvas, frame: &Frame, opacity: f32) {
         for run in self.runs() {
             let edge = |band: &usize, sign: f64| {
                 let value = self.curve.mean[*band] + sign * self.curve.std[*band];
@@ -208,7 +216,7 @@ impl Line {
             match run.as_slice() {
                 // One band has no width to fill: a bar.
                 [_] => canvas.line(&points, self.colour, 1.0),
-                _ => canvas.polygon(&points, self.colour, 0.16),
+                _ => canvas.polygon(&points, self.colour, opacity),
             }
         }
     }
@@ -222,14 +230,13 @@ impl Line {
     }
 }
 
-fn draw_axes(canvas: &mut Canvas, frame: &Frame, y_ticks: &Ticks) {
+fn draw_axes(canvas: &mut Canvas, frame: &Frame, y_ticks: &Ticks, x_ticks: &Ticks) {
     let (right, bottom) = (frame.left + frame.width, frame.top + frame.height);
     for (value, label) in y_ticks.places.iter().zip(&y_ticks.labels) {
         let y = frame.y(*value).round();
         canvas.fill(frame.left, y, frame.width, 1.0, GRID, 1.0);
         canvas.text_right(label, frame.left - 8.0, y + 5.0, TICK_SIZE, MUTED);
     }
-    let x_ticks = x_ticks(frame);
     for (value, label) in x_ticks.places.iter().zip(&x_ticks.labels) {
         let x = frame.x(*value).round();
         canvas.fill(x, bottom, 1.0, 5.0, MUTED, 1.0);
@@ -238,16 +245,11 @@ fn draw_axes(canvas: &mut Canvas, frame: &Frame, y_ticks: &Ticks) {
     canvas.fill(frame.left, bottom, right - frame.left, 1.0, MUTED, 1.0);
 }
 
-/// Ticks of the x axis: as many as have room.
-fn x_ticks(frame: &Frame) -> Ticks {
+/// Ticks of the x axis: as many as have room, at whole numbers where only those mean something.
+fn x_ticks(frame: &Frame, whole: bool) -> Ticks {
     let most = (frame.width / 70.0).max(2.0) as usize;
-    let mut all = ticks(frame.x.0, frame.x.1, most);
-    if all.places.iter().any(|place| place.fract() != 0.0) && frame.x.1 - frame.x.0 <= 1.0 {
-        // A single band: its number is the only tick that says anything.
-        let middle = (frame.x.0 + frame.x.1) / 2.0;
-        all = Ticks { places: vec![middle], labels: vec![format!("{middle}")] };
-    }
-    all
+    let (low, high) = frame.x;
+    ticks(low, high, if whole { most.min((high - low).max(1.0) as usize) } else { most })
 }
 
 fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
@@ -324,6 +326,18 @@ mod tests {
     }
 
     #[test]
+    fn band_numbers_are_whole() {
+        let labels = |low: f64, high: f64| {
+            let frame = Frame { left: 0.0, top: 0.0, width: 640.0, height: 9.0, x: (low, high), y: (0.0, 1.0) };
+            x_ticks(&frame, true).labels
+        };
+        assert_eq!(labels(0.0, 1.0), ["0", "1"]);
+        assert_eq!(labels(-0.5, 0.5), ["0"]);
+        assert_eq!(labels(0.0, 3.0), ["0", "1", "2", "3"]);
+        assert_eq!(labels(0.0, 82.0)[1], "10");
+    }
+
+    #[test]
     fn ranges_are_never_empty() {
         for value in [0.0, 5.0, -3.0, 1e-30, 1e30] {
             let (low, high) = padded((value, value));
@@ -350,6 +364,7 @@ mod tests {
                 (0..11).map(|b| b != 5).collect(),
             )],
             x_title: String::new(),
+            whole: true,
             y_title: String::new(),
             remarks: Vec::new(),
         };
@@ -368,7 +383,7 @@ mod tests {
     fn nothing_to_draw_is_drawn() {
         for lines in [Vec::new(), vec![line(vec![3.0], vec![f64::NAN], vec![true])]] {
             let chart =
-                Chart { lines, x_title: "x".into(), y_title: "y".into(), remarks: Vec::new() };
+                Chart { lines, x_title: "x".into(), whole: true, y_title: "y".into(), remarks: Vec::new() };
             chart.draw(&mut Canvas::new(500.0, 200.0).unwrap(), 0.0, 0.0, 500.0, 200.0);
         }
     }

@@ -50,6 +50,8 @@ use stretch::stretch;
 const SIDE: usize = 1024;
 /// Rows and columns of each of two pictures side by side.
 const SIDE_OF_TWO: usize = 660;
+/// Rows of a picture at least twice as high as wide.
+const SIDE_OF_TALL: usize = 760;
 /// Pictures on a contact sheet.
 const CELLS: usize = 12;
 /// Stacks whose spectra are drawn.
@@ -142,11 +144,16 @@ fn mask_of<'a>(
     }
 }
 
-/// The pixels of a cube to look at. Two pictures stand beside one another unless they are wide.
+/// The pixels of a cube to look at: fewer where two pictures stand side by side, and where a tall one
+/// would not fit a screen.
 fn sampling_of(cube: &Cube, two: bool) -> Sampling {
     let (rows, columns) = (cube.shape.rows, cube.shape.columns);
-    let wide = columns >= 2 * rows;
-    Sampling::new(rows, columns, if two && !wide { SIDE_OF_TWO } else { SIDE })
+    let side = match () {
+        () if rows >= 2 * columns => SIDE_OF_TALL,
+        () if two && columns < 2 * rows => SIDE_OF_TWO,
+        () => SIDE,
+    };
+    Sampling::new(rows, columns, side)
 }
 
 fn draw_single(
@@ -167,7 +174,7 @@ fn draw_single(
     captions.extend(size_caption(cube, sampling));
     captions.extend(map.map(|map| {
         let more = if map.more > 0 { format!(" {} less frequent classes are tinted, too.", map.more) } else { String::new() };
-        format!("Mask {}: its classes are laid over the second picture in the colours of the spectra.{more}", map.name)
+        format!("Mask '{}': its classes are laid over the second picture in the colours of the spectra.{more}", map.name)
     }));
     let lines: Vec<(String, String, palette::Colour, Curve)> = match map {
         None => {
@@ -280,6 +287,7 @@ fn chart(lines: Vec<Line>, wavelengths: bool) -> Chart {
     Chart {
         lines,
         x_title: x_title.to_owned(),
+        whole: !wavelengths,
         y_title: "Physical value, mean ± standard deviation".to_owned(),
         remarks,
     }
@@ -369,7 +377,7 @@ fn sheet_captions(dataset: &Dataset, mask: Option<&str>) -> Vec<String> {
     captions.push(
         "Each channel of each picture is stretched from its 2nd to its 98th percentile.".to_owned(),
     );
-    captions.extend(mask.map(|mask| format!("The classes of mask {mask} are laid over.")));
+    captions.extend(mask.map(|mask| format!("The classes of mask '{mask}' are laid over.")));
     captions
 }
 
