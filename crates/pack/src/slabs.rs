@@ -5,6 +5,9 @@ use std::ops::Range;
 use hsipack_format::Result;
 use hsipack_format::dataset::ChunkArray;
 
+/// Takes some whole rows: which, and their bytes.
+pub type Each<'e> = dyn FnMut(Range<usize>, &[u8]) -> Result<()> + 'e;
+
 /// Hands rows `rows` of sample `index` to `each`, one row of chunks at a time: which rows, and their
 /// bytes in (row, column, band) order, little-endian.
 ///
@@ -14,7 +17,7 @@ pub fn for_each(
     array: &ChunkArray,
     index: usize,
     rows: Range<usize>,
-    each: &mut dyn FnMut(Range<usize>, &[u8]) -> Result<()>,
+    each: &mut Each,
 ) -> Result<()> {
     let (grid, shape) = (array.grid(), array.shape());
     let pixel = shape.bands * array.meta().dtype.size();

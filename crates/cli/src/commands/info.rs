@@ -74,7 +74,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
 
 /// An error about a container of several cubes, one variable a line.
 fn list_variables(error: Error) -> Error {
-    let file = error.path().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+    let file =
+        error.path().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
     let (ErrorKind::Ambiguous, Some(file)) = (error.kind(), file) else { return error };
     let path = error.path().map(Path::to_owned).unwrap_or_default();
     let first = format!(": {file}::");
@@ -343,9 +344,10 @@ mod tests {
 
     #[test]
     fn variables_are_listed_one_a_line() {
-        let error = Error::ambiguous("the file holds several cubes: a.h5::/x (1x2x3), a.h5::/y (4x5x6)")
-            .at("d/a.h5")
-            .with_remedy("name one");
+        let error =
+            Error::ambiguous("the file holds several cubes: a.h5::/x (1x2x3), a.h5::/y (4x5x6)")
+                .at("d/a.h5")
+                .with_remedy("name one");
         assert_eq!(
             list_variables(error).to_string(),
             "d/a.h5: the file holds several cubes:\n  a.h5::/x (1x2x3)\n  a.h5::/y (4x5x6)\n (name one)"

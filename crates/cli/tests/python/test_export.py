@@ -159,7 +159,7 @@ def test_refusals(packed, tmp_path):
 
 
 def test_info_and_preview(packed, tmp_path):
-    dataset, stored, _, factor = packed
+    dataset, stored, _, _ = packed
     report = json.loads(hsipack("info", dataset, "--json").stdout)
     values = report["stacks"][0]["values"]
     assert report["kind"] == "dataset" and report["samples"] == 2

@@ -287,7 +287,7 @@ pub fn ticks(low: f64, high: f64, most: usize) -> Ticks {
     let places: Vec<f64> = (0..count).map(|i| (first + i as f64) * step).collect();
     let largest = low.abs().max(high.abs());
     let label = |value: &f64| {
-        if largest >= 1e6 || largest < 1e-3 {
+        if !(1e-3..1e6).contains(&largest) {
             let digits = (largest.log10().floor() - step.log10().floor()).clamp(0.0, 12.0) as usize;
             if *value == 0.0 { "0".to_owned() } else { format!("{value:.digits$e}") }
         } else {
@@ -328,7 +328,14 @@ mod tests {
     #[test]
     fn band_numbers_are_whole() {
         let labels = |low: f64, high: f64| {
-            let frame = Frame { left: 0.0, top: 0.0, width: 640.0, height: 9.0, x: (low, high), y: (0.0, 1.0) };
+            let frame = Frame {
+                left: 0.0,
+                top: 0.0,
+                width: 640.0,
+                height: 9.0,
+                x: (low, high),
+                y: (0.0, 1.0),
+            };
             x_ticks(&frame, true).labels
         };
         assert_eq!(labels(0.0, 1.0), ["0", "1"]);
@@ -382,8 +389,13 @@ mod tests {
     #[test]
     fn nothing_to_draw_is_drawn() {
         for lines in [Vec::new(), vec![line(vec![3.0], vec![f64::NAN], vec![true])]] {
-            let chart =
-                Chart { lines, x_title: "x".into(), whole: true, y_title: "y".into(), remarks: Vec::new() };
+            let chart = Chart {
+                lines,
+                x_title: "x".into(),
+                whole: true,
+                y_title: "y".into(),
+                remarks: Vec::new(),
+            };
             chart.draw(&mut Canvas::new(500.0, 200.0).unwrap(), 0.0, 0.0, 500.0, 200.0);
         }
     }

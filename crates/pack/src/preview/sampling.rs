@@ -125,6 +125,6 @@ mod tests {
         assert_eq!(some.hits(4, 2, 5).collect::<Vec<_>>(), [(4, 1), (5, 4)]);
         assert_eq!(some.hits(2, 0, 9).count(), 0);
         assert_eq!(some.reads(4).collect::<Vec<_>>(), [1..2, 4..5]);
-        assert_eq!(some.reads(100).collect::<Vec<_>>(), [1..5]);
+        assert!(some.reads(100).eq(std::iter::once(1..5)));
     }
 }
