@@ -6,7 +6,7 @@ use hsipack_pack::progress::Progress;
 use hsipack_pack::repair::repair;
 use hsipack_pack::validate::{Report, ValidateOptions, validate};
 
-use crate::packing::{content, cubes, options, pack};
+use crate::conversion::{content, cubes, options, pack};
 
 fn check(dataset: &Path) -> Report {
     let options = ValidateOptions { jobs: 1, ..ValidateOptions::default() };
