@@ -262,6 +262,8 @@ pub(super) fn parse_dtype(text: &str) -> Result<(DType, bool)> {
 }
 
 fn refuse_dtype(text: &str, code: &str) -> Error {
+    let short: String = text.chars().take(40).collect();
+    let short = short.escape_debug();
     let what = match code.as_bytes().first() {
         Some(b'c') => "complex numbers",
         Some(b'O') => "Python objects",
@@ -270,13 +272,11 @@ fn refuse_dtype(text: &str, code: &str) -> Error {
         Some(b'm' | b'M') => "dates or time spans",
         Some(b'f') => "floats of a length that only some machines have",
         _ => {
-            let text: String = text.chars().take(40).collect();
-            return Error::malformed(format!("unknown element type '{}'", text.escape_debug()))
+            return Error::malformed(format!("unknown element type '{short}'"))
                 .with_remedy("copy the file again; it may be damaged");
         }
     };
-    Error::unsupported(format!("the array holds {what} ({})", text.escape_debug()))
-        .with_remedy(PLAIN_ARRAY)
+    Error::unsupported(format!("the array holds {what} ({short})")).with_remedy(PLAIN_ARRAY)
 }
 
 /// Reads the header at the start of a stream.
@@ -613,6 +613,10 @@ mod tests {
         }
         for text in ["<c8", "|O", "<U4", "|S3", "|V8", "<M8[ns]", "<f16"] {
             assert_eq!(parse_dtype(text).unwrap_err().kind(), ErrorKind::Unsupported, "{text}");
+        }
+        for long in ["c", "O", "x"] {
+            let error = parse_dtype(&format!("<{}", long.repeat(100_000))).unwrap_err();
+            assert!(error.what().len() < 200, "{}", error.what().len());
         }
         for text in ["", "<", "é", "<é4", "f3x", "x1"] {
             assert!(parse_dtype(text).is_err(), "{text}");
