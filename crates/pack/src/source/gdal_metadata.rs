@@ -20,9 +20,31 @@ use roxmltree::{Document, ParsingOptions};
 use super::wavelengths::{fwhm_to_nm, to_nm};
 use super::{CubeInfo, Scaling};
 
-/// Texts of 500 bands take 200 KB. Parsing takes time that grows with the square of the number of
-/// attributes of one element, so that no text may be much longer.
-const LONGEST_TEXT: usize = 4 << 20;
+/// Texts of 500 bands take 200 KB.
+const LONGEST_TEXT: usize = 16 << 20;
+/// The parser's time grows with the square of the number of attributes of one element, and its memory
+/// with the square of the number of namespaces: no writer comes near either.
+const MOST_ATTRIBUTES: usize = 1024;
+const MOST_NAMESPACES: usize = 256;
+
+/// Parses XML from a file, unless that would take very long.
+///
+/// # Errors
+/// In words, if it would, or the text is not well-formed.
+pub(super) fn parse_xml(text: &str) -> Result<Document<'_>, String> {
+    if text.len() > LONGEST_TEXT {
+        return Err("longer than 16 MiB".to_owned());
+    }
+    if text.matches("xmlns").count() > MOST_NAMESPACES {
+        return Err("of too many namespaces".to_owned());
+    }
+    // A tag has no more attributes than there are equal signs up to the next one.
+    if text.split('<').any(|tag| tag.matches('=').count() > MOST_ATTRIBUTES) {
+        return Err("of too many attributes".to_owned());
+    }
+    let options = ParsingOptions { nodes_limit: 4 << 20, ..ParsingOptions::default() };
+    Document::parse_with_options(text, options).map_err(|error| error.to_string())
+}
 
 /// The items of a GDAL metadata text.
 #[derive(Debug, Default)]
@@ -45,14 +67,8 @@ impl GdalMetadata {
     /// # Errors
     /// If it is not well-formed XML.
     pub fn parse(text: &str) -> Result<Self> {
-        if text.len() > LONGEST_TEXT {
-            return Err(Error::unsupported("the GDAL metadata take more than 4 MiB"));
-        }
-        let options = ParsingOptions { nodes_limit: 4 << 20, ..ParsingOptions::default() };
-        let document = Document::parse_with_options(text.trim_matches(['\0', ' ', '\n']), options)
-            .map_err(|error| {
-                Error::malformed(format!("the GDAL metadata are no XML: {error}")).caused_by(error)
-            })?;
+        let document = parse_xml(text.trim_matches(['\0', ' ', '\n']))
+            .map_err(|why| Error::malformed(format!("the GDAL metadata are no XML: {why}")))?;
         let items = document
             .descendants()
             .filter(|node| node.has_tag_name("Item"))
@@ -366,8 +382,15 @@ mod tests {
     fn texts_that_take_long_to_read_are_refused_and_others_do_not() {
         let many = items(&r#"<Item name="SCALE">2</Item>"#.repeat(100_000));
         assert_eq!(described(&many, 65_535).scaling.multiply, 2.0);
-        let error = GdalMetadata::parse(&" ".repeat(LONGEST_TEXT + 1)).unwrap_err();
-        assert!(error.what().contains("4 MiB"), "{error}");
+        let refused = |text: &str, why: &str| {
+            let error = GdalMetadata::parse(&items(text)).unwrap_err();
+            assert!(error.what().contains(why), "{error}");
+        };
+        refused(&" ".repeat(LONGEST_TEXT), "16 MiB");
+        let attributes: String = (0..100_000).map(|index| format!("a{index}='' ")).collect();
+        refused(&format!("<a {attributes}/>"), "attributes");
+        let nested: String = (0..50_000).map(|index| format!("<a xmlns:a{index}='b'>")).collect();
+        refused(&nested, "namespaces");
     }
 
     #[test]

@@ -18,10 +18,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hsipack_format::{CubeShape, DType, Error, Result};
-use roxmltree::Document;
 
 use super::flat::{ByteSource, FileBytes, FlatLayout, FlatSource, MemoryBytes};
-use super::gdal_metadata::GdalMetadata;
+use super::gdal_metadata::{GdalMetadata, parse_xml};
 use super::tiff_chunks::{Chunk, Compression, PixelLayout, Plane, Planes};
 use super::tiff_directory::{Directories, Page, has_signature};
 use super::{Access, Axis, AxisOrder, CubeInfo, OpenOptions, RowBuffer, Source};
@@ -496,7 +495,7 @@ fn shaped_axes(description: &str) -> Option<Vec<usize>> {
 
 /// Lengths of OME's Z, C and T axes.
 fn ome_axes(description: &str) -> Option<Vec<usize>> {
-    let document = Document::parse(description).ok()?;
+    let document = parse_xml(description).ok()?;
     let pixels = document.descendants().find(|node| node.tag_name().name() == "Pixels")?;
     ["SizeZ", "SizeC", "SizeT"].iter().map(|name| pixels.attribute(*name)?.parse().ok()).collect()
 }
