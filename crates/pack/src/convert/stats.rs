@@ -227,8 +227,6 @@ impl BandStats {
     }
 }
 
-/// Bands that one pass of the kernel works on: one AVX2 register of f32.
-const LANES: usize = 8;
 /// Pixels after which single-precision sums go into double-precision ones. fp16 values have 11 bits and
 /// their squares 22, so that sums of this many are all but exact.
 const PIXELS: usize = 32;
@@ -236,8 +234,8 @@ const PIXELS: usize = 32;
 /// Gathers statistics of one slab, tile by tile.
 #[derive(Debug)]
 pub struct Gatherer {
-    bands: usize,
-    sums: Vec<Sums>,
+    bands: Vec<Sums>,
+    tile: TileSums,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -267,94 +265,143 @@ const NO_SUMS: Sums = Sums {
     sum_rel: 0.0,
 };
 
+impl Sums {
+    fn add(&mut self, x: f32, y: f32) {
+        if y.is_nan() {
+            self.nan += 1;
+        } else if y.is_infinite() {
+            self.inf += 1;
+        } else {
+            let (abs, rel) = errors(x, y);
+            self.count += 1;
+            self.min = self.min.min(y);
+            self.max = self.max.max(y);
+            self.max_abs = self.max_abs.max(abs);
+            self.max_rel = self.max_rel.max(rel);
+            self.sum += f64::from(y);
+            self.squares += f64::from(y) * f64::from(y);
+            self.sum_rel += f64::from(rel);
+        }
+    }
+}
+
+/// Absolute and relative error of `y`, packed from `x`.
+fn errors(x: f32, y: f32) -> (f32, f32) {
+    let abs = (y - x).abs();
+    (abs, abs / x.abs().max(f32::MIN_POSITIVE))
+}
+
+/// Sums over a few pixels in single precision, a list a quantity: plain loops over bands, which the
+/// compiler turns into full vectors.
+#[derive(Debug)]
+struct TileSums {
+    min: Vec<f32>,
+    max: Vec<f32>,
+    max_abs: Vec<f32>,
+    max_rel: Vec<f32>,
+    sum: Vec<f32>,
+    squares: Vec<f32>,
+    sum_rel: Vec<f32>,
+}
+
+impl TileSums {
+    fn new(bands: usize) -> Self {
+        let list = || vec![0.0; bands];
+        let mut sums = Self {
+            min: list(),
+            max: list(),
+            max_abs: list(),
+            max_rel: list(),
+            sum: list(),
+            squares: list(),
+            sum_rel: list(),
+        };
+        sums.clear();
+        sums
+    }
+
+    fn clear(&mut self) {
+        self.min.fill(f32::INFINITY);
+        self.max.fill(f32::NEG_INFINITY);
+        for list in [
+            &mut self.max_abs,
+            &mut self.max_rel,
+            &mut self.sum,
+            &mut self.squares,
+            &mut self.sum_rel,
+        ] {
+            list.fill(0.0);
+        }
+    }
+
+    /// Adds one pixel of finite values.
+    fn add(&mut self, values: &[f32], packed: &[f32]) {
+        // Slices of one known length let the compiler drop every bounds check.
+        let bands = values.len();
+        let packed = &packed[..bands];
+        let (min, max) = (&mut self.min[..bands], &mut self.max[..bands]);
+        let (max_abs, max_rel) = (&mut self.max_abs[..bands], &mut self.max_rel[..bands]);
+        let (sum, squares, sum_rel) =
+            (&mut self.sum[..bands], &mut self.squares[..bands], &mut self.sum_rel[..bands]);
+        for band in 0..bands {
+            let y = packed[band];
+            let (abs, rel) = errors(values[band], y);
+            // `f32::min` would have to handle NaN; a comparison is one instruction.
+            min[band] = if y < min[band] { y } else { min[band] };
+            max[band] = if y > max[band] { y } else { max[band] };
+            max_abs[band] = if abs > max_abs[band] { abs } else { max_abs[band] };
+            max_rel[band] = if rel > max_rel[band] { rel } else { max_rel[band] };
+            sum[band] += y;
+            squares[band] += y * y;
+            sum_rel[band] += rel;
+        }
+    }
+
+    /// Adds the sums over `pixels` pixels to those of the bands, and starts over.
+    fn flush(&mut self, pixels: u64, bands: &mut [Sums]) {
+        for (band, sums) in bands.iter_mut().enumerate() {
+            sums.count += pixels;
+            sums.min = sums.min.min(self.min[band]);
+            sums.max = sums.max.max(self.max[band]);
+            sums.max_abs = sums.max_abs.max(self.max_abs[band]);
+            sums.max_rel = sums.max_rel.max(self.max_rel[band]);
+            sums.sum += f64::from(self.sum[band]);
+            sums.squares += f64::from(self.squares[band]);
+            sums.sum_rel += f64::from(self.sum_rel[band]);
+        }
+        self.clear();
+    }
+}
+
 impl Gatherer {
     /// A gatherer for cubes of `bands` bands.
     pub fn new(bands: usize) -> Self {
-        Self { bands, sums: vec![NO_SUMS; bands] }
+        Self { bands: vec![NO_SUMS; bands], tile: TileSums::new(bands) }
     }
 
     /// Adds whole pixels: `values` before and `packed` after the cast (widened again), band fastest.
     /// `finite` says that no packed value is NaN or infinite.
     pub fn add(&mut self, values: &[f32], packed: &[f32], finite: bool) {
-        let tile = self.bands * PIXELS;
-        for (values, packed) in values.chunks(tile).zip(packed.chunks(tile)) {
-            let mut band = 0;
-            if finite {
-                while band + LANES <= self.bands {
-                    self.add_lanes(band, values, packed);
-                    band += LANES;
+        let bands = self.bands.len();
+        if !finite {
+            for (x, y) in values.chunks_exact(bands).zip(packed.chunks_exact(bands)) {
+                for (sums, (x, y)) in self.bands.iter_mut().zip(x.iter().zip(y)) {
+                    sums.add(*x, *y);
                 }
             }
-            for band in band..self.bands {
-                self.add_band(band, values, packed);
-            }
+            return;
         }
-    }
-
-    /// Eight bands of finite values at once; plain arrays that the compiler keeps in registers.
-    fn add_lanes(&mut self, band: usize, values: &[f32], packed: &[f32]) {
-        let mut min = [f32::INFINITY; LANES];
-        let mut max = [f32::NEG_INFINITY; LANES];
-        let mut sum = [0f32; LANES];
-        let mut squares = [0f32; LANES];
-        let mut max_abs = [0f32; LANES];
-        let mut max_rel = [0f32; LANES];
-        let mut sum_rel = [0f32; LANES];
-        for (x, y) in values.chunks_exact(self.bands).zip(packed.chunks_exact(self.bands)) {
-            let x: &[f32; LANES] = x[band..][..LANES].try_into().expect("eight lanes");
-            let y: &[f32; LANES] = y[band..][..LANES].try_into().expect("eight lanes");
-            for lane in 0..LANES {
-                let (x, y) = (x[lane], y[lane]);
-                let abs = (y - x).abs();
-                let rel = abs / x.abs().max(f32::MIN_POSITIVE);
-                min[lane] = if y < min[lane] { y } else { min[lane] };
-                max[lane] = if y > max[lane] { y } else { max[lane] };
-                sum[lane] += y;
-                squares[lane] += y * y;
-                max_abs[lane] = if abs > max_abs[lane] { abs } else { max_abs[lane] };
-                max_rel[lane] = if rel > max_rel[lane] { rel } else { max_rel[lane] };
-                sum_rel[lane] += rel;
+        for (values, packed) in values.chunks(bands * PIXELS).zip(packed.chunks(bands * PIXELS)) {
+            for (x, y) in values.chunks_exact(bands).zip(packed.chunks_exact(bands)) {
+                self.tile.add(x, y);
             }
-        }
-        let pixels = (values.len() / self.bands) as u64;
-        for (lane, sums) in self.sums[band..band + LANES].iter_mut().enumerate() {
-            sums.count += pixels;
-            sums.min = sums.min.min(min[lane]);
-            sums.max = sums.max.max(max[lane]);
-            sums.max_abs = sums.max_abs.max(max_abs[lane]);
-            sums.max_rel = sums.max_rel.max(max_rel[lane]);
-            sums.sum += f64::from(sum[lane]);
-            sums.squares += f64::from(squares[lane]);
-            sums.sum_rel += f64::from(sum_rel[lane]);
-        }
-    }
-
-    /// One band, any values.
-    fn add_band(&mut self, band: usize, values: &[f32], packed: &[f32]) {
-        let sums = &mut self.sums[band];
-        for (x, y) in values.iter().zip(packed).skip(band).step_by(self.bands) {
-            if y.is_nan() {
-                sums.nan += 1;
-            } else if y.is_infinite() {
-                sums.inf += 1;
-            } else {
-                let abs = (y - x).abs();
-                let rel = abs / x.abs().max(f32::MIN_POSITIVE);
-                sums.count += 1;
-                sums.min = sums.min.min(*y);
-                sums.max = sums.max.max(*y);
-                sums.max_abs = sums.max_abs.max(abs);
-                sums.max_rel = sums.max_rel.max(rel);
-                sums.sum += f64::from(*y);
-                sums.squares += f64::from(*y) * f64::from(*y);
-                sums.sum_rel += f64::from(rel);
-            }
+            self.tile.flush((values.len() / bands) as u64, &mut self.bands);
         }
     }
 
     /// The statistics so far; starts over.
     pub fn take(&mut self) -> BandStats {
-        let bands = self.sums.iter().map(|sums| {
+        let bands = self.bands.iter().map(|sums| {
             let mean = if sums.count == 0 { 0.0 } else { sums.sum / sums.count as f64 };
             Band {
                 count: sums.count,
@@ -370,12 +417,12 @@ impl Gatherer {
             }
         });
         let stats = BandStats(bands.collect());
-        self.sums.fill(NO_SUMS);
+        self.bands.fill(NO_SUMS);
         stats
     }
 }
 
-/// Whether all of `values` are finite; sixteen at a time.
+/// Whether all of `values` are finite.
 pub fn all_finite(values: &[f16]) -> bool {
     const EXPONENT: u16 = 0x7C00;
     let bits: &[u16] = bytemuck::cast_slice(values);
