@@ -307,12 +307,22 @@ pub fn run(args: Args) -> Result<ExitCode> {
 fn begin(task: &Task, plan: &Plan) {
     let bytes = |sample: &PlannedSample| sample.info.shape.values() * sample.info.dtype.size();
     task.set_total(plan.samples.iter().map(bytes).sum::<usize>() as u64);
-    for skipped in &plan.skipped {
-        task.bar.suspend(|| eprintln!("left out: {skipped}"));
-    }
-    for note in &plan.notes {
-        task.bar.suspend(|| eprintln!("note: {note}"));
-    }
+    tell(task, "left out", &plan.skipped);
+    tell(task, "note", &plan.notes);
+}
+
+/// Lines of one sort shown before the rest is only counted.
+const SHOWN: usize = 20;
+
+fn tell(task: &Task, what: &str, lines: &[String]) {
+    task.bar.suspend(|| {
+        for line in lines.iter().take(SHOWN) {
+            eprintln!("{what}: {line}");
+        }
+        if lines.len() > SHOWN {
+            eprintln!("{what}: and {} more (see --json)", lines.len() - SHOWN);
+        }
+    });
 }
 
 fn print(report: &Report) {

@@ -1,6 +1,7 @@
 //! What a conversion would do, and how big its result gets.
 
 use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
 
 use hsipack_format::{Dataset, Result};
 use serde::Serialize;
@@ -8,6 +9,7 @@ use serde::Serialize;
 use super::encode::{Encoded, Encoder, OpenCube};
 use super::options::{ConvertOptions, Mode};
 use super::plan::{self, PlannedSample, PlannedStack};
+use super::run;
 
 /// What a conversion would come to.
 #[derive(Clone, Debug, Serialize)]
@@ -63,7 +65,10 @@ const TRIED: usize = 4;
 pub fn dry_run(options: &ConvertOptions) -> Result<Estimate> {
     let base =
         if options.mode == Mode::Append { Some(Dataset::open(&options.output)?) } else { None };
-    let plan = plan::plan(options, base.as_ref())?;
+    if options.mode == Mode::Create && options.output.symlink_metadata().is_ok() {
+        return Err(run::output_exists(&options.output));
+    }
+    let plan = plan::plan(options, base.as_ref(), &AtomicBool::new(false))?;
     let mut encoder = Encoder::default();
     let (mut packed, mut stored, mut tried, mut compressed) = (0u64, 0.0, 0u64, 0u64);
     for stack in &plan.stacks {

@@ -6,9 +6,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use hsipack_format::dataset::ChunkArray;
-use hsipack_format::{Codec, CubeShape, DType, Dataset, Error, Grid, Result, Stack};
+use hsipack_format::{Codec, CubeShape, DType, Dataset, Error, ErrorKind, Grid, Result, Stack};
 use regex::Regex;
 use serde_json::{Map, Value};
 
@@ -224,16 +225,20 @@ pub(crate) fn pick<T: Clone>(list: &Option<Vec<T>>, bands: &Option<Vec<usize>>) 
     }
 }
 
-/// Plans a conversion; `base` is the dataset to append to.
+/// Plans a conversion; `base` is the dataset to append to, `stop` the user's wish to stop.
 ///
 /// # Errors
 /// Whatever is wrong with an input or the options, as far as it can be seen without reading every value.
-pub fn plan(options: &ConvertOptions, base: Option<&Dataset>) -> Result<Plan> {
+pub fn plan(options: &ConvertOptions, base: Option<&Dataset>, stop: &AtomicBool) -> Result<Plan> {
     options.check()?;
     let groups = masks::groups(&options.masks)?;
     let inputs = input::expand(&options.inputs, &options.exclude)?;
     let mut planner = Planner::new(options, base, groups)?;
     for input in inputs {
+        if stop.load(Ordering::Relaxed) {
+            return Err(Error::new(ErrorKind::Interrupted, "stopped")
+                .with_remedy("nothing was written yet"));
+        }
         let text = input.text();
         if let Err(error) = planner.add(input) {
             if !options.skip_errors {

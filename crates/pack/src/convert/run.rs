@@ -82,7 +82,7 @@ pub fn convert(
     if let Some(base) = &base {
         plan::check_append(options, base)?;
     }
-    let plan = plan::plan(options, base.as_ref())?;
+    let plan = plan::plan(options, base.as_ref(), &progress.stop)?;
     planned(&plan);
     let identity = identity(&request, &plan, base.as_ref());
     let resume = options.mode == Mode::Resume;
@@ -102,15 +102,20 @@ pub fn convert(
     }
 }
 
+/// The error of an output that is there already.
+pub fn output_exists(output: &Path) -> Error {
+    Error::conflict("the output exists")
+        .at(output)
+        .with_remedy("choose another -o, delete it, or pass --append")
+}
+
 /// Whether to append (`Some(true)`), to create (`Some(false)`), or that nothing is left to do (`None`).
 fn prepare(options: &ConvertOptions, request: &str) -> Result<Option<bool>> {
     let output = &options.output;
     staging::recover(output)?;
     let exists = output.symlink_metadata().is_ok();
     match (options.mode, staging::begun(output)?) {
-        (Mode::Create, _) if exists => Err(Error::conflict("the output exists")
-            .at(output)
-            .with_remedy("choose another -o, delete it, or pass --append")),
+        (Mode::Create, _) if exists => Err(output_exists(output)),
         (Mode::Create, _) => {
             let folder = staging::parent(output);
             if !folder.is_dir() {
