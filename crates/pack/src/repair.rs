@@ -144,7 +144,7 @@ impl Mender<'_> {
         let mut reason = Error::damaged("no source gives its wavelengths");
         for sample in samples {
             match self.source_bands(sample) {
-                Ok((wavelength, fwhm)) if wavelength.is_some() => {
+                Ok([wavelength, fwhm]) if wavelength.is_some() => {
                     let folder = self.dataset.path().join(stack);
                     for (array, values) in [(WAVELENGTH, wavelength), (FWHM, fwhm)] {
                         if let Some(values) =
@@ -165,12 +165,12 @@ impl Mender<'_> {
         Err(reason)
     }
 
-    fn source_bands(&self, sample: &Sample) -> Result<(Option<Vec<f64>>, Option<Vec<f64>>)> {
+    fn source_bands(&self, sample: &Sample) -> Result<[Option<Vec<f64>>; 2]> {
         let (recipe, input) = self.source(sample)?;
         let source = plan::open_source(&input, &recipe.values)?;
         let info = source.info();
         let bands = plan::select_bands(info, &recipe.values)?;
-        Ok((plan::pick(&info.wavelength, &bands), plan::pick(&info.fwhm, &bands)))
+        Ok([plan::pick(&info.wavelength, &bands), plan::pick(&info.fwhm, &bands)])
     }
 
     /// How a sample was made, and its source, which is still the same.
