@@ -19,7 +19,8 @@ def cube(dtype: Any = "float32", shape: tuple[int, int, int] = (7, 9, 12)) -> np
         floating: np.ndarray = values.astype(dtype)
         return floating
     top = min(4000, np.iinfo(dtype).max)
-    return np.round(values / values.max() * top).astype(dtype)
+    whole: np.ndarray = np.round(values / values.max() * top).astype(dtype)
+    return whole
 
 
 def classes(shape: tuple[int, int] = (7, 9)) -> np.ndarray:

@@ -1,0 +1,34 @@
+"""What the tests share: the command under test, and the real cubes where there are any."""
+
+import os
+from pathlib import Path
+
+import pytest
+from helpers import Hsipack
+
+REPOSITORY = Path(__file__).resolve().parents[4]
+SHARED = Path(os.environ.get("HSIPACK_SHARED", REPOSITORY.parent / "shared")) / "data"
+
+
+@pytest.fixture(scope="session")
+def hsipack() -> Hsipack:
+    """The command: $HSIPACK, else the debug build."""
+    default = Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target")) / "debug/hsipack"
+    binary = Path(os.environ.get("HSIPACK", default))
+    if not binary.is_file():
+        pytest.fail(f"{binary} is missing; run `cargo build -p hsipack-cli` or set HSIPACK")
+    return Hsipack(binary.resolve())
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of real cubes; tests that want it are skipped where it is missing."""
+    if not (SHARED / "TRUTH.json").is_file():
+        pytest.skip(f"SKIPPED: no real cubes in {SHARED} (set HSIPACK_SHARED to the folder above)")
+    return SHARED
+
+
+@pytest.fixture(scope="session")
+def fixtures() -> Path:
+    """The small cubes that come with the source."""
+    return REPOSITORY / "fixtures"
