@@ -139,16 +139,14 @@ def tiff_bands_last(path: Path) -> Cube:
 
 
 def m3_tiff(path: Path) -> Cube:
-    """The wavelengths are in the band names, such as `Band 1 (540.84)`."""
+    """The wavelengths are only in the band names, which are not in order."""
     with tifffile.TiffFile(path) as file:
         page = file.pages[0]
         assert isinstance(page, tifffile.TiffPage)
         text = str(page.tags[42112].value)
         ignore = float(page.tags[42113].value)
-    names = re.findall(r'<Item name="Band_\d+"[^>]*>([^<]*)<', text) or re.findall(
-        r'role="description"[^>]*>([^<]*)<', text
-    )
-    numbers = [re.findall(r"\d+\.\d+", name)[-1] for name in names]
+    bands = re.findall(r'<Item name="Band_(\d+)">[^<]*\(([\d.]+)\)<', text)
+    numbers = [nm for _, nm in sorted(bands, key=lambda band: int(band[0]))]
     return Cube(tifffile.imread(path), wavelength=np.array(numbers, float), ignore=ignore)
 
 
