@@ -4,6 +4,7 @@ mod commands;
 mod failure;
 mod output;
 mod parse;
+mod task;
 
 use std::process::ExitCode;
 

@@ -4,6 +4,7 @@
 //! [`ChunkArray`] reads chunks.
 
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -49,6 +50,8 @@ pub struct Stack {
     pub wavelength: Option<Vec<f64>>,
     /// Full widths at half maximum in nm.
     pub fwhm: Option<Vec<f64>>,
+    /// What is wrong with coordinate arrays; always empty after [`Dataset::open`].
+    pub problems: Vec<Error>,
 }
 
 impl Dataset {
@@ -71,11 +74,16 @@ impl Dataset {
                     .with_remedy("run `hsipack validate`; restore the file from a copy"));
             }
         }
-        Self::open_unverified_with(path, attributes, checksums::sha256(&sums))
+        let mut dataset = Self::open_unverified_with(path, attributes, checksums::sha256(&sums))?;
+        match dataset.stacks.iter_mut().find_map(|stack| stack.problems.pop()) {
+            Some(error) => Err(error.with_remedy("run `hsipack validate`, then `hsipack repair`")),
+            None => Ok(dataset),
+        }
     }
 
     /// Opens the dataset at `path` without comparing its metadata with `SHA256SUMS`, which need not
-    /// exist: for stores that another library wrote, and for looking into damaged ones.
+    /// exist: for stores that another library wrote, and for looking into damaged ones. Coordinate
+    /// arrays that cannot be read are left out and told in [`Stack::problems`].
     ///
     /// # Errors
     /// If it is not a packed dataset, is of a newer layout, or its metadata contradict each other.
@@ -219,9 +227,15 @@ impl Stack {
             }
         }
         let bands = image.shape().bands;
-        let wavelength = read_coordinate(&folder.join(WAVELENGTH), bands)?;
-        let fwhm = read_coordinate(&folder.join(FWHM), bands)?;
-        Ok(Self { name, image, masks, wavelength, fwhm })
+        let mut problems = Vec::new();
+        let mut coordinate = |array: &str| {
+            read_coordinate(&folder.join(array), bands).unwrap_or_else(|error| {
+                problems.push(error);
+                None
+            })
+        };
+        let (wavelength, fwhm) = (coordinate(WAVELENGTH), coordinate(FWHM));
+        Ok(Self { name, image, masks, wavelength, fwhm, problems })
     }
 
     /// The mask of that name.
@@ -340,6 +354,15 @@ impl ChunkArray {
         self.len == 0
     }
 
+    /// Decodes a stored chunk, as [`ShardFile::read_stored`] gives it, into `out`,
+    /// [`chunk_bytes`](Self::chunk_bytes) long.
+    ///
+    /// # Errors
+    /// If the chunk is damaged.
+    pub fn decode(&self, stored: &[u8], out: &mut [u8]) -> Result<()> {
+        decode_chunk(&self.meta, stored, out)
+    }
+
     /// Number of shard files.
     pub fn shards(&self) -> usize {
         self.len.div_ceil(self.grid.samples_per_shard())
@@ -449,25 +472,44 @@ impl ChunkArray {
     /// # Errors
     /// As [`read_chunk`](Self::read_chunk).
     pub fn read_sample(&self, index: usize, out: &mut [u8]) -> Result<()> {
-        let mut stored = Vec::new();
-        let chunk_bytes = self.chunk_bytes();
-        if self.grid.is_contiguous() {
-            for (chunk, out) in out.chunks_exact_mut(chunk_bytes).enumerate() {
-                self.read_chunk(index, chunk, &mut stored, out)?;
-            }
-            return Ok(());
-        }
+        self.read_rows(index, 0..self.shape().rows, out)
+    }
+
+    /// Reads rows `rows` of sample `index` into `out`, which they fill: (row, column, band),
+    /// little-endian. Whole slabs of chunks are cheapest.
+    ///
+    /// # Errors
+    /// As [`read_chunk`](Self::read_chunk).
+    pub fn read_rows(&self, index: usize, rows: Range<usize>, out: &mut [u8]) -> Result<()> {
+        let (grid, tile) = (&self.grid, self.grid.tile());
         let pixel = self.shape().bands * self.meta.dtype.size();
-        let mut decoded = vec![0; chunk_bytes];
-        for chunk in 0..self.grid.chunks_per_sample() {
-            self.read_chunk(index, chunk, &mut stored, &mut decoded)?;
-            let region = self.grid.region(chunk);
-            let width = region.columns.len() * pixel;
-            for (row, from) in
-                region.rows.zip(decoded.chunks_exact(self.grid.tile().columns * pixel))
-            {
-                let start = (row * self.shape().columns + region.columns.start) * pixel;
-                out[start..start + width].copy_from_slice(&from[..width]);
+        let row_bytes = self.shape().columns * pixel;
+        let mut stored = Vec::new();
+        let mut decoded = Vec::new();
+        for down in rows.start / tile.rows..rows.end.div_ceil(tile.rows) {
+            for across in 0..grid.across() {
+                let chunk = down * grid.across() + across;
+                let region = grid.region(chunk);
+                let whole = tile.columns == self.shape().columns && region.rows.len() == tile.rows;
+                if whole && rows.start <= region.rows.start && region.rows.end <= rows.end {
+                    let start = (region.rows.start - rows.start) * row_bytes;
+                    self.read_chunk(
+                        index,
+                        chunk,
+                        &mut stored,
+                        &mut out[start..start + self.chunk_bytes()],
+                    )?;
+                    continue;
+                }
+                decoded.resize(self.chunk_bytes(), 0);
+                self.read_chunk(index, chunk, &mut stored, &mut decoded)?;
+                let width = region.columns.len() * pixel;
+                for (row, from) in region.rows.zip(decoded.chunks_exact(tile.columns * pixel)) {
+                    if rows.contains(&row) {
+                        let start = (row - rows.start) * row_bytes + region.columns.start * pixel;
+                        out[start..start + width].copy_from_slice(&from[..width]);
+                    }
+                }
             }
         }
         Ok(())

@@ -112,7 +112,7 @@ mod tests {
             name: format!("cube {id}"),
             stack: "2x3x4".into(),
             index: id as usize,
-            split: (id % 2 == 0).then(|| "train".into()),
+            split: id.is_multiple_of(2).then(|| "train".into()),
             group: None,
             label: Some(Value::from(3)),
             nan: 0,

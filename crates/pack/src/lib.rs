@@ -10,11 +10,15 @@
 //! | [`source`] | reads cubes, one file a format |
 //! | [`input`], [`table`] | what the user typed, and tables, become a list of cubes |
 //! | [`convert`] | plans and runs a conversion |
+//! | [`validate`], [`repair`] | proves a packed dataset intact, and mends it |
 //! | [`fingerprint`] | tells whether a source changed |
 #![deny(missing_docs)]
 
 pub mod convert;
 pub mod fingerprint;
 pub mod input;
+pub mod progress;
+pub mod repair;
 pub mod source;
 pub mod table;
+pub mod validate;

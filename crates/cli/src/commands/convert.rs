@@ -2,19 +2,16 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use clap::ValueEnum;
 use hsipack_format::{Compressor, DType, Result, Shuffle};
-use hsipack_pack::convert::plan::Plan;
+use hsipack_pack::convert::plan::{Plan, PlannedSample};
 use hsipack_pack::convert::{
     self, BandSelection, ChunkShape, ConvertOptions, LayoutOptions, MaskOption, Mode, Nodata,
-    Normalize, Progress, Reference, Report, Scale, ValueOptions,
+    Normalize, Reference, Report, Scale, ValueOptions,
 };
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::task::Task;
 use crate::{output, parse};
 
 /// Pack cubes into a new dataset, or add them to one.
@@ -293,13 +290,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let progress = Arc::new(Progress::default());
-    stop_on_ctrl_c(&progress);
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-    let watch = watch(&progress, &bar);
-    let report = convert::convert(&options, &progress, &|plan| begin(&bar, plan));
-    bar.finish_and_clear();
-    watch.store(true, Ordering::Relaxed);
+    let task = Task::start("packed");
+    let report = convert::convert(&options, &task.progress, &|plan| begin(&task, plan));
+    task.finish();
     let report = report?;
     if args.json {
         output::json(&report)
@@ -309,46 +302,16 @@ pub fn run(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The first Ctrl-C stops cleanly; the second one at once.
-fn stop_on_ctrl_c(progress: &Arc<Progress>) {
-    let progress = progress.clone();
-    let handler = move || {
-        if progress.stop.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
-        }
-    };
-    // Only fails if a handler is there already; then Ctrl-C just ends the process, which is safe.
-    let _ = ctrlc::set_handler(handler);
-}
-
-fn begin(bar: &ProgressBar, plan: &Plan) {
-    let bytes = |sample: &convert::plan::PlannedSample| {
-        sample.info.shape.values() * sample.info.dtype.size()
-    };
-    let total: usize = plan.samples.iter().map(bytes).sum();
-    let style = "{bar:30} {percent:>3}%  {binary_bytes} of {binary_total_bytes}  {binary_bytes_per_sec}  {eta} left  {msg}";
-    bar.set_style(ProgressStyle::with_template(style).expect("a valid template"));
-    bar.set_length(total as u64);
+/// Says what the plan found, and how much there is to do.
+fn begin(task: &Task, plan: &Plan) {
+    let bytes = |sample: &PlannedSample| sample.info.shape.values() * sample.info.dtype.size();
+    task.set_total(plan.samples.iter().map(bytes).sum::<usize>() as u64);
     for skipped in &plan.skipped {
-        bar.suspend(|| eprintln!("left out: {skipped}"));
+        task.bar.suspend(|| eprintln!("left out: {skipped}"));
     }
     for note in &plan.notes {
-        bar.suspend(|| eprintln!("note: {note}"));
+        task.bar.suspend(|| eprintln!("note: {note}"));
     }
-}
-
-/// Moves the bar from a thread of its own until told to end.
-fn watch(progress: &Arc<Progress>, bar: &ProgressBar) -> Arc<std::sync::atomic::AtomicBool> {
-    let end = Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let (progress, bar, ended) = (progress.clone(), bar.clone(), end.clone());
-    std::thread::spawn(move || {
-        while !ended.load(Ordering::Relaxed) {
-            bar.set_position(progress.bytes_in.load(Ordering::Relaxed));
-            bar.set_message(output::count(progress.cubes.load(Ordering::Relaxed) as usize, "cube"));
-            std::thread::sleep(Duration::from_millis(100));
-        }
-    });
-    end
 }
 
 fn print(report: &Report) {

@@ -1,14 +1,79 @@
 //! `hsipack repair`.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use hsipack_format::Result;
+use hsipack_pack::repair::{self, Report};
+use hsipack_pack::validate::ValidateOptions;
 
-/// TODO
+use super::validate::print_problems;
+use crate::output;
+use crate::task::Task;
+
+/// Make damaged chunks of a dataset again from their sources.
+///
+/// Only the cubes with a damaged chunk are read again; sources must be the files of the conversion,
+/// unchanged. Exit status: 0 nothing is damaged (any more), 1 something still is.
 #[derive(clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// The dataset
+    dataset: PathBuf,
+
+    /// Where to look for sources with a relative path [default: the working directory, then the folder
+    /// that the dataset is in]
+    #[arg(long, value_name = "DIR")]
+    source_root: Option<PathBuf>,
+
+    /// Threads for the validation before and after [default: one a core]
+    #[arg(short, long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+
+    /// Print the report as one JSON object on stdout
+    #[arg(long)]
+    json: bool,
+}
 
 /// Runs the command.
-pub fn run(_args: Args) -> Result<ExitCode> {
-    Ok(ExitCode::from(2))
+///
+/// # Errors
+/// If the dataset cannot be checked, or its metadata are damaged.
+pub fn run(args: Args) -> Result<ExitCode> {
+    let defaults = ValidateOptions::default();
+    let options = ValidateOptions {
+        source_root: args.source_root,
+        jobs: args.jobs.map_or(defaults.jobs, usize::from),
+        ..ValidateOptions::default()
+    };
+    let task = Task::start("checked");
+    let result = repair::repair(&args.dataset, &options, &task.progress);
+    task.finish();
+    let report = result?;
+    if args.json {
+        output::json(&report)
+    } else {
+        print(&report)
+    }
+    Ok(ExitCode::from(u8::from(!report.remaining.is_empty())))
+}
+
+fn print(report: &Report) {
+    let path = report.dataset.display();
+    if report.found == 0 {
+        println!("{path}: intact; nothing to repair");
+        return;
+    }
+    println!(
+        "{path}: {} of {} made again{}",
+        output::count(report.repaired_chunks, "chunk"),
+        output::count(report.repaired_samples.len(), "sample"),
+        if report.remaining.is_empty() { ", intact now" } else { "" }
+    );
+    for failed in &report.failed {
+        println!("  not repaired: {failed}");
+    }
+    if !report.remaining.is_empty() {
+        println!("  still damaged:");
+        print_problems(&report.remaining);
+    }
 }

@@ -1,14 +1,144 @@
 //! `hsipack validate`.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use hsipack_format::Result;
+use hsipack_format::{Error, ErrorKind, Result};
+use hsipack_pack::validate::{self, Problem, Report, ValidateOptions};
 
-/// TODO
+use crate::task::Task;
+use crate::{failure, output};
+
+/// Prove a packed dataset intact: structure, checksums, decoding, recorded counts, sources.
+///
+/// Exit status: 0 intact, 1 damaged, 2 could not be checked.
 #[derive(clap::Args)]
-pub struct Args {}
+#[command(
+    after_help = "A full check decodes every chunk. --source reads every original file again and compares\nevery value, masks included."
+)]
+pub struct Args {
+    /// The dataset
+    dataset: PathBuf,
+
+    /// Only metadata and shard indexes; reads no chunk
+    #[arg(long, conflicts_with = "source")]
+    quick: bool,
+
+    /// Compare every value with its source: within half an fp16 step after the recorded scaling
+    #[arg(long)]
+    source: bool,
+
+    /// Where to look for sources with a relative path [default: the working directory, then the folder
+    /// that the dataset is in]
+    #[arg(long, value_name = "DIR", requires = "source")]
+    source_root: Option<PathBuf>,
+
+    /// Threads [default: one a core]
+    #[arg(short, long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+
+    /// Print the report as one JSON object on stdout
+    #[arg(long)]
+    json: bool,
+}
+
+/// Exit code where nothing could be proven.
+const NOT_CHECKED: u8 = 2;
 
 /// Runs the command.
-pub fn run(_args: Args) -> Result<ExitCode> {
-    Ok(ExitCode::from(2))
+///
+/// # Errors
+/// If it was stopped.
+pub fn run(args: Args) -> Result<ExitCode> {
+    let defaults = ValidateOptions::default();
+    let options = ValidateOptions {
+        quick: args.quick,
+        source: args.source,
+        source_root: args.source_root,
+        jobs: args.jobs.map_or(defaults.jobs, usize::from),
+    };
+    let task = Task::start("checked");
+    let result = validate::validate(&args.dataset, &options, &task.progress);
+    task.finish();
+    let report = match result {
+        Ok(report) => report,
+        Err(error) => return not_checked(error),
+    };
+    if args.json {
+        output::json(&report)
+    } else {
+        print(&report)
+    }
+    Ok(ExitCode::from(match (report.ok, report.unchecked.is_empty()) {
+        (false, _) => 1,
+        (true, false) => NOT_CHECKED,
+        (true, true) => 0,
+    }))
+}
+
+fn not_checked(error: Error) -> Result<ExitCode> {
+    if error.kind() == ErrorKind::Interrupted {
+        return Err(error);
+    }
+    failure::report(error);
+    Ok(ExitCode::from(NOT_CHECKED))
+}
+
+/// Problems shown before the rest is only counted.
+const SHOWN: usize = 20;
+
+fn print(report: &Report) {
+    let what = match report.checked {
+        "quick" => "metadata and shard indexes".to_owned(),
+        _ => format!("{} chunks, {} uncompressed", report.chunks, output::bytes(report.bytes)),
+    };
+    let sources = if report.checked == "source" {
+        format!(", {} compared", output::count(report.sources, "source"))
+    } else {
+        String::new()
+    };
+    let verdict = if !report.ok {
+        "DAMAGED"
+    } else if report.unchecked.is_empty() {
+        "intact"
+    } else {
+        "intact as far as it could be checked"
+    };
+    println!(
+        "{}: {verdict} ({}, {what}{sources}, {:.1} s)",
+        report.dataset.display(),
+        output::count(report.samples, "sample"),
+        report.seconds
+    );
+    print_problems(&report.problems);
+    if !report.damaged_samples.is_empty() {
+        println!("  damaged samples: {}", shorten(&report.damaged_samples));
+        println!(
+            "  `hsipack repair {}` makes their chunks again from the sources",
+            report.dataset.display()
+        );
+    }
+    for unchecked in report.unchecked.iter().take(SHOWN) {
+        println!("  not checked: {unchecked}");
+    }
+    if report.unchecked.len() > SHOWN {
+        println!("  and {} more not checked", report.unchecked.len() - SHOWN);
+    }
+}
+
+/// Prints problems, one a line: file, place, what is wrong.
+pub fn print_problems(problems: &[Problem]) {
+    for problem in problems.iter().take(SHOWN) {
+        let sample =
+            problem.sample.as_ref().map(|name| format!(" [sample {name}]")).unwrap_or_default();
+        println!("  {}: {}{sample}", problem.path.display(), problem.what);
+    }
+    if problems.len() > SHOWN {
+        println!("  and {} more problems (see --json)", problems.len() - SHOWN);
+    }
+}
+
+fn shorten(names: &[String]) -> String {
+    let shown = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    if names.len() > SHOWN { format!("{shown} and {} more", names.len() - SHOWN) } else { shown }
 }

@@ -40,6 +40,18 @@ pub struct Encoded {
     pub slabs: Vec<BandStats>,
 }
 
+impl Encoded {
+    /// The stored chunks, one after the other.
+    pub fn chunks(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = self.data.as_slice();
+        self.lens.iter().map(move |len| {
+            let (chunk, behind) = rest.split_at(*len);
+            rest = behind;
+            chunk
+        })
+    }
+}
+
 /// What one thread keeps from block to block.
 pub struct Encoder {
     rows: RowBuffer,

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -24,20 +24,8 @@ use super::plan::{self, Plan, PlannedSample, PlannedStack};
 use super::shards::{ShardWriter, WrittenShard};
 use super::staging::Staging;
 use super::stats::BandStats;
+use crate::progress::Progress;
 use crate::source::Access;
-
-/// What a conversion has done so far; safe to look at from another thread.
-#[derive(Debug, Default)]
-pub struct Progress {
-    /// Cubes whose last chunk is written.
-    pub cubes: AtomicU64,
-    /// Uncompressed bytes read from sources.
-    pub bytes_in: AtomicU64,
-    /// Bytes written to shards.
-    pub bytes_out: AtomicU64,
-    /// Set to stop the conversion; what is finished can be resumed from.
-    pub stop: AtomicBool,
-}
 
 /// What is known of a packed sample.
 #[derive(Clone, Debug)]
@@ -108,8 +96,11 @@ struct Queue<'a> {
     cube: Option<(Arc<OpenCube>, usize)>,
     mask: usize,
     next: u64,
-    reference: Option<(CubeShape, Option<Vec<usize>>, Option<Arc<Calibration>>)>,
+    reference: Option<KnownReference>,
 }
+
+/// Shape and bands of the cube that references were last read for, and the references.
+type KnownReference = (CubeShape, Option<Vec<usize>>, Option<Arc<Calibration>>);
 
 /// Results on their way to the writer.
 struct Delivered {
@@ -627,13 +618,10 @@ impl OpenShard {
         let stack = &engine.plan.stacks[sample.stack];
         let grid = if done.array == 0 { &stack.grid } else { &stack.masks[done.array - 1].grid };
         let (_, first) = grid.locate(sample.index);
-        let mut offset = 0;
-        for (chunk, len) in done.encoded.lens.iter().enumerate() {
-            let stored = &done.encoded.data[offset..offset + len];
+        for (chunk, stored) in done.encoded.chunks().enumerate() {
             self.arrays[done.array].write(first + done.first_chunk + chunk, stored)?;
-            offset += len;
         }
-        engine.progress.bytes_out.fetch_add(offset as u64, Ordering::Relaxed);
+        engine.progress.bytes_out.fetch_add(done.encoded.data.len() as u64, Ordering::Relaxed);
         if self.sample.as_ref().is_none_or(|(current, _)| *current != done.sample) {
             self.close_sample(engine);
             self.sample = Some((done.sample, BandStats::new(stack.grid.shape().bands)));

@@ -210,7 +210,8 @@ fn coordinate_meta(len: usize, long_name: &str) -> ArrayMeta {
     }
 }
 
-fn coordinate_chunk(values: &[f64]) -> Vec<u8> {
+/// A coordinate array's only chunk as stored.
+pub fn coordinate_chunk(values: &[f64]) -> Vec<u8> {
     let mut bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     hsipack_format::codec::append_checksum(&mut bytes);
     bytes

@@ -18,19 +18,18 @@
 mod calibration;
 mod cast;
 mod dry_run;
-mod encode;
+pub(crate) mod encode;
 mod engine;
-mod masks;
-mod metadata;
+pub(crate) mod masks;
+pub(crate) mod metadata;
 mod options;
 pub mod plan;
 mod run;
-mod shards;
+pub(crate) mod shards;
 mod staging;
 pub mod stats;
-mod transform;
+pub(crate) mod transform;
 
 pub use dry_run::{Estimate, StackEstimate, dry_run};
-pub use engine::Progress;
 pub use options::*;
 pub use run::{Report, WorstError, convert};

@@ -215,7 +215,7 @@ pub fn select_bands(info: &CubeInfo, values: &ValueOptions) -> Result<Option<Vec
 }
 
 /// The entries of a per-band list that are kept.
-fn pick<T: Clone>(list: &Option<Vec<T>>, bands: &Option<Vec<usize>>) -> Option<Vec<T>> {
+pub(crate) fn pick<T: Clone>(list: &Option<Vec<T>>, bands: &Option<Vec<usize>>) -> Option<Vec<T>> {
     match bands {
         None => list.clone(),
         Some(bands) => {

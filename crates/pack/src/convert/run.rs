@@ -8,12 +8,13 @@ use hsipack_format::{Dataset, Error, ErrorKind, Result};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::engine::{self, Outcome, Progress};
+use super::engine::{self, Outcome};
 use super::metadata::{self, Metadata};
 use super::options::{ConvertOptions, Mode};
 use super::plan::{self, Plan};
 use super::staging::{self, Begun, Staging};
 use super::stats::BandStats;
+use crate::progress::Progress;
 
 /// What a conversion came to.
 #[derive(Clone, Debug, Serialize)]

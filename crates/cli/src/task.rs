@@ -1,0 +1,80 @@
+//! A long task as the user sees it: a progress bar on stderr, and Ctrl-C.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use hsipack_pack::progress::Progress;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::output;
+
+/// A running task.
+pub struct Task {
+    /// What the task reports to, and stops by.
+    pub progress: Arc<Progress>,
+    /// The bar; hidden where stderr is no terminal.
+    pub bar: ProgressBar,
+    ended: Arc<AtomicBool>,
+    watcher: JoinHandle<()>,
+}
+
+impl Task {
+    /// Starts to show progress as `bytes DONE`. The first Ctrl-C stops cleanly, the second at once.
+    pub fn start(done: &'static str) -> Self {
+        let progress = Arc::new(Progress::default());
+        stop_on_ctrl_c(&progress);
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template(
+            "{spinner} {decimal_bytes} {msg}  {decimal_bytes_per_sec}  {elapsed}",
+        );
+        bar.set_style(style.expect("a valid template"));
+        bar.set_message(done);
+        let ended = Arc::new(AtomicBool::new(false));
+        let watcher = {
+            let (progress, bar, ended) = (progress.clone(), bar.clone(), ended.clone());
+            std::thread::spawn(move || {
+                while !ended.load(Ordering::Relaxed) {
+                    bar.set_position(progress.bytes_in.load(Ordering::Relaxed));
+                    let cubes = progress.cubes.load(Ordering::Relaxed);
+                    if cubes > 0 {
+                        bar.set_message(format!(
+                            "{done}  {}",
+                            output::count(cubes as usize, "cube")
+                        ));
+                    }
+                    std::thread::park_timeout(Duration::from_millis(100));
+                }
+            })
+        };
+        Self { progress, bar, ended, watcher }
+    }
+
+    /// Shows a bar of `total` bytes with the time left, now that the total is known.
+    pub fn set_total(&self, total: u64) {
+        let style = "{bar:30} {percent:>3}%  {decimal_bytes} of {decimal_total_bytes}  {decimal_bytes_per_sec}  {eta} left  {msg}";
+        self.bar.set_style(ProgressStyle::with_template(style).expect("a valid template"));
+        self.bar.set_length(total);
+    }
+
+    /// Takes the bar away.
+    pub fn finish(self) {
+        self.ended.store(true, Ordering::Relaxed);
+        self.watcher.thread().unpark();
+        // A bar that cannot be drawn is no reason to fail.
+        let _ = self.watcher.join();
+        self.bar.finish_and_clear();
+    }
+}
+
+fn stop_on_ctrl_c(progress: &Arc<Progress>) {
+    let progress = progress.clone();
+    let handler = move || {
+        if progress.stop.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+    };
+    // Only fails if a handler is there already; then Ctrl-C just ends the process, which is safe.
+    let _ = ctrlc::set_handler(handler);
+}

@@ -1,0 +1,334 @@
+//! Mending a damaged dataset: the damaged chunks are made again from their sources.
+//!
+//! A shard that has a damaged chunk is written anew beside the old one, sound chunks copied as they are
+//! and the others encoded again, and takes the old one's name when it is whole and on disk. What cannot
+//! be mended (metadata, or a source that is gone or has changed) is left as it is and reported.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use hsipack_format::dataset::{ChunkArray, FWHM, WAVELENGTH};
+use hsipack_format::shard::ShardFile;
+use hsipack_format::{Dataset, Error, ErrorKind, Result, Sample, Stack};
+use serde::Serialize;
+
+use crate::convert::encode::{Encoder, OpenCube};
+use crate::convert::masks::{self, MaskReader};
+use crate::convert::shards::{ShardWriter, write_whole};
+use crate::convert::{metadata, plan};
+use crate::fingerprint::fingerprint;
+use crate::progress::Progress;
+use crate::validate::recipe::{self, Recipe};
+use crate::validate::{self, Problem, ProblemKind, ValidateOptions};
+
+/// What a repair came to.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The dataset.
+    pub dataset: PathBuf,
+    /// Problems before.
+    pub found: usize,
+    /// Names of the samples of which chunks were made again.
+    pub repaired_samples: Vec<String>,
+    /// Chunks that were made again.
+    pub repaired_chunks: usize,
+    /// What could not be mended, and why.
+    pub failed: Vec<String>,
+    /// Problems that a validation afterwards found.
+    pub remaining: Vec<Problem>,
+}
+
+/// Damaged chunks of one shard of one array, by sample; a shard with none only needs to be tidied.
+type Damage = BTreeMap<usize, BTreeSet<usize>>;
+
+/// Validates the dataset at `path`, makes damaged chunks again, and validates once more.
+///
+/// # Errors
+/// If it cannot be validated, or its metadata are damaged, which nothing can be mended with.
+pub fn repair(path: &Path, options: &ValidateOptions, progress: &Progress) -> Result<Report> {
+    let options = ValidateOptions { quick: false, source: false, ..options.clone() };
+    let before = validate::validate(path, &options, progress)?;
+    let metadata = before
+        .problems
+        .iter()
+        .find(|problem| matches!(problem.kind, ProblemKind::Metadata | ProblemKind::Record));
+    if let Some(problem) = metadata {
+        return Err(Error::new(
+            ErrorKind::Damaged,
+            format!("metadata cannot be repaired: {}", problem.what),
+        )
+        .at(&problem.path)
+        .with_remedy("restore the file from a copy, or convert again"));
+    }
+    let mut report = Report {
+        dataset: path.to_owned(),
+        found: before.problems.len(),
+        repaired_samples: Vec::new(),
+        repaired_chunks: 0,
+        failed: Vec::new(),
+        remaining: Vec::new(),
+    };
+    if !before.problems.is_empty() {
+        let dataset = Dataset::open_unverified(path)?;
+        Mender {
+            dataset: &dataset,
+            recipes: recipe::read(&dataset)?,
+            options: &options,
+            report: &mut report,
+        }
+        .mend(&before.problems);
+        report.remaining = validate::validate(path, &options, progress)?.problems;
+    }
+    Ok(report)
+}
+
+struct Mender<'a> {
+    dataset: &'a Dataset,
+    recipes: Vec<Recipe>,
+    options: &'a ValidateOptions,
+    report: &'a mut Report,
+}
+
+impl Mender<'_> {
+    fn mend(&mut self, problems: &[Problem]) {
+        let mut shards: BTreeMap<(String, String, usize), Damage> = BTreeMap::new();
+        let mut coordinates = BTreeSet::new();
+        for problem in problems {
+            let Some(stack) = problem.stack.clone() else { continue };
+            match (&problem.array, problem.shard) {
+                (Some(array), Some(shard)) => {
+                    let damage = shards.entry((stack.clone(), array.clone(), shard)).or_default();
+                    let chunks = self.chunks_per_sample(&stack, array);
+                    if let Some(index) = problem.index {
+                        let all = problem.chunk.map_or(0..chunks, |chunk| chunk..chunk + 1);
+                        damage.entry(index).or_default().extend(all);
+                    }
+                }
+                _ if problem.kind == ProblemKind::Coordinate => {
+                    coordinates.insert(stack);
+                }
+                _ => {}
+            }
+        }
+        for stack in coordinates {
+            let result = self.mend_coordinates(&stack);
+            self.note(result);
+        }
+        for ((stack, array, shard), damage) in shards {
+            let result = self.mend_shard(&stack, &array, shard, &damage);
+            self.note(result);
+        }
+    }
+
+    fn note(&mut self, result: Result<()>) {
+        if let Err(error) = result {
+            self.report.failed.push(error.to_string());
+        }
+    }
+
+    fn chunks_per_sample(&self, stack: &str, array: &str) -> usize {
+        self.array(stack, array).map_or(0, |(_, array)| array.grid().chunks_per_sample())
+    }
+
+    fn array(&self, stack: &str, array: &str) -> Option<(&Stack, &ChunkArray)> {
+        let stack = self.dataset.stack(stack)?;
+        let found =
+            if array == stack.image.name() { Some(&stack.image) } else { stack.mask(array) };
+        found.map(|array| (stack, array))
+    }
+
+    /// Writes wavelengths and fwhm again, as the first source that has them gives them.
+    fn mend_coordinates(&mut self, stack: &str) -> Result<()> {
+        let samples = self.dataset.samples().iter().filter(|sample| sample.stack == stack);
+        let mut reason = Error::damaged("no source gives its wavelengths");
+        for sample in samples {
+            match self.source_bands(sample) {
+                Ok((wavelength, fwhm)) if wavelength.is_some() => {
+                    let folder = self.dataset.path().join(stack);
+                    for (array, values) in [(WAVELENGTH, wavelength), (FWHM, fwhm)] {
+                        if let Some(values) =
+                            values.filter(|_| folder.join(array).join("zarr.json").is_file())
+                        {
+                            write_whole(
+                                &folder.join(array).join("c/0"),
+                                &metadata::coordinate_chunk(&values),
+                            )?;
+                        }
+                    }
+                    return Ok(());
+                }
+                Ok(_) => {}
+                Err(error) => reason = error,
+            }
+        }
+        Err(reason)
+    }
+
+    fn source_bands(&self, sample: &Sample) -> Result<(Option<Vec<f64>>, Option<Vec<f64>>)> {
+        let (recipe, input) = self.source(sample)?;
+        let source = plan::open_source(&input, &recipe.values)?;
+        let info = source.info();
+        let bands = plan::select_bands(info, &recipe.values)?;
+        Ok((plan::pick(&info.wavelength, &bands), plan::pick(&info.fwhm, &bands)))
+    }
+
+    /// How a sample was made, and its source, which is still the same.
+    fn source(&self, sample: &Sample) -> Result<(&Recipe, crate::input::Input)> {
+        let recipe = recipe::of(&self.recipes, sample.id).ok_or_else(|| {
+            Error::damaged(format!("the dataset does not record how {} was made", sample.name))
+        })?;
+        let root = self.options.source_root.as_deref();
+        let input = recipe::locate(sample, self.dataset.path(), root).ok_or_else(|| {
+            Error::new(ErrorKind::Io, format!("the source of sample {} is not there", sample.name))
+                .at(&sample.source.path)
+                .with_remedy("run from the folder of the conversion, or pass --source-root")
+        })?;
+        let source = plan::open_source(&input, &recipe.values)?;
+        if fingerprint(&source.info().files)?.1 != sample.source.fingerprint {
+            return Err(Error::conflict(format!(
+                "the source of sample {} has changed since the conversion",
+                sample.name
+            ))
+            .at(&input.file)
+            .with_remedy("restore the original file, or convert again"));
+        }
+        Ok((recipe, input))
+    }
+
+    /// Writes one shard anew.
+    fn mend_shard(
+        &mut self,
+        stack: &str,
+        array: &str,
+        shard: usize,
+        damage: &Damage,
+    ) -> Result<()> {
+        let (stack, array) =
+            self.array(stack, array).ok_or_else(|| Error::damaged("an array is gone"))?;
+        let grid = array.grid();
+        let path = array.shard_path(shard);
+        let old = ShardFile::open(&path, grid.chunks_per_shard()).ok();
+        let first = shard * grid.samples_per_shard();
+        let samples = first..array.len().min(first + grid.samples_per_shard());
+        let mut writer = ShardWriter::create(path, grid.chunks_per_shard())?;
+        let (mut names, mut chunks) = (Vec::new(), 0);
+        for index in samples {
+            match damage.get(&index) {
+                Some(bad) => {
+                    let sample = self.sample(stack, index)?;
+                    self.write_again(sample, stack, array, bad, old.as_ref(), &mut writer)?;
+                    names.push(sample.name.clone());
+                    chunks += bad.len();
+                }
+                None => {
+                    let (_, start) = grid.locate(index);
+                    for chunk in start..start + grid.chunks_per_sample() {
+                        copy_chunk(old.as_ref(), chunk, &mut writer)?;
+                    }
+                }
+            }
+        }
+        let (written, _) = writer.finish()?;
+        written.commit()?;
+        for name in names {
+            if !self.report.repaired_samples.contains(&name) {
+                self.report.repaired_samples.push(name);
+            }
+        }
+        self.report.repaired_chunks += chunks;
+        Ok(())
+    }
+
+    fn sample(&self, stack: &Stack, index: usize) -> Result<&Sample> {
+        let found = self
+            .dataset
+            .samples()
+            .iter()
+            .find(|sample| sample.stack == stack.name && sample.index == index);
+        found.ok_or_else(|| Error::damaged(format!("no sample has index {index}")))
+    }
+
+    /// Writes all chunks of a sample: those in `bad` made again, the others as they were.
+    fn write_again(
+        &self,
+        sample: &Sample,
+        stack: &Stack,
+        array: &ChunkArray,
+        bad: &BTreeSet<usize>,
+        old: Option<&ShardFile>,
+        writer: &mut ShardWriter,
+    ) -> Result<()> {
+        let (recipe, input) = self.source(sample)?;
+        let (_, start) = array.grid().locate(sample.index);
+        let mut put = |chunk: usize, stored: &[u8]| {
+            if bad.contains(&chunk) {
+                writer.write(start + chunk, stored)
+            } else {
+                copy_chunk(old, start + chunk, writer)
+            }
+        };
+        let mut encoder = Encoder::default();
+        if array.name() != stack.image.name() {
+            let group =
+                masks::groups(&recipe.masks)?.into_iter().find(|group| group.name == array.name());
+            let group = group.ok_or_else(|| {
+                Error::damaged("the dataset does not record where the mask came from")
+            })?;
+            let shape = array.shape();
+            let optional = recipe.mask_fill.is_some();
+            let reader = MaskReader::open(
+                &group,
+                &input,
+                &sample.name,
+                shape.rows,
+                shape.columns,
+                optional,
+            )?;
+            let fill = recipe.mask_fill.unwrap_or(0);
+            let encoded = encoder.encode_mask(
+                reader.as_ref(),
+                fill,
+                array.meta().dtype,
+                array.grid(),
+                &recipe::codec(array),
+            )?;
+            return encoded.chunks().enumerate().try_for_each(|(chunk, stored)| put(chunk, stored));
+        }
+        let source = plan::open_source(&input, &recipe.values)?;
+        let bands = plan::select_bands(source.info(), &recipe.values)?;
+        let cube = OpenCube {
+            transform: plan::transform(
+                &input,
+                source.info(),
+                bands,
+                &recipe.values,
+                array.scale_factor(),
+            )?,
+            source,
+            grid: *array.grid(),
+            codec: recipe::codec(array),
+            dtype: array.meta().dtype,
+            turn: Mutex::new(()),
+        };
+        let slab = array.grid().tile().rows;
+        let block = cube.source.preferred_rows(64 << 20).div_ceil(slab) * slab;
+        let height = array.shape().rows;
+        for first in (0..height).step_by(block) {
+            let rows = first..height.min(first + block);
+            encoder.read(&cube, rows.clone(), None)?;
+            let encoded = encoder.encode(&cube, rows)?;
+            let chunk = first / slab * array.grid().across();
+            encoded.chunks().enumerate().try_for_each(|(at, stored)| put(chunk + at, stored))?;
+        }
+        Ok(())
+    }
+}
+
+fn copy_chunk(old: Option<&ShardFile>, chunk: usize, writer: &mut ShardWriter) -> Result<()> {
+    let mut stored = Vec::new();
+    match old {
+        Some(old) if old.read_stored(chunk, &mut stored)? => writer.write(chunk, &stored),
+        _ => Err(Error::damaged(format!("chunk {chunk} of the shard is gone"))),
+    }
+}

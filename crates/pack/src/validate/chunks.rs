@@ -1,0 +1,239 @@
+//! Every chunk decoded, by all threads, and what it holds compared with what was recorded.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use hsipack_format::dataset::ChunkArray;
+use hsipack_format::{Dataset, Error, ErrorKind, Result, Sample, Stack};
+
+use super::count::{self, Counts};
+use super::structure::{Broken, arrays};
+use super::{Problem, ProblemKind, sample_names};
+use crate::convert::stats::BandStats;
+use crate::progress::Progress;
+
+/// What the chunks of one stack's image hold.
+#[derive(Default)]
+struct Found {
+    bands: Vec<Counts>,
+    samples: HashMap<usize, Counts>,
+    problems: Vec<Problem>,
+    chunks: u64,
+    bytes: u64,
+}
+
+/// Decodes every chunk but those of broken shards. Gives problems, chunks and bytes.
+///
+/// # Errors
+/// If `progress.stop` was set.
+pub fn check(
+    dataset: &Dataset,
+    broken: &Broken,
+    jobs: usize,
+    progress: &Progress,
+) -> Result<(Vec<Problem>, u64, u64)> {
+    let (mut problems, mut chunks, mut bytes) = (Vec::new(), 0, 0);
+    for stack in dataset.stacks() {
+        let names = sample_names(dataset, &stack.name);
+        let mut whole = true;
+        for array in arrays(stack) {
+            let found = check_array(stack, array, &names, broken, jobs, progress)?;
+            chunks += found.chunks;
+            bytes += found.bytes;
+            let lost = broken.iter().any(|(name, of, _)| *name == stack.name && of == array.name());
+            whole &= found.problems.is_empty() && !lost;
+            let is_image = array.name() == stack.image.name();
+            problems.extend(found.problems);
+            if is_image {
+                let samples = dataset.samples().iter().filter(|sample| sample.stack == stack.name);
+                problems.extend(compare_samples(dataset, samples, &found.samples, &problems));
+                if whole {
+                    problems.extend(compare_bands(stack, &found.bands));
+                }
+            }
+        }
+    }
+    Ok((problems, chunks, bytes))
+}
+
+fn check_array(
+    stack: &Stack,
+    array: &ChunkArray,
+    names: &[String],
+    broken: &Broken,
+    jobs: usize,
+    progress: &Progress,
+) -> Result<Found> {
+    let next = AtomicUsize::new(0);
+    let all =
+        Mutex::new(Found { bands: vec![Counts::EMPTY; array.shape().bands], ..Found::default() });
+    let is_broken =
+        |shard: usize| broken.contains(&(stack.name.clone(), array.name().to_owned(), shard));
+    let total = array.len() * array.grid().chunks_per_sample();
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.max(1) {
+            scope.spawn(|| {
+                let mut worker = Worker::new(stack, array, names);
+                loop {
+                    let item = next.fetch_add(1, Ordering::Relaxed);
+                    if item >= total || progress.stop.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let (index, chunk) = (
+                        item / array.grid().chunks_per_sample(),
+                        item % array.grid().chunks_per_sample(),
+                    );
+                    if !is_broken(array.grid().locate(index).0) {
+                        worker.check(index, chunk);
+                        progress.bytes_in.fetch_add(array.chunk_bytes() as u64, Ordering::Relaxed);
+                    }
+                }
+                merge(&mut all.lock().unwrap_or_else(PoisonError::into_inner), worker.found);
+            });
+        }
+    });
+    if progress.stop.load(Ordering::Relaxed) {
+        return Err(Error::new(ErrorKind::Interrupted, "stopped"));
+    }
+    let mut found = all.into_inner().unwrap_or_else(PoisonError::into_inner);
+    found.problems.sort_by_key(|problem| (problem.index, problem.chunk));
+    Ok(found)
+}
+
+fn merge(all: &mut Found, part: Found) {
+    for (all, part) in all.bands.iter_mut().zip(&part.bands) {
+        all.merge(part);
+    }
+    for (index, counts) in part.samples {
+        all.samples.entry(index).or_insert(Counts::EMPTY).merge(&counts);
+    }
+    all.problems.extend(part.problems);
+    all.chunks += part.chunks;
+    all.bytes += part.bytes;
+}
+
+/// One thread.
+struct Worker<'a> {
+    stack: &'a Stack,
+    array: &'a ChunkArray,
+    names: &'a [String],
+    found: Found,
+    stored: Vec<u8>,
+    /// Decoded bytes, aligned for their element type.
+    decoded: Vec<u64>,
+    bands: Vec<Counts>,
+}
+
+impl<'a> Worker<'a> {
+    fn new(stack: &'a Stack, array: &'a ChunkArray, names: &'a [String]) -> Self {
+        let bands = vec![Counts::EMPTY; array.shape().bands];
+        Self {
+            stack,
+            array,
+            names,
+            found: Found { bands: bands.clone(), ..Found::default() },
+            stored: Vec::new(),
+            decoded: vec![0; array.chunk_bytes().div_ceil(8)],
+            bands,
+        }
+    }
+
+    fn check(&mut self, index: usize, chunk: usize) {
+        let decoded = &mut bytemuck::cast_slice_mut(&mut self.decoded)[..self.array.chunk_bytes()];
+        if let Err(error) = self.array.read_chunk(index, chunk, &mut self.stored, decoded) {
+            self.found.problems.push(Problem {
+                stack: Some(self.stack.name.clone()),
+                array: Some(self.array.name().to_owned()),
+                shard: Some(self.array.grid().locate(index).0),
+                index: Some(index),
+                sample: self.names.get(index).cloned(),
+                chunk: Some(chunk),
+                ..Problem::of(ProblemKind::Chunk, self.array.folder(), &error)
+            });
+            return;
+        }
+        self.found.chunks += 1;
+        self.found.bytes += decoded.len() as u64;
+        // Any bits of a mask are class ids; there is nothing to count.
+        if self.array.meta().dtype.is_float() {
+            self.count(index, chunk);
+        }
+    }
+
+    fn count(&mut self, index: usize, chunk: usize) {
+        let grid = self.array.grid();
+        let dtype = self.array.meta().dtype;
+        let region = grid.region(chunk);
+        let pixel = grid.shape().bands * dtype.size();
+        let decoded: &[u8] = bytemuck::cast_slice(&self.decoded);
+        self.bands.fill(Counts::EMPTY);
+        if region.columns.len() == grid.tile().columns {
+            // Rows of the chunk are rows of the cube: all at once.
+            let values = region.rows.len() * region.columns.len() * pixel;
+            count::add(&decoded[..values], dtype, &mut self.bands);
+        } else {
+            for row in decoded.chunks_exact(grid.tile().columns * pixel).take(region.rows.len()) {
+                count::add(&row[..region.columns.len() * pixel], dtype, &mut self.bands);
+            }
+        }
+        let sample = self.found.samples.entry(index).or_insert(Counts::EMPTY);
+        for (all, band) in self.found.bands.iter_mut().zip(&self.bands) {
+            all.merge(band);
+            sample.merge(band);
+        }
+    }
+}
+
+/// Samples whose chunks are sound, but hold something else than was recorded.
+fn compare_samples<'a>(
+    dataset: &Dataset,
+    samples: impl Iterator<Item = &'a Sample>,
+    found: &HashMap<usize, Counts>,
+    damaged: &[Problem],
+) -> Vec<Problem> {
+    let file = dataset.path().join(hsipack_format::dataset::SAMPLES);
+    let is_damaged = |sample: &Sample| {
+        damaged.iter().any(|problem| problem.sample.as_deref() == Some(&sample.name))
+    };
+    let differs = |sample: &Sample, counts: &Counts| {
+        let range = (counts.finite > 0).then_some([counts.min, counts.max]);
+        (sample.nan, sample.inf, sample.range) != (counts.nan, counts.inf, range)
+    };
+    let wrong = samples
+        .filter(|sample| found.get(&sample.index).is_some_and(|counts| differs(sample, counts)));
+    wrong
+        .filter(|sample| !is_damaged(sample))
+        .map(|sample| Problem {
+            stack: Some(sample.stack.clone()),
+            index: Some(sample.index),
+            sample: Some(sample.name.clone()),
+            ..Problem::new(
+                ProblemKind::Record,
+                &file,
+                "the cube's range or its number of NaN differs from what is recorded",
+            )
+        })
+        .collect()
+}
+
+/// Bands that hold something else than the statistics of the stack say.
+fn compare_bands(stack: &Stack, found: &[Counts]) -> Option<Problem> {
+    let path = stack.image.folder().join("zarr.json");
+    let attributes = stack.image.meta().attributes.get("hsipack")?.as_object()?;
+    let problem = |what: String| Problem {
+        stack: Some(stack.name.clone()),
+        ..Problem::new(ProblemKind::Record, &path, what)
+    };
+    let stats = match BandStats::from_attributes(attributes, found.len()) {
+        Ok(stats) => stats,
+        Err(error) => return Some(problem(error.what().to_owned())),
+    };
+    let differs = |(band, (stats, counts)): (usize, (&crate::convert::stats::Band, &Counts))| {
+        let recorded = (stats.count, stats.nan, stats.inf, stats.min, stats.max);
+        (recorded != (counts.finite, counts.nan, counts.inf, counts.min, counts.max))
+            .then_some(band)
+    };
+    let band = stats.0.iter().zip(found).enumerate().find_map(differs)?;
+    Some(problem(format!("the recorded statistics of band {band} are not those of its values")))
+}

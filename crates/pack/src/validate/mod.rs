@@ -1,0 +1,237 @@
+//! Proof that a packed dataset is intact: structure, checksums, decoding, recorded counts, and, on
+//! request, every value against its source.
+//!
+//! | file | part |
+//! |---|---|
+//! | `structure.rs` | metadata against `SHA256SUMS`, shards and their indexes |
+//! | `chunks.rs` | every chunk decoded, by all threads |
+//! | `count.rs` | what the decoded values are, to be compared with what was recorded |
+//! | `sources.rs` | every value against its source |
+//! | `recipe.rs` | how the values were made, as the dataset records it |
+
+mod chunks;
+pub(crate) mod count;
+pub(crate) mod recipe;
+mod sources;
+mod structure;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use hsipack_format::{Dataset, Error, ErrorKind, Result};
+use serde::Serialize;
+
+use crate::progress::Progress;
+
+/// How much to check.
+#[derive(Clone, Debug)]
+pub struct ValidateOptions {
+    /// Only metadata and shard indexes; no chunk is read.
+    pub quick: bool,
+    /// Compare every value with its source, too.
+    pub source: bool,
+    /// Where to look for sources whose recorded path is relative, beside the working directory and
+    /// the dataset's folder.
+    pub source_root: Option<PathBuf>,
+    /// Threads.
+    pub jobs: usize,
+}
+
+impl Default for ValidateOptions {
+    fn default() -> Self {
+        let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { quick: false, source: false, source_root: None, jobs }
+    }
+}
+
+/// What sort of thing is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ProblemKind {
+    /// A metadata file: `zarr.json`, `samples.jsonl`, `SHA256SUMS`.
+    Metadata,
+    /// A coordinate array: wavelengths, fwhm.
+    Coordinate,
+    /// A whole shard: missing, cut short, or its index.
+    Shard,
+    /// One chunk.
+    Chunk,
+    /// Values that differ from what was recorded of them.
+    Record,
+    /// Values that differ from their source.
+    Source,
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct Problem {
+    /// What sort of thing.
+    pub kind: ProblemKind,
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub what: String,
+    /// The stack, where one is concerned.
+    pub stack: Option<String>,
+    /// The array in the stack.
+    pub array: Option<String>,
+    /// The shard of the array.
+    pub shard: Option<usize>,
+    /// The sample's index in the stack.
+    pub index: Option<usize>,
+    /// The sample's name.
+    pub sample: Option<String>,
+    /// The chunk of the sample.
+    pub chunk: Option<usize>,
+}
+
+impl Problem {
+    fn new(kind: ProblemKind, path: impl Into<PathBuf>, what: impl Into<String>) -> Self {
+        Self {
+            kind,
+            path: path.into(),
+            what: what.into(),
+            stack: None,
+            array: None,
+            shard: None,
+            index: None,
+            sample: None,
+            chunk: None,
+        }
+    }
+
+    fn of(kind: ProblemKind, fallback: &Path, error: &Error) -> Self {
+        Self::new(kind, error.path().unwrap_or(fallback), error.what())
+    }
+}
+
+/// What a validation found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The dataset.
+    pub dataset: PathBuf,
+    /// Whether nothing is wrong, as far as was checked.
+    pub ok: bool,
+    /// What was checked: `quick`, `full` or `source`.
+    pub checked: &'static str,
+    /// Samples in the dataset.
+    pub samples: usize,
+    /// Chunks that were decoded.
+    pub chunks: u64,
+    /// Their bytes uncompressed.
+    pub bytes: u64,
+    /// Samples compared with their sources.
+    pub sources: usize,
+    /// Seconds it took.
+    pub seconds: f64,
+    /// Everything that is wrong, in the order of the files.
+    pub problems: Vec<Problem>,
+    /// Names of samples with a damaged chunk or shard, in order.
+    pub damaged_samples: Vec<String>,
+    /// What could not be checked, such as sources that are not there.
+    pub unchecked: Vec<String>,
+}
+
+/// Checks the dataset at `path`.
+///
+/// # Errors
+/// If it is no dataset, cannot be read at all, or the check was stopped. Damage is no error but in the
+/// report.
+pub fn validate(path: &Path, options: &ValidateOptions, progress: &Progress) -> Result<Report> {
+    let start = Instant::now();
+    let parts = ["zarr.json", "samples.jsonl", hsipack_format::checksums::SHA256SUMS];
+    if !parts.iter().any(|part| path.join(part).is_file()) {
+        let partial = path.join("plan.json").is_file();
+        let error = Error::new(
+            ErrorKind::Malformed,
+            if partial { "an unfinished conversion" } else { "not a packed dataset" },
+        );
+        let remedy = if partial {
+            "finish it with `hsipack convert --resume`"
+        } else {
+            "give the folder that `hsipack convert -o` wrote"
+        };
+        return Err(if path.exists() {
+            error.at(path).with_remedy(remedy)
+        } else {
+            Error::new(ErrorKind::Io, "no such folder").at(path).with_remedy("check the path")
+        });
+    }
+    let mut report = Report {
+        dataset: path.to_owned(),
+        ok: false,
+        checked: if options.quick {
+            "quick"
+        } else if options.source {
+            "source"
+        } else {
+            "full"
+        },
+        samples: 0,
+        chunks: 0,
+        bytes: 0,
+        sources: 0,
+        seconds: 0.0,
+        problems: structure::check_sums(path)?,
+        damaged_samples: Vec::new(),
+        unchecked: Vec::new(),
+    };
+    match Dataset::open_unverified(path) {
+        Ok(dataset) => check(&dataset, options, progress, &mut report)?,
+        Err(error) => {
+            report.problems.push(Problem::of(ProblemKind::Metadata, path, &error));
+            report.unchecked.push("the chunks, since the metadata cannot be read".into());
+        }
+    }
+    finish(&mut report, start);
+    Ok(report)
+}
+
+fn check(
+    dataset: &Dataset,
+    options: &ValidateOptions,
+    progress: &Progress,
+    report: &mut Report,
+) -> Result<()> {
+    report.samples = dataset.samples().len();
+    let (problems, broken) = structure::check_shards(dataset)?;
+    report.problems.extend(problems);
+    if options.quick {
+        return Ok(());
+    }
+    let (problems, chunks, bytes) = chunks::check(dataset, &broken, options.jobs, progress)?;
+    report.problems.extend(problems);
+    report.chunks = chunks;
+    report.bytes = bytes;
+    if options.source {
+        let found = sources::check(dataset, &report.problems, options, progress)?;
+        report.problems.extend(found.problems);
+        report.unchecked.extend(found.unchecked);
+        report.sources = found.samples;
+    }
+    Ok(())
+}
+
+fn finish(report: &mut Report, start: Instant) {
+    let mut seen = std::collections::HashSet::new();
+    report.problems.retain(|problem| seen.insert(problem.clone()));
+    let mut names = std::collections::HashSet::new();
+    report.damaged_samples = report
+        .problems
+        .iter()
+        .filter_map(|problem| problem.sample.clone())
+        .filter(|name| names.insert(name.clone()))
+        .collect();
+    report.ok = report.problems.is_empty();
+    report.seconds = start.elapsed().as_secs_f64();
+}
+
+/// The name of sample `index` of a stack.
+fn sample_names(dataset: &Dataset, stack: &str) -> Vec<String> {
+    dataset
+        .samples()
+        .iter()
+        .filter(|sample| sample.stack == stack)
+        .map(|sample| sample.name.clone())
+        .collect()
+}

@@ -1,0 +1,84 @@
+//! How the values of a dataset were made, as it records it.
+
+use std::path::{Path, PathBuf};
+
+use hsipack_format::{Codec, Compressor, Dataset, Error, Result, Sample, Shuffle};
+use serde_json::Value;
+
+use crate::convert::{MaskOption, ValueOptions};
+use crate::input::Input;
+
+/// What was recorded of one conversion or append.
+pub struct Recipe {
+    /// What decides the values.
+    pub values: ValueOptions,
+    /// The masks.
+    pub masks: Vec<MaskOption>,
+    /// The class id of cubes without a mask.
+    pub mask_fill: Option<u16>,
+    /// Samples before this number, and not before that of the recipe before it, were made this way.
+    pub until: u64,
+}
+
+/// The recipes of a dataset, in the order of the samples.
+///
+/// # Errors
+/// If the dataset has none, or of another version.
+pub fn read(dataset: &Dataset) -> Result<Vec<Recipe>> {
+    let attributes = dataset.attributes();
+    let missing = || {
+        Error::unsupported("the dataset does not record how it was converted")
+            .at(dataset.path().join("zarr.json"))
+            .with_remedy(
+                "only datasets that `hsipack convert` wrote can be compared with their sources",
+            )
+    };
+    let history = attributes.get("history").and_then(Value::as_array).ok_or_else(missing)?;
+    let recipes = history.iter().map(|entry| {
+        let recipe =
+            entry.get("recipe").or_else(|| attributes.get("recipe")).ok_or_else(missing)?;
+        let until = entry["samples"].as_u64().ok_or_else(missing)?;
+        let part = |key: &str| recipe.get(key).cloned().unwrap_or_default();
+        Ok(Recipe {
+            values: serde_json::from_value(part("values")).map_err(|_| missing())?,
+            masks: serde_json::from_value(part("masks")).map_err(|_| missing())?,
+            mask_fill: serde_json::from_value(part("mask_fill")).map_err(|_| missing())?,
+            until,
+        })
+    });
+    recipes.collect()
+}
+
+/// The recipe of sample `id`.
+pub fn of(recipes: &[Recipe], id: u64) -> Option<&Recipe> {
+    recipes.iter().find(|recipe| id < recipe.until)
+}
+
+/// The codec that a dataset's array was packed with.
+pub fn codec(array: &hsipack_format::dataset::ChunkArray) -> Codec {
+    array.meta().codecs.blosc.unwrap_or(Codec {
+        compressor: Compressor::Lz4,
+        level: 0,
+        shuffle: Shuffle::None,
+        typesize: array.meta().dtype.size() as u8,
+        blocksize: 0,
+    })
+}
+
+/// The source of a sample: the recorded path, from the working directory, else from `root`, else from
+/// the folder that the dataset is in.
+pub fn locate(sample: &Sample, dataset: &Path, root: Option<&Path>) -> Option<Input> {
+    let recorded = Input::parse(&sample.source.path);
+    // A path that does not exist here was not split at its `::`-less end; do it by hand.
+    let (file, variable) = match sample.source.path.split_once("::") {
+        Some((file, variable)) if !Path::new(&sample.source.path).exists() => {
+            (PathBuf::from(file), Some(variable.to_owned()))
+        }
+        _ => (recorded.file.clone(), recorded.variable.clone()),
+    };
+    let beside = dataset.parent().unwrap_or(Path::new(""));
+    let places = [Some(Path::new("")), root, Some(beside)];
+    let found =
+        places.into_iter().flatten().map(|place| place.join(&file)).find(|file| file.exists())?;
+    Some(Input { variable, ..Input::of(&found) })
+}

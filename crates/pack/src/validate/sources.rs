@@ -1,0 +1,303 @@
+//! Every value of every cube against its source, after the recorded scaling.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use half::f16;
+use hsipack_format::dataset::ChunkArray;
+use hsipack_format::{DType, Dataset, Error, ErrorKind, Result, Sample, Stack};
+
+use super::recipe::{self, Recipe};
+use super::{Problem, ProblemKind, ValidateOptions};
+use crate::convert::masks::{self, MaskReader};
+use crate::convert::plan;
+use crate::convert::transform::Scratch;
+use crate::fingerprint::fingerprint;
+use crate::input::Input;
+use crate::progress::Progress;
+use crate::source::RowBuffer;
+
+/// What comparing with sources found.
+#[derive(Default)]
+pub struct Found {
+    /// Values that differ.
+    pub problems: Vec<Problem>,
+    /// Samples whose source could not be compared, and why.
+    pub unchecked: Vec<String>,
+    /// Samples that were compared.
+    pub samples: usize,
+}
+
+/// Compares every sample that has no problem yet with its source.
+///
+/// # Errors
+/// If the dataset does not record how it was made, or `progress.stop` was set.
+pub fn check(
+    dataset: &Dataset,
+    known: &[Problem],
+    options: &ValidateOptions,
+    progress: &Progress,
+) -> Result<Found> {
+    let recipes = recipe::read(dataset)?;
+    let damaged: std::collections::HashSet<&str> =
+        known.iter().filter_map(|problem| problem.sample.as_deref()).collect();
+    let samples: Vec<&Sample> =
+        dataset.samples().iter().filter(|sample| !damaged.contains(sample.name.as_str())).collect();
+    let next = AtomicUsize::new(0);
+    let all = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..options.jobs.max(1) {
+            scope.spawn(|| {
+                let mut comparer = Comparer {
+                    dataset,
+                    options,
+                    recipes: &recipes,
+                    rows: RowBuffer::new(),
+                    scratch: Scratch::default(),
+                };
+                while let Some(sample) = samples.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if progress.stop.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let result = comparer.compare(sample);
+                    all.lock().unwrap_or_else(PoisonError::into_inner).push((sample.id, result));
+                    progress.cubes.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    if progress.stop.load(Ordering::Relaxed) {
+        return Err(Error::new(ErrorKind::Interrupted, "stopped"));
+    }
+    let mut results = all.into_inner().unwrap_or_else(PoisonError::into_inner);
+    results.sort_by_key(|(id, _)| *id);
+    let mut found = Found::default();
+    for ((_, result), sample) in results.into_iter().zip(&samples) {
+        match result {
+            Ok(None) => found.samples += 1,
+            Ok(Some(problem)) => {
+                found.samples += 1;
+                found.problems.push(problem);
+            }
+            Err(error) => found.unchecked.push(format!("{}: {error}", sample.name)),
+        }
+    }
+    Ok(found)
+}
+
+/// One thread.
+struct Comparer<'a> {
+    dataset: &'a Dataset,
+    options: &'a ValidateOptions,
+    recipes: &'a [Recipe],
+    rows: RowBuffer,
+    scratch: Scratch,
+}
+
+impl Comparer<'_> {
+    /// The first difference between a sample and its source, if there is one.
+    fn compare(&mut self, sample: &Sample) -> Result<Option<Problem>> {
+        let recipe = recipe::of(self.recipes, sample.id).ok_or_else(|| {
+            Error::damaged("the dataset does not record how this sample was made")
+        })?;
+        let stack = self
+            .dataset
+            .stack(&sample.stack)
+            .ok_or_else(|| Error::damaged("its stack does not exist"))?;
+        let root = self.options.source_root.as_deref();
+        let input = recipe::locate(sample, self.dataset.path(), root).ok_or_else(|| {
+            Error::new(ErrorKind::Io, format!("the source {} is not there", sample.source.path))
+                .with_remedy("run from the folder of the conversion, or pass --source-root")
+        })?;
+        let difference = match self.compare_image(sample, stack, recipe, &input)? {
+            None => self.compare_masks(sample, stack, recipe, &input)?,
+            some => some,
+        };
+        let source = plan::open_source(&input, &recipe.values)?;
+        let changed = fingerprint(&source.info().files)?.1 != sample.source.fingerprint;
+        let what = match (difference, changed) {
+            (None, false) => return Ok(None),
+            (None, true) => {
+                "the source file changed since the conversion, though not in its values".to_owned()
+            }
+            (Some(what), false) => what,
+            (Some(what), true) => format!("{what}; the source file changed since the conversion"),
+        };
+        Ok(Some(Problem {
+            stack: Some(sample.stack.clone()),
+            index: Some(sample.index),
+            sample: Some(sample.name.clone()),
+            ..Problem::new(ProblemKind::Source, &input.file, what)
+        }))
+    }
+
+    fn compare_image(
+        &mut self,
+        sample: &Sample,
+        stack: &Stack,
+        recipe: &Recipe,
+        input: &Input,
+    ) -> Result<Option<String>> {
+        let source = plan::open_source(input, &recipe.values)?;
+        let info = source.info().clone();
+        let array = &stack.image;
+        let bands = plan::select_bands(&info, &recipe.values)?;
+        let transform = plan::transform(input, &info, bands, &recipe.values, array.scale_factor())?;
+        let shape = array.shape();
+        if (info.shape.rows, info.shape.columns, transform.out_bands())
+            != (shape.rows, shape.columns, shape.bands)
+        {
+            return Ok(Some(format!("the source has the shape {}", info.shape)));
+        }
+        let slab = array.grid().tile().rows;
+        let block = source.preferred_rows(64 << 20).div_ceil(slab) * slab;
+        let dtype = array.meta().dtype;
+        let mut packed = Vec::new();
+        for start in (0..shape.rows).step_by(block) {
+            let rows = start..shape.rows.min(start + block);
+            source.read_rows(rows.clone(), &mut self.rows)?;
+            packed.resize(rows.len() * shape.row_values() * dtype.size(), 0);
+            array.read_rows(sample.index, rows, &mut packed)?;
+            let mut done = 0;
+            let mut difference = None;
+            transform.apply_f64(&self.rows, start, &mut self.scratch, &mut |place, values| {
+                if difference.is_none()
+                    && let Some((at, stored)) = first_difference(&packed, done, values, dtype)
+                {
+                    let (place, band) = transform.locate(place, at);
+                    difference = Some(format!(
+                        "row {}, column {}, band {band}: {} is stored where the source gives {}",
+                        place.row, place.column, stored, values[at]
+                    ));
+                }
+                done += values.len();
+                Ok(())
+            })?;
+            if difference.is_some() {
+                return Ok(difference);
+            }
+        }
+        Ok(None)
+    }
+
+    fn compare_masks(
+        &mut self,
+        sample: &Sample,
+        stack: &Stack,
+        recipe: &Recipe,
+        input: &Input,
+    ) -> Result<Option<String>> {
+        for group in masks::groups(&recipe.masks)? {
+            let Some(array) = stack.mask(&group.name) else { continue };
+            let shape = array.shape();
+            let optional = recipe.mask_fill.is_some();
+            let reader =
+                MaskReader::open(&group, input, &sample.name, shape.rows, shape.columns, optional)?;
+            let slab = array.grid().tile().rows;
+            let (mut packed, mut ids) = (Vec::new(), Vec::new());
+            for start in (0..shape.rows).step_by(slab) {
+                let rows = start..shape.rows.min(start + slab);
+                match &reader {
+                    Some(reader) => reader.read_rows(rows.clone(), &mut self.rows, &mut ids)?,
+                    None => {
+                        ids.clear();
+                        ids.resize(rows.len() * shape.columns, recipe.mask_fill.unwrap_or(0));
+                    }
+                }
+                packed.resize(ids.len() * array.meta().dtype.size(), 0);
+                array.read_rows(sample.index, rows.clone(), &mut packed)?;
+                if let Some(at) = (0..ids.len()).find(|at| mask_id(&packed, *at, array) != ids[*at])
+                {
+                    let (row, column) = (rows.start + at / shape.columns, at % shape.columns);
+                    return Ok(Some(format!(
+                        "mask {}, row {row}, column {column}: {} is stored where the source gives {}",
+                        group.name,
+                        mask_id(&packed, at, array),
+                        ids[at]
+                    )));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn mask_id(packed: &[u8], at: usize, array: &ChunkArray) -> u16 {
+    match array.meta().dtype {
+        DType::U16 => u16::from_le_bytes([packed[2 * at], packed[2 * at + 1]]),
+        _ => packed[at].into(),
+    }
+}
+
+/// The first of `values` that is not what is stored from value `start` on, and what is.
+fn first_difference(
+    packed: &[u8],
+    start: usize,
+    values: &[f64],
+    dtype: DType,
+) -> Option<(usize, f64)> {
+    values.iter().enumerate().find_map(|(at, value)| {
+        let (stored, step) = match dtype {
+            DType::F16 => {
+                let place = (start + at) * 2;
+                (
+                    f16::from_le_bytes([packed[place], packed[place + 1]]).to_f64(),
+                    half_step(*value, 10, -14),
+                )
+            }
+            _ => {
+                let place = (start + at) * 4;
+                let bytes = packed[place..place + 4].try_into().expect("four bytes");
+                (f32::from_le_bytes(bytes).into(), half_step(*value, 23, -126))
+            }
+        };
+        (!agrees(stored, *value, step)).then_some((at, stored))
+    })
+}
+
+/// Whether a stored value is within half a step of the source's.
+fn agrees(stored: f64, value: f64, half_step: f64) -> bool {
+    if value.is_nan() || value.is_infinite() {
+        stored.is_nan() == value.is_nan() && (value.is_nan() || stored == value)
+    } else {
+        (stored - value).abs() <= half_step
+    }
+}
+
+/// Half the distance between neighbouring floating-point numbers around `value`, for numbers of
+/// `digits` fraction bits whose least normal exponent is `least`.
+fn half_step(value: f64, digits: i32, least: i32) -> f64 {
+    let exponent = ((value.to_bits() >> 52) & 0x7FF) as i32 - 1023;
+    2f64.powi(exponent.max(least) - digits - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_step_is_the_distance_of_neighbours() {
+        for (value, step) in [
+            (1.0, 2f64.powi(-11)),
+            (2047.9, 0.5),
+            (2048.0, 1.0),
+            (1e-6, 2f64.powi(-25)),
+            (0.0, 2f64.powi(-25)),
+        ] {
+            assert_eq!(half_step(value, 10, -14), step, "{value}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn rounding_agrees_and_the_neighbour_but_one_does_not(value in -65000f64..65000.0, exponent in -24i32..0) {
+            let value = value * 2f64.powi(exponent);
+            let stored = f16::from_f64(value);
+            let step = half_step(value, 10, -14);
+            prop_assert!(agrees(stored.to_f64(), value, step));
+            let beyond = f16::from_bits(stored.to_bits() + 2);
+            prop_assert!(!agrees(beyond.to_f64(), value, step));
+        }
+    }
+}

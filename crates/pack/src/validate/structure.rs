@@ -1,0 +1,172 @@
+//! Metadata against `SHA256SUMS`, shards and their indexes.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use hsipack_format::checksums::{self, SHA256SUMS};
+use hsipack_format::dataset::ChunkArray;
+use hsipack_format::shard::{ShardFile, ShardIndex};
+use hsipack_format::{Dataset, Error, Result, Stack};
+use walkdir::WalkDir;
+
+use super::{Problem, ProblemKind, sample_names};
+
+/// Shards that cannot be read at all: stack, array, shard.
+pub type Broken = HashSet<(String, String, usize)>;
+
+/// Compares every metadata file with its line in `SHA256SUMS`, and looks for lines and files that lack
+/// the other.
+///
+/// # Errors
+/// If the folder cannot be listed.
+pub fn check_sums(path: &Path) -> Result<Vec<Problem>> {
+    let sums = path.join(SHA256SUMS);
+    let problem = |file: &Path, what: &str| Problem::new(ProblemKind::Metadata, file, what);
+    let text = match std::fs::read(&sums) {
+        Ok(text) => text,
+        Err(error) => return Ok(vec![problem(&sums, &format!("cannot read: {error}"))]),
+    };
+    let lines = match checksums::parse(&text) {
+        Ok(lines) => lines,
+        Err(error) => return Ok(vec![problem(&sums, error.what())]),
+    };
+    let mut problems = Vec::new();
+    for (file, sum) in &lines {
+        let file = path.join(file);
+        match std::fs::read(&file) {
+            Ok(content) if checksums::sha256(&content) == *sum => {}
+            Ok(_) => problems.push(problem(&file, "the file does not match SHA256SUMS")),
+            Err(error) => problems.push(problem(&file, &format!("cannot read: {error}"))),
+        }
+    }
+    let listed: HashSet<&str> = lines.iter().map(|(file, _)| file.as_str()).collect();
+    for file in metadata_files(path)? {
+        if !listed.contains(file.as_str()) {
+            problems.push(problem(&path.join(file), "the file is not listed in SHA256SUMS"));
+        }
+    }
+    Ok(problems)
+}
+
+/// Every `zarr.json` and `samples.jsonl` below `path`; shard folders are not entered.
+fn metadata_files(path: &Path) -> Result<Vec<String>> {
+    let mut files = Vec::new();
+    let walk = WalkDir::new(path)
+        .sort_by_file_name()
+        .into_iter()
+        .filter_entry(|entry| entry.file_name() != "c");
+    for entry in walk {
+        let entry = entry.map_err(|error| {
+            Error::io(
+                path,
+                "cannot list",
+                error.into_io_error().unwrap_or_else(|| std::io::Error::other("links in a circle")),
+            )
+        })?;
+        if ["zarr.json", "samples.jsonl"].iter().any(|name| entry.file_name() == *name) {
+            let below = entry.path().strip_prefix(path).expect("walked from there");
+            files.push(below.to_string_lossy().replace('\\', "/"));
+        }
+    }
+    Ok(files)
+}
+
+/// Checks that every shard is there and its index sound: every chunk of every sample written, none
+/// beyond, back to back up to the index.
+///
+/// # Errors
+/// Never for damage; the result tells it, and which shards cannot be read at all.
+pub fn check_shards(dataset: &Dataset) -> Result<(Vec<Problem>, Broken)> {
+    let mut problems = Vec::new();
+    let mut broken = Broken::new();
+    for stack in dataset.stacks() {
+        problems.extend(stack.problems.iter().map(|error| {
+            let mut problem = Problem::of(ProblemKind::Coordinate, dataset.path(), error);
+            problem.stack = Some(stack.name.clone());
+            problem
+        }));
+        let names = sample_names(dataset, &stack.name);
+        for array in arrays(stack) {
+            if array.meta().chunk_shape.is_none() {
+                continue;
+            }
+            for shard in 0..array.shards() {
+                let found = check_shard(array, shard, &names);
+                if found
+                    .iter()
+                    .any(|problem| problem.kind == ProblemKind::Shard && problem.sample.is_some())
+                {
+                    broken.insert((stack.name.clone(), array.name().to_owned(), shard));
+                }
+                problems.extend(found.into_iter().map(|mut problem| {
+                    problem.stack = Some(stack.name.clone());
+                    problem.array = Some(array.name().to_owned());
+                    problem.shard = Some(shard);
+                    problem
+                }));
+            }
+        }
+    }
+    Ok((problems, broken))
+}
+
+/// The image and the masks of a stack.
+pub fn arrays(stack: &Stack) -> impl Iterator<Item = &ChunkArray> {
+    std::iter::once(&stack.image).chain(&stack.masks)
+}
+
+fn check_shard(array: &ChunkArray, shard: usize, names: &[String]) -> Vec<Problem> {
+    let grid = array.grid();
+    let path = array.shard_path(shard);
+    let first = shard * grid.samples_per_shard();
+    let samples = first..array.len().min(first + grid.samples_per_shard());
+    let file = match ShardFile::open(&path, grid.chunks_per_shard()) {
+        Ok(file) => file,
+        // Every sample in it is lost.
+        Err(error) => {
+            let lost = samples.map(|index| Problem {
+                index: Some(index),
+                sample: names.get(index).cloned(),
+                ..Problem::of(ProblemKind::Shard, &path, &error)
+            });
+            return lost.collect();
+        }
+    };
+    let mut problems = Vec::new();
+    let written = samples.len() * grid.chunks_per_sample();
+    for (chunk, span) in file.index().0.iter().enumerate() {
+        if span.is_none() && chunk < written {
+            let index = first + chunk / grid.chunks_per_sample();
+            problems.push(Problem {
+                index: Some(index),
+                sample: names.get(index).cloned(),
+                chunk: Some(chunk % grid.chunks_per_sample()),
+                ..Problem::new(ProblemKind::Chunk, &path, "the chunk was never written")
+            });
+        }
+    }
+    if let Some(what) = loose_ends(file.index(), file.data_len(), written) {
+        problems.push(Problem::new(ProblemKind::Shard, &path, what));
+    }
+    problems
+}
+
+/// What is odd about where chunks lie, if anything: hsipack writes them back to back.
+fn loose_ends(index: &ShardIndex, data_len: u64, written: usize) -> Option<String> {
+    if index.0[written..].iter().any(Option::is_some) {
+        return Some("the shard index has chunks of samples that do not exist".into());
+    }
+    let mut spans: Vec<_> = index.0.iter().flatten().collect();
+    spans.sort_by_key(|span| span.offset);
+    let mut end = 0;
+    for span in spans {
+        if span.offset != end {
+            return Some(format!(
+                "bytes {end} to {} of the shard belong to no chunk, or to two",
+                span.offset
+            ));
+        }
+        end = span.offset + span.len;
+    }
+    (end != data_len).then(|| format!("bytes {end} to {data_len} of the shard belong to no chunk"))
+}
