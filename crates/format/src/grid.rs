@@ -87,6 +87,12 @@ impl Grid {
         (target / (shape.values() * value_size).max(1)).max(1)
     }
 
+    /// The same grid with at most `samples` cubes a shard.
+    #[must_use]
+    pub fn at_most_per_shard(self, samples: usize) -> Self {
+        Self { samples_per_shard: self.samples_per_shard.min(samples.max(1)), ..self }
+    }
+
     /// The cubes' shape.
     pub fn shape(&self) -> CubeShape {
         self.shape

@@ -579,6 +579,7 @@ impl<'a> Planner<'a> {
                     .push(format!("{} rows of the table name no input: {shown}, …", unused.len()));
             }
         }
+        self.plan.stacks.iter_mut().for_each(size_shards);
         if self.options.values.scale == Scale::Auto {
             self.choose_scales()?;
         }
@@ -597,6 +598,21 @@ impl<'a> Planner<'a> {
             stack.scale = power_of_two_for(greatest);
         }
         Ok(())
+    }
+}
+
+/// Fewest cubes a shard has room for, unless they are large: a dataset that is appended to cube by cube
+/// shall not become a file a cube.
+const ROOM: usize = 64;
+
+/// Keeps a shard from having room for many more cubes than there are: an index has an entry for each.
+fn size_shards(stack: &mut PlannedStack) {
+    if stack.existing == 0 {
+        let room = stack.samples.len().max(ROOM);
+        stack.grid = stack.grid.at_most_per_shard(room);
+        for mask in &mut stack.masks {
+            mask.grid = mask.grid.at_most_per_shard(room);
+        }
     }
 }
 

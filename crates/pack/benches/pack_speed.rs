@@ -1,0 +1,204 @@
+//! How near convert is to bare compression, and validate to bare decompression?
+//!
+//! In one run, alternating: C-Blosc encoding the same chunks of fp16 values with the same number of
+//! threads, nothing else; then a whole conversion of float32 files in the page cache. Likewise for
+//! decoding and validation. Prints medians and their ratio.
+//!
+//! `cargo bench -p hsipack-pack --bench pack_speed [-- DIR [CUBES [REPEATS]]]`; DIR should be a RAM disk
+//! to leave the disk out.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use half::f16;
+use half::slice::HalfFloatSliceExt;
+use hsipack_format::{Codec, CubeShape, Dataset, Tile, codec};
+use hsipack_pack::convert::{ConvertOptions, LayoutOptions, convert};
+use hsipack_pack::progress::Progress;
+use hsipack_pack::validate::{ValidateOptions, validate};
+
+const SHAPE: CubeShape = CubeShape::new(480, 640, 100);
+
+fn main() {
+    let mut args = std::env::args().skip(1).filter(|arg| arg != "--bench");
+    let folder = args.next().map_or_else(std::env::temp_dir, PathBuf::from).join("hsipack-bench");
+    let cubes: usize = args.next().and_then(|arg| arg.parse().ok()).unwrap_or(6);
+    let repeats: usize = args.next().and_then(|arg| arg.parse().ok()).unwrap_or(7);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(folder.join("in")).expect("a writable folder");
+    let chunks: Vec<Vec<u8>> =
+        (0..cubes).flat_map(|cube| write_cube(&folder.join("in"), cube)).collect();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    println!(
+        "{cubes} cubes of {SHAPE}, float32 BIP in {}, {repeats} repeats, medians",
+        folder.display()
+    );
+    for jobs in [1, cores] {
+        compare(&folder, &chunks, cubes, repeats, jobs);
+    }
+    let _ = std::fs::remove_dir_all(&folder);
+}
+
+/// Writes a cube as ENVI BIP and gives its chunks as fp16 bytes.
+fn write_cube(folder: &Path, number: usize) -> Vec<Vec<u8>> {
+    let values = synthetic(number as u32);
+    std::fs::write(folder.join(format!("cube{number}.img")), bytemuck::cast_slice(&values))
+        .expect("space for the cubes");
+    let header = format!(
+        "ENVI\nsamples = {}\nlines = {}\nbands = {}\nheader offset = 0\ndata type = 4\ninterleave = bip\nbyte order = 0\n",
+        SHAPE.columns, SHAPE.rows, SHAPE.bands
+    );
+    std::fs::write(folder.join(format!("cube{number}.hdr")), header).expect("space for the cubes");
+    let mut packed = vec![f16::ZERO; values.len()];
+    packed.convert_from_f32_slice(&values);
+    let tile = Tile::slab(SHAPE, 2, hsipack_format::grid::TARGET_CHUNK);
+    packed
+        .chunks(tile.rows * SHAPE.row_values())
+        .map(|chunk| bytemuck::cast_slice(chunk).to_vec())
+        .collect()
+}
+
+/// Reflectances: four materials with smooth spectra in soft-edged fields, illumination, 1 % noise.
+fn synthetic(seed: u32) -> Vec<f32> {
+    let mut state = seed.wrapping_mul(2_654_435_761).wrapping_add(1);
+    let mut uniform = move || {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        state as f32 / u32::MAX as f32
+    };
+    let spectra: Vec<Vec<f32>> = (0..4)
+        .map(|material| {
+            let (centre, width) = (0.2 + 0.2 * material as f32, 0.1 + 0.05 * material as f32);
+            let band = |b: usize| b as f32 / SHAPE.bands as f32;
+            (0..SHAPE.bands)
+                .map(|b| 0.15 + 0.5 * (-((band(b) - centre) / width).powi(2)).exp())
+                .collect()
+        })
+        .collect();
+    let mut values = Vec::with_capacity(SHAPE.values());
+    for y in 0..SHAPE.rows {
+        for x in 0..SHAPE.columns {
+            let field =
+                ((x as f32 * 0.011 + seed as f32).sin() + (y as f32 * 0.017).cos() + 2.0) * 0.99;
+            let (material, light) = (field as usize, 0.7 + 0.3 * (x as f32 / SHAPE.columns as f32));
+            values.extend(
+                spectra[material.min(3)]
+                    .iter()
+                    .map(|r| r * light * (1.0 + 0.02 * (uniform() + uniform() - 1.0))),
+            );
+        }
+    }
+    values
+}
+
+fn compare(folder: &Path, chunks: &[Vec<u8>], cubes: usize, repeats: usize, jobs: usize) {
+    let codec = LayoutOptions::default().codec(hsipack_format::DType::F16);
+    let (mut encode, mut pack, mut decode, mut check) = (vec![], vec![], vec![], vec![]);
+    let mut stored = Vec::new();
+    let out = folder.join("out");
+    for _ in 0..repeats {
+        encode.push(bare_encode(chunks, &codec, jobs, &mut stored));
+        let _ = std::fs::remove_dir_all(&out);
+        let mut options = ConvertOptions::new(vec![folder.join("in").display().to_string()], &out);
+        options.jobs = jobs;
+        pack.push(seconds(|| {
+            convert(&options, &Progress::default(), &|_| {}).expect("the cubes are sound");
+        }));
+        decode.push(bare_decode(&out, jobs));
+        let options = ValidateOptions { jobs, ..ValidateOptions::default() };
+        check.push(seconds(|| {
+            assert!(validate(&out, &options, &Progress::default()).expect("a dataset").ok)
+        }));
+    }
+    let bytes = (cubes * SHAPE.values() * 2) as f64;
+    let report = |name: &str, times: &[f64], baseline: &[f64]| {
+        let (time, base) = (median(times), median(baseline));
+        println!(
+            "{jobs} threads  {name:<14} {:7.3} s  {:6.2} GB/s fp16  {:5.1} cubes/s  {:5.1} % of bare",
+            time,
+            bytes / time / 1e9,
+            cubes as f64 / time,
+            100.0 * base / time
+        );
+    };
+    let ratio = bytes / stored.iter().sum::<usize>() as f64;
+    println!("ratio {ratio:.2}");
+    report("bare encode", &encode, &encode);
+    report("convert", &pack, &encode);
+    report("bare decode", &decode, &decode);
+    report("validate", &check, &decode);
+}
+
+fn seconds(work: impl FnOnce()) -> f64 {
+    let start = Instant::now();
+    work();
+    start.elapsed().as_secs_f64()
+}
+
+fn median(times: &[f64]) -> f64 {
+    let mut sorted = times.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[sorted.len() / 2]
+}
+
+/// Runs `work` on every item by `jobs` threads, each with a state of its own.
+fn parallel<S>(
+    items: usize,
+    jobs: usize,
+    state: impl Fn() -> S + Sync,
+    work: impl Fn(&mut S, usize) + Sync,
+) {
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(|| {
+                let mut state = state();
+                loop {
+                    let item = next.fetch_add(1, Ordering::Relaxed);
+                    if item >= items {
+                        break;
+                    }
+                    work(&mut state, item);
+                }
+            });
+        }
+    });
+}
+
+fn bare_encode(chunks: &[Vec<u8>], codec: &Codec, jobs: usize, stored: &mut Vec<usize>) -> f64 {
+    let lens: Vec<AtomicUsize> = chunks.iter().map(|_| AtomicUsize::new(0)).collect();
+    let time = seconds(|| {
+        parallel(chunks.len(), jobs, Vec::new, |out: &mut Vec<u8>, item| {
+            out.clear();
+            lens[item]
+                .store(codec.encode(&chunks[item], out).expect("Blosc works"), Ordering::Relaxed);
+        });
+    });
+    *stored = lens.into_iter().map(AtomicUsize::into_inner).collect();
+    time
+}
+
+fn bare_decode(dataset: &Path, jobs: usize) -> f64 {
+    let dataset = Dataset::open(dataset).expect("a dataset");
+    let array = &dataset.stacks()[0].image;
+    let chunks = array.grid().chunks_per_sample();
+    let mut frames = Vec::new();
+    for index in 0..array.len() {
+        let (shard, first) = array.grid().locate(index);
+        let shard = array.shard(shard).expect("a shard");
+        for chunk in 0..chunks {
+            let mut stored = Vec::new();
+            shard.read_stored(first + chunk, &mut stored).expect("a chunk");
+            stored.truncate(stored.len() - codec::CHECKSUM_LEN);
+            frames.push(stored);
+        }
+    }
+    let out = || vec![0u8; array.chunk_bytes()];
+    seconds(|| {
+        parallel(frames.len(), jobs, out, |out, item| {
+            codec::decode_frame(&frames[item], out).expect("sound")
+        })
+    })
+}
