@@ -261,7 +261,9 @@ def expected(
     if ignore is not None:
         values[stored == np.asarray(ignore).astype(stored.dtype)] = np.nan
     with np.errstate(over="ignore"):
-        packed: np.ndarray = ((values * multiply / divide + add) / scale).astype(dtype)
+        if (multiply, divide, add) != (1, 1, 0):  # 0 added to -0 makes 0
+            values = values * multiply / divide + add
+        packed: np.ndarray = (values / scale).astype(dtype)
     return packed
 
 

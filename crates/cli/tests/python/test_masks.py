@@ -181,12 +181,13 @@ def test_masks_that_do_not_fit(hsipack: Hsipack, tmp_path: Path) -> None:
     large, half = class_map().astype(np.int32), class_map().astype(np.float32)
     large[5, 6] = 65536
     half[7, 8] = 1.5
-    for values, reason in [
+    cases: list[tuple[np.ndarray, str]] = [
         (np.zeros((9, 12), np.uint8), "9x12 pixels, its cube"),
         (bad, "row 3, column 4 of the mask is -1"),
         (large, "row 5, column 6 of the mask is 65536"),
         (half, "row 7, column 8 of the mask is 1.5"),
-    ]:
+    ]
+    for values, reason in cases:
         np.save(mask, values)
         message = hsipack.refuse(folder, f"--mask={mask}", out=out, names=mask)
         assert reason in message
