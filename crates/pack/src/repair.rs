@@ -13,7 +13,7 @@ use hsipack_format::shard::ShardFile;
 use hsipack_format::{Dataset, Error, ErrorKind, Result, Sample, Stack};
 use serde::Serialize;
 
-use crate::convert::encode::{Encoder, OpenCube};
+use crate::convert::encode::{Encoded, Encoder, OpenCube};
 use crate::convert::masks::{self, MaskReader};
 use crate::convert::shards::{ShardWriter, write_whole};
 use crate::convert::{metadata, plan};
@@ -317,7 +317,7 @@ impl Mender<'_> {
         for first in (0..height).step_by(block) {
             let rows = first..height.min(first + block);
             encoder.read(&cube, rows.clone(), None)?;
-            let encoded = encoder.encode(&cube, rows)?;
+            let encoded = encoder.encode(&cube, rows, Encoded::default())?;
             let chunk = first / slab * array.grid().across();
             encoded.chunks().enumerate().try_for_each(|(at, stored)| put(chunk + at, stored))?;
         }

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use hsipack_format::{Dataset, Result};
 use serde::Serialize;
 
-use super::encode::{Encoder, OpenCube};
+use super::encode::{Encoded, Encoder, OpenCube};
 use super::options::{ConvertOptions, Mode};
 use super::plan::{self, PlannedSample, PlannedStack};
 
@@ -128,6 +128,6 @@ fn try_slab(
     let rows = start..stack.grid.shape().rows.min(start + tile);
     encoder.read(&cube, rows.clone(), None)?;
     let bytes = rows.len() * stack.grid.shape().row_values() * options.values.dtype.size();
-    let encoded = encoder.encode(&cube, rows)?;
+    let encoded = encoder.encode(&cube, rows, Encoded::default())?;
     Ok((bytes as u64, encoded.data.len() as u64))
 }

@@ -41,6 +41,14 @@ pub struct Encoded {
 }
 
 impl Encoded {
+    /// Empties it and keeps its memory: pages that are mapped already are half the cost of new ones.
+    pub fn recycle(mut self) -> Self {
+        self.data.clear();
+        self.lens.clear();
+        self.slabs.clear();
+        self
+    }
+
     /// The stored chunks, one after the other.
     pub fn chunks(&self) -> impl Iterator<Item = &[u8]> {
         let mut rest = self.data.as_slice();
@@ -70,19 +78,21 @@ enum Slab {
 }
 
 impl Slab {
-    /// Makes room for `values` packed values; all NaN, which is what overhanging rows keep.
+    /// Makes room for `values` packed values. What was there before may still be there.
     fn reset(&mut self, dtype: DType, values: usize) {
         match (&mut *self, dtype) {
-            (Slab::Half(slab), DType::F16) => {
-                slab.clear();
-                slab.resize(values, f16::NAN);
-            }
-            (Slab::Single(slab), DType::F32) => {
-                slab.clear();
-                slab.resize(values, f32::NAN);
-            }
+            (Slab::Half(slab), DType::F16) => slab.resize(values, f16::NAN),
+            (Slab::Single(slab), DType::F32) => slab.resize(values, f32::NAN),
             (_, DType::F16) => *self = Slab::Half(vec![f16::NAN; values]),
             _ => *self = Slab::Single(vec![f32::NAN; values]),
+        }
+    }
+
+    /// Makes everything from value `start` on NaN: the rows of the last slab that overhang.
+    fn fill_from(&mut self, start: usize) {
+        match self {
+            Slab::Half(slab) => slab[start..].fill(f16::NAN),
+            Slab::Single(slab) => slab[start..].fill(f32::NAN),
         }
     }
 
@@ -124,12 +134,16 @@ impl Encoder {
         Ok(())
     }
 
-    /// Packs the rows read last.
+    /// Packs the rows read last into `encoded`, which is empty but may bring memory with it.
     ///
     /// # Errors
     /// If a value does not fit, or is missing and must not be.
-    pub fn encode(&mut self, cube: &OpenCube, rows: Range<usize>) -> Result<Encoded> {
-        let mut encoded = Encoded::default();
+    pub fn encode(
+        &mut self,
+        cube: &OpenCube,
+        rows: Range<usize>,
+        mut encoded: Encoded,
+    ) -> Result<Encoded> {
         let step = cube.grid.tile().rows;
         for start in rows.clone().step_by(step) {
             let slab = start..rows.end.min(start + step);
@@ -181,6 +195,7 @@ impl Encoder {
             done += values.len();
             Ok(())
         })?;
+        slab.fill_from(done);
         Ok(gatherer.take())
     }
 

@@ -119,6 +119,8 @@ struct Engine<'a> {
     delivered: Mutex<Delivered>,
     changed: Condvar,
     failure: Mutex<Option<Error>>,
+    /// Written results, for their memory.
+    spent: Mutex<Vec<Encoded>>,
 }
 
 /// Jobs that may be under way or waiting to be written, a thread.
@@ -148,6 +150,7 @@ pub fn run(
         delivered: Mutex::new(Delivered { next: 0, waiting: BTreeMap::new(), total: None }),
         changed: Condvar::new(),
         failure: Mutex::new(None),
+        spent: Mutex::default(),
     };
     let (tasks, mut outcome) = engine.tasks()?;
     let shards: Vec<(usize, usize)> = tasks.iter().map(|task| (task.stack, task.shard)).collect();
@@ -325,7 +328,7 @@ impl Engine<'_> {
                     drop(queue);
                     encoder.read(cube, rows.clone(), turn)?;
                     let first_chunk = rows.start / cube.grid.tile().rows * cube.grid.across();
-                    let encoded = encoder.encode(cube, rows.clone())?;
+                    let encoded = encoder.encode(cube, rows.clone(), self.recycled())?;
                     let info = cube.source.info();
                     let bytes = rows.len() * info.shape.row_values() * info.dtype.size();
                     self.progress.bytes_in.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -355,6 +358,10 @@ impl Engine<'_> {
             self.changed.notify_all();
         }
         Ok(())
+    }
+
+    fn recycled(&self) -> Encoded {
+        locked(&self.spent).pop().unwrap_or_default()
     }
 
     /// Waits until job `number` may be begun; `false` if everything is to stop.
@@ -405,7 +412,9 @@ impl Engine<'_> {
             }
             let shard = open.as_mut().expect("made above");
             shard.write(self, &done)?;
-            if done.last {
+            let last = done.last;
+            locked(&self.spent).push(done.encoded.recycle());
+            if last {
                 let shard = open.take().expect("made above");
                 // The finisher only goes away after a failure, which ends this loop too.
                 let _ = finished.send(shard.finish(self, &tasks[done.task])?);
