@@ -104,12 +104,8 @@ def test_odd_shapes(shape: tuple[int, int, int], hsipack: Hsipack, tmp_path: Pat
     assert_same_bits(read_everywhere(out)[0], expected(cube))
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="a shard has room for as many cubes as make 512 MiB, however small they are, and its "
-    "index 16 bytes for each: 8 MiB here, 4 GiB for cubes of one value",
-)
 def test_small_cubes_do_not_make_large_indices(hsipack: Hsipack, tmp_path: Path) -> None:
+    """A shard of 512 MiB would have room for a million of these, and an index of 16 bytes each."""
     report = hsipack.convert(
         write_envi(tmp_path / "cube.hdr", smooth_cube((8, 8, 8))), out=tmp_path / "out"
     )
