@@ -28,6 +28,9 @@ pub fn encode<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Strin
 /// If a line is not a sum and a path, or a path leads out of the dataset.
 pub fn parse(text: &[u8]) -> Result<Vec<(String, String)>> {
     let text = std::str::from_utf8(text).map_err(|_| Error::damaged("not text"))?;
+    if !text.ends_with('\n') {
+        return Err(Error::damaged("the last line is cut short"));
+    }
     let bad =
         |number: usize| Error::damaged(format!("line {} is not a sum and a path", number + 1));
     let lines = text.lines().enumerate().map(|(number, line)| {

@@ -131,7 +131,7 @@ fn expand_glob(text: &str, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input
     if inputs.is_empty() { Err(missing()) } else { Ok(inputs) }
 }
 
-/// Every cube below `folder`, sorted by path. Reference frames of Specim's Lumo beside their cube are
+/// Every cube below `folder`, sorted by path. Packed datasets, finished or not, are left out. Reference frames of Specim's Lumo beside their cube are
 /// left out: they are for `--white` and `--dark`.
 fn search(folder: &Path, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input>> {
     let mut inputs = Vec::new();
@@ -144,6 +144,12 @@ fn search(folder: &Path, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input>>
             Error::io(path, "cannot list", cause)
         })?;
         let path = entry.path();
+        if entry.file_type().is_dir()
+            && (source::is_packed(path) || path.join("plan.json").is_file())
+        {
+            walk.skip_current_dir();
+            continue;
+        }
         let container = entry.file_type().is_dir() && source::is_container_folder(path);
         if container {
             walk.skip_current_dir();

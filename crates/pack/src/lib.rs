@@ -12,13 +12,24 @@
 //! | [`convert`] | plans and runs a conversion |
 //! | [`validate`], [`repair`] | proves a packed dataset intact, and mends it |
 //! | [`fingerprint`] | tells whether a source changed |
+//! | [`info`] | what is known about a cube or a dataset |
+//! | [`preview`] | a picture of a cube or a dataset |
+//! | [`export`] | a sample back into an ENVI, NumPy, TIFF or PNG file |
+//! | [`target`], [`physical`] | what a path names, and its physical values |
 #![deny(missing_docs)]
 
 pub mod convert;
+pub mod export;
 pub mod fingerprint;
+pub mod info;
 pub mod input;
+pub mod physical;
+pub mod preview;
 pub mod progress;
 pub mod repair;
+mod slabs;
 pub mod source;
+mod staged;
 pub mod table;
+pub mod target;
 pub mod validate;

@@ -1,14 +1,83 @@
 //! `hsipack export`.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use hsipack_format::Result;
+use hsipack_pack::export::{self, ExportOptions, Exported};
 
-/// TODO
+use crate::output;
+
+/// Take one sample out of a dataset, into a file that other tools open.
+///
+/// The ending of FILE gives the format: .npy (float16, bit for bit, rows x columns x bands), .hdr or
+/// .img (ENVI header and data, float32), .tif (float32, bands side by side). Values are the stored
+/// ones, which float32 holds exactly; a scale factor travels as ENVI's `reflectance scale factor` (its
+/// reciprocal) or GDAL's SCALE, and .npy needs it applied by hand.
 #[derive(clap::Args)]
-pub struct Args {}
+#[command(after_long_help = EXAMPLES)]
+pub struct Args {
+    /// A packed dataset
+    dataset: PathBuf,
+
+    /// The sample: its id, counted from 0, or its name
+    #[arg(long, value_name = "N|NAME")]
+    sample: String,
+
+    /// The file to write
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+
+    /// Export this mask instead of the cube: .npy, .hdr (ENVI classification), .tif or .png
+    /// [default: the cube]
+    #[arg(long, value_name = "NAME")]
+    mask: Option<String>,
+
+    /// Overwrite FILE if it exists [default: an existing file is an error]
+    #[arg(long)]
+    force: bool,
+
+    /// Print what was written as one JSON object on stdout: files, sample, name, shape, dtype,
+    /// scale_factor (from values in the file to physical ones), notes
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  hsipack export tissue.hsipack --sample 0 -o first.hdr
+  hsipack export tissue.hsipack --sample P021/scan3 -o scan3.npy
+  hsipack export tissue.hsipack --sample 0 --mask organs -o organs.png";
 
 /// Runs the command.
-pub fn run(_args: Args) -> Result<ExitCode> {
-    Ok(ExitCode::from(2))
+///
+/// # Errors
+/// As [`export::export`].
+pub fn run(args: Args) -> Result<ExitCode> {
+    let exported = export::export(&ExportOptions {
+        dataset: args.dataset,
+        sample: args.sample,
+        mask: args.mask,
+        output: args.output,
+        force: args.force,
+    })?;
+    if args.json {
+        output::json(&exported)
+    } else {
+        print(&exported)
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(exported: &Exported) {
+    let files: Vec<String> = exported.files.iter().map(|file| file.display().to_string()).collect();
+    let [rows, columns, bands] = exported.shape;
+    println!(
+        "{}: sample {} ({}), {rows}x{columns}x{bands} {}",
+        files.join(" and "),
+        exported.sample,
+        exported.name,
+        exported.dtype
+    );
+    exported.notes.iter().for_each(|note| println!("  note: {note}"));
 }

@@ -1,14 +1,362 @@
 //! `hsipack info`.
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::ExitCode;
 
-use hsipack_format::Result;
+use hsipack_format::{Error, ErrorKind, Result};
+use hsipack_pack::info::{CubeReport, DatasetReport, MaskReport, StackReport, Values, Wavelengths};
+use hsipack_pack::target::Target;
 
-/// TODO
+use crate::output;
+
+/// Say what a cube or a packed dataset holds.
+///
+/// PATH is a cube in any input format (file, or file::variable inside a container) or a packed dataset.
+/// Of a container with several cubes, the variables to choose from are listed. Values are physical:
+/// missing ones left out, the file's scaling applied.
 #[derive(clap::Args)]
-pub struct Args {}
+#[command(after_long_help = KEYS)]
+pub struct Args {
+    /// A cube, file::variable, or a packed dataset
+    path: String,
+
+    /// Print one JSON object on stdout; its keys are stable and listed by --help
+    #[arg(long)]
+    json: bool,
+
+    /// Do not read the values of a cube (no range, no NaN count); datasets are never read
+    /// [default: every value is read]
+    #[arg(long)]
+    quick: bool,
+
+    /// Order of the axes of an array in its own tool's index order: y, x and b each once, such as byx
+    /// [default: what the file says, else yxb]
+    #[arg(long, value_name = "ORDER")]
+    axes: Option<String>,
+}
+
+const KEYS: &str = "\
+Keys of --json (null where unknown; wavelengths in nm, sizes in bytes, bands counted from 0):
+  cube:     kind path format shape dtype bytes file_bytes files wavelengths bad_bands band_names
+            ignore_value scaling{multiply,divide,add} class_names values notes
+  dataset:  kind path layout samples stacks stored_bytes uncompressed_bytes ratio splits groups labels
+            columns created_by created command appends fingerprint
+  stacks[]: name samples shape dtype scale_factor chunk chunk_bytes shards samples_per_shard
+            codec{name,level,shuffle,checksum} stored_bytes uncompressed_bytes wavelengths bad_bands
+            values quantisation{band,wavelength_nm,max_rel,max_abs,mean_rel}
+            masks[]{name,dtype,layers,class_names,stored_bytes}
+  wavelengths: count min_nm max_nm order fwhm_nm        values: min max nan inf ignored
+
+Examples:
+  hsipack info scan.hdr
+  hsipack info scene.h5::/reflectance/cube --quick
+  hsipack info tissue.hsipack --json | jq .stacks[0].shape";
 
 /// Runs the command.
-pub fn run(_args: Args) -> Result<ExitCode> {
-    Ok(ExitCode::from(2))
+///
+/// # Errors
+/// If the path is neither a cube nor a dataset, or cannot be read.
+pub fn run(args: Args) -> Result<ExitCode> {
+    let target = Target::open(&args.path, args.axes.as_deref()).map_err(list_variables)?;
+    match target {
+        Target::Cube(input, source) => {
+            let report = CubeReport::new(&input, &*source, args.quick)?;
+            if args.json { output::json(&report) } else { print_cube(&report) }
+        }
+        Target::Dataset(dataset) => {
+            let report = DatasetReport::new(&dataset)?;
+            if args.json { output::json(&report) } else { print_dataset(&report) }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// An error about a container of several cubes, one variable a line.
+fn list_variables(error: Error) -> Error {
+    let file =
+        error.path().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+    let (ErrorKind::Ambiguous, Some(file)) = (error.kind(), file) else { return error };
+    let path = error.path().map(Path::to_owned).unwrap_or_default();
+    let first = format!(": {file}::");
+    let lines = error
+        .what()
+        .replace(&first, &format!(":\n  {file}::"))
+        .replace(&format!(", {file}::"), &format!("\n  {file}::"));
+    let lines = if lines.contains('\n') { lines + "\n" } else { lines };
+    let listed = Error::ambiguous(lines).at(path);
+    match error.remedy() {
+        Some(remedy) => listed.with_remedy(remedy),
+        None => listed,
+    }
+}
+
+/// One line: a name in a column of its own, and what there is to say.
+fn line(name: &str, text: impl AsRef<str>) {
+    println!("  {name:<15}{}", text.as_ref());
+}
+
+fn print_cube(report: &CubeReport) {
+    let [rows, columns, bands] = report.shape;
+    println!("{}", report.path);
+    line("format", &report.format);
+    line("shape", format!("{rows} x {columns} x {bands} (rows x columns x bands)"));
+    line("type", format!("{} ({} of values)", report.dtype, output::bytes(report.bytes)));
+    line("wavelengths", wavelengths(report.wavelengths.as_ref()));
+    if let Some(bad) = &report.bad_bands {
+        line("bad bands", bands_text(bad));
+    }
+    if let Some(value) = report.ignore_value {
+        line("ignore value", value.to_string());
+    }
+    if let Some(scaling) = report.scaling {
+        let mut text = "value".to_owned();
+        for (sign, factor, none) in
+            [("*", scaling.multiply, 1.0), ("/", scaling.divide, 1.0), ("+", scaling.add, 0.0)]
+        {
+            if factor != none {
+                text += &format!(" {sign} {factor}");
+            }
+        }
+        line("scaling", text);
+    }
+    if let Some(classes) = &report.class_names {
+        line("classes", classes_text(classes));
+    }
+    match &report.values {
+        Some(all) => line("values", values(all)),
+        None => line("values", "not read (--quick)"),
+    }
+    line("files", format!("{} ({})", report.files.join(", "), output::bytes(report.file_bytes)));
+    report.notes.iter().for_each(|note| line("note", note));
+}
+
+fn wavelengths(known: Option<&Wavelengths>) -> String {
+    let Some(known) = known else { return "unknown".to_owned() };
+    let order =
+        if known.order == "ascending" { String::new() } else { format!(", {}", known.order) };
+    let fwhm = known.fwhm_nm.map_or(String::new(), |[least, most]| {
+        if output_number(least) == output_number(most) {
+            format!(", fwhm {} nm", output_number(least))
+        } else {
+            format!(", fwhm {}-{} nm", output_number(least), output_number(most))
+        }
+    });
+    let (least, most) = (output_number(known.min_nm), output_number(known.max_nm));
+    format!("{least}-{most} nm ({}{order}){fwhm}", output::count(known.count, "band"))
+}
+
+/// Up to five significant digits, without trailing zeros.
+fn output_number(value: f64) -> String {
+    let magnitude = value.abs();
+    if magnitude != 0.0 && !(1e-4..1e7).contains(&magnitude) {
+        return format!("{value:.4e}");
+    }
+    let whole = if magnitude >= 1.0 { magnitude.log10().floor() as usize + 1 } else { 0 };
+    let text = format!("{value:.*}", 5usize.saturating_sub(whole).max(usize::from(whole == 0) * 6));
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
+}
+
+/// `none`, or ranges: `0-2, 81 (4 bands)`.
+fn bands_text(bands: &[usize]) -> String {
+    const SHOWN: usize = 8;
+    if bands.is_empty() {
+        return "none".to_owned();
+    }
+    let mut ranges: Vec<(usize, usize)> = Vec::new();
+    for band in bands {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == *band => *last = *band,
+            _ => ranges.push((*band, *band)),
+        }
+    }
+    let range = |(first, last): &(usize, usize)| {
+        if first == last { first.to_string() } else { format!("{first}-{last}") }
+    };
+    let shown: Vec<String> = ranges.iter().take(SHOWN).map(range).collect();
+    let more = if ranges.len() > SHOWN { ", …" } else { "" };
+    format!("{}{more} ({})", shown.join(", "), output::count(bands.len(), "band"))
+}
+
+fn values(all: &Values) -> String {
+    let range = match (all.min, all.max) {
+        (Some(min), Some(max)) => format!("{} to {}", output_number(min), output_number(max)),
+        _ => "none is finite".to_owned(),
+    };
+    let mut text = format!("{range}, {} NaN", all.nan);
+    if all.ignored > 0 {
+        text += &format!(", {} equal to the ignore value", all.ignored);
+    }
+    if all.inf > 0 {
+        text += &format!(", {} infinite", all.inf);
+    }
+    text
+}
+
+fn classes_text(names: &[String]) -> String {
+    const SHOWN: usize = 8;
+    let named = names.iter().enumerate().take(SHOWN).map(|(id, name)| format!("{id} {name}"));
+    let more = if names.len() > SHOWN {
+        format!(", … ({} classes)", names.len())
+    } else {
+        String::new()
+    };
+    format!("{}{more}", named.collect::<Vec<_>>().join(", "))
+}
+
+fn print_dataset(report: &DatasetReport) {
+    println!("{}", report.path);
+    line(
+        "samples",
+        format!("{} in {}", report.samples, output::count(report.stacks.len(), "stack")),
+    );
+    line(
+        "size",
+        format!(
+            "{} stored, {} uncompressed (ratio {:.2})",
+            output::bytes(report.stored_bytes),
+            output::bytes(report.uncompressed_bytes),
+            report.ratio
+        ),
+    );
+    for (name, counts) in
+        [("splits", &report.splits), ("groups", &report.groups), ("labels", &report.labels)]
+    {
+        if !counts.is_empty() {
+            line(name, counts_text(counts));
+        }
+    }
+    if !report.columns.is_empty() {
+        line("columns", report.columns.join(", "));
+    }
+    let created = report.created.as_deref().unwrap_or("at an unknown time");
+    line("created", format!("{created} by {}", report.created_by.as_deref().unwrap_or("?")));
+    if report.appends > 0 {
+        line("appended", output::count(report.appends, "time"));
+    }
+    if let Some(command) = &report.command {
+        line("command", command);
+    }
+    line("fingerprint", &report.fingerprint);
+    report.stacks.iter().for_each(print_stack);
+}
+
+/// `train 80, test 20, none 3`: the most frequent first.
+fn counts_text(counts: &BTreeMap<String, usize>) -> String {
+    const SHOWN: usize = 8;
+    let mut sorted: Vec<(&String, &usize)> = counts.iter().collect();
+    sorted.sort_by_key(|(name, count)| (std::cmp::Reverse(**count), *name));
+    let one = |(name, count): &(&String, &usize)| {
+        format!("{} {count}", if name.is_empty() { "(none)" } else { name })
+    };
+    let shown: Vec<String> = sorted.iter().take(SHOWN).map(one).collect();
+    let more = if sorted.len() > SHOWN {
+        format!(", … ({} in all)", sorted.len())
+    } else {
+        String::new()
+    };
+    format!("{}{more}", shown.join(", "))
+}
+
+fn print_stack(stack: &StackReport) {
+    println!("\n  {}", stack.name);
+    let line = |name: &str, text: String| println!("    {name:<15}{text}");
+    line(
+        "cubes",
+        format!(
+            "{} of {} in {} of up to {}",
+            stack.samples,
+            stack.dtype,
+            output::count(stack.shards, "shard"),
+            output::count(stack.samples_per_shard, "cube")
+        ),
+    );
+    let [rows, columns] = stack.chunk;
+    line("chunks", format!("{rows}x{columns} pixels ({})", output::bytes(stack.chunk_bytes)));
+    line("codec", codec(stack));
+    let ratio = stack.uncompressed_bytes as f64 / stack.stored_bytes.max(1) as f64;
+    line("stored", format!("{} (ratio {ratio:.2})", output::bytes(stack.stored_bytes)));
+    line("wavelengths", wavelengths(stack.wavelengths.as_ref()));
+    if let Some(bad) = &stack.bad_bands {
+        line("bad bands", bands_text(bad));
+    }
+    if stack.scale_factor != 1.0 {
+        line("scale factor", format!("{} (stored to physical)", stack.scale_factor));
+    }
+    if let Some(all) = &stack.values {
+        line("values", values(all));
+    }
+    if let Some(worst) = &stack.quantisation {
+        let nm =
+            worst.wavelength_nm.map_or(String::new(), |nm| format!(" ({} nm)", output_number(nm)));
+        line(
+            "packing error",
+            format!(
+                "up to {:.2e} relative, {:.2e} absolute, in band {}{nm}",
+                worst.max_rel, worst.max_abs, worst.band
+            ),
+        );
+    }
+    for mask in &stack.masks {
+        line("mask", mask_text(mask));
+    }
+}
+
+fn codec(stack: &StackReport) -> String {
+    match &stack.codec {
+        None => "none".to_owned(),
+        Some(codec) => format!(
+            "blosc {} level {}, {}{}",
+            codec.name,
+            codec.level,
+            codec.shuffle,
+            if codec.checksum { ", crc32c" } else { "" }
+        ),
+    }
+}
+
+fn mask_text(mask: &MaskReport) -> String {
+    let meaning = match (&mask.class_names, mask.layers.as_slice()) {
+        (_, [_, ..]) => format!(": layers {}", mask.layers.join(", ")),
+        (Some(names), _) => format!(": classes {}", classes_text(names)),
+        _ => String::new(),
+    };
+    format!("{} ({}, {}){meaning}", mask.name, mask.dtype, output::bytes(mask.stored_bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        let shown =
+            [0.0, 0.032427, 1234.5678, 65504.0, 1e-9, 400.0, -9999.0, 366.55].map(output_number);
+        assert_eq!(
+            shown,
+            ["0", "0.032427", "1234.6", "65504", "1.0000e-9", "400", "-9999", "366.55"]
+        );
+    }
+
+    #[test]
+    fn variables_are_listed_one_a_line() {
+        let error =
+            Error::ambiguous("the file holds several cubes: a.h5::/x (1x2x3), a.h5::/y (4x5x6)")
+                .at("d/a.h5")
+                .with_remedy("name one");
+        assert_eq!(
+            list_variables(error).to_string(),
+            "d/a.h5: the file holds several cubes:\n  a.h5::/x (1x2x3)\n  a.h5::/y (4x5x6)\n (name one)"
+        );
+    }
+
+    #[test]
+    fn bands_come_in_ranges() {
+        assert_eq!(bands_text(&[0, 1, 2, 81]), "0-2, 81 (4 bands)");
+        assert_eq!(bands_text(&[]), "none");
+    }
 }

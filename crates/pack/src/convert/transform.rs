@@ -204,7 +204,11 @@ impl Transform {
             Some(calibration) => calibration.apply(out, bands, place.column, self.source.columns),
             None if !self.scaling.is_none() => {
                 let Scaling { multiply, divide, add } = self.scaling;
-                out.iter_mut().for_each(|value| *value = *value * multiply / divide + add);
+                out.iter_mut().for_each(|value| *value = *value * multiply / divide);
+                // Adding 0 would make -0.0 to 0.0.
+                if add != 0.0 {
+                    out.iter_mut().for_each(|value| *value += add);
+                }
             }
             None => {}
         }
@@ -397,6 +401,13 @@ mod tests {
         transform.scale = 3.0;
         let got = apply(&transform, &rows(&[4065.0, 1.0])).unwrap();
         assert_eq!(f16::from_f32(got[0]), f16::from_f64(4065.0 / 10_000.0 / 3.0));
+    }
+
+    #[test]
+    fn negative_zero_keeps_its_sign_through_scaling() {
+        let mut transform = identity(CubeShape::new(1, 1, 1));
+        transform.scaling = Scaling { multiply: 1.0, divide: 10_000.0, add: 0.0 };
+        assert!(apply(&transform, &rows(&[-0.0])).unwrap()[0].is_sign_negative());
     }
 
     #[test]

@@ -78,3 +78,10 @@ pub fn is_cube_file(path: &Path) -> bool {
         && !png::recognises(path, &head)
         && (recognised(signed) || header && envi::recognises(path, &head))
 }
+
+/// Whether `path` is a dataset that hsipack packed.
+pub fn is_packed(path: &Path) -> bool {
+    let root = std::fs::read(path.join("zarr.json")).unwrap_or_default();
+    hsipack_format::zarr::parse_group(&root)
+        .is_ok_and(|attributes| attributes.contains_key("hsipack"))
+}

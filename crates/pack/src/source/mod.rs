@@ -53,7 +53,7 @@ use std::path::PathBuf;
 use hsipack_format::{CubeShape, DType, Result};
 
 pub use buffer::RowBuffer;
-pub use detect::{is_container_folder, is_cube_file, open};
+pub use detect::{is_container_folder, is_cube_file, is_packed, open};
 
 /// How the numbers in a file become physical values: `value * multiply / divide + add`.
 ///

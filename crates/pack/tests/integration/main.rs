@@ -1,7 +1,12 @@
 //! Tests of the packing crate against files that other people's software wrote.
 
 mod common;
+mod conversion;
+mod damage;
+mod export;
+mod look;
 mod opening;
+mod packing;
 mod source_envi;
 mod source_hdf5;
 mod source_htc;

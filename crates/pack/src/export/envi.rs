@@ -1,0 +1,177 @@
+//! ENVI: a header (`.hdr`) and band-interleaved-by-pixel data (`.img`), little-endian.
+//!
+//! ENVI has no float16; float32 holds every float16 exactly. `scale_factor` travels as
+//! `reflectance scale factor`, by which readers divide, where dividing by its reciprocal is the same.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use hsipack_format::{DType, Result};
+
+use super::{Job, Written, to_f32};
+use crate::physical;
+use crate::staged::Staged;
+
+/// How values are written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Values {
+    /// As stored, widened to float32; `divisor` makes them physical.
+    Stored { divisor: f64 },
+    /// Multiplied with the scale factor, in a type that still tells stored values apart.
+    Scaled(DType),
+}
+
+fn values(scale: f64, stored: DType) -> Values {
+    let divisor = 1.0 / scale;
+    if divisor.is_finite() && 1.0 / divisor == scale {
+        Values::Stored { divisor }
+    } else if stored == DType::F16 && (1e-30..1e30).contains(&scale.abs()) {
+        Values::Scaled(DType::F32)
+    } else {
+        Values::Scaled(DType::F64)
+    }
+}
+
+/// Writes both files, the header last: without it the data are no cube yet.
+pub(super) fn write(job: &Job, header_path: &Path, data_path: &Path) -> Result<Written> {
+    let (stored, scale) = (job.array.meta().dtype, job.scale());
+    let mut data = Staged::create(data_path)?;
+    let mut header = Staged::create(header_path)?;
+    if job.is_mask {
+        job.each_slab(&mut |bytes| data.write(bytes))?;
+        header.write(mask_header(job).as_bytes())?;
+        data.commit()?;
+        header.commit()?;
+        return Ok((stored, 1.0, Vec::new()));
+    }
+    let values = values(scale, stored);
+    let mut singles = Vec::new();
+    job.each_slab(&mut |bytes| {
+        to_f32(bytes, stored, &mut singles);
+        match values {
+            Values::Stored { .. } => data.write(bytemuck::cast_slice(&singles)),
+            Values::Scaled(dtype) => data.write(&scaled(&singles, scale, dtype)),
+        }
+    })?;
+    header.write(image_header(job, values).as_bytes())?;
+    data.commit()?;
+    header.commit()?;
+    Ok(match values {
+        Values::Stored { .. } => (DType::F32, scale, Vec::new()),
+        Values::Scaled(dtype) => {
+            let note = format!(
+                "values are multiplied by {scale}; divide by it and round to {stored} for the stored ones"
+            );
+            (dtype, 1.0, vec![note])
+        }
+    })
+}
+
+fn scaled(values: &[f32], scale: f64, dtype: DType) -> Vec<u8> {
+    let physical = values.iter().map(|value| f64::from(*value) * scale);
+    match dtype {
+        DType::F32 => physical.flat_map(|value| (value as f32).to_le_bytes()).collect(),
+        _ => physical.flat_map(f64::to_le_bytes).collect(),
+    }
+}
+
+fn layout(job: &Job, file_type: &str, code: u8) -> String {
+    let (shape, sample) = (job.array.shape(), job.sample);
+    let description = plain(&format!("hsipack export of sample {}: {}", sample.id, sample.name));
+    format!(
+        "ENVI\ndescription = {{{description}}}\nsamples = {}\nlines = {}\nbands = {}\n\
+         header offset = 0\nfile type = {file_type}\ndata type = {code}\ninterleave = bip\n\
+         byte order = 0\n",
+        shape.columns, shape.rows, shape.bands
+    )
+}
+
+fn image_header(job: &Job, values: Values) -> String {
+    let code = if values == Values::Scaled(DType::F64) { 5 } else { 4 };
+    let mut text = layout(job, "ENVI Standard", code);
+    text.push_str("data ignore value = NaN\n");
+    if let Values::Stored { divisor } = values
+        && divisor != 1.0
+    {
+        // Writing to a String cannot fail, here and below.
+        let _ = writeln!(text, "reflectance scale factor = {divisor}");
+    }
+    let bands = job.array.shape().bands;
+    if let Some(wavelength) = &job.stack.wavelength {
+        text.push_str("wavelength units = Nanometers\n");
+        list(&mut text, "wavelength", wavelength.iter().map(f64::to_string));
+        // Without wavelengths there is no unit for it to be in.
+        if let Some(fwhm) = &job.stack.fwhm {
+            list(&mut text, "fwhm", fwhm.iter().map(f64::to_string));
+        }
+    }
+    if let Some(good) = physical::good_bands(job.stack) {
+        list(&mut text, "bbl", good.iter().map(|good| u8::from(*good).to_string()));
+    }
+    if let Some(names) = physical::words(job.array, "band_names").filter(|n| n.len() == bands) {
+        list(&mut text, "band names", names.iter().map(|name| plain(name)));
+    }
+    text
+}
+
+fn mask_header(job: &Job) -> String {
+    let code = if job.array.meta().dtype == DType::U16 { 12 } else { 1 };
+    let Some(names) = physical::words(job.array, "class_names") else {
+        // Ids without names, or bits of layers: a plain image of whole numbers.
+        let mut text = layout(job, "ENVI Standard", code);
+        if let Some(layers) = physical::words(job.array, "layers") {
+            let bits = layers.iter().enumerate().map(|(bit, name)| format!("bit {bit} {name}"));
+            let name =
+                format!("bits of {}: {}", job.array.name(), bits.collect::<Vec<_>>().join("; "));
+            list(&mut text, "band names", [plain(&name)]);
+        }
+        return text;
+    };
+    let mut text = layout(job, "ENVI Classification", code);
+    let _ = writeln!(text, "classes = {}", names.len());
+    list(&mut text, "class names", names.iter().map(|name| plain(name)));
+    let colours = (0..names.len()).flat_map(crate::preview::palette::class_colour);
+    list(&mut text, "class lookup", colours.map(|part| part.to_string()));
+    text
+}
+
+/// A list in braces, lines of eight.
+fn list(text: &mut String, key: &str, items: impl IntoIterator<Item = String>) {
+    let items: Vec<String> = items.into_iter().collect();
+    let lines: Vec<String> = items.chunks(8).map(|line| line.join(", ")).collect();
+    let _ = writeln!(text, "{key} = {{\n  {}}}", lines.join(",\n  "));
+}
+
+/// Text without what would end a list or an entry.
+fn plain(text: &str) -> String {
+    text.replace(['{', '}', ',', '\n', '\r', ';'], " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn factors_become_divisors_where_that_is_exact() {
+        assert_eq!(values(1.0, DType::F16), Values::Stored { divisor: 1.0 });
+        assert_eq!(values(0.0009765625, DType::F16), Values::Stored { divisor: 1024.0 });
+        assert_eq!(values(0.0001, DType::F16), Values::Stored { divisor: 10000.0 });
+        // 1 / (1 / x) is not x for these.
+        let odd = (1..1000).map(f64::from).find(|x| 1.0 / (1.0 / x) != *x).unwrap();
+        assert_eq!(values(odd, DType::F16), Values::Scaled(DType::F32));
+        assert_eq!(values(odd, DType::F32), Values::Scaled(DType::F64));
+    }
+
+    #[test]
+    fn scaled_values_give_the_stored_ones_back() {
+        let odd = (1..1000).map(f64::from).find(|x| 1.0 / (1.0 / x) != *x).unwrap();
+        let stored: Vec<f32> =
+            (0..0x7c00).map(|bits| half::f16::from_bits(bits).to_f32()).collect();
+        let bytes = scaled(&stored, odd, DType::F32);
+        let (singles, _) = bytes.as_chunks::<4>();
+        for (single, stored) in singles.iter().zip(&stored) {
+            let back = f64::from(f32::from_le_bytes(*single)) / odd;
+            assert_eq!(half::f16::from_f64(back).to_f32(), *stored);
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! A sample of a dataset, back in a file that other tools open.
+//!
+//! | ending | image | mask |
+//! |---|---|---|
+//! | `.npy` (`npy.rs`) | the stored values, bit for bit | the stored ids |
+//! | `.hdr`, `.img` (`envi.rs`) | float32, header with wavelengths, fwhm, bad bands, scale | ENVI classification |
+//! | `.tif` (`tiff.rs`) | float32, bands side by side; GDAL metadata | one band |
+//! | `.png` (`png.rs`) | | the stored ids |
+//!
+//! Stored values are written as they are, and the header says how to scale them, so that a file holds
+//! exactly what the dataset holds; `.npy` has no header for it. Where ENVI's divisor cannot express
+//! `scale_factor`, values are scaled, in a type wide enough that dividing and rounding gives the stored
+//! ones back. Files get their name once they are complete, and memory is bounded by the chunks.
+
+mod envi;
+mod npy;
+mod png;
+mod tiff;
+
+use std::path::{Path, PathBuf};
+
+use hsipack_format::dataset::ChunkArray;
+use hsipack_format::{DType, Dataset, Error, Result, Sample, Stack};
+use serde::Serialize;
+
+use crate::target;
+
+/// What to export, and where to.
+#[derive(Clone, Debug)]
+pub struct ExportOptions {
+    /// The dataset.
+    pub dataset: PathBuf,
+    /// Id or name of the sample.
+    pub sample: String,
+    /// The mask to export instead of the image.
+    pub mask: Option<String>,
+    /// The file to write; its ending gives the format.
+    pub output: PathBuf,
+    /// Overwrite files that exist.
+    pub force: bool,
+}
+
+/// What was written.
+#[derive(Clone, Debug, Serialize)]
+pub struct Exported {
+    /// Every file.
+    pub files: Vec<PathBuf>,
+    /// Id of the sample.
+    pub sample: u64,
+    /// Its name.
+    pub name: String,
+    /// Rows, columns, bands.
+    pub shape: [usize; 3],
+    /// Type of the values in the file.
+    pub dtype: &'static str,
+    /// From values in the file to physical ones; 1 if they are physical.
+    pub scale_factor: f64,
+    /// What the user should know.
+    pub notes: Vec<String>,
+}
+
+/// One array of one sample, about to be written.
+struct Job<'a> {
+    stack: &'a Stack,
+    array: &'a ChunkArray,
+    sample: &'a Sample,
+    is_mask: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Npy,
+    Envi,
+    Tiff,
+    Png,
+}
+
+/// Exports a sample.
+///
+/// # Errors
+/// If there is no such sample or mask, the ending is of no format, a file exists, or reading or writing
+/// fails; nothing is left behind then.
+pub fn export(options: &ExportOptions) -> Result<Exported> {
+    let kind = kind(&options.output, options.mask.is_some())?;
+    let files = files(&options.output, kind);
+    if let Some(file) = files.iter().find(|file| !options.force && file.symlink_metadata().is_ok())
+    {
+        return Err(Error::conflict("the file exists")
+            .at(file)
+            .with_remedy("choose another -o, or pass --force to overwrite it"));
+    }
+    let dataset = Dataset::open(&options.dataset)?;
+    let sample = target::find_sample(&dataset, &options.sample)?;
+    let job = Job::new(&dataset, sample, options.mask.as_deref())?;
+    let (dtype, scale_factor, notes) = match kind {
+        Kind::Npy => npy::write(&job, &files[0])?,
+        Kind::Envi => envi::write(&job, &files[0], &files[1])?,
+        Kind::Tiff => tiff::write(&job, &files[0])?,
+        Kind::Png => png::write(&job, &files[0])?,
+    };
+    let shape = job.array.shape();
+    Ok(Exported {
+        files,
+        sample: sample.id,
+        name: sample.name.clone(),
+        shape: [shape.rows, shape.columns, shape.bands],
+        dtype: dtype.name(),
+        scale_factor,
+        notes,
+    })
+}
+
+/// What a writer did: type of the values written, factor from them to physical ones, notes.
+type Written = (DType, f64, Vec<String>);
+
+fn kind(output: &Path, mask: bool) -> Result<Kind> {
+    let ending = output.extension().unwrap_or_default().to_string_lossy().to_lowercase();
+    match (ending.as_str(), mask) {
+        ("npy", _) => Ok(Kind::Npy),
+        ("hdr" | "img", _) => Ok(Kind::Envi),
+        ("tif" | "tiff", _) => Ok(Kind::Tiff),
+        ("png", true) => Ok(Kind::Png),
+        ("png", false) => Err(Error::unsupported("PNG cannot hold a cube").at(output).with_remedy(
+            "use .npy, .hdr or .tif; --mask NAME exports a mask as .png; \
+                          `hsipack preview` draws a cube",
+        )),
+        _ => Err(Error::unsupported("the ending of -o names no format to export to")
+            .at(output)
+            .with_remedy(if mask {
+                "use .npy, .hdr (ENVI), .tif or .png"
+            } else {
+                "use .npy, .hdr (ENVI) or .tif"
+            })),
+    }
+}
+
+fn files(output: &Path, kind: Kind) -> Vec<PathBuf> {
+    match kind {
+        Kind::Envi => vec![output.with_extension("hdr"), output.with_extension("img")],
+        _ => vec![output.to_owned()],
+    }
+}
+
+impl<'a> Job<'a> {
+    fn new(dataset: &'a Dataset, sample: &'a Sample, mask: Option<&str>) -> Result<Self> {
+        let missing = || Error::damaged(format!("there is no stack {}", sample.stack));
+        let stack = dataset.stack(&sample.stack).ok_or_else(missing)?;
+        let (array, is_mask) = match mask {
+            None => (&stack.image, false),
+            Some(name) => (find_mask(dataset, stack, name)?, true),
+        };
+        let dtype = array.meta().dtype;
+        let taken: &[DType] =
+            if is_mask { &[DType::U8, DType::U16] } else { &[DType::F16, DType::F32] };
+        if !taken.contains(&dtype) {
+            return Err(Error::unsupported(format!("an array of {dtype}"))
+                .at(array.folder())
+                .with_remedy("pack the cubes with `hsipack convert`"));
+        }
+        Ok(Self { stack, array, sample, is_mask })
+    }
+
+    fn scale(&self) -> f64 {
+        if self.is_mask { 1.0 } else { self.array.scale_factor() }
+    }
+
+    /// Hands the stored bytes to `each`, some whole rows at a time.
+    fn each_slab(&self, each: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let rows = 0..self.array.shape().rows;
+        crate::slabs::for_each(self.array, self.sample.index, rows, &mut |_, bytes| each(bytes))
+    }
+}
+
+/// The mask `name` of a stack.
+///
+/// # Errors
+/// If there is none of that name; those there are are listed.
+pub(crate) fn find_mask<'a>(
+    dataset: &Dataset,
+    stack: &'a Stack,
+    name: &str,
+) -> Result<&'a ChunkArray> {
+    stack.mask(name).ok_or_else(|| {
+        let names: Vec<&str> = stack.masks.iter().map(ChunkArray::name).collect();
+        let error = Error::conflict(format!("stack {} has no mask {name}", stack.name));
+        error.at(dataset.path()).with_remedy(match names.as_slice() {
+            [] => "it has no masks; pack them with `hsipack convert --mask`".to_owned(),
+            names => format!("its masks are: {}", names.join(", ")),
+        })
+    })
+}
+
+/// Stored float16 or float32 bytes as float32, which holds both exactly.
+fn to_f32(bytes: &[u8], dtype: DType, out: &mut Vec<f32>) {
+    out.clear();
+    if dtype == DType::F16 {
+        let (halves, _) = bytes.as_chunks::<2>();
+        out.extend(halves.iter().map(|half| half::f16::from_le_bytes(*half).to_f32()));
+    } else {
+        let (singles, _) = bytes.as_chunks::<4>();
+        out.extend(singles.iter().map(|single| f32::from_le_bytes(*single)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ending_names_the_format() {
+        let of = |name: &str, mask| kind(Path::new(name), mask);
+        assert_eq!(of("a.NPY", false).unwrap(), Kind::Npy);
+        assert_eq!(of("a.b.tiff", false).unwrap(), Kind::Tiff);
+        assert_eq!(of("a.img", true).unwrap(), Kind::Envi);
+        assert_eq!(of("a.png", true).unwrap(), Kind::Png);
+        for (name, mask) in [("a.png", false), ("a", false), ("a.mat", true)] {
+            let error = of(name, mask).unwrap_err();
+            assert!(error.remedy().is_some_and(|remedy| remedy.contains(".npy")), "{error}");
+        }
+    }
+
+    #[test]
+    fn every_half_is_exact_in_single_precision() {
+        let bytes: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
+        let mut singles = Vec::new();
+        to_f32(&bytes, DType::F16, &mut singles);
+        for (bits, single) in singles.iter().enumerate() {
+            let back = half::f16::from_f32(*single);
+            // A signalling NaN comes back quiet; the sign and payload stay.
+            let quiet = if back.is_nan() { 0x200 } else { 0 };
+            assert_eq!(back.to_bits(), bits as u16 | quiet);
+        }
+    }
+}

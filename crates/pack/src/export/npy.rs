@@ -1,0 +1,58 @@
+//! `.npy`: the stored bytes behind [NumPy's header](https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html).
+
+use std::path::Path;
+
+use hsipack_format::{CubeShape, DType, Result};
+
+use super::{Job, Written};
+use crate::staged::Staged;
+
+/// Writes the file.
+pub(super) fn write(job: &Job, path: &Path) -> Result<Written> {
+    let dtype = job.array.meta().dtype;
+    let mut file = Staged::create(path)?;
+    file.write(&header(job.array.shape(), dtype, job.is_mask))?;
+    job.each_slab(&mut |bytes| file.write(bytes))?;
+    file.commit()?;
+    let scale = job.scale();
+    let notes = match scale {
+        1.0 => Vec::new(),
+        _ => vec![format!("multiply by {scale} for physical values; .npy cannot say so")],
+    };
+    Ok((dtype, scale, notes))
+}
+
+fn header(shape: CubeShape, dtype: DType, is_mask: bool) -> Vec<u8> {
+    let kind = match dtype {
+        DType::U8 => "|u1",
+        DType::U16 => "<u2",
+        DType::F32 => "<f4",
+        _ => "<f2",
+    };
+    let CubeShape { rows, columns, bands } = shape;
+    let axes =
+        if is_mask { format!("{rows}, {columns}") } else { format!("{rows}, {columns}, {bands}") };
+    let mut text = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({axes}), }}");
+    // Magic, version and length take 10 bytes; the data start at a multiple of 64.
+    let padded = (10 + text.len() + 1).next_multiple_of(64) - 10;
+    text.extend(std::iter::repeat_n(' ', padded - text.len() - 1));
+    text.push('\n');
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend((text.len() as u16).to_le_bytes());
+    bytes.extend(text.as_bytes());
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_start_at_a_multiple_of_64() {
+        for rows in [1, 10, 123_456_789] {
+            let header = header(CubeShape::new(rows, 7, 100), DType::F16, false);
+            assert_eq!(header.len() % 64, 0);
+            assert_eq!(header.last(), Some(&b'\n'));
+        }
+    }
+}

@@ -1,0 +1,516 @@
+//! What is known about a cube in a file, or about a packed dataset.
+//!
+//! The field names of these types are the keys of `hsipack info --json`; they stay.
+
+use std::collections::BTreeMap;
+
+use hsipack_format::dataset::ChunkArray;
+use hsipack_format::{DType, Dataset, Result, Sample, Stack};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::convert::stats::{Band, BandStats};
+use crate::input::Input;
+use crate::physical;
+use crate::source::{RowBuffer, Source};
+
+/// Memory for one read.
+const BUDGET: usize = 64 << 20;
+
+/// Shape as JSON gives it: rows, columns, bands.
+type Shape = [usize; 3];
+
+/// A cube in a file.
+#[derive(Clone, Debug, Serialize)]
+pub struct CubeReport {
+    /// `cube`.
+    pub kind: &'static str,
+    /// As the user would type it.
+    pub path: String,
+    /// Format.
+    pub format: String,
+    /// Rows, columns, bands.
+    pub shape: Shape,
+    /// Type of the stored numbers.
+    pub dtype: &'static str,
+    /// Bytes of the values uncompressed.
+    pub bytes: u64,
+    /// Bytes of its files.
+    pub file_bytes: u64,
+    /// Every file that holds part of it.
+    pub files: Vec<String>,
+    /// Wavelengths, if known.
+    pub wavelengths: Option<Wavelengths>,
+    /// Numbers of bad bands from 0, where the file has a bad-band list.
+    pub bad_bands: Option<Vec<usize>>,
+    /// Whether the bands have names.
+    pub band_names: Option<Vec<String>>,
+    /// The stored number that marks missing values.
+    pub ignore_value: Option<f64>,
+    /// From stored numbers to physical values: value * multiply / divide + add; `null` if none.
+    pub scaling: Option<ScalingReport>,
+    /// Names of classes, for classification maps.
+    pub class_names: Option<Vec<String>>,
+    /// What reading every value found; `null` with `--quick`.
+    pub values: Option<Values>,
+    /// What the user should know.
+    pub notes: Vec<String>,
+}
+
+/// Wavelengths of the bands.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Wavelengths {
+    /// Number of bands.
+    pub count: usize,
+    /// Least, in nm.
+    pub min_nm: f64,
+    /// Greatest, in nm.
+    pub max_nm: f64,
+    /// `ascending`, `descending` or `unordered`.
+    pub order: &'static str,
+    /// Least and greatest full width at half maximum in nm.
+    pub fwhm_nm: Option<[f64; 2]>,
+}
+
+/// From stored numbers to physical values.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct ScalingReport {
+    /// Multiplied with the stored number.
+    pub multiply: f64,
+    /// Divides it.
+    pub divide: f64,
+    /// Added last.
+    pub add: f64,
+}
+
+/// What all values came to, physical (masked and scaled).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Values {
+    /// Least finite value.
+    pub min: Option<f64>,
+    /// Greatest finite value.
+    pub max: Option<f64>,
+    /// NaN values in the file.
+    pub nan: u64,
+    /// Infinite values.
+    pub inf: u64,
+    /// Values equal to the ignore value.
+    pub ignored: u64,
+}
+
+/// A packed dataset.
+#[derive(Clone, Debug, Serialize)]
+pub struct DatasetReport {
+    /// `dataset`.
+    pub kind: &'static str,
+    /// The folder.
+    pub path: String,
+    /// Version of the layout.
+    pub layout: Option<u64>,
+    /// Number of samples.
+    pub samples: usize,
+    /// Its stacks.
+    pub stacks: Vec<StackReport>,
+    /// Bytes of all shard files.
+    pub stored_bytes: u64,
+    /// Bytes of all values uncompressed.
+    pub uncompressed_bytes: u64,
+    /// uncompressed_bytes / stored_bytes.
+    pub ratio: f64,
+    /// Samples a split; the key is empty for samples without one.
+    pub splits: BTreeMap<String, usize>,
+    /// Samples a group, likewise.
+    pub groups: BTreeMap<String, usize>,
+    /// Samples a label, likewise.
+    pub labels: BTreeMap<String, usize>,
+    /// Names of further columns in samples.jsonl.
+    pub columns: Vec<String>,
+    /// Version of hsipack that wrote it.
+    pub created_by: Option<String>,
+    /// When, UTC.
+    pub created: Option<String>,
+    /// By which command.
+    pub command: Option<String>,
+    /// How often cubes were appended.
+    pub appends: usize,
+    /// Hash of SHA256SUMS.
+    pub fingerprint: String,
+}
+
+/// The cubes of one shape.
+#[derive(Clone, Debug, Serialize)]
+pub struct StackReport {
+    /// `ROWSxCOLUMNSxBANDS`.
+    pub name: String,
+    /// Number of cubes.
+    pub samples: usize,
+    /// Rows, columns, bands of a cube.
+    pub shape: Shape,
+    /// Type of the stored values.
+    pub dtype: &'static str,
+    /// Factor from stored to physical values.
+    pub scale_factor: f64,
+    /// Rows, columns of a chunk, which holds all bands.
+    pub chunk: [usize; 2],
+    /// Bytes of a chunk uncompressed.
+    pub chunk_bytes: u64,
+    /// Number of shard files.
+    pub shards: usize,
+    /// Cubes in a full shard.
+    pub samples_per_shard: usize,
+    /// Compressor; `null` if there is none.
+    pub codec: Option<CodecReport>,
+    /// Bytes of the image's shards.
+    pub stored_bytes: u64,
+    /// Bytes of the image uncompressed.
+    pub uncompressed_bytes: u64,
+    /// Wavelengths, if known.
+    pub wavelengths: Option<Wavelengths>,
+    /// Numbers of bad bands from 0, where there is a bad-band list.
+    pub bad_bands: Option<Vec<usize>>,
+    /// Physical values; `null` where the statistics are not stored.
+    pub values: Option<Values>,
+    /// Errors that packing made; `null` where not stored.
+    pub quantisation: Option<Quantisation>,
+    /// Its masks.
+    pub masks: Vec<MaskReport>,
+}
+
+/// How chunks are compressed.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct CodecReport {
+    /// Compressor inside Blosc.
+    pub name: &'static str,
+    /// Its level.
+    pub level: u8,
+    /// Filter before it: noshuffle, shuffle or bitshuffle.
+    pub shuffle: &'static str,
+    /// Whether every chunk has a CRC-32C.
+    pub checksum: bool,
+}
+
+/// The error that packing made in the worst band.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Quantisation {
+    /// The band with the greatest relative error, from 0.
+    pub band: usize,
+    /// Its wavelength in nm.
+    pub wavelength_nm: Option<f64>,
+    /// Greatest relative error.
+    pub max_rel: f64,
+    /// Greatest absolute error of that band, physical.
+    pub max_abs: f64,
+    /// Mean relative error of that band.
+    pub mean_rel: f64,
+}
+
+/// One mask.
+#[derive(Clone, Debug, Serialize)]
+pub struct MaskReport {
+    /// Its name.
+    pub name: String,
+    /// Type of the ids.
+    pub dtype: &'static str,
+    /// Names of boolean layers, bit 0 first; empty for class ids.
+    pub layers: Vec<String>,
+    /// Names of classes 0, 1, …, where known.
+    pub class_names: Option<Vec<String>>,
+    /// Bytes of its shards.
+    pub stored_bytes: u64,
+}
+
+impl CubeReport {
+    /// Reports on a cube; reads every value unless `quick`.
+    ///
+    /// # Errors
+    /// If a value cannot be read.
+    pub fn new(input: &Input, source: &dyn Source, quick: bool) -> Result<Self> {
+        let info = source.info();
+        let shape = info.shape;
+        let size = |file: &std::path::PathBuf| file.metadata().map_or(0, |meta| meta.len());
+        let scaling = ScalingReport {
+            multiply: info.scaling.multiply,
+            divide: info.scaling.divide,
+            add: info.scaling.add,
+        };
+        Ok(Self {
+            kind: "cube",
+            path: input.text(),
+            format: info.format.clone(),
+            shape: [shape.rows, shape.columns, shape.bands],
+            dtype: info.dtype.name(),
+            bytes: (shape.values() * info.dtype.size()) as u64,
+            file_bytes: info.files.iter().map(size).sum(),
+            files: info.files.iter().map(|file| file.display().to_string()).collect(),
+            wavelengths: Wavelengths::of(info.wavelength.as_deref(), info.fwhm.as_deref()),
+            bad_bands: info.good_bands.as_deref().map(bad_bands),
+            band_names: info.band_names.clone(),
+            ignore_value: info.ignore_value,
+            scaling: (!info.scaling.is_none()).then_some(scaling),
+            class_names: info.class_names.clone(),
+            values: if quick { None } else { Some(Values::read(source)?) },
+            notes: info.notes.clone(),
+        })
+    }
+}
+
+fn bad_bands(good: &[bool]) -> Vec<usize> {
+    (0..good.len()).filter(|band| !good[*band]).collect()
+}
+
+impl Wavelengths {
+    fn of(nm: Option<&[f64]>, fwhm: Option<&[f64]>) -> Option<Self> {
+        let nm = nm.filter(|nm| !nm.is_empty())?;
+        let [min_nm, max_nm] = extremes(nm);
+        Some(Self {
+            count: nm.len(),
+            min_nm,
+            max_nm,
+            order: match () {
+                () if nm.is_sorted() => "ascending",
+                () if nm.is_sorted_by(|a, b| a >= b) => "descending",
+                () => "unordered",
+            },
+            fwhm_nm: fwhm.filter(|fwhm| !fwhm.is_empty()).map(extremes),
+        })
+    }
+}
+
+fn extremes(values: &[f64]) -> [f64; 2] {
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+    [least, values.iter().copied().fold(f64::NEG_INFINITY, f64::max)]
+}
+
+impl Values {
+    const NONE: Values = Values { min: None, max: None, nan: 0, inf: 0, ignored: 0 };
+
+    /// Reads every value of a cube, some rows at a time.
+    fn read(source: &dyn Source) -> Result<Self> {
+        let rows = source.info().shape.rows;
+        let row_bytes = source.info().shape.row_values() * source.info().dtype.size();
+        // Tiny reads cost more than their bytes.
+        let worthwhile = (1 << 20) / row_bytes.max(1);
+        let step = source.preferred_rows(BUDGET).max(worthwhile).clamp(1, rows);
+        let mut values = Self::NONE;
+        let mut buffer = RowBuffer::new();
+        for start in (0..rows).step_by(step) {
+            source.read_rows(start..rows.min(start + step), &mut buffer)?;
+            let nan = count_nan(&buffer);
+            let before = values.ignored;
+            physical::physical(source, &buffer, start, &mut |_, _, pixels| {
+                values.add(pixels);
+                Ok(())
+            })?;
+            // What is missing after masking, and was not NaN before, was the ignore value.
+            values.ignored = before + (values.ignored - before).saturating_sub(nan);
+            values.nan += nan;
+        }
+        Ok(values)
+    }
+
+    fn add(&mut self, values: &[f64]) {
+        let (mut min, mut max) = (f64::INFINITY, f64::NEG_INFINITY);
+        for value in values {
+            if value.is_finite() {
+                min = min.min(*value);
+                max = max.max(*value);
+            } else if value.is_nan() {
+                self.ignored += 1;
+            } else {
+                self.inf += 1;
+            }
+        }
+        if min <= max {
+            self.min = Some(self.min.map_or(min, |least| least.min(min)));
+            self.max = Some(self.max.map_or(max, |most| most.max(max)));
+        }
+    }
+
+    fn of_stats(stats: &BandStats, factor: f64) -> Self {
+        let summary = stats.summary();
+        let scaled = summary.range.map(|range| extremes(&range.map(|value| value * factor)));
+        Self {
+            min: scaled.map(|range| range[0]),
+            max: scaled.map(|range| range[1]),
+            nan: summary.nan,
+            inf: summary.inf,
+            ignored: 0,
+        }
+    }
+}
+
+fn count_nan(buffer: &RowBuffer) -> u64 {
+    let count = match buffer.dtype() {
+        DType::F16 => buffer.as_slice::<half::f16>().iter().filter(|value| value.is_nan()).count(),
+        DType::F32 => buffer.as_slice::<f32>().iter().filter(|value| value.is_nan()).count(),
+        DType::F64 => buffer.as_slice::<f64>().iter().filter(|value| value.is_nan()).count(),
+        _ => 0,
+    };
+    count as u64
+}
+
+impl DatasetReport {
+    /// Reports on a dataset, from its metadata and the sizes of its files alone.
+    ///
+    /// # Errors
+    /// If a shard file cannot be found.
+    pub fn new(dataset: &Dataset) -> Result<Self> {
+        let stacks = dataset.stacks().iter().map(StackReport::new).collect::<Result<Vec<_>>>()?;
+        let masks = || dataset.stacks().iter().flat_map(|stack| &stack.masks);
+        let mask_bytes: u64 = masks().map(|mask| (mask.sample_bytes() * mask.len()) as u64).sum();
+        let stored = |stack: &StackReport| {
+            stack.stored_bytes + stack.masks.iter().map(|mask| mask.stored_bytes).sum::<u64>()
+        };
+        let stored_bytes = stacks.iter().map(stored).sum();
+        let images: u64 = stacks.iter().map(|stack| stack.uncompressed_bytes).sum();
+        let uncompressed_bytes = images + mask_bytes;
+        let root = dataset.attributes();
+        let word = |key: &str| root.get(key).and_then(Value::as_str).map(str::to_owned);
+        let samples = dataset.samples();
+        let history = root.get("history").and_then(Value::as_array).map_or(1, Vec::len);
+        Ok(Self {
+            kind: "dataset",
+            path: dataset.path().display().to_string(),
+            layout: root.get("layout").and_then(Value::as_u64),
+            samples: samples.len(),
+            stacks,
+            stored_bytes,
+            uncompressed_bytes,
+            ratio: uncompressed_bytes as f64 / (stored_bytes.max(1)) as f64,
+            splits: count(samples, |sample| sample.split.clone()),
+            groups: count(samples, |sample| sample.group.clone()),
+            labels: count(samples, |sample| sample.label.as_ref().map(label_text)),
+            columns: columns(samples),
+            created_by: word("created_by"),
+            created: word("created"),
+            command: word("command").filter(|command| !command.is_empty()),
+            appends: history.saturating_sub(1),
+            fingerprint: dataset.fingerprint().to_owned(),
+        })
+    }
+}
+
+/// How many samples have each value; empty if none has any.
+fn count(samples: &[Sample], value: impl Fn(&Sample) -> Option<String>) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for sample in samples {
+        *counts.entry(value(sample).unwrap_or_default()).or_insert(0) += 1;
+    }
+    if counts.len() == 1 && counts.contains_key("") { BTreeMap::new() } else { counts }
+}
+
+fn label_text(label: &Value) -> String {
+    label.as_str().map_or_else(|| label.to_string(), str::to_owned)
+}
+
+fn columns(samples: &[Sample]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for name in samples.iter().flat_map(|sample| sample.columns.keys()) {
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    names
+}
+
+/// Bytes of an array's shard files.
+fn stored_bytes(array: &ChunkArray) -> Result<u64> {
+    if array.meta().chunk_shape.is_none() {
+        // Another library's, one file a chunk: what is there counts.
+        let files = walkdir::WalkDir::new(array.folder().join("c")).into_iter().flatten();
+        return Ok(files
+            .filter_map(|file| file.metadata().ok())
+            .filter(|m| m.is_file())
+            .map(|m| m.len())
+            .sum());
+    }
+    let size = |shard: usize| {
+        let path = array.shard_path(shard);
+        let meta = path.metadata().map_err(|error| {
+            hsipack_format::Error::io(&path, "cannot read", error)
+                .with_remedy("a shard is missing; run `hsipack validate`, then `hsipack repair`")
+        });
+        meta.map(|meta| meta.len())
+    };
+    (0..array.shards()).map(size).sum()
+}
+
+impl StackReport {
+    fn new(stack: &Stack) -> Result<Self> {
+        let image = &stack.image;
+        let (shape, grid, meta) = (image.shape(), image.grid(), image.meta());
+        let stats = meta
+            .attributes
+            .get("hsipack")
+            .and_then(Value::as_object)
+            .and_then(|own| BandStats::from_attributes(own, shape.bands).ok());
+        let checksum = meta.codecs.checksum;
+        let mask = |mask: &ChunkArray| {
+            Ok(MaskReport {
+                name: mask.name().to_owned(),
+                dtype: mask.meta().dtype.name(),
+                layers: physical::words(mask, "layers").unwrap_or_default(),
+                class_names: physical::words(mask, "class_names"),
+                stored_bytes: stored_bytes(mask)?,
+            })
+        };
+        Ok(Self {
+            name: stack.name.clone(),
+            samples: image.len(),
+            shape: [shape.rows, shape.columns, shape.bands],
+            dtype: meta.dtype.name(),
+            scale_factor: image.scale_factor(),
+            chunk: [grid.tile().rows, grid.tile().columns],
+            chunk_bytes: image.chunk_bytes() as u64,
+            shards: image.shards(),
+            samples_per_shard: grid.samples_per_shard(),
+            codec: meta.codecs.blosc.map(|codec| CodecReport {
+                name: codec.compressor.name(),
+                level: codec.level,
+                shuffle: codec.shuffle.name(),
+                checksum,
+            }),
+            stored_bytes: stored_bytes(image)?,
+            uncompressed_bytes: (image.sample_bytes() * image.len()) as u64,
+            wavelengths: Wavelengths::of(stack.wavelength.as_deref(), stack.fwhm.as_deref()),
+            bad_bands: physical::good_bands(stack).as_deref().map(bad_bands),
+            values: stats.as_ref().map(|stats| Values::of_stats(stats, image.scale_factor())),
+            quantisation: stats.and_then(|stats| quantisation(&stats, stack)),
+            masks: stack.masks.iter().map(mask).collect::<Result<_>>()?,
+        })
+    }
+}
+
+fn quantisation(stats: &BandStats, stack: &Stack) -> Option<Quantisation> {
+    let (band, worst): (usize, Band) = stats.worst_band().filter(|(_, band)| band.count > 0)?;
+    Some(Quantisation {
+        band,
+        wavelength_nm: stack.wavelength.as_ref().map(|nm| nm[band]),
+        max_rel: worst.max_rel_error,
+        max_abs: worst.max_abs_error * stack.image.scale_factor().abs(),
+        mean_rel: worst.sum_rel_error / worst.count as f64,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_order_of_wavelengths_is_told() {
+        let order = |nm: &[f64]| Wavelengths::of(Some(nm), None).unwrap().order;
+        assert_eq!(order(&[1.0, 2.0]), "ascending");
+        assert_eq!(order(&[2.0, 1.0]), "descending");
+        assert_eq!(order(&[2.0, 1.0, 3.0]), "unordered");
+        assert_eq!(Wavelengths::of(Some(&[]), None), None);
+    }
+
+    #[test]
+    fn ranges_leave_out_what_is_not_finite() {
+        let mut values = Values::NONE;
+        values.add(&[f64::NAN, f64::INFINITY]);
+        assert_eq!((values.min, values.max, values.inf), (None, None, 1));
+        values.add(&[-1.0, 2.0]);
+        assert_eq!((values.min, values.max), (Some(-1.0), Some(2.0)));
+    }
+}

@@ -1,0 +1,175 @@
+//! Physical values of any cube, in a file or packed, a few rows at a time.
+//!
+//! Missing values (NaN, and the file's ignore value) come out as NaN, the file's scaling and the
+//! dataset's `scale_factor` are applied: what is seen here is what training code gets.
+
+use std::ops::Range;
+
+use half::f16;
+use hsipack_format::{CubeShape, DType, Dataset, Error, Result, Sample, Stack};
+use serde_json::Value;
+
+use crate::convert::ValueOptions;
+use crate::convert::plan;
+use crate::slabs;
+use crate::source::{RowBuffer, Source};
+
+/// Memory for one read of a source.
+const BUDGET: usize = 64 << 20;
+
+/// A cube to look at.
+pub struct Cube<'a> {
+    /// Rows × columns × bands.
+    pub shape: CubeShape,
+    /// What it is stored as, for people: format and type.
+    pub format: String,
+    /// Band centres in nm.
+    pub wavelength: Option<Vec<f64>>,
+    /// Bad-band list; `true` is good.
+    pub good_bands: Option<Vec<bool>>,
+    values: Values<'a>,
+}
+
+enum Values<'a> {
+    Source(&'a dyn Source),
+    Sample { stack: &'a Stack, index: usize },
+}
+
+/// Takes a run of whole pixels: row, column of the first pixel, and values with the band fastest.
+pub type Each<'e> = dyn FnMut(usize, usize, &[f64]) -> Result<()> + 'e;
+
+impl<'a> Cube<'a> {
+    /// A cube in a file.
+    pub fn of_source(source: &'a dyn Source) -> Self {
+        let info = source.info();
+        Self {
+            shape: info.shape,
+            format: format!("{}, {}", info.format, info.dtype),
+            wavelength: info.wavelength.clone(),
+            good_bands: info.good_bands.clone(),
+            values: Values::Source(source),
+        }
+    }
+
+    /// A sample of a dataset.
+    ///
+    /// # Errors
+    /// If its image is not of a type that datasets hold.
+    pub fn of_sample(dataset: &'a Dataset, sample: &Sample) -> Result<Self> {
+        let missing = || Error::damaged(format!("there is no stack {}", sample.stack));
+        let stack = dataset.stack(&sample.stack).ok_or_else(missing)?;
+        let dtype = stack.image.meta().dtype;
+        if !matches!(dtype, DType::F16 | DType::F32) {
+            return Err(Error::unsupported(format!("an image array of {dtype}"))
+                .at(stack.image.folder())
+                .with_remedy("pack the cubes with `hsipack convert`"));
+        }
+        Ok(Self {
+            shape: stack.image.shape(),
+            format: format!("packed from {}, {dtype}", sample.source.format),
+            wavelength: stack.wavelength.clone(),
+            good_bands: good_bands(stack),
+            values: Values::Sample { stack, index: sample.index },
+        })
+    }
+
+    /// Rows that are cheap to read at a time, within a bounded memory.
+    pub fn block_rows(&self) -> usize {
+        match &self.values {
+            Values::Source(source) => source.preferred_rows(BUDGET),
+            Values::Sample { stack, .. } => stack.image.grid().tile().rows,
+        }
+    }
+
+    /// Hands the pixels of rows `rows` to `each`.
+    ///
+    /// # Errors
+    /// If the rows cannot be read, or `each` fails.
+    pub fn read_rows(&self, rows: Range<usize>, each: &mut Each) -> Result<()> {
+        match &self.values {
+            Values::Source(source) => read_source(*source, rows, each),
+            Values::Sample { stack, index } => read_sample(stack, *index, rows, each),
+        }
+    }
+}
+
+/// The bad-band list of a stack, as its image array's attributes give it.
+pub fn good_bands(stack: &Stack) -> Option<Vec<bool>> {
+    let own = stack.image.meta().attributes.get("hsipack")?;
+    let list: Vec<bool> =
+        own.get("good_bands")?.as_array()?.iter().map(|good| good == true).collect();
+    (list.len() == stack.image.shape().bands).then_some(list)
+}
+
+/// A list of words in the `hsipack` attributes of an array, such as `layers` and `class_names`.
+pub fn words(array: &hsipack_format::dataset::ChunkArray, key: &str) -> Option<Vec<String>> {
+    let own = array.meta().attributes.get("hsipack")?;
+    let word = |word: &Value| word.as_str().map(str::to_owned);
+    own.get(key)?.as_array()?.iter().map(word).collect()
+}
+
+fn read_source(source: &dyn Source, rows: Range<usize>, each: &mut Each) -> Result<()> {
+    let mut buffer = RowBuffer::new();
+    source.read_rows(rows.clone(), &mut buffer)?;
+    physical(source, &buffer, rows.start, each)
+}
+
+/// Hands the pixels in `buffer`, which starts with row `first_row`, to `each`: masked and scaled as
+/// packing would.
+///
+/// # Errors
+/// If `each` fails.
+pub fn physical(
+    source: &dyn Source,
+    buffer: &RowBuffer,
+    first_row: usize,
+    each: &mut Each,
+) -> Result<()> {
+    let info = source.info();
+    let CubeShape { columns, bands, .. } = info.shape;
+    let transform = plan::with_calibration(info, None, &ValueOptions::default(), 1.0, None);
+    let mut scratch = Default::default();
+    let mut by_row = |place: usize, values: &[f64]| {
+        let (mut at, mut rest) = (place, values);
+        while !rest.is_empty() {
+            let (row, column) = (at / columns, at % columns);
+            let pixels = (columns - column).min(rest.len() / bands);
+            let (run, after) = rest.split_at(pixels * bands);
+            each(row, column, run)?;
+            (at, rest) = (at + pixels, after);
+        }
+        Ok(())
+    };
+    transform
+        .apply_f64(buffer, first_row, &mut scratch, &mut |place, values| {
+            by_row(place.row * columns + place.column, values)
+        })
+        .map_err(|error| error.at(&info.files[0]))
+}
+
+fn read_sample(stack: &Stack, index: usize, rows: Range<usize>, each: &mut Each) -> Result<()> {
+    let image = &stack.image;
+    let (factor, dtype) = (image.scale_factor(), image.meta().dtype);
+    let row_bytes = image.shape().row_values() * dtype.size();
+    let mut values = Vec::new();
+    slabs::for_each(image, index, rows, &mut |rows, bytes| {
+        for (row, bytes) in rows.zip(bytes.chunks_exact(row_bytes)) {
+            decode(bytes, dtype, &mut values);
+            values.iter_mut().for_each(|value| *value *= factor);
+            each(row, 0, &values)?;
+        }
+        Ok(())
+    })
+}
+
+/// Little-endian float16 or float32 values.
+fn decode(bytes: &[u8], dtype: DType, values: &mut Vec<f64>) {
+    values.clear();
+    if dtype == DType::F16 {
+        let (halves, _) = bytes.as_chunks::<2>();
+        values.extend(halves.iter().map(|half| f16::from_le_bytes(*half).to_f64()));
+    } else {
+        let (singles, _) = bytes.as_chunks::<4>();
+        values.extend(singles.iter().map(|single| f64::from(f32::from_le_bytes(*single))));
+    }
+}

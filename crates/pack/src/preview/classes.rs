@@ -1,0 +1,316 @@
+//! Masks: which class every pixel of the picture is of, and the colours of the classes.
+
+use half::f16;
+use hsipack_format::dataset::ChunkArray;
+use hsipack_format::{DType, Error, Result};
+
+use super::palette::{Colour, blend, class_colour};
+use super::sampling::Sampling;
+use super::stretch::Image;
+use crate::input::Input;
+use crate::physical;
+use crate::slabs;
+use crate::source::{self, OpenOptions, RowBuffer, Source};
+
+/// Classes that get a spectrum and a line in the legend.
+const SHOWN: usize = 10;
+/// Opacity of a class's colour over the picture.
+const OPACITY: f64 = 0.5;
+/// Memory for one read.
+const BUDGET: usize = 64 << 20;
+
+/// A class, or a boolean layer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Class {
+    /// Class id, or bit of the layer.
+    pub id: u16,
+    /// `3 liver`.
+    pub label: String,
+    /// Sampled pixels.
+    pub pixels: u64,
+    /// Its colour.
+    pub colour: Colour,
+}
+
+/// The mask of a picture.
+#[derive(Clone, Debug)]
+pub struct ClassMap {
+    /// The mask's name.
+    pub name: String,
+    /// The most frequent classes, in order of their ids.
+    pub classes: Vec<Class>,
+    /// Classes that are there beyond those.
+    pub more: usize,
+    ids: Vec<u16>,
+    meaning: Meaning,
+}
+
+#[derive(Clone, Debug)]
+enum Meaning {
+    Ids { names: Option<Vec<String>> },
+    Layers { names: Vec<String> },
+}
+
+impl ClassMap {
+    /// The mask of sample `index` of a dataset.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn of_sample(array: &ChunkArray, index: usize, sampling: &Sampling) -> Result<Self> {
+        let (shape, dtype) = (array.shape(), array.meta().dtype);
+        let mut ids = vec![0; sampling.pixels()];
+        let size = dtype.size();
+        for rows in sampling.reads(array.grid().tile().rows) {
+            slabs::for_each(array, index, rows, &mut |rows, bytes| {
+                for (row, bytes) in rows.zip(bytes.chunks_exact(shape.columns * size)) {
+                    for (place, column) in sampling.hits(row, 0, shape.columns) {
+                        ids[place] = id_at(&bytes[column * size..(column + 1) * size]);
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        let meaning = match physical::words(array, "layers") {
+            Some(names) => Meaning::Layers { names },
+            None => Meaning::Ids { names: physical::words(array, "class_names") },
+        };
+        Ok(Self::new(array.name().to_owned(), ids, meaning))
+    }
+
+    /// The mask in a file, `file` or `file::variable`, of a cube of `rows` × `columns` pixels.
+    ///
+    /// # Errors
+    /// If it cannot be read, is of another shape or holds something else than class ids.
+    pub fn of_file(text: &str, rows: usize, columns: usize, sampling: &Sampling) -> Result<Self> {
+        let input = Input::parse(text);
+        let options = OpenOptions { variable: input.variable.clone(), axes: None, mask: true };
+        let source = source::open(&input.file, &options)?;
+        let info = source.info();
+        if (info.shape.rows, info.shape.columns) != (rows, columns) {
+            return Err(Error::conflict(format!(
+                "the mask has {}x{} pixels, the cube {rows}x{columns}",
+                info.shape.rows, info.shape.columns
+            ))
+            .at(&input.file)
+            .with_remedy("give the mask of this cube, rows x columns"));
+        }
+        let bands = info.shape.bands;
+        let meaning = match bands {
+            1 => Meaning::Ids { names: info.class_names.clone() },
+            2..=16 => {
+                let numbered = || (0..bands).map(|layer| format!("layer{layer}")).collect();
+                Meaning::Layers { names: info.band_names.clone().unwrap_or_else(numbered) }
+            }
+            _ => {
+                return Err(Error::unsupported(format!("a mask of {bands} layers"))
+                    .at(&input.file)
+                    .with_remedy("give one band of class ids, or up to 16 boolean layers"));
+            }
+        };
+        let ids = read_ids(&*source, sampling).map_err(|error| error.at(&input.file))?;
+        Ok(Self::new(input.default_name(), ids, meaning))
+    }
+
+    fn new(name: String, ids: Vec<u16>, meaning: Meaning) -> Self {
+        let counts = meaning.count(&ids);
+        let mut present: Vec<u16> = (0..=u16::MAX)
+            .filter(|id| counts.get(usize::from(*id)).is_some_and(|n| *n > 0))
+            .collect();
+        present.sort_by_key(|id| (std::cmp::Reverse(counts[usize::from(*id)]), *id));
+        let more = present.len().saturating_sub(SHOWN);
+        present.truncate(SHOWN);
+        present.sort_unstable();
+        let class = |id: u16| Class {
+            id,
+            label: meaning.label(id),
+            pixels: counts[usize::from(id)],
+            colour: meaning.colour(id),
+        };
+        let classes = present.into_iter().map(class).collect();
+        Self { name, classes, more, ids, meaning }
+    }
+
+    /// Pixels in the picture.
+    pub fn pixels(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// The classes of pixel `place` of the picture, as indices into [`classes`](Self::classes): several
+    /// where layers overlap.
+    pub fn of_pixel(&self, place: usize) -> impl Iterator<Item = usize> + '_ {
+        let id = self.ids[place];
+        let layers = matches!(self.meaning, Meaning::Layers { .. });
+        let member = move |class: &Class| {
+            if layers { id & (1 << class.id) != 0 } else { id == class.id }
+        };
+        self.classes.iter().enumerate().filter(move |(_, class)| member(class)).map(|(i, _)| i)
+    }
+
+    /// `image` with the colours of the classes laid over; background stays as it is.
+    pub fn overlay(&self, image: &Image) -> Image {
+        let tint = |(pixel, id): (&Colour, &u16)| match &self.meaning {
+            Meaning::Layers { names } => (0..names.len() as u16)
+                .filter(|bit| id & (1 << bit) != 0)
+                .fold(*pixel, |pixel, bit| blend(pixel, self.meaning.colour(bit), OPACITY)),
+            Meaning::Ids { .. } if self.meaning.is_background(*id) => *pixel,
+            Meaning::Ids { .. } => blend(*pixel, self.meaning.colour(*id), OPACITY),
+        };
+        let pixels = image.pixels.iter().zip(&self.ids).map(tint).collect();
+        Image { pixels, ..*image }
+    }
+}
+
+impl Meaning {
+    /// Pixels of each id, or of each layer.
+    fn count(&self, ids: &[u16]) -> Vec<u64> {
+        match self {
+            Self::Layers { names } => (0..names.len().min(16))
+                .map(|bit| ids.iter().filter(|id| **id & (1 << bit) != 0).count() as u64)
+                .collect(),
+            Self::Ids { .. } => {
+                let mut counts = vec![0; usize::from(u16::MAX) + 1];
+                ids.iter().for_each(|id| counts[usize::from(*id)] += 1);
+                counts
+            }
+        }
+    }
+
+    fn label(&self, id: u16) -> String {
+        match self {
+            Self::Layers { names } => names[usize::from(id)].clone(),
+            Self::Ids { names } => {
+                match names.as_ref().and_then(|names| names.get(usize::from(id))) {
+                    Some(name) => format!("{id} {name}"),
+                    None if id == 0 => "0 (background)".to_owned(),
+                    None => id.to_string(),
+                }
+            }
+        }
+    }
+
+    fn colour(&self, id: u16) -> Colour {
+        match self {
+            Self::Layers { .. } => class_colour(usize::from(id) + 1),
+            Self::Ids { .. } => class_colour(usize::from(id)),
+        }
+    }
+
+    /// Whether `id` means that nothing was labelled: 0, unless its name says otherwise.
+    fn is_background(&self, id: u16) -> bool {
+        const NOTHING: [&str; 7] =
+            ["background", "unlabel", "unclassified", "undefined", "unknown", "none", "no data"];
+        let Self::Ids { names } = self else { return false };
+        let name = names.as_ref().and_then(|names| names.first()).map(|name| name.to_lowercase());
+        id == 0
+            && name.is_none_or(|name| {
+                name.is_empty() || NOTHING.iter().any(|word| name.contains(word))
+            })
+    }
+}
+
+/// A little-endian id of one byte or two.
+fn id_at(bytes: &[u8]) -> u16 {
+    match *bytes {
+        [low, high, ..] => u16::from_le_bytes([low, high]),
+        [low] => low.into(),
+        [] => 0,
+    }
+}
+
+fn read_ids(source: &dyn Source, sampling: &Sampling) -> Result<Vec<u16>> {
+    let shape = source.info().shape;
+    let mut ids = vec![0; sampling.pixels()];
+    let mut buffer = RowBuffer::new();
+    for rows in sampling.reads(source.preferred_rows(BUDGET)) {
+        source.read_rows(rows.clone(), &mut buffer)?;
+        for row in rows.clone() {
+            for (place, column) in sampling.hits(row, 0, shape.columns) {
+                let first = ((row - rows.start) * shape.columns + column) * shape.bands;
+                for band in 0..shape.bands {
+                    let value = value_at(&buffer, first + band);
+                    let id = class_id(value).ok_or_else(|| refuse(value, row, column))?;
+                    ids[place] = match shape.bands {
+                        1 => id,
+                        _ => ids[place] | u16::from(id != 0) << band,
+                    };
+                }
+            }
+        }
+    }
+    Ok(ids)
+}
+
+fn class_id(value: f64) -> Option<u16> {
+    (value.fract() == 0.0 && (0.0..=65535.0).contains(&value)).then_some(value as u16)
+}
+
+fn refuse(value: f64, row: usize, column: usize) -> Error {
+    Error::conflict(format!(
+        "row {row}, column {column} of the mask is {value}, which is no class id"
+    ))
+    .with_remedy("class ids are whole numbers from 0 to 65535")
+}
+
+fn value_at(buffer: &RowBuffer, at: usize) -> f64 {
+    match buffer.dtype() {
+        DType::Bool | DType::U8 => buffer.bytes()[at].into(),
+        DType::I8 => buffer.as_slice::<i8>()[at].into(),
+        DType::U16 => buffer.as_slice::<u16>()[at].into(),
+        DType::I16 => buffer.as_slice::<i16>()[at].into(),
+        DType::U32 => buffer.as_slice::<u32>()[at].into(),
+        DType::I32 => buffer.as_slice::<i32>()[at].into(),
+        DType::U64 => buffer.as_slice::<u64>()[at] as f64,
+        DType::I64 => buffer.as_slice::<i64>()[at] as f64,
+        DType::F16 => buffer.as_slice::<f16>()[at].to_f64(),
+        DType::F32 => buffer.as_slice::<f32>()[at].into(),
+        DType::F64 => buffer.as_slice::<f64>()[at],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn image(pixels: usize) -> Image {
+        Image { width: pixels, height: 1, pixels: vec![[100, 100, 100]; pixels] }
+    }
+
+    #[test]
+    fn background_stays_and_classes_are_tinted() {
+        let map = ClassMap::new("m".into(), vec![0, 1, 2, 1], Meaning::Ids { names: None });
+        let over = map.overlay(&image(4));
+        assert_eq!(over.pixels[0], [100, 100, 100]);
+        assert_eq!(over.pixels[1], [50, 107, 139]);
+        assert_eq!(over.pixels[1], over.pixels[3]);
+        assert_ne!(over.pixels[1], over.pixels[2]);
+        let labels: Vec<&str> = map.classes.iter().map(|class| class.label.as_str()).collect();
+        assert_eq!(labels, ["0 (background)", "1", "2"]);
+        assert_eq!(map.of_pixel(3).collect::<Vec<_>>(), [1]);
+    }
+
+    #[test]
+    fn a_named_zero_is_a_class() {
+        let named = |name: &str| Meaning::Ids { names: Some(vec![name.into(), "b".into()]) };
+        let first =
+            |meaning| ClassMap::new("m".into(), vec![0], meaning).overlay(&image(1)).pixels[0];
+        assert_eq!(first(named("Unclassified")), [100, 100, 100]);
+        assert_ne!(first(named("stomach")), [100, 100, 100]);
+    }
+
+    #[test]
+    fn layers_overlap() {
+        let names = vec!["bone".to_owned(), "skin".to_owned(), "never".to_owned()];
+        let map = ClassMap::new("m".into(), vec![0, 1, 2, 3], Meaning::Layers { names });
+        assert_eq!(map.classes.len(), 2);
+        assert_eq!(map.of_pixel(3).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(map.overlay(&image(4)).pixels[0], [100, 100, 100]);
+    }
+
+    #[test]
+    fn the_most_frequent_of_many_classes_are_shown() {
+        let ids: Vec<u16> = (0..30).flat_map(|id| vec![id; usize::from(id) + 1]).collect();
+        let map = ClassMap::new("m".into(), ids, Meaning::Ids { names: None });
+        assert_eq!((map.classes.len(), map.more), (10, 20));
+        assert_eq!(map.classes[0].id, 20);
+    }
+}

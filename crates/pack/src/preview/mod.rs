@@ -1,0 +1,462 @@
+//! Pictures: a cube in colour with its mask and spectra, or a contact sheet of a dataset.
+//!
+//! | file | job |
+//! |---|---|
+//! | `sampling.rs` | which pixels are looked at; one pass over them |
+//! | `bands.rs` | which bands become red, green and blue |
+//! | `stretch.rs` | from values to colours |
+//! | `classes.rs` | the mask: classes, their pixels and colours |
+//! | `spectra.rs` | mean and standard deviation |
+//! | `palette.rs` | colours |
+//! | `canvas.rs`, `text.rs` | shapes, text, PNG |
+//! | `chart.rs` | axes, lines, legend |
+//! | `page.rs` | where everything stands |
+//!
+//! At most 1024 rows and columns of a cube are looked at, evenly spread, so that memory does not grow
+//! with the cube; the same pixels on every run.
+
+mod bands;
+mod canvas;
+mod chart;
+mod classes;
+mod page;
+pub(crate) mod palette;
+mod sampling;
+mod spectra;
+mod stretch;
+mod text;
+
+use std::path::{Path, PathBuf};
+
+use hsipack_format::dataset::ChunkArray;
+use hsipack_format::{Dataset, Error, Result, Sample, Stack};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::convert::stats::BandStats;
+use crate::export::find_mask;
+use crate::input::Input;
+use crate::physical::{self, Cube};
+use crate::source::Source;
+use crate::target::{self, Target};
+use chart::{Chart, Line};
+use classes::ClassMap;
+use page::{Cell, Words};
+use sampling::{Gathered, Sampling, gather, spread};
+use spectra::Curve;
+use stretch::stretch;
+
+/// Rows and columns of one picture.
+const SIDE: usize = 1024;
+/// Rows and columns of each of two pictures side by side.
+const SIDE_OF_TWO: usize = 660;
+/// Rows of a picture at least twice as high as wide.
+const SIDE_OF_TALL: usize = 760;
+/// Pictures on a contact sheet.
+const CELLS: usize = 12;
+/// Stacks whose spectra are drawn.
+const STACKS: usize = 8;
+/// Spectra share a chart if none exceeds another by more than this factor.
+const ALIKE: f64 = 10.0;
+
+/// What to draw, and where to.
+#[derive(Clone, Debug)]
+pub struct PreviewOptions {
+    /// A cube (`file` or `file::variable`) or a dataset.
+    pub path: String,
+    /// The PNG file to write.
+    pub output: PathBuf,
+    /// Id or name of a sample; a contact sheet of the dataset where `None`.
+    pub sample: Option<String>,
+    /// A mask: its name in a dataset, `file` or `file::variable` for a cube.
+    pub mask: Option<String>,
+    /// Order of the axes of an array.
+    pub axes: Option<String>,
+    /// Overwrite a file that is not a preview.
+    pub force: bool,
+}
+
+/// What was drawn.
+#[derive(Clone, Debug, Serialize)]
+pub struct Previewed {
+    /// The file.
+    pub output: PathBuf,
+    /// Names of the cubes in it.
+    pub cubes: Vec<String>,
+    /// What the pictures show.
+    pub captions: Vec<String>,
+}
+
+/// Draws a preview.
+///
+/// # Errors
+/// If the path, sample or mask does not exist or cannot be read, or the picture cannot be written.
+pub fn preview(options: &PreviewOptions) -> Result<Previewed> {
+    canvas::check_output(&options.output, options.force)?;
+    match Target::open(&options.path, options.axes.as_deref())? {
+        Target::Cube(input, source) => preview_cube(options, &input, &*source),
+        Target::Dataset(dataset) => preview_dataset(options, &dataset),
+    }
+}
+
+fn preview_cube(options: &PreviewOptions, input: &Input, source: &dyn Source) -> Result<Previewed> {
+    if options.sample.is_some() {
+        return Err(Error::conflict("--sample is for packed datasets, this is a cube")
+            .at(&input.file)
+            .with_remedy("leave --sample away"));
+    }
+    let cube = Cube::of_source(source);
+    let shape = cube.shape;
+    let mask = options.mask.as_deref();
+    let sampling = sampling_of(&cube, mask.is_some());
+    let map = mask.map(|mask| ClassMap::of_file(mask, shape.rows, shape.columns, &sampling));
+    let file = Path::new(input.file.file_name().unwrap_or(input.file.as_os_str()));
+    let title = Input { file: file.to_owned(), ..input.clone() }.text();
+    draw_single(options, &title, &cube, &sampling, map.transpose()?.as_ref())
+}
+
+fn preview_dataset(options: &PreviewOptions, dataset: &Dataset) -> Result<Previewed> {
+    let sample = match (&options.sample, dataset.samples()) {
+        (Some(text), _) => target::find_sample(dataset, text)?,
+        (None, [only]) => only,
+        (None, []) => return Err(Error::damaged("the dataset has no samples").at(dataset.path())),
+        (None, _) => return draw_sheet(options, dataset),
+    };
+    let cube = Cube::of_sample(dataset, sample)?;
+    let mask = mask_of(dataset, sample, options.mask.as_deref(), true)?;
+    let sampling = sampling_of(&cube, mask.is_some());
+    let map = mask.map(|mask| ClassMap::of_sample(mask, sample.index, &sampling)).transpose()?;
+    let title = format!("{} (sample {})", sample.name, sample.id);
+    draw_single(options, &title, &cube, &sampling, map.as_ref())
+}
+
+/// The mask of a sample that was asked for; the first one where none was and `first` is set.
+fn mask_of<'a>(
+    dataset: &'a Dataset,
+    sample: &Sample,
+    name: Option<&str>,
+    first: bool,
+) -> Result<Option<&'a ChunkArray>> {
+    let Some(stack) = dataset.stack(&sample.stack) else { return Ok(None) };
+    match name {
+        Some(name) => find_mask(dataset, stack, name).map(Some),
+        None => Ok(stack.masks.first().filter(|_| first)),
+    }
+}
+
+/// The pixels of a cube to look at: fewer where two pictures stand side by side, and where a tall one
+/// would not fit a screen.
+fn sampling_of(cube: &Cube, two: bool) -> Sampling {
+    let (rows, columns) = (cube.shape.rows, cube.shape.columns);
+    let side = match () {
+        () if rows >= 2 * columns => SIDE_OF_TALL,
+        () if two && columns < 2 * rows => SIDE_OF_TWO,
+        () => SIDE,
+    };
+    Sampling::new(rows, columns, side)
+}
+
+fn draw_single(
+    options: &PreviewOptions,
+    title: &str,
+    cube: &Cube,
+    sampling: &Sampling,
+    map: Option<&ClassMap>,
+) -> Result<Previewed> {
+    let choice =
+        bands::choose(cube.shape.bands, cube.wavelength.as_deref(), cube.good_bands.as_deref());
+    let Gathered { rgb, spectra } = gather(cube, sampling, choice.bands, map)?;
+    let image = stretch(sampling.columns.len(), sampling.rows.len(), &rgb);
+    let mut captions = vec![format!(
+        "{}; each channel stretched from its 2nd to its 98th percentile.",
+        choice.caption
+    )];
+    captions.extend(size_caption(cube, sampling));
+    captions.extend(map.map(|map| {
+        let more = if map.more > 0 { format!(" {} less frequent classes are tinted, too.", map.more) } else { String::new() };
+        format!("Mask '{}': its classes are laid over the second picture in the colours of the spectra.{more}", map.name)
+    }));
+    let lines: Vec<(String, String, palette::Colour, Curve)> = match map {
+        None => {
+            let detail = format!("{} px", spectra[0].pixels());
+            vec![("all pixels".to_owned(), detail, palette::WHOLE, spectra[0].curve())]
+        }
+        Some(map) => (map.classes.iter().zip(&spectra))
+            .map(|(class, spectrum)| {
+                let share = percent(class.pixels, map.pixels() as u64);
+                (class.label.clone(), share, class.colour, spectrum.curve())
+            })
+            .collect(),
+    };
+    let axis = Axis::of(cube.wavelength.as_deref(), cube.good_bands.as_deref(), cube.shape.bands);
+    let lines = lines
+        .into_iter()
+        .map(|(label, detail, colour, curve)| axis.line(label, detail, colour, curve));
+    let chart = chart(lines.collect(), axis.wavelengths);
+    let words = Words {
+        title: title.to_owned(),
+        subtitle: subtitle(cube),
+        nodata: image.pixels.contains(&palette::NODATA),
+        captions,
+    };
+    let mut images = vec![image];
+    images.extend(map.map(|map| map.overlay(&images[0])));
+    let (canvas, height) = page::single(&images, &words, &[chart])?;
+    canvas.save(&options.output, height)?;
+    Ok(Previewed {
+        output: options.output.clone(),
+        cubes: vec![title.to_owned()],
+        captions: words.captions,
+    })
+}
+
+fn percent(part: u64, whole: u64) -> String {
+    let share = part as f64 * 100.0 / whole.max(1) as f64;
+    if share > 0.0 && share < 0.1 { "< 0.1 %".to_owned() } else { format!("{share:.1} %") }
+}
+
+fn subtitle(cube: &Cube) -> String {
+    let shape = cube.shape;
+    let mut text = format!(
+        "{} × {} × {} (rows × columns × bands) · {}",
+        shape.rows, shape.columns, shape.bands, cube.format
+    );
+    if let Some((low, high)) = nm_range(cube.wavelength.as_deref()) {
+        text += &format!(" · {low:.0}–{high:.0} nm");
+    }
+    text
+}
+
+fn nm_range(nm: Option<&[f64]>) -> Option<(f64, f64)> {
+    let nm = nm?;
+    let low = nm.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = nm.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    (low <= high).then_some((low, high))
+}
+
+/// What was left out or stretched in the picture, if anything.
+fn size_caption(cube: &Cube, sampling: &Sampling) -> Option<String> {
+    let (rows, columns) = (sampling.rows.len(), sampling.columns.len());
+    let mut parts = Vec::new();
+    if (rows, columns) != (cube.shape.rows, cube.shape.columns) {
+        parts.push(format!(
+            "Shown are {rows} of {} rows and {columns} of {} columns, evenly spread; the spectra are of these pixels.",
+            cube.shape.rows, cube.shape.columns
+        ));
+    }
+    let (width, height) = page::shown_size(columns, rows);
+    let (across, down) = (width / columns, height / rows);
+    if across != down {
+        parts.push(format!("Pixels are drawn {across} wide and {down} high to be seen."));
+    }
+    (!parts.is_empty()).then(|| parts.join(" "))
+}
+
+/// The x axis of spectra.
+struct Axis {
+    x: Vec<f64>,
+    drawn: Vec<bool>,
+    wavelengths: bool,
+}
+
+impl Axis {
+    /// Wavelengths where they are known, numbers of bands elsewhere; bad bands are gaps.
+    fn of(wavelength: Option<&[f64]>, good: Option<&[bool]>, bands: usize) -> Self {
+        Self {
+            x: match wavelength {
+                Some(nm) => nm.to_vec(),
+                None => (0..bands).map(|band| band as f64).collect(),
+            },
+            drawn: good.map_or_else(|| vec![true; bands], <[bool]>::to_vec),
+            wavelengths: wavelength.is_some(),
+        }
+    }
+
+    fn line(&self, label: String, detail: String, colour: palette::Colour, curve: Curve) -> Line {
+        Line { label, detail, colour, x: self.x.clone(), drawn: self.drawn.clone(), curve }
+    }
+}
+
+fn chart(lines: Vec<Line>, wavelengths: bool) -> Chart {
+    let mut remarks =
+        vec!["Lines are means, bands around them ± one standard deviation.".to_owned()];
+    if lines.iter().any(|line| line.drawn.contains(&false)) {
+        remarks.push("Bad bands are gaps.".to_owned());
+    }
+    let x_title = if wavelengths { "Wavelength [nm]" } else { "Band number" };
+    Chart {
+        lines,
+        x_title: x_title.to_owned(),
+        whole: !wavelengths,
+        y_title: "Physical value, mean ± standard deviation".to_owned(),
+        remarks,
+    }
+}
+
+fn draw_sheet(options: &PreviewOptions, dataset: &Dataset) -> Result<Previewed> {
+    let samples = dataset.samples();
+    let shown: Vec<&Sample> =
+        spread(samples.len(), CELLS).into_iter().map(|place| &samples[place]).collect();
+    let cells = (shown.iter())
+        .map(|sample| cell(dataset, sample, options.mask.as_deref()))
+        .collect::<Result<Vec<_>>>()?;
+    let name = dataset.path().canonicalize().unwrap_or_else(|_| dataset.path().to_owned());
+    let title = name.file_name().unwrap_or(name.as_os_str()).to_string_lossy().into_owned();
+    let words = Words {
+        title,
+        subtitle: sheet_subtitle(dataset, shown.len()),
+        captions: sheet_captions(dataset, options.mask.as_deref()),
+        nodata: cells.iter().any(|cell| cell.image.pixels.contains(&palette::NODATA)),
+    };
+    let (canvas, height) = page::sheet(&cells, &words, &stack_charts(dataset)?)?;
+    canvas.save(&options.output, height)?;
+    let cubes = shown.iter().map(|sample| sample.name.clone()).collect();
+    Ok(Previewed { output: options.output.clone(), cubes, captions: words.captions })
+}
+
+fn cell(dataset: &Dataset, sample: &Sample, mask: Option<&str>) -> Result<Cell> {
+    let cube = Cube::of_sample(dataset, sample)?;
+    let sampling = Sampling::new(cube.shape.rows, cube.shape.columns, page::CELL.0);
+    let choice =
+        bands::choose(cube.shape.bands, cube.wavelength.as_deref(), cube.good_bands.as_deref());
+    let mut rgb = vec![[f32::NAN; 3]; sampling.pixels()];
+    let bands = cube.shape.bands;
+    for rows in sampling.reads(cube.block_rows()) {
+        cube.read_rows(rows, &mut |row, column, values| {
+            for (place, behind) in sampling.hits(row, column, values.len() / bands) {
+                rgb[place] = choice.bands.map(|band| values[behind * bands + band] as f32);
+            }
+            Ok(())
+        })?;
+    }
+    let mut image = stretch(sampling.columns.len(), sampling.rows.len(), &rgb);
+    if let Some(mask) = mask_of(dataset, sample, mask, false)? {
+        image = ClassMap::of_sample(mask, sample.index, &sampling)?.overlay(&image);
+    }
+    Ok(Cell { image, name: sample.name.clone(), detail: detail(sample) })
+}
+
+/// `sample 3 · train · tumour`.
+fn detail(sample: &Sample) -> String {
+    let label = sample.label.as_ref().map(|label| match label {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    });
+    let parts =
+        [Some(format!("sample {}", sample.id)), sample.split.clone(), sample.group.clone(), label];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
+}
+
+fn sheet_subtitle(dataset: &Dataset, shown: usize) -> String {
+    let count = dataset.samples().len();
+    let stacks: Vec<String> = (dataset.stacks().iter().take(STACKS))
+        .map(|stack| {
+            let dtype = stack.image.meta().dtype;
+            format!("{} × {} ({dtype})", stack.image.len(), stack.name)
+        })
+        .collect();
+    let shown = if shown < count { format!(", {shown} of them shown") } else { String::new() };
+    format!("{count} samples{shown} · packed dataset · {}", stacks.join(", "))
+}
+
+fn sheet_captions(dataset: &Dataset, mask: Option<&str>) -> Vec<String> {
+    let mut captions: Vec<String> = Vec::new();
+    let several = dataset.stacks().len() > 1;
+    for stack in dataset.stacks().iter().take(STACKS) {
+        let good = physical::good_bands(stack);
+        let bands = stack.image.shape().bands;
+        let choice = bands::choose(bands, stack.wavelength.as_deref(), good.as_deref());
+        let caption = match several {
+            true => format!("{}: {}.", stack.name, choice.caption),
+            false => format!("{}.", choice.caption),
+        };
+        if !captions.contains(&caption) {
+            captions.push(caption);
+        }
+    }
+    captions.push(
+        "Each channel of each picture is stretched from its 2nd to its 98th percentile.".to_owned(),
+    );
+    captions.extend(mask.map(|mask| format!("The classes of mask '{mask}' are laid over.")));
+    captions
+}
+
+/// The spectra of the stacks, from the statistics that packing stored: one chart for stacks whose values
+/// are of a like size, so that none is a flat line at the bottom.
+fn stack_charts(dataset: &Dataset) -> Result<Vec<Chart>> {
+    let stacks: Vec<&Stack> = dataset.stacks().iter().take(STACKS).collect();
+    let wavelengths = stacks.iter().all(|stack| stack.wavelength.is_some());
+    let mut lines = Vec::new();
+    for (place, stack) in stacks.iter().enumerate() {
+        lines.extend(stack_line(stack, place, wavelengths)?);
+    }
+    let groups = by_magnitude(lines);
+    Ok(groups.into_iter().map(|lines| chart(lines, wavelengths)).collect())
+}
+
+fn stack_line(stack: &Stack, place: usize, wavelengths: bool) -> Result<Option<Line>> {
+    let bands = stack.image.shape().bands;
+    let own = stack.image.meta().attributes.get("hsipack").and_then(Value::as_object);
+    let Some(own) = own.filter(|own| own.contains_key("stats")) else { return Ok(None) };
+    let stats = BandStats::from_attributes(own, bands)
+        .map_err(|error| error.at(stack.image.folder().join("zarr.json")))?;
+    let nm = stack.wavelength.as_deref().filter(|_| wavelengths);
+    let axis = Axis::of(nm, physical::good_bands(stack).as_deref(), bands);
+    let detail = match stack.image.len() {
+        1 => "1 cube".to_owned(),
+        cubes => format!("{cubes} cubes"),
+    };
+    let curve = stats_curve(&stats, stack.image.scale_factor());
+    let colour = palette::class_colour(place + 1);
+    Ok(Some(axis.line(stack.name.clone(), detail, colour, curve)))
+}
+
+/// Parts lines where the largest is more than [`ALIKE`] times the smallest; lines keep their order.
+fn by_magnitude(lines: Vec<Line>) -> Vec<Vec<Line>> {
+    let mut groups: Vec<(f64, f64, Vec<Line>)> = Vec::new();
+    for line in lines {
+        let size = line.magnitude();
+        let fits =
+            |(low, high, _): &&mut (f64, f64, Vec<Line>)| high.max(size) <= low.min(size) * ALIKE;
+        match groups.iter_mut().find(fits) {
+            Some((low, high, members)) => {
+                (*low, *high) = (low.min(size), high.max(size));
+                members.push(line);
+            }
+            None => groups.push((size, size, vec![line])),
+        }
+    }
+    groups.into_iter().map(|(_, _, lines)| lines).collect()
+}
+
+fn stats_curve(stats: &BandStats, factor: f64) -> Curve {
+    let known = |count: u64, value: f64| if count == 0 { f64::NAN } else { value };
+    Curve {
+        mean: stats.0.iter().map(|band| known(band.count, band.mean * factor)).collect(),
+        std: stats.0.iter().map(|band| known(band.count, band.std() * factor.abs())).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stacks_of_other_magnitudes_get_charts_of_their_own() {
+        let line = |value: f64| {
+            let curve = Curve { mean: vec![value], std: vec![0.0] };
+            Axis::of(None, None, 1).line(value.to_string(), String::new(), palette::WHOLE, curve)
+        };
+        let groups = by_magnitude([0.5, 2000.0, 0.1, 900.0, f64::NAN].map(line).into());
+        let names: Vec<Vec<&str>> = (groups.iter())
+            .map(|group| group.iter().map(|line| line.label.as_str()).collect())
+            .collect();
+        assert_eq!(names, [vec!["0.5", "0.1"], vec!["2000", "900"], vec!["NaN"]]);
+    }
+
+    #[test]
+    fn shares_are_never_rounded_to_nothing() {
+        assert_eq!(percent(1, 100_000), "< 0.1 %");
+        assert_eq!((percent(0, 5), percent(1, 3)), ("0.0 %".to_owned(), "33.3 %".to_owned()));
+    }
+}

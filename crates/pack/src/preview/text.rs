@@ -1,0 +1,112 @@
+//! Text: measuring, shortening, wrapping; glyphs as coverage of pixels.
+
+use std::sync::LazyLock;
+
+use ab_glyph::{Font, FontRef, Glyph, GlyphId, PxScale, ScaleFont, point};
+
+static FONTS: LazyLock<[FontRef<'static>; 2]> = LazyLock::new(|| {
+    [epaint_default_fonts::UBUNTU_LIGHT, epaint_default_fonts::HACK_REGULAR]
+        .map(|bytes| FontRef::try_from_slice(bytes).expect("the built-in fonts are sound"))
+});
+
+/// A glyph's font and number: the first font that has the letter.
+fn glyph_of(letter: char) -> (&'static FontRef<'static>, GlyphId) {
+    let [first, second] = &*FONTS;
+    let id = first.glyph_id(letter);
+    if id.0 != 0 { (first, id) } else { (second, second.glyph_id(letter)) }
+}
+
+/// Width of `text` in pixels at `size`.
+pub fn width(text: &str, size: f32) -> f32 {
+    text.chars()
+        .map(|letter| {
+            let (font, id) = glyph_of(letter);
+            font.as_scaled(PxScale::from(size)).h_advance(id)
+        })
+        .sum()
+}
+
+/// Hands the coverage (0 to 1) of every pixel that `text` touches to `paint`; `x` is where it starts,
+/// `y` its base line.
+pub fn rasterise(text: &str, x: f32, y: f32, size: f32, paint: &mut dyn FnMut(i32, i32, f32)) {
+    let scale = PxScale::from(size);
+    let mut pen = x;
+    for letter in text.chars() {
+        let (font, id) = glyph_of(letter);
+        let glyph = Glyph { id, scale, position: point(pen, y) };
+        pen += font.as_scaled(scale).h_advance(id);
+        if let Some(outline) = font.outline_glyph(glyph) {
+            let origin = outline.px_bounds().min;
+            outline.draw(|dx, dy, coverage| {
+                paint(origin.x as i32 + dx as i32, origin.y as i32 + dy as i32, coverage);
+            });
+        }
+    }
+}
+
+/// `text`, its middle left out where it is wider than `room`: the ends of paths and names tell most.
+pub fn fit(text: &str, size: f32, room: f32) -> String {
+    if width(text, size) <= room {
+        return text.to_owned();
+    }
+    let letters: Vec<char> = text.chars().collect();
+    for kept in (0..letters.len()).rev() {
+        let head: String = letters[..kept.div_ceil(2)].iter().collect();
+        let tail: String = letters[letters.len() - kept / 2..].iter().collect();
+        let short = format!("{head}…{tail}");
+        if width(&short, size) <= room {
+            return short;
+        }
+    }
+    String::new()
+}
+
+/// `text` in lines of at most `room` pixels, broken at blanks.
+pub fn wrap(text: &str, size: f32, room: f32) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if width(&format!("{line} {word}"), size) <= room => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(fit(word, size, room)),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_names_lose_their_middle() {
+        let name = "a/very/long/path/to/some/cube_0001.hdr";
+        let short = fit(name, 14.0, 120.0);
+        assert!(width(&short, 14.0) <= 120.0, "{short}");
+        assert!(
+            short.starts_with("a/") && short.ends_with(".hdr") && short.contains('…'),
+            "{short}"
+        );
+        assert_eq!(fit("abc", 14.0, 120.0), "abc");
+        assert_eq!(fit("abc", 14.0, 1.0), "");
+    }
+
+    #[test]
+    fn lines_stay_within_their_room() {
+        let lines = wrap("one two three four five six seven eight", 14.0, 90.0);
+        assert!(lines.len() > 2);
+        assert!(lines.iter().all(|line| width(line, 14.0) <= 90.0), "{lines:?}");
+        assert_eq!(lines.join(" "), "one two three four five six seven eight");
+    }
+
+    #[test]
+    fn letters_beyond_the_first_font_are_drawn() {
+        let mut inked = 0;
+        rasterise("µ × ± – … λ", 0.0, 20.0, 16.0, &mut |_, _, coverage| {
+            inked += usize::from(coverage > 0.5);
+        });
+        assert!(inked > 30, "{inked}");
+    }
+}

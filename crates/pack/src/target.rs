@@ -1,0 +1,69 @@
+//! What a path names: a cube in a file, or a packed dataset; and which sample of a dataset is meant.
+
+use std::path::Path;
+
+use hsipack_format::{Dataset, Error, Result, Sample};
+use serde_json::Value;
+
+use crate::convert::ValueOptions;
+use crate::convert::plan;
+use crate::input::Input;
+use crate::source::{self, Source};
+
+/// Something to look at.
+pub enum Target {
+    /// A cube in a file.
+    Cube(Input, Box<dyn Source>),
+    /// A packed dataset.
+    Dataset(Box<Dataset>),
+}
+
+impl Target {
+    /// Opens what `text` names: `file`, `file::variable` or the folder of a dataset. `axes` is the
+    /// user's word on the order of an array's axes.
+    ///
+    /// # Errors
+    /// If it is neither, or cannot be opened.
+    pub fn open(text: &str, axes: Option<&str>) -> Result<Self> {
+        let input = Input::parse(text);
+        if input.variable.is_none() && is_dataset(&input.file) {
+            return Ok(Self::Dataset(Box::new(Dataset::open(&input.file)?)));
+        }
+        if input.file.is_dir() && !source::is_container_folder(&input.file) {
+            return Err(Error::unsupported("a folder, neither a cube nor a packed dataset")
+                .at(&input.file)
+                .with_remedy("give one cube in it, or a dataset that `hsipack convert` wrote"));
+        }
+        let values = ValueOptions { axes: axes.map(str::to_owned), ..ValueOptions::default() };
+        let source = plan::open_source(&input, &values)?;
+        Ok(Self::Cube(input, source))
+    }
+}
+
+/// Whether the folder `path` is, or claims to be, a packed dataset.
+pub fn is_dataset(path: &Path) -> bool {
+    let root = || -> Option<Value> {
+        serde_json::from_slice(&std::fs::read(path.join("zarr.json")).ok()?).ok()
+    };
+    path.is_dir() && root().is_some_and(|root| root["attributes"]["hsipack"].is_object())
+}
+
+/// The sample that `text` names: its id, or else its name.
+///
+/// # Errors
+/// If there is no such sample.
+pub fn find_sample<'a>(dataset: &'a Dataset, text: &str) -> Result<&'a Sample> {
+    let samples = dataset.samples();
+    let by_id = text.parse::<usize>().ok().and_then(|id| samples.get(id));
+    by_id.or_else(|| samples.iter().find(|sample| sample.name == text)).ok_or_else(|| {
+        let error = Error::conflict(format!("no sample {text}")).at(dataset.path());
+        match samples {
+            [] => error,
+            [first, ..] => error.with_remedy(format!(
+                "give an id from 0 to {} or a name such as {}; samples.jsonl lists them",
+                samples.len() - 1,
+                first.name
+            )),
+        }
+    })
+}
