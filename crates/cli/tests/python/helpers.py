@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import resource
 import subprocess
 from dataclasses import dataclass
@@ -375,8 +374,3 @@ def class_map(shape: tuple[int, int] = (12, 9), seed: int = 0, top: int = 5) -> 
     ids = np.random.default_rng(seed).integers(0, top + 1, shape)
     ids.flat[0], ids.flat[-1] = 0, top
     return np.asarray(ids)
-
-
-def is_root() -> bool:
-    """Whether permissions do not hold us back."""
-    return os.geteuid() == 0

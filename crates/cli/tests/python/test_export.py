@@ -24,9 +24,7 @@ FWHM = [5.0, 5.5, 6.0, 6.5, 7.25]
 
 
 def hsipack(*args, code=0):
-    done = subprocess.run(
-        [HSIPACK, *map(str, args)], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([HSIPACK, *map(str, args)], capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stderr
     return done
 
@@ -147,14 +145,10 @@ def test_refusals(packed, tmp_path):
     (tmp_path / "there.npy").write_text("mine")
     assert (
         "--force"
-        in hsipack(
-            "export", dataset, "--sample", 0, "-o", tmp_path / "there.npy", code=1
-        ).stderr
+        in hsipack("export", dataset, "--sample", 0, "-o", tmp_path / "there.npy", code=1).stderr
     )
     assert (tmp_path / "there.npy").read_text() == "mine"
-    error = hsipack(
-        "export", dataset, "--sample", 0, "-o", tmp_path / "x.xyz", code=1
-    ).stderr
+    error = hsipack("export", dataset, "--sample", 0, "-o", tmp_path / "x.xyz", code=1).stderr
     assert ".npy" in error and ".hdr" in error
 
 
