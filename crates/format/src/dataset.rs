@@ -271,6 +271,9 @@ fn read_coordinate(folder: &Path, len: usize) -> Result<Option<Vec<f64>>> {
     {
         return Err(Error::damaged(format!("not one chunk of {len} float64 values")).at(file));
     }
+    if len > codec::MAX_CHUNK / 8 {
+        return Err(Error::unsupported(format!("a list of {len} values")).at(file));
+    }
     let chunk = folder.join("c/0");
     let stored = read_file(&chunk)?;
     let mut bytes = vec![0; len * 8];
@@ -540,8 +543,9 @@ fn grid_of(meta: &ArrayMeta, axes: usize) -> Result<(usize, Grid)> {
             "chunks are not rows × columns × all bands of one cube, or shards not whole cubes",
         ));
     }
-    let bytes =
-        tile.rows.checked_mul(tile.columns).and_then(|n| n.checked_mul(bands * meta.dtype.size()));
+    let bytes = [tile.columns, bands, meta.dtype.size()]
+        .into_iter()
+        .try_fold(tile.rows, |bytes, length| bytes.checked_mul(length));
     if bytes.is_none_or(|bytes| bytes > codec::MAX_CHUNK) {
         return Err(Error::damaged("chunks are larger than 2 GiB"));
     }
@@ -566,5 +570,28 @@ fn fill_bytes(meta: &ArrayMeta) -> Result<Vec<u8>> {
         DType::U8 => Ok(vec![value as u8]),
         DType::U16 => Ok((value as u16).to_le_bytes().to_vec()),
         other => Err(Error::unsupported(format!("chunks of {other} that were never written"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::zarr::ChunkCodecs;
+
+    #[test]
+    fn axes_whose_product_overflows_are_refused() {
+        // No rows: the cube is empty, whatever its other axes.
+        let lengths = vec![1, 0, 1, 1 << 62];
+        let meta = ArrayMeta {
+            shape: lengths,
+            dtype: DType::F64,
+            file_shape: vec![1, 1, 1, 1 << 62],
+            chunk_shape: None,
+            codecs: ChunkCodecs { blosc: None, checksum: false },
+            fill_value: Value::Null,
+            dimension_names: Vec::new(),
+            attributes: Map::new(),
+        };
+        assert!(grid_of(&meta, 4).is_err());
     }
 }

@@ -4,12 +4,17 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use hsipack_format::{Error, Result};
+use hsipack_format::{CubeShape, Error, Result};
 
-use super::{OpenOptions, Source, envi, hdf5, htc, matlab, numpy, png, tiff, tivita, zarr};
+use super::{
+    CubeInfo, OpenOptions, Source, envi, hdf5, htc, matlab, numpy, png, tiff, tivita, zarr,
+};
 
 /// How much of a file the formats get to see.
 const HEAD: usize = 4096;
+/// A row of a cube may take this many bytes, since no less than a row is read; only damaged or crafted
+/// files declare more.
+const MAX_ROW: u64 = 2 << 30;
 
 type Recognise = fn(&Path, &[u8]) -> bool;
 type Open = fn(&Path, &OpenOptions) -> Result<Box<dyn Source>>;
@@ -46,13 +51,32 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
         }
     }
     match FORMATS.iter().find(|(recognises, _)| recognises(path, &head)) {
-        Some((_, open)) => open(path, options),
+        Some((_, open)) => {
+            let source = open(path, options)?;
+            check_row(source.info()).map_err(|error| error.at(path))?;
+            Ok(source)
+        }
         None => {
             Err(Error::unsupported("not a cube in any format hsipack knows").at(path).with_remedy(
                 "give an ENVI header or data file, .npy, .npz, .mat, HDF5, NetCDF-4, TIFF, Zarr, \
                  Tivita SpecCube.dat or HTC .blosc",
             ))
         }
+    }
+}
+
+/// Compressed data of a few MB can honestly hold a row that no memory can.
+fn check_row(info: &CubeInfo) -> Result<()> {
+    let CubeShape { columns, bands, .. } = info.shape;
+    let row = columns.checked_mul(bands).and_then(|values| values.checked_mul(info.dtype.size()));
+    match row.is_some_and(|row| row as u64 <= MAX_ROW) {
+        true => Ok(()),
+        false => Err(Error::unsupported(format!(
+            "a row of {columns} columns x {bands} bands takes more than 2 GiB"
+        ))
+        .with_remedy(
+            "check that the file is what it should be, or cut the cube into smaller ones",
+        )),
     }
 }
 
@@ -84,4 +108,22 @@ pub fn is_packed(path: &Path) -> bool {
     let root = std::fs::read(path.join("zarr.json")).unwrap_or_default();
     hsipack_format::zarr::parse_group(&root)
         .is_ok_and(|attributes| attributes.contains_key("hsipack"))
+}
+
+#[cfg(test)]
+mod tests {
+    use hsipack_format::DType;
+
+    use super::*;
+
+    #[test]
+    fn rows_that_no_memory_holds_are_refused() {
+        let check = |columns, bands| {
+            let shape = CubeShape::new(1, columns, bands);
+            check_row(&CubeInfo::new("test", shape, DType::F64, "a"))
+        };
+        assert!(check(1 << 20, 256).is_ok());
+        assert!(check(1 << 20, 257).is_err());
+        assert!(check(usize::MAX, 2).is_err());
+    }
 }

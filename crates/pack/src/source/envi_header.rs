@@ -269,7 +269,8 @@ impl Fields {
                 ))
                 .with_remedy(format!("keep the right `{key}` line")));
             }
-            notes.push(format!("the header gives `{key}` {} times; the last counts", values.len()));
+            let (key, times) = (shorten(key), values.len());
+            notes.push(format!("the header gives `{key}` {times} times; the last counts"));
         }
         Ok(notes)
     }
@@ -503,10 +504,12 @@ fn spectral_axis(fields: &Fields, bands: usize, notes: &mut Vec<String>) -> Spec
         return (None, None);
     };
     let convert = |values: Vec<f64>| values.iter().map(|value| value * factor).collect();
-    let usable = |values: &Vec<f64>| values.iter().all(|value| *value >= 0.0);
-    let negative = |values: &Option<Vec<f64>>| values.as_ref().is_some_and(|v| !usable(v));
-    if negative(&wavelength) || negative(&fwhm) {
-        notes.push("negative wavelengths or fwhm are not used".to_owned());
+    let usable = |values: &Vec<f64>| {
+        values.iter().all(|value| *value >= 0.0 && (*value * factor).is_finite())
+    };
+    let unusable = |values: &Option<Vec<f64>>| values.as_ref().is_some_and(|v| !usable(v));
+    if unusable(&wavelength) || unusable(&fwhm) {
+        notes.push("negative or infinite wavelengths or fwhm are not used".to_owned());
     }
     let wavelength: Option<Vec<f64>> = wavelength.filter(usable).map(convert);
     note_unlikely(wavelength.as_deref(), notes);
@@ -873,6 +876,8 @@ mod tests {
             ("wavelength = {a, b}\nwavelength units = nm", "something else than numbers"),
             ("wavelength = {NaN, 5}\nwavelength units = nm", "something else than numbers"),
             ("wavelength = {-1, 5}\nwavelength units = nm", "negative"),
+            ("wavelength = {1, 1e300}\nwavelength units = m", "infinite"),
+            ("fwhm = {1, 1e300}\nwavelength units = m", "infinite"),
             ("wavelength = {9000, 8000}\nwavelength units = Wavenumber", "'Wavenumber'"),
             ("wavelength = {1, 2}\nwavelength units = Index", "'Index'"),
             ("fwhm = {1, 2}", "`fwhm` is not used"),

@@ -11,12 +11,40 @@
 //!
 //! `sample` counts bands from 0; items without it are about the whole file.
 
+use std::sync::LazyLock;
+
 use hsipack_format::{Error, Result};
 use regex::Regex;
 use roxmltree::{Document, ParsingOptions};
 
 use super::wavelengths::{fwhm_to_nm, to_nm};
 use super::{CubeInfo, Scaling};
+
+/// Texts of 500 bands take 200 KB.
+const LONGEST_TEXT: usize = 16 << 20;
+/// The parser's time grows with the square of the number of attributes of one element, and its memory
+/// with the square of the number of namespaces: no writer comes near either.
+const MOST_ATTRIBUTES: usize = 1024;
+const MOST_NAMESPACES: usize = 256;
+
+/// Parses XML from a file, unless that would take very long.
+///
+/// # Errors
+/// In words, if it would, or the text is not well-formed.
+pub(super) fn parse_xml(text: &str) -> Result<Document<'_>, String> {
+    if text.len() > LONGEST_TEXT {
+        return Err("longer than 16 MiB".to_owned());
+    }
+    if text.matches("xmlns").count() > MOST_NAMESPACES {
+        return Err("of too many namespaces".to_owned());
+    }
+    // A tag has no more attributes than there are equal signs up to the next one.
+    if text.split('<').any(|tag| tag.matches('=').count() > MOST_ATTRIBUTES) {
+        return Err("of too many attributes".to_owned());
+    }
+    let options = ParsingOptions { nodes_limit: 4 << 20, ..ParsingOptions::default() };
+    Document::parse_with_options(text, options).map_err(|error| error.to_string())
+}
 
 /// The items of a GDAL metadata text.
 #[derive(Debug, Default)]
@@ -39,11 +67,8 @@ impl GdalMetadata {
     /// # Errors
     /// If it is not well-formed XML.
     pub fn parse(text: &str) -> Result<Self> {
-        let options = ParsingOptions { nodes_limit: 4 << 20, ..ParsingOptions::default() };
-        let document = Document::parse_with_options(text.trim_matches(['\0', ' ', '\n']), options)
-            .map_err(|error| {
-                Error::malformed(format!("the GDAL metadata are no XML: {error}")).caused_by(error)
-            })?;
+        let document = parse_xml(text.trim_matches(['\0', ' ', '\n']))
+            .map_err(|why| Error::malformed(format!("the GDAL metadata are no XML: {why}")))?;
         let items = document
             .descendants()
             .filter(|node| node.has_tag_name("Item"))
@@ -177,28 +202,31 @@ impl GdalMetadata {
         }
     }
 
+    /// The factor `what` of each band, `usual` where there is none. Of several the last counts.
+    fn factors(&self, what: &str, bands: usize, usual: f64) -> Vec<f64> {
+        let is = |item: &&Item| item.role == what || item.role.is_empty() && item.name == what;
+        let (mut of_file, mut of_bands) = ((0, usual), vec![(0, usual); bands]);
+        for (place, item) in self.items.iter().filter(is).enumerate() {
+            let slot = match item.sample {
+                Some(sample) => of_bands.get_mut(sample),
+                None => Some(&mut of_file),
+            };
+            if let (Some(slot), Some(value)) = (slot, number(&item.text)) {
+                *slot = (place + 1, value);
+            }
+        }
+        of_bands.into_iter().map(|own| if own.0 > of_file.0 { own.1 } else { of_file.1 }).collect()
+    }
+
     /// `value * SCALE + OFFSET`, where all bands share them.
     fn describe_scaling(&self, info: &mut CubeInfo) {
         let bands = info.shape.bands;
-        let mut factors = vec![(1.0, 0.0); bands];
-        for item in &self.items {
-            let is = |what: &str| item.role == what || item.role.is_empty() && item.name == what;
-            let samples = match item.sample {
-                Some(sample) if sample < bands => sample..sample + 1,
-                Some(_) => continue,
-                None => 0..bands,
-            };
-            if let Some(value) = number(&item.text) {
-                match () {
-                    () if is("scale") => factors[samples].iter_mut().for_each(|f| f.0 = value),
-                    () if is("offset") => factors[samples].iter_mut().for_each(|f| f.1 = value),
-                    () => {}
-                }
-            }
-        }
-        let Some((multiply, add)) = factors.first().copied() else { return };
+        let (scales, offsets) =
+            (self.factors("scale", bands, 1.0), self.factors("offset", bands, 0.0));
+        let Some((&multiply, &add)) = scales.first().zip(offsets.first()) else { return };
         let usable = multiply.is_finite() && multiply != 0.0 && add.is_finite();
-        if !usable || factors.iter().any(|factor| *factor != (multiply, add)) {
+        let differ = |values: &[f64]| values.iter().any(|value| *value != values[0]);
+        if !usable || differ(&scales) || differ(&offsets) {
             info.notes.push(
                 "SCALE or OFFSET differ from band to band; the stored numbers are kept unscaled"
                     .to_owned(),
@@ -228,14 +256,16 @@ fn number(text: &str) -> Option<f64> {
 /// rising or falling and either with a unit each or with a fraction and within what sensors see.
 #[doc(hidden)]
 pub fn wavelengths_in_names(names: &[String]) -> Option<Vec<f64>> {
-    let last_number =
+    /// A number at the end of a name, and its unit.
+    static LAST_NUMBER: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(r"(?i)([0-9]+(?:\.[0-9]+)?)\s*(nm|nanometers?|um|µm|μm|microns?|micrometers?)?\s*[)\]]?\s*$")
-            .ok()?;
+            .expect("a regular expression")
+    });
     let mut values = Vec::with_capacity(names.len());
     let mut units = Vec::with_capacity(names.len());
     let mut fractions = true;
     for name in names {
-        let found = last_number.captures(name)?;
+        let found = LAST_NUMBER.captures(name)?;
         fractions &= found[1].contains('.');
         values.push(number(&found[1])?);
         units.push(found.get(2).map(|unit| unit.as_str().to_lowercase()));
@@ -335,6 +365,32 @@ mod tests {
         assert_eq!(found(&["x 540.8", "y 530.1", "z 560.0"]), None);
         assert_eq!(found(&["450 nm", "no number"]), None);
         assert_eq!(found(&["pca 1.5"]), None);
+    }
+
+    #[test]
+    fn of_several_factors_the_last_counts() {
+        let scaling = |text: &str| described(&items(text), 2).scaling.multiply;
+        let (file, first) =
+            (r#"<Item name="SCALE">2</Item>"#, r#"<Item name="SCALE" sample="0">3</Item>"#);
+        assert_eq!(scaling(&format!("{first}{file}")), 2.0);
+        let second = r#"<Item name="SCALE" sample="1">3</Item>"#;
+        assert_eq!(scaling(&format!("{file}{first}{second}")), 3.0);
+        assert_eq!(scaling(&format!("{file}{first}")), 1.0); // they differ
+    }
+
+    #[test]
+    fn texts_that_take_long_to_read_are_refused_and_others_do_not() {
+        let many = items(&r#"<Item name="SCALE">2</Item>"#.repeat(100_000));
+        assert_eq!(described(&many, 65_535).scaling.multiply, 2.0);
+        let refused = |text: &str, why: &str| {
+            let error = GdalMetadata::parse(&items(text)).unwrap_err();
+            assert!(error.what().contains(why), "{error}");
+        };
+        refused(&" ".repeat(LONGEST_TEXT), "16 MiB");
+        let attributes: String = (0..100_000).map(|index| format!("a{index}='' ")).collect();
+        refused(&format!("<a {attributes}/>"), "attributes");
+        let nested: String = (0..50_000).map(|index| format!("<a xmlns:a{index}='b'>")).collect();
+        refused(&nested, "namespaces");
     }
 
     #[test]

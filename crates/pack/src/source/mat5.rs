@@ -67,7 +67,9 @@ const DEEPEST: usize = 8;
 /// Files with more variables and fields than this are refused.
 const MOST_VARIABLES: usize = 20_000;
 const MOST_AXES: usize = 32;
-const LONGEST_NAME: usize = 4096;
+/// MATLAB's names have 63 characters. A field's path is kept for every variable in it, so that a
+/// long name would be kept many times.
+const LONGEST_NAME: usize = 256;
 const LONGEST_FIELD_NAMES: usize = 1 << 20;
 /// Deflate cannot shrink data by more than this.
 const BEST_RATIO: u64 = 1032;
@@ -379,6 +381,9 @@ impl<I: Input> Walker<'_, I> {
                 Err(damaged(&format!("the fields of '{path}' have no names")))
             };
         }
+        if length > LONGEST_NAME {
+            return Err(damaged(&format!("the fields of '{path}' have overlong names")));
+        }
         for raw in names.chunks_exact(length) {
             let name = raw.split(|byte| *byte == 0).next().unwrap_or_default();
             let field = format!("{path}.{}", String::from_utf8_lossy(name));
@@ -483,6 +488,21 @@ mod tests {
             .read_to_end(&mut all)
             .unwrap();
         assert_eq!(all[inflated.offset as usize..][..2], [8, 9]);
+    }
+
+    #[test]
+    fn long_names_are_refused_before_every_field_repeats_them() {
+        let of_field = |length: usize| {
+            let mut content = vec![5, 0, 4, 0];
+            content.extend((length as u32).to_le_bytes());
+            content.extend(element(MI_INT8, &vec![b'a'; length]));
+            content.extend(matrix(9, &[2, 2, 2], "", &element(2, &[1; 8])));
+            parse(&file(&[compressed(&matrix(2, &[1, 1], "s", &content))]))
+        };
+        assert_eq!(of_field(63).unwrap().len(), 1);
+        assert!(of_field(LONGEST_NAME + 1).unwrap_err().what().contains("overlong"));
+        let long = matrix(9, &[1, 8], &"a".repeat(LONGEST_NAME + 1), &element(2, &[0; 8]));
+        assert!(parse(&file(&[long])).is_err());
     }
 
     #[test]

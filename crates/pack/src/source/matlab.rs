@@ -24,6 +24,9 @@ use super::mat5::{self, Content, Numbers, Variable};
 use super::variables::{self, Candidate, Role};
 use super::{Axis, AxisOrder, CubeInfo, OpenOptions, Source};
 
+/// Scalars that are read for the shape of an image; reading one in a compressed struct inflates all
+/// that comes before it.
+const MOST_SCALARS: usize = 64;
 /// Pairs of scalars that tell the rows and columns of the image, in lower case.
 const IMAGE_SIZES: [(&str, &str); 10] = [
     ("nrow", "ncol"),
@@ -252,6 +255,7 @@ impl<'a> Workspace<'a> {
         let sizes = self.image_sizes.get(parent(&variable.name)).map_or(&[][..], Vec::as_slice);
         let is_image = |size: &ImageSize| (size.rows, size.columns) == (first, second);
         if sizes.is_empty()
+            || variable.lengths.contains(&0)
             || sizes.iter().any(is_image)
             || vector_len(&variable.lengths) == Some(1)
         {
@@ -304,12 +308,17 @@ impl<'a> Workspace<'a> {
     /// The shapes of images that the file tells of, by the struct in which it does.
     fn find_image_sizes(&self) -> Result<BTreeMap<String, Vec<ImageSize>>> {
         let mut hints: BTreeMap<&str, Hints> = BTreeMap::new();
+        let mut scalars_read = 0;
         for variable in &self.variables {
             let Content::Numbers(numbers) = &variable.content else { continue };
             let name = variables::last_component(&variable.name);
             let lower = name.to_ascii_lowercase();
             let home = parent(&variable.name);
             if vector_len(&variable.lengths) == Some(1) && is_size_name(&lower) {
+                if scalars_read == MOST_SCALARS {
+                    continue;
+                }
+                scalars_read += 1;
                 if let Some(length) = self.length_of(numbers)? {
                     hints.entry(home).or_default().scalars.push((lower, name.to_owned(), length));
                 }

@@ -96,6 +96,8 @@ fn dictionary_range(bytes: &[u8]) -> Result<(usize, usize)> {
     Ok((start, start + length))
 }
 
+/// More arrays than any archive has; the header of each is read, and all may lie in the same place.
+const MOST_MEMBERS: usize = 20_000;
 /// Deflate cannot shrink data by more than this.
 const BEST_RATIO: u64 = 1032;
 
@@ -262,6 +264,8 @@ pub(super) fn parse_dtype(text: &str) -> Result<(DType, bool)> {
 }
 
 fn refuse_dtype(text: &str, code: &str) -> Error {
+    let short: String = text.chars().take(40).collect();
+    let short = short.escape_debug();
     let what = match code.as_bytes().first() {
         Some(b'c') => "complex numbers",
         Some(b'O') => "Python objects",
@@ -270,13 +274,11 @@ fn refuse_dtype(text: &str, code: &str) -> Error {
         Some(b'm' | b'M') => "dates or time spans",
         Some(b'f') => "floats of a length that only some machines have",
         _ => {
-            let text: String = text.chars().take(40).collect();
-            return Error::malformed(format!("unknown element type '{}'", text.escape_debug()))
+            return Error::malformed(format!("unknown element type '{short}'"))
                 .with_remedy("copy the file again; it may be damaged");
         }
     };
-    Error::unsupported(format!("the array holds {what} ({})", text.escape_debug()))
-        .with_remedy(PLAIN_ARRAY)
+    Error::unsupported(format!("the array holds {what} ({short})")).with_remedy(PLAIN_ARRAY)
 }
 
 /// Reads the header at the start of a stream.
@@ -465,6 +467,10 @@ fn members(path: &Path) -> Result<Vec<Member>> {
     let file = File::open(path).map_err(|error| Error::io(path, "cannot read", error))?;
     let len = file.metadata().map_err(|error| Error::io(path, "cannot read", error))?.len();
     let mut archive = ZipArchive::new(BufReader::new(file)).map_err(bad_archive)?;
+    if archive.len() > MOST_MEMBERS {
+        return Err(Error::unsupported(format!("an archive of {} files", archive.len()))
+            .with_remedy("save the cube in a file of its own"));
+    }
     let mut found = Vec::new();
     for index in 0..archive.len() {
         let member = archive.by_index_raw(index).map_err(bad_archive)?;
@@ -614,6 +620,10 @@ mod tests {
         for text in ["<c8", "|O", "<U4", "|S3", "|V8", "<M8[ns]", "<f16"] {
             assert_eq!(parse_dtype(text).unwrap_err().kind(), ErrorKind::Unsupported, "{text}");
         }
+        for long in ["c", "O", "x"] {
+            let error = parse_dtype(&format!("<{}", long.repeat(100_000))).unwrap_err();
+            assert!(error.what().len() < 200, "{}", error.what().len());
+        }
         for text in ["", "<", "é", "<é4", "f3x", "x1"] {
             assert!(parse_dtype(text).is_err(), "{text}");
         }
@@ -650,6 +660,21 @@ mod tests {
         bytes[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
         assert_eq!(parse(&bytes).unwrap_err().kind(), ErrorKind::Unsupported);
         assert!(read_header(&mut &bytes[..]).is_err());
+    }
+
+    #[test]
+    fn archives_of_very_many_files_are_refused() {
+        let archive = |count: usize| {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            let mut writer = zip::ZipWriter::new(std::io::BufWriter::new(file.reopen().unwrap()));
+            let stored = zip::write::SimpleFileOptions::default()
+                .compression_method(CompressionMethod::Stored);
+            (0..count).for_each(|index| writer.start_file(format!("{index}"), stored).unwrap());
+            writer.finish().unwrap();
+            members(file.path())
+        };
+        assert_eq!(archive(100).unwrap().len(), 0);
+        assert_eq!(archive(MOST_MEMBERS + 1).err().unwrap().kind(), ErrorKind::Unsupported);
     }
 
     const SOUND: &str = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3, 4), }     \n";

@@ -47,6 +47,11 @@ pub fn parse(bytes: &[u8]) -> Result<(Header, usize)> {
 
 /// Tuples nested deeper than this are in no header; the limit keeps their destruction shallow.
 const DEEPEST: usize = 4;
+/// More axes than NumPy has are in no header. Shared parts of a pickle are copied for each array that
+/// names them, so that what one array may take is bounded, and how many there may be.
+const MOST_AXES: usize = 64;
+const LONGEST_NAME: usize = 1024;
+const MOST_ARRAYS: usize = 20_000;
 /// More values than this on the stack or in the memo are in no header.
 const MOST_VALUES: usize = 1 << 20;
 
@@ -371,6 +376,9 @@ impl Machine<'_> {
                 [shape, dtype] => Ok(Header::Single(self.array(shape, dtype)?)),
                 _ => Err(foreign("a tuple that is not (shape, dtype)")),
             },
+            (Value::Dict, Some(items)) if items.len() > MOST_ARRAYS => {
+                Err(foreign("too many arrays"))
+            }
             (Value::Dict, Some(items)) => items
                 .iter()
                 .map(|(name, entry)| self.entry(name, entry))
@@ -384,6 +392,9 @@ impl Machine<'_> {
         let (Value::Text(name), Value::Tuple(items, _)) = (name, entry) else {
             return Err(foreign("a dictionary that is not {name: (shape, dtype, bytes)}"));
         };
+        if name.len() > LONGEST_NAME {
+            return Err(foreign("an overlong name"));
+        }
         match &items[..] {
             [shape, dtype, Value::Int(bytes)] if *bytes >= 0 => {
                 Ok((name.to_string(), self.array(shape, dtype)?, bytes.unsigned_abs()))
@@ -396,6 +407,9 @@ impl Machine<'_> {
         let (Value::Tuple(lengths, _), Value::DType(dtype)) = (shape, dtype) else {
             return Err(foreign("an array without a shape and a dtype"));
         };
+        if lengths.len() > MOST_AXES {
+            return Err(foreign("more axes than NumPy has"));
+        }
         let lengths = lengths
             .iter()
             .map(|length| match length {
@@ -501,6 +515,29 @@ mod tests {
         let mut deep = b"\x80\x02)".to_vec();
         deep.extend([0x85].repeat(100_000));
         assert!(parse(&deep).unwrap_err().what().contains("nested"));
+    }
+
+    /// A dictionary whose `count` entries all are one memoised entry, called `name` and of `axes` axes.
+    fn shared_entries(name: &str, axes: usize, count: usize) -> Vec<u8> {
+        let mut bytes = b"\x80\x02}(X".to_vec();
+        bytes.extend((name.len() as u32).to_le_bytes());
+        bytes.extend(name.as_bytes());
+        bytes.extend(b"q\x00(");
+        bytes.extend(b"K\x01".repeat(axes));
+        bytes.extend(b"tcnumpy\ndtype\nX\x02\x00\x00\x00f4\x85RK\x09\x87q\x01");
+        bytes.extend(b"h\x00h\x01".repeat(count - 1));
+        bytes.extend(b"u.");
+        bytes
+    }
+
+    #[test]
+    fn what_many_arrays_share_cannot_be_large() {
+        let arrays = |name: &str, axes, count| parse(&shared_entries(name, axes, count));
+        assert!(matches!(arrays("a", 3, 50), Ok((Header::Named(arrays), _)) if arrays.len() == 50));
+        // 500 KB of header that would have taken 200 GB.
+        assert!(arrays("a", 100_000, 100_000).is_err());
+        assert!(arrays(&"a".repeat(100_000), 3, 10_000).is_err());
+        assert!(arrays("a", 3, MOST_ARRAYS + 1).is_err());
     }
 
     #[test]

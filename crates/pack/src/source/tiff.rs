@@ -18,10 +18,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hsipack_format::{CubeShape, DType, Error, Result};
-use roxmltree::Document;
 
 use super::flat::{ByteSource, FileBytes, FlatLayout, FlatSource, MemoryBytes};
-use super::gdal_metadata::GdalMetadata;
+use super::gdal_metadata::{GdalMetadata, parse_xml};
 use super::tiff_chunks::{Chunk, Compression, PixelLayout, Plane, Planes};
 use super::tiff_directory::{Directories, Page, has_signature};
 use super::{Access, Axis, AxisOrder, CubeInfo, OpenOptions, RowBuffer, Source};
@@ -30,6 +29,9 @@ use super::{Access, Axis, AxisOrder, CubeInfo, OpenOptions, RowBuffer, Source};
 const MAX_ROW: u64 = 2 << 30;
 /// A read of at least this many bytes costs little more than copying it.
 const CHEAP_READ: usize = 64 << 10;
+
+/// No cube has more bands; each takes memory of its own.
+const MOST_IMAGES: usize = 1 << 16;
 
 /// Whether a file that starts with `head` (up to 4 KiB) is of this format.
 pub(super) fn recognises(_path: &Path, head: &[u8]) -> bool {
@@ -95,6 +97,9 @@ fn open_source(
     }
     let shape = order.shape(lengths);
     check_size(shape, pixel.dtype)?;
+    if pixel.row_bytes() as u64 > MAX_ROW {
+        return Err(Error::unsupported(format!("an image of {} columns is too wide", pixel.width)));
+    }
     if !contiguous && planes.len() > 1 && !first.planar && options.axes.is_none() {
         notes.extend(doubtful_pages(lengths));
     }
@@ -394,6 +399,9 @@ fn add_headless_pages(
         end = end.saturating_add(chunk.length);
         follows
     });
+    if images > MOST_IMAGES {
+        return Err(Error::unsupported(format!("the description announces {images} images")));
+    }
     let raw = planes[0].compression == Compression::None && !first.tiled && pixel.bits >= 8;
     if !raw || !together || end - start != image_bytes {
         return Err(Error::unsupported(format!(
@@ -487,7 +495,7 @@ fn shaped_axes(description: &str) -> Option<Vec<usize>> {
 
 /// Lengths of OME's Z, C and T axes.
 fn ome_axes(description: &str) -> Option<Vec<usize>> {
-    let document = Document::parse(description).ok()?;
+    let document = parse_xml(description).ok()?;
     let pixels = document.descendants().find(|node| node.tag_name().name() == "Pixels")?;
     ["SizeZ", "SizeC", "SizeT"].iter().map(|name| pixels.attribute(*name)?.parse().ok()).collect()
 }

@@ -44,6 +44,33 @@ const GDAL_METADATA: u16 = 42112;
 const GDAL_NODATA: u16 = 42113;
 const GEO_KEYS: u16 = 34735;
 
+/// The tags that matter here. Others are not kept: thousands of directories that overlap in the file
+/// could name thousands of entries each.
+const KNOWN: [u16; 22] = [
+    SUBFILE_TYPE,
+    WIDTH,
+    HEIGHT,
+    BITS_PER_SAMPLE,
+    COMPRESSION,
+    PHOTOMETRIC,
+    FILL_ORDER,
+    DESCRIPTION,
+    STRIP_OFFSETS,
+    SAMPLES_PER_PIXEL,
+    ROWS_PER_STRIP,
+    STRIP_BYTE_COUNTS,
+    PLANAR_CONFIGURATION,
+    PREDICTOR,
+    TILE_WIDTH,
+    TILE_HEIGHT,
+    TILE_OFFSETS,
+    TILE_BYTE_COUNTS,
+    SAMPLE_FORMAT,
+    GDAL_METADATA,
+    GDAL_NODATA,
+    GEO_KEYS,
+];
+
 /// One directory entry.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
@@ -241,7 +268,11 @@ impl<'a> Directories<'a> {
                 let at = &raw[value as usize..];
                 entry.at = if self.big_tiff { self.u64(at) } else { self.u32(at) };
             }
-            entries.push(entry);
+            // The first of two alike counts.
+            if KNOWN.contains(&entry.tag) && entries.iter().all(|one: &Entry| one.tag != entry.tag)
+            {
+                entries.push(entry);
+            }
         }
         let next = &bytes[(count * entry_size) as usize..];
         Ok((entries, if self.big_tiff { self.u64(next) } else { self.u32(next) }))
@@ -390,5 +421,34 @@ fn in_page(number: usize, error: Error) -> Error {
     match remedy {
         Some(remedy) => named.with_remedy(remedy),
         None => named,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::flat::MemoryBytes;
+    use super::*;
+
+    /// A little-endian file of one directory with these (tag, value) entries.
+    fn file(entries: &[(u16, u32)]) -> Vec<u8> {
+        let mut bytes = b"II\x2A\0\x08\0\0\0".to_vec();
+        bytes.extend((entries.len() as u16).to_le_bytes());
+        for (tag, value) in entries {
+            bytes.extend(tag.to_le_bytes());
+            bytes.extend([4, 0, 1, 0, 0, 0]);
+            bytes.extend(value.to_le_bytes());
+        }
+        bytes.extend([0; 4]);
+        bytes
+    }
+
+    #[test]
+    fn only_the_first_entry_of_a_known_tag_is_kept() {
+        let mut entries: Vec<(u16, u32)> = (1000..5000).map(|tag| (tag, 1)).collect();
+        entries.extend([(WIDTH, 5), (HEIGHT, 7), (WIDTH, 6)]);
+        let bytes = MemoryBytes(file(&entries));
+        let (_, pages) = Directories::read(&bytes, bytes.0.len() as u64).unwrap();
+        assert_eq!((pages[0].width, pages[0].height), (5, 7));
+        assert_eq!(pages[0].entries.len(), 2);
     }
 }

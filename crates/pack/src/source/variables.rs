@@ -281,6 +281,7 @@ fn rank(name: &str) -> Option<usize> {
     BAND_LISTS.iter().position(|(known, _)| last_component(name).eq_ignore_ascii_case(known))
 }
 
+const MOST_LISTS: usize = 32;
 /// No sensor has more bands; a longer list is not read.
 const MOST_BANDS: usize = 1 << 20;
 
@@ -304,6 +305,8 @@ pub(super) fn describe_bands(
             .filter(|(rank, _)| BAND_LISTS[*rank].1 == says)
             .collect();
         known.sort_unstable();
+        // No file has as many lists of one kind; in a compressed struct each takes long to read.
+        known.truncate(MOST_LISTS);
         for (_, index) in known {
             let (name, length) = &vectors[index];
             if *length != info.shape.bands || *length > MOST_BANDS {
@@ -365,8 +368,13 @@ fn take_wavelengths(
     } else if factor == 1000.0 && stated_unit(name).is_none() {
         info.notes.push(format!("'{name}' was taken to be in micrometres"));
     }
+    let nm: Vec<f64> = values.iter().map(|value| value * factor).collect();
+    if nm.contains(&f64::INFINITY) {
+        info.notes.push(format!("'{name}' holds values that are no wavelengths and was left out"));
+        return false;
+    }
     *unit = Some(factor);
-    info.wavelength = Some(values.iter().map(|value| value * factor).collect());
+    info.wavelength = Some(nm);
     true
 }
 
@@ -382,11 +390,12 @@ fn take_fwhm(info: &mut CubeInfo, name: &str, values: &[f64], unit: Option<f64>)
         info.notes.push(format!("'{name}' has no unit without wavelengths and was left out"));
         return false;
     };
-    if !values.iter().all(|value| value.is_finite() && *value >= 0.0) {
+    let nm: Vec<f64> = values.iter().map(|value| value * factor).collect();
+    if !nm.iter().all(|value| value.is_finite() && *value >= 0.0) {
         info.notes.push(format!("'{name}' holds values that are no widths and was left out"));
         return false;
     }
-    info.fwhm = Some(values.iter().map(|value| value * factor).collect());
+    info.fwhm = Some(nm);
     true
 }
 
@@ -418,6 +427,26 @@ mod tests {
         let options =
             OpenOptions { variable: variable.map(str::to_owned), mask, ..Default::default() };
         choose(Path::new("a.npz"), &options, &candidates(of))
+    }
+
+    #[test]
+    fn lists_are_infinite_in_no_unit_and_read_only_so_often() {
+        let describe = |name: &str, value: f64| {
+            let mut info = CubeInfo::new("test", CubeShape::new(1, 1, 2), DType::U8, "a");
+            let read = std::cell::Cell::new(0);
+            describe_bands(&mut info, &vec![(name.to_owned(), 2); 100], |_| {
+                read.set(read.get() + 1);
+                Ok(vec![value, 2.0 * value])
+            })
+            .unwrap();
+            (info, read.get())
+        };
+        let (info, read) = describe("wavelength_um", 1e307);
+        assert_eq!((info.wavelength, read), (None, MOST_LISTS));
+        let (info, read) = describe("fwhm_um", 1e307);
+        assert_eq!((info.fwhm, read), (None, MOST_LISTS));
+        let (info, read) = describe("fwhm_um", 1.0);
+        assert_eq!((info.fwhm, read), (Some(vec![1000.0, 2000.0]), 1));
     }
 
     #[test]

@@ -17,7 +17,11 @@ pub(crate) fn to_nm(values: &[f64], unit: Option<&str>) -> Result<Vec<f64>, Stri
         None if values.iter().all(|value| *value < 100.0) => 1e3,
         None => 1.0,
     };
-    Ok(values.iter().map(|value| scaled(*value, factor)).collect())
+    let nm: Vec<f64> = values.iter().map(|value| scaled(*value, factor)).collect();
+    match nm.contains(&f64::INFINITY) {
+        true => Err("the wavelengths hold numbers that are no wavelengths; left out".to_owned()),
+        false => Ok(nm),
+    }
 }
 
 /// `fwhm` in nm: in its own unit if it has one, else in the unit its wavelengths turned out to be
@@ -32,7 +36,11 @@ pub(crate) fn fwhm_to_nm(
         && let Some((stored, nm)) = stored.iter().zip(nm).find(|(stored, _)| **stored > 0.0)
     {
         let factor = 10f64.powi((nm / stored).log10().round() as i32);
-        return Ok(fwhm.iter().map(|value| scaled(*value, factor)).collect());
+        let nm: Vec<f64> = fwhm.iter().map(|value| scaled(*value, factor)).collect();
+        return match nm.iter().all(|value| value.is_finite() && *value >= 0.0) {
+            true => Ok(nm),
+            false => Err("the fwhm hold numbers that are no fwhm; left out".to_owned()),
+        };
     }
     to_nm(fwhm, unit).map_err(|why| why.replace("wavelengths", "fwhm"))
 }
@@ -81,6 +89,7 @@ mod tests {
         assert!(to_nm(&[5000.0], Some("cm-1")).unwrap_err().contains("cm-1"));
         assert!(to_nm(&[f64::NAN], None).is_err());
         assert!(to_nm(&[-3.0], None).is_err());
+        assert!(to_nm(&[1e300], Some("m")).is_err(), "infinite in nm");
     }
 
     #[test]
@@ -90,5 +99,8 @@ mod tests {
         assert_eq!(fwhm_to_nm(&[0.005], None, Some((&stored, &nm))).unwrap(), [5.0]);
         assert_eq!(fwhm_to_nm(&[5.0], None, Some((&nm, &nm))).unwrap(), [5.0]);
         assert_eq!(fwhm_to_nm(&[0.005], Some("um"), Some((&nm, &nm))).unwrap(), [5.0]);
+        for bad in [f64::NAN, -1.0, 1e307] {
+            assert!(fwhm_to_nm(&[bad], None, Some((&stored, &nm))).is_err(), "{bad}");
+        }
     }
 }

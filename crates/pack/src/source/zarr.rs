@@ -150,7 +150,7 @@ fn choose(path: &Path, options: &OpenOptions) -> Result<Found> {
         None => (path.to_owned(), None),
     };
     let prefix = folder.strip_prefix(path).unwrap_or(Path::new(""));
-    collect(&folder, &prefix.to_string_lossy(), 0, &mut arrays)?;
+    collect(&folder, &prefix.to_string_lossy(), 0, &mut 0, &mut arrays)?;
     let there = list(path, &arrays);
     let matching: Vec<Found> = match wanted {
         Some(wanted) => named(arrays, wanted),
@@ -171,7 +171,13 @@ fn choose(path: &Path, options: &OpenOptions) -> Result<Found> {
 }
 
 /// All arrays below the group in `folder`.
-fn collect(folder: &Path, prefix: &str, depth: usize, into: &mut Vec<Found>) -> Result<()> {
+fn collect(
+    folder: &Path,
+    prefix: &str,
+    depth: usize,
+    looked_at: &mut usize,
+    into: &mut Vec<Found>,
+) -> Result<()> {
     let fail = |error| Error::io(folder, "cannot read", error);
     let mut children: Vec<PathBuf> = std::fs::read_dir(folder)
         .map_err(fail)?
@@ -186,10 +192,12 @@ fn collect(folder: &Path, prefix: &str, depth: usize, into: &mut Vec<Found>) -> 
         if node.array.is_some() {
             into.push(Found { folder: child, name, node });
         } else if depth < MAX_DEPTH {
-            collect(&child, &name, depth + 1, into)?;
+            collect(&child, &name, depth + 1, looked_at, into)?;
         }
-        if into.len() > MAX_NODES {
-            return Err(Error::unsupported(format!("more than {MAX_NODES} arrays"))
+        // Groups count as well: links may lead round in circles.
+        *looked_at += 1;
+        if *looked_at > MAX_NODES {
+            return Err(Error::unsupported(format!("more than {MAX_NODES} arrays and groups"))
                 .at(folder)
                 .with_remedy("name one as FOLDER::NAME, or give its folder"));
         }
@@ -754,6 +762,18 @@ mod tests {
         let names: Vec<_> =
             names.iter().map(|name| (!name.is_empty()).then(|| (*name).to_owned())).collect();
         order_by_names(&names).map(|order| order.to_string())
+    }
+
+    #[test]
+    fn links_that_go_round_in_circles_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let group = r#"{"zarr_format": 3, "node_type": "group"}"#;
+        std::fs::write(folder.path().join("zarr.json"), group).unwrap();
+        for name in ["a", "b", "c"] {
+            std::os::unix::fs::symlink(folder.path(), folder.path().join(name)).unwrap();
+        }
+        let error = collect(folder.path(), "", 0, &mut 0, &mut Vec::new()).unwrap_err();
+        assert!(error.what().contains("more than"), "{error}");
     }
 
     #[test]

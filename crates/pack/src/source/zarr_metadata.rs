@@ -149,7 +149,14 @@ fn array_v3(json: &Value) -> Result<ArrayMetadata> {
     let chunk = lengths(&grid["configuration"]["chunk_shape"], "chunk_shape")?;
     let dtype = DType::from_name(&type_name);
     let codecs = json["codecs"].as_array().ok_or_else(|| Error::malformed("codecs are no list"))?;
-    let sharding = codecs.iter().find(|codec| codec["name"] == "sharding_indexed");
+    let is_sharding = |codec: &&Value| codec["name"] == "sharding_indexed";
+    let sharding = codecs.iter().find(is_sharding);
+    let within = sharding.and_then(|codec| codec["configuration"]["codecs"].as_array());
+    if within.is_some_and(|codecs| codecs.iter().any(|codec| is_sharding(&codec))) {
+        // The size of its index is not known to be sound.
+        return Err(Error::unsupported("shards within shards")
+            .with_remedy("rewrite the array with one level of shards"));
+    }
     let inner = sharding
         .map(|codec| lengths(&codec["configuration"]["chunk_shape"], "inner chunk_shape"))
         .transpose()?;
@@ -262,6 +269,16 @@ mod tests {
         assert!(read(&[4, 4, 4], &[1 << 40, 1 << 10, 1], Some(&[1, 1, 1])).is_err());
         assert!(read(&[4, 4, 4], &[4, 4, 4], Some(&[3, 4, 4])).is_err());
         assert!(read(&[4, 4, 4], &[4, 4, 4], Some(&[0, 4, 4])).is_err());
+    }
+
+    #[test]
+    fn shards_within_shards_are_refused() {
+        let mut json = v3(&[4, 4, 4], &[4, 4, 4], Some(&[4, 4, 4]));
+        assert!(Node::from_v3(&json).is_ok());
+        let inner =
+            json!([{"name": "sharding_indexed", "configuration": {"chunk_shape": [1, 1, 1]}}]);
+        json["codecs"][0]["configuration"]["codecs"] = inner;
+        assert!(Node::from_v3(&json).unwrap_err().what().contains("within"));
     }
 
     proptest! {

@@ -1,0 +1,64 @@
+//! Writes inputs to files, for readers that take a path, and reads them back as cubes.
+
+use std::path::PathBuf;
+use std::sync::LazyLock;
+
+use hsipack_format::CubeShape;
+use hsipack_pack::source::{CubeInfo, OpenOptions, RowBuffer, Source, open};
+
+/// Cubes of more values are not read: their files may be small (sparse TIFF, deflate).
+const MOST_VALUES: usize = 1_000_000;
+
+/// In memory where `scripts/fuzz` points TMPDIR there; one a process, since several may run.
+static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
+    let folder = std::env::temp_dir().join(format!("hsipack-fuzz-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a temporary folder");
+    folder
+});
+
+/// Writes a file beside those that are read.
+pub fn write(name: &str, bytes: &[u8]) {
+    std::fs::write(FOLDER.join(name), bytes).expect("room for a temporary file");
+}
+
+/// Opens `bytes` as a file called `name` and reads every row.
+pub fn read_file(name: &str, bytes: &[u8], options: &OpenOptions) {
+    write(name, bytes);
+    let Ok(source) = open(&FOLDER.join(name), options) else { return };
+    check(source.info());
+    if source.info().shape.values() <= MOST_VALUES {
+        read_rows(&*source);
+    }
+}
+
+/// What a reader says about a cube holds together.
+fn check(info: &CubeInfo) {
+    let CubeShape { bands, .. } = info.shape;
+    assert!(!info.shape.is_empty() && info.shape.checked_values().is_some());
+    assert!(!info.files.is_empty());
+    let as_long = |length: Option<usize>| length.is_none_or(|length| length == bands);
+    assert!(as_long(info.wavelength.as_ref().map(Vec::len)));
+    assert!(as_long(info.fwhm.as_ref().map(Vec::len)));
+    assert!(as_long(info.good_bands.as_ref().map(Vec::len)));
+    assert!(as_long(info.band_names.as_ref().map(Vec::len)));
+    let finite = |list: &Option<Vec<f64>>| list.iter().flatten().all(|value| value.is_finite());
+    assert!(finite(&info.wavelength) && finite(&info.fwhm));
+}
+
+/// All rows as the converter asks for them, then the last one alone: going back must work, too.
+fn read_rows(source: &dyn Source) {
+    let CubeShape { rows, .. } = source.info().shape;
+    let step = source.preferred_rows(1 << 16);
+    assert!((1..=rows).contains(&step));
+    let mut out = RowBuffer::new();
+    for start in (0..rows).step_by(step) {
+        let end = rows.min(start + step);
+        if source.read_rows(start..end, &mut out).is_err() {
+            return;
+        }
+        assert_eq!(out.len(), (end - start) * source.info().shape.row_values());
+        assert_eq!(out.dtype(), source.info().dtype);
+    }
+    let _ = source.read_rows(rows - 1..rows, &mut out);
+    let _ = source.read_rows(0..1, &mut out);
+}
