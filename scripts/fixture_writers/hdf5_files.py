@@ -130,7 +130,7 @@ def _netcdf(folder: Path) -> dict[str, dict[str, object]]:
             file.createDimension(name, length)
         nm = file.createVariable("wavelength", "f8", ("wavelength",))
         nm[:], nm.units = UM, "micrometers"
-        options = {"zlib": True, "chunksizes": (5, 7, 4), "fill_value": -9999.0}
+        options: dict[str, Any] = {"zlib": True, "chunksizes": (5, 7, 4), "fill_value": -9999.0}
         data = file.createVariable("rho", "f4", ("wavelength", "lat", "lon"), **options)
         data[:] = cube.transpose(2, 0, 1)
     with netCDF4.Dataset(folder / "bare_dims.nc", "w") as file:
@@ -292,7 +292,7 @@ def _products(folder: Path) -> dict[str, dict[str, object]]:
         file["geolocation_lookup_table/sample"] = np.zeros((3, 3), "i4")
     with _file(folder / "emit_l1b.nc") as file:
         data = file.create_dataset("radiance", data=cube, chunks=(4, 9, 5), compression="gzip")
-        data.attrs["_FillValue"] = np.float32([-9999])
+        data.attrs["_FillValue"] = np.array([-9999], np.float32)
         file["sensor_band_parameters/wavelengths"] = WAVELENGTHS
         file["sensor_band_parameters/fwhm"] = FWHM
         file["location/lat"] = np.zeros((7, 9))

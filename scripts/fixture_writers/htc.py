@@ -15,7 +15,8 @@ blosc.set_nthreads(1)
 def frame(values: np.ndarray, **options: object) -> bytes:
     """One Blosc-1 frame of an array."""
     settings = {"typesize": values.itemsize, "cname": "zstd", "clevel": 9} | options
-    return blosc.compress(np.ascontiguousarray(values).tobytes(), **settings)
+    packed: bytes = blosc.compress(np.ascontiguousarray(values).tobytes(), **settings)
+    return packed
 
 
 def single(values: np.ndarray, protocol: int = 4, **options: object) -> bytes:

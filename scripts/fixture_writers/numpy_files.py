@@ -19,7 +19,7 @@ def write(folder: Path) -> dict[str, object]:
     entries: dict[str, object] = {}
 
     def npy(name: str, values: np.ndarray, version: tuple[int, int] = (1, 0)) -> None:
-        with open(folder / "numpy" / name, "wb") as file:
+        with (folder / "numpy" / name).open("wb") as file:
             np.lib.format.write_array(file, values, version=version)
         if values.ndim in (2, 3):
             entries[f"numpy/{name}"] = synthetic.truth(values)

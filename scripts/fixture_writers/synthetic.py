@@ -14,11 +14,13 @@ def cube(dtype: Any = "float32", shape: tuple[int, int, int] = (7, 9, 12)) -> np
     rows, columns, bands = shape
     y, x, b = np.meshgrid(np.arange(rows), np.arange(columns), np.arange(bands), indexing="ij")
     noise = np.random.RandomState(20261121).uniform(size=shape)
-    values = 0.2 + 0.3 * np.sin(0.4 * b + 0.1 * x) ** 2 + 0.02 * y + 0.01 * noise
+    values: np.ndarray = 0.2 + 0.3 * np.sin(0.4 * b + 0.1 * x) ** 2 + 0.02 * y + 0.01 * noise
     if np.issubdtype(np.dtype(dtype), np.floating):
-        return values.astype(dtype)
+        floating: np.ndarray = values.astype(dtype)
+        return floating
     top = min(4000, np.iinfo(dtype).max)
-    return np.round(values / values.max() * top).astype(dtype)
+    whole: np.ndarray = np.round(values / values.max() * top).astype(dtype)
+    return whole
 
 
 def classes(shape: tuple[int, int] = (7, 9)) -> np.ndarray:

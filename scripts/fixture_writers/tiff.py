@@ -1,7 +1,7 @@
 """TIFF fixtures, written by tifffile."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import tifffile
@@ -19,7 +19,8 @@ def _gdal_xml() -> bytes:
             f'<Item name="bbl" sample="{band}">{int(band != 3)}</Item>',
             f'<Item name="SCALE" sample="{band}" role="scale">0.0001</Item>',
             f'<Item name="OFFSET" sample="{band}" role="offset">-0.1</Item>',
-            f'<Item name="DESCRIPTION" sample="{band}" role="description">band {band} &amp; co</Item>',
+            f'<Item name="DESCRIPTION" sample="{band}" role="description">'
+            f"band {band} &amp; co</Item>",
         ]
     return ("<GDALMetadata>\n" + "\n".join(items) + "\n</GDALMetadata>\n").encode() + b"\0"
 
@@ -48,7 +49,9 @@ def write(folder: Path) -> dict[str, object]:
         )
         entries[f"tiff/{name}"] = truth(values)
 
-    def pages(name: str, values: np.ndarray, order: str = "<", **options: Any) -> None:
+    def pages(
+        name: str, values: np.ndarray, order: Literal["<", ">"] = "<", **options: Any
+    ) -> None:
         big = options.pop("bigtiff", False)
         options = {"photometric": "minisblack", "metadata": None, "software": False} | options
         with tifffile.TiffWriter(folder / "tiff" / name, byteorder=order, bigtiff=big) as file:
@@ -163,7 +166,7 @@ def _sparse(folder: Path, entries: dict[str, object]) -> None:
 
 
 def _headless(folder: Path, entries: dict[str, object]) -> None:
-    """One directory, all images after it: what ImageJ writes beyond 4 GB, and tifffile on demand."""
+    """One directory, all images after it: what ImageJ writes beyond 4 GB, and tifffile too."""
     values = cube("uint16")
     path = folder / "tiff/imagej_headless.tif"
     pages = np.ascontiguousarray(values.transpose(2, 0, 1).astype(">u2"))

@@ -3,7 +3,7 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numcodecs
 import numpy as np
@@ -69,7 +69,7 @@ def _arrays(root: Path, entries: dict[str, object]) -> None:
         "float64",
     ]:
         values = cube("uint8") > 90 if dtype == "bool" else cube(dtype)
-        order = ">" if dtype in ("int32", "float32", "uint16") else "<"
+        order: Literal["<", ">"] = ">" if dtype in ("int32", "float32", "uint16") else "<"
         array(
             f"v2_{dtype}.zarr",
             values.astype(np.dtype(dtype).newbyteorder(order)),
@@ -159,7 +159,7 @@ def _groups(root: Path, entries: dict[str, object]) -> None:
             names: list[str],
             inner: zarr.Group = inner,
             version: int = version,
-            **attributes: object,
+            **attributes: Any,
         ) -> None:
             named: dict[str, Any] = {"dimension_names": names} if version == 3 else {}
             if version == 2:

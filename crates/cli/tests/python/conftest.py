@@ -1,0 +1,43 @@
+"""What the tests share: the command under test, and the real cubes where there are any."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from helpers import Hsipack
+
+REPOSITORY = Path(__file__).resolve().parents[4]
+SHARED = Path(os.environ.get("HSIPACK_SHARED", REPOSITORY.parent / "shared")) / "data"
+
+
+@pytest.fixture(scope="session")
+def hsipack() -> Hsipack:
+    """The command: $HSIPACK, else the debug build."""
+    default = Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target")) / "debug/hsipack"
+    binary = Path(os.environ.get("HSIPACK", default))
+    if not binary.is_file():
+        pytest.fail(f"{binary} is missing; run `cargo build -p hsipack-cli` or set HSIPACK")
+    return Hsipack(binary.resolve())
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of real cubes; tests that want it are skipped where it is missing."""
+    if not (SHARED / "TRUTH.json").is_file():
+        pytest.skip(f"SKIPPED: no real cubes in {SHARED} (set HSIPACK_SHARED to the folder above)")
+    return SHARED
+
+
+@pytest.fixture(scope="session")
+def fixtures() -> Path:
+    """The small cubes that come with the source."""
+    return REPOSITORY / "fixtures"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says how long scripts/test took in all, so that pytest's own closing line stays the last."""
+    started = os.environ.get("HSIPACK_TEST_STARTED")
+    if started is not None:
+        minutes, seconds = divmod(int(time.time() - float(started)), 60)
+        terminalreporter.write_line(f"scripts/test took {minutes} min {seconds:02} s in all")

@@ -1,0 +1,183 @@
+"""Names, tables, lists: what becomes of them in samples.jsonl."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import (
+    Hsipack,
+    assert_same_bits,
+    check_sums,
+    expected,
+    read_zarr,
+    samples,
+    smooth_cube,
+    write_cubes,
+    write_envi,
+)
+
+
+def test_lines_say_where_cubes_come_from(hsipack: Hsipack, tmp_path: Path) -> None:
+    cube = smooth_cube(dtype="int16")
+    cube[0, 0, 0] = -1
+    data = write_envi(
+        tmp_path / "in/a/scene.hdr", cube, data_ignore_value=-1, reflectance_scale_factor=1000
+    )
+    np.save(tmp_path / "in/b.npy", smooth_cube((3, 4, 5)))
+    out = tmp_path / "out.hsipack"
+    hsipack.convert(tmp_path / "in", out=out)
+    first, second = samples(out)
+    assert {"id": 0, "name": "a/scene", "stack": "12x9x11", "index": 0}.items() <= first.items()
+    source = first["source"]
+    assert source["path"] in (str(data), str(data.with_suffix(".hdr")))
+    assert source["bytes"] == data.stat().st_size + data.with_suffix(".hdr").stat().st_size
+    assert source["format"].startswith("ENVI")
+    assert source["ignore_value"] == -1
+    assert source["scaling"] == [1.0, 1000.0, 0.0]
+    assert first["nan"] == 1
+    assert {"id": 1, "name": "b", "stack": "3x4x5", "index": 0}.items() <= second.items()
+    assert second["source"]["path"] == str(tmp_path / "in/b.npy")
+    assert second["source"]["bytes"] == (tmp_path / "in/b.npy").stat().st_size
+    assert second["source"]["fingerprint"] != source["fingerprint"]
+    assert "split" not in second
+    check_sums(out)
+
+
+def test_order_is_the_order_of_inputs(hsipack: Hsipack, tmp_path: Path) -> None:
+    """Folders and globs are sorted; what was named first comes first."""
+    write_cubes(tmp_path / "z", 2)
+    write_cubes(tmp_path / "a", 2, first=2)
+    out = tmp_path / "out.hsipack"
+    hsipack.convert(
+        tmp_path / "z/cube_001.npy",
+        f"{tmp_path}/a/*.npy",
+        tmp_path / "z",
+        "--exclude",
+        "cube_001.npy",
+        out=out,
+    )
+    assert [line["name"] for line in samples(out)] == [
+        "cube_001", "cube_002", "cube_003", "cube_000",
+    ]  # fmt: skip
+
+
+def test_table_columns(hsipack: Hsipack, tmp_path: Path) -> None:
+    write_cubes(tmp_path / "in", 3)
+    table = tmp_path / "table.csv"
+    table.write_text(
+        "\ufeffname,label,group,split,age,site,dose,code\n"
+        'cube_002,7,12,test,41,"Heidelberg, DE",0.5,007\n'
+        "cube_000,3,11,train,,Jena,1.25,011\n"
+        "cube_001,3,11,train,38,Jena,2,1\n"
+        "cube_009,0,1,train,1,Ulm,0,3\n"
+    )
+    out = tmp_path / "out.hsipack"
+    report = hsipack.convert(tmp_path / "in", "--table", table, out=out)
+    assert any("cube_009" in note for note in report["notes"])
+    lines = samples(out)
+    keys = ("label", "group", "split", "age", "site", "dose", "code")
+    assert [[line.get(key) for key in keys] for line in lines] == [
+        [3, "11", "train", None, "Jena", 1.25, "011"],
+        [3, "11", "train", 38, "Jena", 2, "1"],
+        [7, "12", "test", 41, "Heidelberg, DE", 0.5, "007"],
+    ]
+    assert "age" not in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("label\n1\n", "`name`"),
+        ("name,label\ncube_000,1\ncube_000,2\n", "twice"),
+        ("name,stack\ncube_000,x\n", "stack"),
+        ("name,label\ncube_000,1,2\n", "CSV"),
+        ("name,label\ncube_000,\xff\n", "CSV"),
+    ],
+)
+def test_tables_that_cannot_be_used(
+    text: str, reason: str, hsipack: Hsipack, tmp_path: Path
+) -> None:
+    write_cubes(tmp_path / "in", 1)
+    table = tmp_path / "table.csv"
+    table.write_bytes(text.encode("latin-1"))
+    message = hsipack.refuse(tmp_path / "in", "--table", table, out=tmp_path / "out", names=table)
+    assert reason in message
+
+
+def test_a_cube_that_the_table_lacks(hsipack: Hsipack, tmp_path: Path) -> None:
+    write_cubes(tmp_path / "in", 2)
+    table = tmp_path / "table.csv"
+    table.write_text("name,label\ncube_000,1\n")
+    file = tmp_path / "in/cube_001.npy"
+    message = hsipack.refuse(tmp_path / "in", "--table", table, out=tmp_path / "out", names=file)
+    assert "no row named cube_001" in message
+
+
+def test_lists_name_cubes_and_columns(hsipack: Hsipack, tmp_path: Path) -> None:
+    cubes = write_cubes(tmp_path / "data/in", 3)
+    listed = tmp_path / "data/list.csv"
+    absolute = tmp_path / "data/in/cube_002.npy"
+    listed.write_text(
+        f"path,name,split,label\nin/cube_001.npy,second,train,a\n{absolute},third,test,b\n"
+    )
+    out = tmp_path / "out.hsipack"
+    hsipack.convert(listed, out=out)
+    lines = samples(out)
+    assert [(line["name"], line["split"], line["label"]) for line in lines] == [
+        ("second", "train", "a"),
+        ("third", "test", "b"),
+    ]
+    assert_same_bits(read_zarr(out), np.stack([expected(cube) for cube in cubes[1:]]))
+    listed.write_text("file\nx\n")
+    assert "`path`" in hsipack.refuse(listed, out=tmp_path / "no", names=listed)
+
+
+def test_columns_from_paths(hsipack: Hsipack, tmp_path: Path) -> None:
+    for folder in ("P01/day1", "P02/day3"):
+        write_cubes(tmp_path / "in" / folder, 1)
+    out = tmp_path / "out.hsipack"
+    pattern = r"(?P<group>P\d+)/day(?P<day>\d)/"
+    hsipack.convert(tmp_path / "in", "--path-columns", pattern, out=out)
+    lines = samples(out)
+    assert [line["name"] for line in lines] == ["P01/day1/cube_000", "P02/day3/cube_000"]
+    assert [(line["group"], line["day"]) for line in lines] == [("P01", "1"), ("P02", "3")]
+    done = hsipack.run(
+        "convert", tmp_path / "in", "--path-columns", "(?P<group", "-o", tmp_path / "no"
+    )
+    assert done.returncode == 1
+    assert "--path-columns is not a regular expression" in done.stderr
+    assert not (tmp_path / "no").exists()
+
+
+def test_names_that_repeat_are_refused(hsipack: Hsipack, tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        write_cubes(tmp_path / folder, 1)
+    file = tmp_path / "b/cube_000.npy"
+    message = hsipack.refuse(tmp_path / "a", tmp_path / "b", out=tmp_path / "out", names=file)
+    assert "a second cube is named cube_000" in message
+    hsipack.convert(tmp_path, "--exclude", "*.csv", out=tmp_path / "whole")
+    assert [line["name"] for line in samples(tmp_path / "whole")] == ["a/cube_000", "b/cube_000"]
+
+
+def test_variables_are_part_of_names(shared: Path, hsipack: Hsipack, tmp_path: Path) -> None:
+    file = shared / "derived/generic.h5"
+    out = tmp_path / "out.hsipack"
+    hsipack.convert(f"{file}::/scan/cube", f"{file}::/scan/cube_bsq", out=out)
+    assert [line["name"] for line in samples(out)] == [
+        "generic::scan/cube",
+        "generic::scan/cube_bsq",
+    ]
+
+
+def test_strange_file_names(hsipack: Hsipack, tmp_path: Path) -> None:
+    names = ["with blank", "ünïcode", "per%cent", "semi;colon", "quo'te", "a::b", "[x]"]
+    cubes = []
+    for seed, name in enumerate(names):
+        cubes.append(smooth_cube(seed=seed))
+        np.save(tmp_path / f"{name}.npy", cubes[-1])
+    out = tmp_path / "out dir.hsipack"
+    files = [tmp_path / f"{name}.npy" for name in names]
+    hsipack.convert(*files, out=out)
+    assert [line["name"] for line in samples(out)] == names
+    assert_same_bits(read_zarr(out), np.stack([expected(cube) for cube in cubes]))
+    check_sums(out)

@@ -1,0 +1,380 @@
+"""What the options make of values, against the same in NumPy."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import (
+    Hsipack,
+    assert_same_bits,
+    attributes,
+    check_statistics,
+    expected,
+    open_xarray,
+    read_everywhere,
+    read_tensorstore,
+    read_zarr,
+    samples,
+    smooth_cube,
+    write_envi,
+)
+
+NM = [400.0 + 10 * band for band in range(11)]
+
+
+def convert(
+    hsipack: Hsipack, tmp_path: Path, cube: np.ndarray, *options: object, **keys: object
+) -> np.ndarray:
+    """Writes an ENVI file, converts it and reads it back."""
+    data = write_envi(tmp_path / "cube.hdr", cube, **keys)  # type: ignore[arg-type]
+    out = tmp_path / "out.hsipack"
+    hsipack.convert(data, *options, out=out)
+    packed: np.ndarray = read_everywhere(out)[0]
+    return packed
+
+
+# ----------------------------------------------------------------------------------------- bands
+
+
+@pytest.mark.parametrize(
+    ("option", "bands"),
+    [
+        (("--bands", "0,5,8-10"), [0, 5, 8, 9, 10]),
+        (("--bands", "10,0,3-4"), [10, 0, 3, 4]),
+        (("--wavelengths", "400-419,455.5-470"), [0, 1, 6, 7]),
+        (("--drop-bad-bands",), [0, 1, 3, 4, 5, 6, 7, 8, 10]),
+        (("--drop-bad-bands", "--bands", "1-3,9"), [1, 3]),
+        (("--drop-bad-bands", "--wavelengths", "410-430"), [1, 3]),
+    ],
+)
+def test_bands_are_selected(
+    option: tuple[str, ...], bands: list[int], hsipack: Hsipack, tmp_path: Path
+) -> None:
+    cube = smooth_cube()
+    good = [int(band not in (2, 9)) for band in range(11)]
+    fwhm = [5.0 + 0.1 * band for band in range(11)]
+    names = [f"b{band}" for band in range(11)]
+    packed = convert(
+        hsipack, tmp_path, cube, *option,
+        wavelength=NM, wavelength_units="nm", bbl=good, fwhm=fwhm, band_names=names,
+    )  # fmt: skip
+    assert_same_bits(packed, expected(cube[:, :, bands]))
+    out = tmp_path / "out.hsipack"
+    dataset = open_xarray(out)
+    assert dataset["wavelength"].values.tolist() == [NM[band] for band in bands]
+    assert dataset["fwhm"].values.tolist() == [fwhm[band] for band in bands]
+    own = attributes(out)["hsipack"]
+    assert own["good_bands"] == [bool(good[band]) for band in bands]
+    assert own["band_names"] == [names[band] for band in bands]
+    check_statistics(out, packed[None], cube[None, :, :, bands], f"12x9x{len(bands)}")
+
+
+@pytest.mark.parametrize(
+    ("option", "keys", "reason"),
+    [
+        (("--bands", "11"), {}, "no band 11"),
+        (("--wavelengths", "400-500"), {}, "wavelengths of the bands are not known"),
+        (("--drop-bad-bands",), {}, "no bad-band list"),
+    ],
+)
+def test_selections_that_cannot_be_made(
+    option: tuple[str, ...],
+    keys: dict[str, object],
+    reason: str,
+    hsipack: Hsipack,
+    tmp_path: Path,
+) -> None:
+    data = write_envi(tmp_path / "cube.hdr", smooth_cube(), **keys)  # type: ignore[arg-type]
+    assert reason in hsipack.refuse(data, *option, out=tmp_path / "out", names=data)
+
+
+def test_micrometres_become_nanometres(hsipack: Hsipack, tmp_path: Path) -> None:
+    um = [0.4 + 0.01 * band for band in range(11)]
+    convert(hsipack, tmp_path, smooth_cube(), wavelength=um, wavelength_units="Micrometers")
+    nm = open_xarray(tmp_path / "out.hsipack")["wavelength"].values
+    np.testing.assert_allclose(nm, np.array(um) * 1000, rtol=1e-12)
+
+
+# ---------------------------------------------------------------------------------- normalisation
+
+
+def normalised(values: np.ndarray, how: str) -> np.ndarray:
+    """The definitions, over known values."""
+    if how == "l1":
+        return np.asarray(values / np.nansum(np.abs(values), -1, keepdims=True))
+    if how == "l2":
+        return np.asarray(values / np.sqrt(np.nansum(values**2, -1, keepdims=True)))
+    mean = np.nanmean(values, -1, keepdims=True)
+    return np.asarray((values - mean) / np.nanstd(values, -1, ddof=1, keepdims=True))
+
+
+@pytest.mark.parametrize("how", ["l1", "l2", "snv"])
+@pytest.mark.parametrize("dtype", ["float32", "uint16", "float64"])
+def test_spectra_are_normalised(how: str, dtype: str, hsipack: Hsipack, tmp_path: Path) -> None:
+    cube = smooth_cube(dtype=dtype)
+    cube[3, 4, 5] = 7  # to be ignored
+    packed = convert(hsipack, tmp_path, cube, "--normalize", how, data_ignore_value=7)
+    values = cube.astype(np.float64)
+    values[cube == 7] = np.nan
+    want = normalised(values, how)
+    np.testing.assert_array_equal(np.isnan(packed), np.isnan(want))
+    # Sums may be taken in another order: at most the nearest fp16 value but one.
+    np.testing.assert_allclose(packed, want, rtol=2**-10.99, atol=2**-24)
+    assert np.mean(packed == want.astype(np.float16)) > 0.999
+
+
+@pytest.mark.parametrize(("how", "value"), [("l1", 0), ("l2", 0), ("snv", 3)])
+def test_spectra_without_contrast_become_zero(
+    how: str, value: int, hsipack: Hsipack, tmp_path: Path
+) -> None:
+    cube = np.full((3, 4, 5), value, np.float32)
+    packed = convert(hsipack, tmp_path, cube, "--normalize", how)
+    np.testing.assert_array_equal(packed, 0)
+
+
+# ------------------------------------------------------------------------------------------ nodata
+
+
+@pytest.mark.parametrize("dtype", ["int16", "float32", "float64", "int32"])
+def test_missing_values(dtype: str, hsipack: Hsipack, tmp_path: Path) -> None:
+    cube = smooth_cube(dtype=dtype)
+    cube[0, 0] = -9999
+    cube[7, 3, 2] = -9999
+    missing = cube == -9999
+    data = write_envi(tmp_path / "cube.hdr", cube, data_ignore_value=-9999)
+
+    def packed(name: str, *options: object) -> np.ndarray:
+        hsipack.convert(data, *options, out=tmp_path / name)
+        values: np.ndarray = read_everywhere(tmp_path / name)[0]
+        return values
+
+    assert_same_bits(packed("default"), expected(cube, ignore=-9999))
+    assert_same_bits(packed("nan", "--nodata", "nan"), expected(cube, ignore=-9999))
+    filled = np.where(missing, -1.5, cube.astype(np.float64))
+    assert_same_bits(packed("value", "--nodata", "-1.5"), expected(filled))
+    # The value is a physical one: it is divided like the others.
+    scaled = packed("scaled", "--nodata", "-1.5", "--scale", "0.5")
+    assert_same_bits(scaled, expected(filled, scale=0.5))
+    message = hsipack.refuse(data, "--nodata", "error", out=tmp_path / "error", names=data)
+    assert "band 0, row 0, column 0 has no value" in message
+    assert "--nodata nan" in message
+
+
+def test_nan_counts_as_missing(hsipack: Hsipack, tmp_path: Path) -> None:
+    cube = smooth_cube()
+    cube[1, 2, 3] = np.nan
+    data = write_envi(tmp_path / "cube.hdr", cube)
+    out = tmp_path / "zero"
+    hsipack.convert(data, "--nodata", "0", out=out)
+    assert_same_bits(read_zarr(out)[0], expected(np.nan_to_num(cube)))
+    message = hsipack.refuse(data, "--nodata", "error", out=tmp_path / "error", names=data)
+    assert "band 3, row 1, column 2" in message
+
+
+def test_the_users_ignore_value_wins(hsipack: Hsipack, tmp_path: Path) -> None:
+    cube = smooth_cube(dtype="uint16")
+    cube[2, 2] = 0
+    cube[5, 5] = 65535
+    packed = convert(
+        hsipack, tmp_path, cube, "--ignore-value", "0", "--scale", "2", data_ignore_value=65535
+    )
+    assert_same_bits(packed, expected(cube, ignore=0, scale=2))
+    assert samples(tmp_path / "out.hsipack")[0]["source"]["ignore_value"] == 0
+
+
+def test_missing_values_are_masked_before_the_cast(hsipack: Hsipack, tmp_path: Path) -> None:
+    """-9999 is -10000 in fp16, -32768 and 65535 look like data or infinity."""
+    for ignore, dtype in [(-9999, "int16"), (-32768, "int16"), (65535, "uint16")]:
+        cube = smooth_cube(dtype=dtype)
+        cube[4, 4] = ignore
+        folder = tmp_path / str(ignore)
+        folder.mkdir()
+        packed = convert(hsipack, folder, cube, data_ignore_value=ignore)
+        assert np.isnan(packed[4, 4]).all()
+        assert np.isnan(packed).sum() == 11
+
+
+# ------------------------------------------------------------------------------- scales and types
+
+
+def test_overflow_is_an_error_and_scale_mends_it(hsipack: Hsipack, tmp_path: Path) -> None:
+    cube = smooth_cube(dtype="uint16")
+    cube[6, 7, 3] = 65535
+    data = write_envi(tmp_path / "cube.hdr", cube, wavelength=NM, wavelength_units="nm")
+    message = hsipack.refuse(data, out=tmp_path / "refused", names=data)
+    assert "band 3 (430 nm), row 6, column 7: the value 65535 does not fit fp16" in message
+    assert "--scale auto" in message
+    for option, scale in [("auto", 2.0), ("3", 3.0), ("0.1", None)]:
+        if scale is None:
+            hsipack.refuse(data, "--scale", option, out=tmp_path / "small", names=data)
+            continue
+        out = tmp_path / option
+        hsipack.convert(data, "--scale", option, out=out)
+        assert attributes(out)["scale_factor"] == scale
+        packed = read_everywhere(out)
+        assert_same_bits(packed[0], expected(cube, scale=scale))
+        physical = open_xarray(out)["image"].values[0].astype(np.float64)
+        np.testing.assert_allclose(physical, packed[0].astype(np.float64) * scale, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("factor", "scale"), [(1e-3, 2.0**-9), (1e-6, 2.0**-19), (1.0, 1.0), (3e5, 8.0), (1e9, 2.0**14)]
+)
+def test_automatic_scales_are_powers_of_two(
+    factor: float, scale: float, hsipack: Hsipack, tmp_path: Path
+) -> None:
+    """Values up to 1 times `factor`: the greatest ends between 0.5 and 65504."""
+    cube = (smooth_cube(dtype="float64") * factor).astype(np.float32)
+    packed = convert(hsipack, tmp_path, cube, "--scale", "auto")
+    assert attributes(tmp_path / "out.hsipack").get("scale_factor", 1.0) == scale
+    assert_same_bits(packed, expected(cube, scale=scale))
+
+
+def test_reflectance_scale_factor_divides_once(hsipack: Hsipack, tmp_path: Path) -> None:
+    """In double precision, together with --scale, and rounded once."""
+    cube = np.arange(-3000, 3000, dtype=np.int16).reshape(20, 30, 10)
+    packed = convert(hsipack, tmp_path, cube, "--scale", "0.003", reflectance_scale_factor=10000)
+    assert_same_bits(packed, expected(cube, divide=10000, scale=0.003))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "uint16", "float32"])
+def test_float32_keeps_every_bit(dtype: str, hsipack: Hsipack, tmp_path: Path) -> None:
+    cube = smooth_cube(dtype=dtype)
+    if dtype == "float32":
+        cube[0, 0, 0] = 1e30
+    packed = convert(hsipack, tmp_path, cube, "--dtype", "float32")
+    assert_same_bits(packed, expected(cube, dtype="float32"))
+    assert packed.dtype == np.float32
+    own = attributes(tmp_path / "out.hsipack")["hsipack"]
+    assert own["quantisation"]["max_abs"] == [0.0] * 11
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="transform.rs narrows doubles by rounding to odd, which is right before a second cast "
+    "to fp16 and wrong where float32 is what is stored",
+)
+@pytest.mark.parametrize("dtype", ["float64", "int32"])
+def test_float32_of_wider_types_is_the_nearest(
+    dtype: str, hsipack: Hsipack, tmp_path: Path
+) -> None:
+    cube = smooth_cube(dtype="float64")
+    if dtype == "int32":
+        cube = (cube * 2**30).astype(np.int32)
+    packed = convert(hsipack, tmp_path, cube, "--dtype", "float32")
+    assert_same_bits(packed, expected(cube, dtype="float32"))
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="a double beyond float32 is cut off to the greatest float32 and packed without a word",
+)
+def test_float32_overflow_is_an_error(hsipack: Hsipack, tmp_path: Path) -> None:
+    cube = smooth_cube(dtype="float64")
+    cube[1, 1, 1] = 1e300
+    data = write_envi(tmp_path / "cube.hdr", cube)
+    hsipack.refuse(data, "--dtype", "float32", out=tmp_path / "out", names=data)
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="stats.rs sums squares of 32 pixels in single precision: where a band's spread is small "
+    "against its mean, the difference of squares has few bits left, or none",
+)
+@pytest.mark.parametrize(("mean", "spread"), [(1000, 0.5), (0.9, 1e-3), (60000, 40)])
+def test_spread_of_narrow_bands(
+    mean: float, spread: float, hsipack: Hsipack, tmp_path: Path
+) -> None:
+    noise = np.random.default_rng(3).standard_normal((64, 64, 16))
+    packed = convert(hsipack, tmp_path, (mean + spread * noise).astype(np.float32))
+    want = packed.astype(np.float64).reshape(-1, 16).std(0)
+    got = attributes(tmp_path / "out.hsipack")["hsipack"]["stats"]["std"]
+    np.testing.assert_allclose(got, want, rtol=1e-3)
+
+
+def test_axes_of_bare_arrays(hsipack: Hsipack, tmp_path: Path) -> None:
+    cube = smooth_cube()
+    np.save(tmp_path / "byx.npy", cube.transpose(2, 0, 1))
+    np.save(tmp_path / "xyb.npy", np.asfortranarray(cube.transpose(1, 0, 2)))
+    for axes in ("byx", "xyb"):
+        out = tmp_path / axes
+        hsipack.convert(tmp_path / f"{axes}.npy", "--axes", axes, out=out)
+        assert_same_bits(read_zarr(out)[0], expected(cube))
+
+
+# ------------------------------------------------------------------------------ white, dark, Lumo
+
+
+def reference(rows: int, columns: int, seed: int, offset: float) -> np.ndarray:
+    noise = np.random.default_rng(seed).uniform(0, 20, (rows, columns, 11))
+    return (offset + noise).astype(np.uint16)
+
+
+@pytest.mark.parametrize("columns", [9, 1])
+@pytest.mark.parametrize("use", ["both", "white", "dark"])
+def test_references_calibrate(columns: int, use: str, hsipack: Hsipack, tmp_path: Path) -> None:
+    cube = smooth_cube(dtype="uint16")
+    white, dark = reference(7, columns, 1, 3000), reference(5, columns, 2, 90)
+    files = {
+        "white": write_envi(tmp_path / "white.hdr", white, interleave="bil"),
+        "dark": write_envi(tmp_path / "dark.hdr", dark, interleave="bsq"),
+    }
+    used = [use] if use != "both" else ["white", "dark"]
+    options: list[object] = [word for kind in used for word in (f"--{kind}", files[kind])]
+    panel = 0.95 if "white" in used else 1.0
+    if "white" in used:
+        options += ["--white-reflectance", panel]
+    packed = convert(hsipack, tmp_path, cube, *options, reflectance_scale_factor=10000)
+    low = dark.astype(np.float64).mean(0) if "dark" in used else 0.0
+    span = (white.astype(np.float64).mean(0) - low) / panel if "white" in used else 1.0
+    want = (cube.astype(np.float64) - low) / span
+    np.testing.assert_allclose(packed, want, rtol=2**-10.99)
+    assert np.mean(packed == want.astype(np.float16)) > 0.999
+
+
+def test_lumo_references_are_found_beside_the_cube(hsipack: Hsipack, tmp_path: Path) -> None:
+    capture = tmp_path / "scan/capture"
+    cube, white, dark = (
+        smooth_cube(dtype="uint16"),
+        reference(7, 9, 1, 3000),
+        reference(5, 9, 2, 90),
+    )
+    write_envi(capture / "scan.hdr", cube, ending=".raw", interleave="bil")
+    write_envi(capture / "WHITEREF_scan.hdr", white, ending=".raw", interleave="bil")
+    write_envi(capture / "DARKREF_scan.hdr", dark, ending=".raw", interleave="bil")
+    out = tmp_path / "out.hsipack"
+    report = hsipack.convert(tmp_path / "scan", "--white", "auto", "--dark", "auto", out=out)
+    assert report["cubes"] == 1
+    low, high = dark.astype(np.float64).mean(0), white.astype(np.float64).mean(0)
+    want = ((cube - low) / (high - low)).astype(np.float16)
+    assert np.mean(read_everywhere(out)[0] == want) > 0.999
+    # Without the options they are not cubes either, and the user is told.
+    report = hsipack.convert(tmp_path / "scan", out=tmp_path / "plain")
+    assert report["cubes"] == 1
+    assert any("--white auto" in note for note in report["notes"])
+    assert_same_bits(read_zarr(tmp_path / "plain")[0], expected(cube))
+    (capture / "DARKREF_scan.hdr").unlink()
+    message = hsipack.refuse(
+        capture / "scan.raw", "--dark", "auto", out=tmp_path / "no", names=capture / "scan.raw"
+    )
+    assert "DARKREF_scan" in message
+
+
+def test_references_of_another_sensor_are_refused(hsipack: Hsipack, tmp_path: Path) -> None:
+    data = write_envi(tmp_path / "cube.hdr", smooth_cube())
+    white = write_envi(tmp_path / "white.hdr", smooth_cube((3, 8, 11)))
+    message = hsipack.refuse(data, "--white", white, out=tmp_path / "out", names=white)
+    assert "8 columns" in message
+    assert "9" in message
+
+
+def test_where_white_and_dark_agree_nothing_is_known(hsipack: Hsipack, tmp_path: Path) -> None:
+    white, dark = reference(3, 9, 1, 3000), reference(3, 9, 2, 90)
+    white[:, 4, 2] = dark[:, 4, 2] = 100
+    files = [write_envi(tmp_path / f"{n}.hdr", a) for n, a in (("white", white), ("dark", dark))]
+    packed = convert(
+        hsipack, tmp_path, smooth_cube(dtype="uint16"), "--white", files[0], "--dark", files[1]
+    )
+    assert np.isnan(packed[:, 4, 2]).all()
+    assert np.isnan(packed).sum() == 12
+    assert np.isnan(read_tensorstore(tmp_path / "out.hsipack")).sum() == 12

@@ -1,0 +1,114 @@
+# Shared by the scripts beside it: finds tools, makes virtual environments. For bash, to be sourced
+# in the repository's root.
+
+readonly RUST_NEEDED=1.91
+readonly CMAKE_NEEDED=3.26
+readonly PYTHON_NEEDED=3.11
+
+say() {
+  printf '\n==> %s\n' "$*"
+}
+
+note() {
+  printf '    %s\n' "$*"
+}
+
+die() {
+  printf '\nerror: %s\n' "$*" >&2
+  exit 1
+}
+
+# at_least HAVE WANT: whether version HAVE is not older than WANT.
+at_least() {
+  [[ "$(printf '%s\n' "$2" "$1" | sort -V | head -n 1)" == "$2" ]]
+}
+
+# Seconds since this shell began, as 3 min 05 s.
+elapsed() {
+  printf '%d min %02d s' $((SECONDS / 60)) $((SECONDS % 60))
+}
+
+need_rust() {
+  if ! command -v cargo >/dev/null && [[ -x "${CARGO_HOME:-$HOME/.cargo}/bin/cargo" ]]; then
+    PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
+  fi
+  command -v cargo >/dev/null && command -v rustc >/dev/null ||
+    die "Rust is missing; install $RUST_NEEDED or newer from https://rustup.rs"
+  local have
+  have=$(rustc --version | cut -d ' ' -f 2)
+  at_least "$have" "$RUST_NEEDED" ||
+    die "Rust is $have, hsipack needs $RUST_NEEDED or newer; run: rustup update stable"
+  note "Rust $have"
+}
+
+need_c_compiler() {
+  local compiler=${CC:-}
+  if [[ -z "$compiler" ]]; then
+    for compiler in cc gcc clang ''; do
+      [[ -z "$compiler" ]] || ! command -v "$compiler" >/dev/null || break
+    done
+  fi
+  [[ -n "$compiler" ]] && command -v "$compiler" >/dev/null ||
+    die "a C compiler is missing; on Debian or Ubuntu run: apt-get install build-essential"
+  command -v make >/dev/null || command -v ninja >/dev/null ||
+    die "make is missing; on Debian or Ubuntu run: apt-get install build-essential"
+  note "C compiler $compiler"
+}
+
+# Sets PYTHON to an interpreter that is new enough and can make virtual environments.
+need_python() {
+  local candidate
+  for candidate in "${PYTHON:-}" python3 python3.11 python3.12 python3.13 python3.14; do
+    [[ -n "$candidate" ]] && command -v "$candidate" >/dev/null || continue
+    if "$candidate" - "$PYTHON_NEEDED" 2>/dev/null <<'PY'; then
+import sys
+import ensurepip, venv  # Debian has them in a package of its own
+sys.exit(sys.version_info < tuple(map(int, sys.argv[1].split("."))))
+PY
+      PYTHON=$(command -v "$candidate")
+      note "Python $("$PYTHON" -c 'import platform; print(platform.python_version())')"
+      return
+    fi
+  done
+  die "Python $PYTHON_NEEDED or newer with venv is missing; on Debian or Ubuntu run: apt-get install python3-venv"
+}
+
+sha256_of() {
+  "$PYTHON" -c 'import hashlib, sys; print(hashlib.sha256(open(sys.argv[1], "rb").read()).hexdigest())' "$1"
+}
+
+# make_venv FOLDER REQUIREMENTS: a virtual environment with what the file pins. Does nothing if it is
+# there already.
+make_venv() {
+  local folder=$1 requirements=$2 wanted
+  wanted=$(sha256_of "$requirements")
+  if [[ "$(cat "$folder/.requirements" 2>/dev/null)" == "$wanted" ]] &&
+    "$folder/bin/python" -c '' 2>/dev/null; then
+    note "$folder holds what $requirements pins"
+    return
+  fi
+  note "making $folder from $requirements"
+  "$folder/bin/python" -c '' 2>/dev/null || "$PYTHON" -m venv --clear "$folder" ||
+    die "cannot make a virtual environment in $folder"
+  "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-input \
+    --requirement "$requirements" ||
+    die "cannot install what $requirements pins into $folder; is there a network?"
+  printf '%s\n' "$wanted" >"$folder/.requirements"
+}
+
+# need_cmake FOLDER: puts the CMake of a virtual environment on PATH unless the system's is new enough.
+need_cmake() {
+  local have
+  have=$(cmake --version 2>/dev/null | sed -n '1s/^cmake version \([0-9.]*\).*/\1/p') || true
+  if [[ -n "$have" ]] && at_least "$have" "$CMAKE_NEEDED"; then
+    note "CMake $have"
+    return
+  fi
+  [[ -x "$1/bin/cmake" ]] || die "CMake $CMAKE_NEEDED or newer is missing, and $1 has none"
+  local tools="$1/.tools"
+  mkdir -p "$tools"
+  # Only CMake: the environment's python must not shadow the user's.
+  ln -sf "$(cd "$1/bin" && pwd)/cmake" "$tools/cmake"
+  PATH="$(cd "$tools" && pwd):$PATH"
+  note "CMake $(cmake --version | sed -n '1s/^cmake version //p') from $1 (the system's is ${have:-missing})"
+}
