@@ -153,12 +153,19 @@ fn what_was_stopped_is_resumed_to_the_same_dataset() {
     let out = folder.path().join("out");
     let options = ConvertOptions { jobs: 1, ..options(folder.path(), &out) };
 
-    // Stopped before anything is packed, then again once some cubes are.
+    // Stopped while planning: nothing is written.
     let progress = Progress::default();
+    let stop = |_: &convert::plan::Plan| progress.stop.store(true, Ordering::Relaxed);
     progress.stop.store(true, Ordering::Relaxed);
-    let error = convert::convert(&options, &progress, &|_| {}).unwrap_err();
+    let error = convert::convert(&options, &progress, &stop).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Interrupted);
-    assert!(!out.exists());
+    assert!(!folder.path().join("out.partial").exists());
+
+    // Stopped while packing: what is finished is kept, and there is no dataset.
+    progress.stop.store(false, Ordering::Relaxed);
+    let error = convert::convert(&options, &progress, &stop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Interrupted);
+    assert!(!out.exists() && folder.path().join("out.partial").exists());
     let resume = ConvertOptions { mode: Mode::Resume, ..options.clone() };
     assert!(
         convert::convert(&options, &Progress::default(), &|_| {})
