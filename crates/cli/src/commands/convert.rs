@@ -30,7 +30,7 @@ pub struct Args {
     output: PathBuf,
 
     /// Go on with an interrupted conversion or append (same command plus --resume)
-    #[arg(long, conflicts_with_all = ["append", "dry_run"])]
+    #[arg(long, conflicts_with = "dry_run")]
     resume: bool,
 
     /// Add the cubes to the dataset at OUT
@@ -205,7 +205,7 @@ impl Args {
         options.exclude = self.exclude.clone();
         options.skip_errors = self.skip_errors;
         options.mode = match (self.resume, self.append) {
-            (true, _) => Mode::Resume,
+            (true, append) => Mode::Resume { append },
             (_, true) => Mode::Append,
             _ => Mode::Create,
         };

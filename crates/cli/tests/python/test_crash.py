@@ -215,11 +215,6 @@ def begin_and_kill(hsipack: Hsipack, words: list[object], folder: Path) -> None:
     assert not (folder / "out").exists()
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="removing the staging folder begins with its plan; one killed then leaves records of "
-    "finished shards, which the next conversion to the same place takes for its own",
-)
 def test_remains_of_a_removed_staging_folder_are_no_beginning(
     hsipack: Hsipack, inputs: Path, tmp_path: Path
 ) -> None:
@@ -229,9 +224,6 @@ def test_remains_of_a_removed_staging_folder_are_no_beginning(
     assert_same_bits(read_everywhere(tmp_path / "out"), all_cubes(inputs)[16:])
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the help says the same command plus --resume, which clap refuses"
-)
 def test_an_append_is_resumed_by_the_same_command(
     hsipack: Hsipack, inputs: Path, tmp_path: Path
 ) -> None:

@@ -212,8 +212,12 @@ pub struct MaskOption {
 pub enum Mode {
     /// A new dataset; the output must not exist.
     Create,
-    /// Go on with a conversion or an append that was interrupted.
-    Resume,
+    /// Go on with a conversion or an append that was interrupted; begin it if there is nothing to go on
+    /// from, with `append` to the dataset that is there.
+    Resume {
+        /// Whether the command says to append.
+        append: bool,
+    },
     /// Add cubes to a dataset.
     Append,
 }

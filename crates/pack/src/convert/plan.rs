@@ -162,6 +162,7 @@ pub fn with_calibration(
 ) -> Transform {
     Transform {
         source: info.shape,
+        dtype: values.dtype,
         bands,
         ignore_value: values.ignore_value.or(info.ignore_value),
         scaling: if values.raw_values { Scaling::NONE } else { info.scaling },
@@ -244,7 +245,12 @@ pub fn plan(options: &ConvertOptions, base: Option<&Dataset>, stop: &AtomicBool)
             if !options.skip_errors {
                 return Err(error);
             }
-            planner.plan.skipped.push(format!("{text}: {error}"));
+            let named = error.path().is_some();
+            planner.plan.skipped.push(if named {
+                error.to_string()
+            } else {
+                format!("{text}: {error}")
+            });
         }
     }
     planner.finish()
@@ -308,17 +314,20 @@ impl<'a> Planner<'a> {
         let bands = select_bands(&info, &self.options.values)?;
         let kept = bands.as_ref().map_or(info.shape.bands, Vec::len);
         let shape = CubeShape { bands: kept, ..info.shape };
-        let has_mask = self.open_masks(&input, &name, shape)?;
-        let stack = self.stack(shape, &info, &bands)?;
+        let (has_mask, masks) = self.open_masks(&input, &name, shape)?;
         let (source_bytes, fingerprint) = fingerprint(&info.files)?;
+        let stack = self.stack(shape, &info, &bands)?;
+        if let Err(error) = self.merge_masks(stack, masks) {
+            self.forget_if_empty(shape, stack);
+            return Err(error.at(&input.file));
+        }
+        // Nothing can go wrong any more: the cube gets its place.
         self.plan.notes.extend(info.notes.iter().map(|note| format!("{}: {note}", input.text())));
         self.note_references(&input);
         self.names.insert(name.clone());
         let place = self.plan.samples.len();
         let index = self.plan.stacks[stack].existing + self.plan.stacks[stack].samples.len();
         self.plan.stacks[stack].samples.push(place);
-        let (has_mask, masks) = has_mask;
-        self.merge_masks(stack, masks).map_err(|error| error.at(&input.file))?;
         self.plan.samples.push(PlannedSample {
             input,
             name,
@@ -364,6 +373,18 @@ impl<'a> Planner<'a> {
         own.remove("name");
         crate::table::check_columns(&own)?;
         Ok(columns)
+    }
+
+    /// Forgets a stack that was made for a cube which turned out not to fit.
+    fn forget_if_empty(&mut self, shape: CubeShape, stack: usize) {
+        if self.plan.stacks[stack].samples.is_empty() {
+            self.plan.stacks.remove(stack);
+            self.by_shape.remove(&shape);
+            self.by_shape
+                .values_mut()
+                .filter(|place| **place > stack)
+                .for_each(|place| *place -= 1);
+        }
     }
 
     fn note_references(&mut self, input: &Input) {
@@ -543,7 +564,9 @@ impl<'a> Planner<'a> {
             ))
             .with_remedy("give the same --mask options, in the same order"));
         }
-        for (ours, theirs) in stack.masks.iter_mut().zip(masks) {
+        // On a copy: a mask that does not fit must leave no trace.
+        let mut merged = stack.masks.clone();
+        for (ours, theirs) in merged.iter_mut().zip(masks) {
             if !ours.layers.is_empty() && !theirs.layers.is_empty() && ours.layers != theirs.layers
             {
                 return Err(Error::conflict(format!(
@@ -567,6 +590,7 @@ impl<'a> Planner<'a> {
             }
             ours.class_names = ours.class_names.take().or(theirs.class_names);
         }
+        stack.masks = merged;
         Ok(())
     }
 

@@ -85,7 +85,7 @@ pub fn convert(
     let plan = plan::plan(options, base.as_ref(), &progress.stop)?;
     planned(&plan);
     let identity = identity(&request, &plan, base.as_ref());
-    let resume = options.mode == Mode::Resume;
+    let resume = matches!(options.mode, Mode::Resume { .. });
     let staging = Staging::open(&options.output, &identity, append, resume)?;
     let result =
         engine::run(&plan, options, &staging, base.as_ref(), progress).and_then(|outcome| {
@@ -109,6 +109,12 @@ pub fn output_exists(output: &Path) -> Error {
         .with_remedy("choose another -o, delete it, or pass --append")
 }
 
+fn nothing_to_append_to(output: &Path) -> Error {
+    Error::conflict("there is no dataset to append to")
+        .at(output)
+        .with_remedy("leave --append away")
+}
+
 /// Whether to append (`Some(true)`), to create (`Some(false)`), or that nothing is left to do (`None`).
 fn prepare(options: &ConvertOptions, request: &str) -> Result<Option<bool>> {
     let output = &options.output;
@@ -125,11 +131,9 @@ fn prepare(options: &ConvertOptions, request: &str) -> Result<Option<bool>> {
             }
             Ok(Some(false))
         }
-        (Mode::Append, _) if !exists => Err(Error::conflict("there is no dataset to append to")
-            .at(output)
-            .with_remedy("leave --append away")),
+        (Mode::Append, _) if !exists => Err(nothing_to_append_to(output)),
         (Mode::Append, _) => Ok(Some(true)),
-        (Mode::Resume, begun) => {
+        (Mode::Resume { append }, begun) => {
             let last = staging::existing(output).as_ref().and_then(last_request);
             if last.as_deref() == Some(request) {
                 staging::clean_up(output)?;
@@ -138,7 +142,9 @@ fn prepare(options: &ConvertOptions, request: &str) -> Result<Option<bool>> {
             match begun {
                 Begun::Create => Ok(Some(false)),
                 Begun::Append => Ok(Some(true)),
-                Begun::No if !exists => Ok(Some(false)),
+                Begun::No if exists && append => Ok(Some(true)),
+                Begun::No if !exists && !append => Ok(Some(false)),
+                Begun::No if append => Err(nothing_to_append_to(output)),
                 Begun::No => Err(Error::conflict("there is no unfinished conversion to resume, and the dataset there was made by another command")
                     .at(output)
                     .with_remedy("pass --append to add cubes, or choose another -o")),

@@ -104,6 +104,9 @@ impl Staging {
         fs::create_dir_all(&folder).map_err(|error| Error::io(&folder, "cannot create", error))?;
         let lock = lock(&folder)?;
         if there.is_none() {
+            // Without a plan nothing says whose these are: remains of a folder that was being removed.
+            remove(&folder.join("state"))?;
+            remove(&folder.join("dataset"))?;
             let text = json!({ "plan": plan, "append": append }).to_string();
             write_whole(&folder.join("plan.json"), text.as_bytes())?;
         }
@@ -200,6 +203,16 @@ impl Staging {
     /// Where it lies.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+}
+
+/// Removes a folder that may not exist.
+fn remove(folder: &Path) -> Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::io(folder, "cannot remove", error))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -227,8 +227,7 @@ impl BandStats {
     }
 }
 
-/// Pixels after which single-precision sums go into double-precision ones. fp16 values have 11 bits and
-/// their squares 22, so that sums of this many are all but exact.
+/// Pixels after which single-precision sums go into double-precision ones.
 const PIXELS: usize = 32;
 
 /// Gathers statistics of one slab, tile by tile.
@@ -236,6 +235,9 @@ const PIXELS: usize = 32;
 pub struct Gatherer {
     bands: Vec<Sums>,
     tile: TileSums,
+    /// A value of each band near which its others lie. Sums are of differences from it: a spread that is
+    /// small against the mean would drown in sums of the values themselves.
+    pivots: Option<Vec<f32>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -266,7 +268,7 @@ const NO_SUMS: Sums = Sums {
 };
 
 impl Sums {
-    fn add(&mut self, x: f32, y: f32) {
+    fn add(&mut self, x: f32, y: f32, pivot: f32) {
         if y.is_nan() {
             self.nan += 1;
         } else if y.is_infinite() {
@@ -278,8 +280,9 @@ impl Sums {
             self.max = self.max.max(y);
             self.max_abs = self.max_abs.max(abs);
             self.max_rel = self.max_rel.max(rel);
-            self.sum += f64::from(y);
-            self.squares += f64::from(y) * f64::from(y);
+            let difference = f64::from(y) - f64::from(pivot);
+            self.sum += difference;
+            self.squares += difference * difference;
             self.sum_rel += f64::from(rel);
         }
     }
@@ -335,10 +338,10 @@ impl TileSums {
     }
 
     /// Adds one pixel of finite values.
-    fn add(&mut self, values: &[f32], packed: &[f32]) {
+    fn add(&mut self, values: &[f32], packed: &[f32], pivots: &[f32]) {
         // Slices of one known length let the compiler drop every bounds check.
         let bands = values.len();
-        let packed = &packed[..bands];
+        let (packed, pivots) = (&packed[..bands], &pivots[..bands]);
         let (min, max) = (&mut self.min[..bands], &mut self.max[..bands]);
         let (max_abs, max_rel) = (&mut self.max_abs[..bands], &mut self.max_rel[..bands]);
         let (sum, squares, sum_rel) =
@@ -351,8 +354,9 @@ impl TileSums {
             max[band] = if y > max[band] { y } else { max[band] };
             max_abs[band] = if abs > max_abs[band] { abs } else { max_abs[band] };
             max_rel[band] = if rel > max_rel[band] { rel } else { max_rel[band] };
-            sum[band] += y;
-            squares[band] += y * y;
+            let difference = y - pivots[band];
+            sum[band] += difference;
+            squares[band] += difference * difference;
             sum_rel[band] += rel;
         }
     }
@@ -376,24 +380,25 @@ impl TileSums {
 impl Gatherer {
     /// A gatherer for cubes of `bands` bands.
     pub fn new(bands: usize) -> Self {
-        Self { bands: vec![NO_SUMS; bands], tile: TileSums::new(bands) }
+        Self { bands: vec![NO_SUMS; bands], tile: TileSums::new(bands), pivots: None }
     }
 
     /// Adds whole pixels: `values` before and `packed` after the cast (widened again), band fastest.
     /// `finite` says that no packed value is NaN or infinite.
     pub fn add(&mut self, values: &[f32], packed: &[f32], finite: bool) {
         let bands = self.bands.len();
+        let pivots = self.pivots.get_or_insert_with(|| first_mean(packed, bands));
         if !finite {
             for (x, y) in values.chunks_exact(bands).zip(packed.chunks_exact(bands)) {
-                for (sums, (x, y)) in self.bands.iter_mut().zip(x.iter().zip(y)) {
-                    sums.add(*x, *y);
+                for (band, sums) in self.bands.iter_mut().enumerate() {
+                    sums.add(x[band], y[band], pivots[band]);
                 }
             }
             return;
         }
         for (values, packed) in values.chunks(bands * PIXELS).zip(packed.chunks(bands * PIXELS)) {
             for (x, y) in values.chunks_exact(bands).zip(packed.chunks_exact(bands)) {
-                self.tile.add(x, y);
+                self.tile.add(x, y, pivots);
             }
             self.tile.flush((values.len() / bands) as u64, &mut self.bands);
         }
@@ -401,8 +406,10 @@ impl Gatherer {
 
     /// The statistics so far; starts over.
     pub fn take(&mut self) -> BandStats {
-        let bands = self.bands.iter().map(|sums| {
-            let mean = if sums.count == 0 { 0.0 } else { sums.sum / sums.count as f64 };
+        let pivots = self.pivots.take().unwrap_or_else(|| vec![0.0; self.bands.len()]);
+        let bands = self.bands.iter().zip(pivots).map(|(sums, pivot)| {
+            let shift = if sums.count == 0 { 0.0 } else { sums.sum / sums.count as f64 };
+            let mean = if sums.count == 0 { 0.0 } else { f64::from(pivot) + shift };
             Band {
                 count: sums.count,
                 nan: sums.nan,
@@ -410,7 +417,7 @@ impl Gatherer {
                 min: sums.min.into(),
                 max: sums.max.into(),
                 mean,
-                m2: (sums.squares - sums.sum * mean).max(0.0),
+                m2: (sums.squares - sums.sum * shift).max(0.0),
                 max_abs_error: sums.max_abs.into(),
                 max_rel_error: sums.max_rel.into(),
                 sum_rel_error: sums.sum_rel,
@@ -420,6 +427,18 @@ impl Gatherer {
         self.bands.fill(NO_SUMS);
         stats
     }
+}
+
+/// The mean of each band over the first pixels, finite values only, 0 where there is none.
+fn first_mean(values: &[f32], bands: usize) -> Vec<f32> {
+    let mean = |band: usize| {
+        let first =
+            values.iter().skip(band).step_by(bands).take(PIXELS).filter(|value| value.is_finite());
+        let (sum, count) =
+            first.fold((0.0, 0.0), |(sum, count), value| (sum + f64::from(*value), count + 1.0));
+        if count == 0.0 { 0.0 } else { (sum / count) as f32 }
+    };
+    (0..bands).map(mean).collect()
 }
 
 /// Whether all of `values` are finite.
@@ -503,6 +522,25 @@ mod tests {
                 .map(|i| 300.0 + ((i * 7919) % 1013) as f32 * 0.37 * (i % bands + 1) as f32)
                 .collect();
             check(bands, &values);
+        }
+    }
+
+    #[test]
+    fn a_spread_far_below_the_mean_is_not_lost() {
+        for (mean, step) in [(1000.0, 0.5), (0.9, 1e-3), (60000.0, 32.0)] {
+            let values: Vec<f32> =
+                (0..9 * 4000).map(|i| mean + ((i * 7919) % 5) as f32 * step).collect();
+            let packed: Vec<f32> = values.iter().map(|x| f16::from_f32(*x).to_f32()).collect();
+            let mut gatherer = Gatherer::new(9);
+            gatherer.add(&values, &packed, true);
+            for (got, want) in gatherer.take().0.iter().zip(oracle(9, &values, &packed)) {
+                assert!(
+                    (got.std() - want.std()).abs() <= 1e-5 * want.std(),
+                    "{} {}",
+                    got.std(),
+                    want.std()
+                );
+            }
         }
     }
 

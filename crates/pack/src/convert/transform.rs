@@ -25,6 +25,8 @@ use crate::source::{CubeInfo, RowBuffer, Scaling};
 pub struct Transform {
     /// Shape of the source cube.
     pub source: CubeShape,
+    /// What the values are cast to afterwards: float16 or float32.
+    pub dtype: DType,
     /// Bands of the source to keep, in this order; `None` keeps all.
     pub bands: Option<Vec<usize>>,
     /// The stored number that marks missing values.
@@ -65,6 +67,7 @@ impl Transform {
     pub fn identity(info: &CubeInfo) -> Self {
         Self {
             source: info.shape,
+            dtype: DType::F16,
             bands: None,
             ignore_value: None,
             scaling: Scaling::NONE,
@@ -114,7 +117,11 @@ impl Transform {
             } else {
                 self.tile_double(rows, values, place, scratch)?;
                 scratch.single.resize(scratch.double.len(), 0.0);
-                cast::narrow(&scratch.double, &mut scratch.single);
+                if self.dtype == DType::F32 {
+                    self.nearest(&scratch.double, &mut scratch.single, place)?;
+                } else {
+                    cast::narrow(&scratch.double, &mut scratch.single);
+                }
                 each(place, &scratch.single)?;
             }
         }
@@ -261,6 +268,27 @@ impl Transform {
                 }
             }
         }
+    }
+
+    /// Rounds values that are stored in single precision.
+    fn nearest(&self, values: &[f64], out: &mut [f32], place: Place) -> Result<()> {
+        for (at, (value, out)) in values.iter().zip(out).enumerate() {
+            *out = *value as f32;
+            if out.is_infinite() && value.is_finite() {
+                let (place, band) = self.locate(place, at);
+                return Err(Error::new(
+                    ErrorKind::Overflow,
+                    format!(
+                        "band {band}, row {}, column {}: the value {} does not fit float32",
+                        place.row,
+                        place.column,
+                        value * self.scale
+                    ),
+                )
+                .with_remedy("pass --scale auto or a larger --scale FACTOR"));
+            }
+        }
+        Ok(())
     }
 
     fn refuse_missing(&self, at: Option<usize>, place: Place) -> Result<()> {

@@ -166,7 +166,7 @@ fn what_was_stopped_is_resumed_to_the_same_dataset() {
     let error = convert::convert(&options, &progress, &stop).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Interrupted);
     assert!(!out.exists() && folder.path().join("out.partial").exists());
-    let resume = ConvertOptions { mode: Mode::Resume, ..options.clone() };
+    let resume = ConvertOptions { mode: Mode::Resume { append: false }, ..options.clone() };
     assert!(
         convert::convert(&options, &Progress::default(), &|_| {})
             .unwrap_err()
