@@ -288,7 +288,7 @@ def check_statistics(path: Path, packed: np.ndarray, values: np.ndarray, stack: 
         assert stats["max"][band] == y.max()
         magnitude = max(abs(y.mean()), y.std(), 1e-30)
         assert abs(stats["mean"][band] - y.mean()) <= 1e-6 * magnitude
-        assert abs(stats["std"][band] - y.std()) <= 1e-5 * magnitude
+        assert abs(stats["std"][band] - y.std()) <= 1e-6 * magnitude
         absolute = np.abs(y - x)
         with np.errstate(divide="ignore", invalid="ignore"):
             relative = np.where(absolute == 0, 0.0, absolute / np.abs(x))

@@ -89,9 +89,12 @@ impl Transform {
             dtype,
             DType::Bool | DType::U8 | DType::I8 | DType::U16 | DType::I16 | DType::F16 | DType::F32
         );
+        // A fill that single precision does not hold would be rounded twice.
+        let fill = !matches!(self.nodata, Nodata::Value(value) if f64::from(value as f32) != value);
         let power_of_two =
             self.scale.to_bits() & ((1 << 52) - 1) == 0 && (1e-30..1e30).contains(&self.scale);
-        fits && power_of_two
+        fits && fill
+            && power_of_two
             && self.scaling.is_none()
             && self.calibration.is_none()
             && self.normalize == Normalize::None

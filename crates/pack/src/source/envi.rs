@@ -97,7 +97,14 @@ impl Pair {
         if pairs.is_empty() {
             return Err(match of_kind(Kind::Esri).next() {
                 Some(esri) => refuse_esri(esri),
-                None => no_header(path, &names),
+                None => match names.iter().find(|name| name.is_file()) {
+                    Some(other) => {
+                        Error::malformed("not an ENVI header: its first line is not ENVI")
+                            .at(other)
+                            .with_remedy("correct the header")
+                    }
+                    None => no_header(path, &names),
+                },
             });
         }
         let fits = |pair: &Result<Pair>| pair.as_ref().is_ok_and(Pair::fits);
@@ -182,8 +189,26 @@ impl Pair {
             self.note("the header says gzip, but the data are not compressed");
         }
         if len > expected {
-            self.note(format!("{} bytes behind the cube are not used", len - expected));
+            self.check_surplus(len, expected)?;
         }
+        Ok(())
+    }
+
+    /// A few bytes behind the cube are padding; a line and more means that the header is of another cube.
+    fn check_surplus(&mut self, len: u64, expected: u64) -> Result<()> {
+        let Header { shape, dtype, .. } = self.header;
+        let line = FlatSource::data_len(CubeShape { rows: 1, ..shape }, dtype).unwrap_or(u64::MAX);
+        if len - expected >= line {
+            return Err(Error::malformed(format!(
+                "has {len} bytes, but {} asks for only {expected}: {}",
+                self.header_path.display(),
+                self.header.describe_len()
+            ))
+            .with_remedy(
+                "correct samples, lines, bands, data type or header offset in the header",
+            ));
+        }
+        self.note(format!("{} bytes behind the cube are not used", len - expected));
         Ok(())
     }
 

@@ -552,3 +552,33 @@ fn a_variable_is_refused_and_an_axis_order_noted() {
     let source = source::open(&folder.path("x.hdr"), &options).unwrap();
     assert_eq!(source.info().notes, ["axes bxy are not used: the header says bil"]);
 }
+
+#[test]
+fn data_of_more_lines_than_the_header_says_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let header = "ENVI\nsamples = 3\nlines = 2\nbands = 4\ndata type = 1\ninterleave = bil\nbyte order = 0\n";
+    std::fs::write(folder.path().join("cube.hdr"), header).unwrap();
+    let open = |bytes: usize| {
+        std::fs::write(folder.path().join("cube.img"), vec![7; bytes]).unwrap();
+        hsipack_pack::source::open(&folder.path().join("cube.hdr"), &Default::default())
+    };
+    let padded = open(24 + 11).unwrap();
+    assert!(padded.info().notes.iter().any(|note| note.contains("11 bytes")));
+    for bytes in [24 + 12, 72] {
+        let error = open(bytes).err().unwrap().to_string();
+        assert!(
+            error.contains("cube.img") && error.contains(&format!("has {bytes} bytes")),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_header_of_another_sort_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("cube.hdr"), "something else\n").unwrap();
+    std::fs::write(folder.path().join("cube.img"), [0; 24]).unwrap();
+    let error = hsipack_pack::source::open(&folder.path().join("cube.img"), &Default::default());
+    let error = error.err().unwrap().to_string();
+    assert!(error.contains("cube.hdr: not an ENVI header"), "{error}");
+}
