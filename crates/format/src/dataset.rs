@@ -444,9 +444,6 @@ impl ChunkArray {
     ) -> Result<(PathBuf, bool)> {
         if self.meta.chunk_shape.is_some() {
             let (shard, first) = self.grid.locate(index);
-            if !self.shard_path(shard).exists() {
-                return Err(Error::damaged("the shard is missing").at(self.shard_path(shard)));
-            }
             let shard = self.shard(shard)?;
             let written = shard.read_stored(first + chunk, stored)?;
             return Ok((shard.path().to_owned(), written));
