@@ -415,7 +415,7 @@ def test_options_out_of_range(options: tuple[str, ...], hsipack: Hsipack, tmp_pa
         ("--shard-size", "0"),
         ("--shard-size", "5 apples"),
         ("--nodata", "zero"),
-        ("--resume", "--append"),
+        ("--resume", "--dry-run"),
     ],
 )
 def test_options_misspelled(options: tuple[str, ...], hsipack: Hsipack, tmp_path: Path) -> None:
