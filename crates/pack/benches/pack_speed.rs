@@ -4,8 +4,8 @@
 //! threads, nothing else; then a whole conversion of float32 files in the page cache. Likewise for
 //! decoding and validation. Prints medians and their ratio.
 //!
-//! `cargo bench -p hsipack-pack --bench pack_speed [-- DIR [CUBES [REPEATS]]]`; DIR should be a RAM disk
-//! to leave the disk out.
+//! `cargo bench -p hsipack-pack --bench pack_speed [-- DIR [CUBES [REPEATS [ROWS]]]]`; DIR should be a RAM
+//! disk to leave the disk out; ROWS is the height of a chunk.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use std::time::Instant;
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 use hsipack_format::{Codec, CubeShape, Dataset, Tile, codec};
-use hsipack_pack::convert::{ConvertOptions, LayoutOptions, convert};
+use hsipack_pack::convert::{ChunkShape, ConvertOptions, LayoutOptions, convert};
 use hsipack_pack::progress::Progress;
 use hsipack_pack::validate::{ValidateOptions, validate};
 
@@ -25,23 +25,25 @@ fn main() {
     let folder = args.next().map_or_else(std::env::temp_dir, PathBuf::from).join("hsipack-bench");
     let cubes: usize = args.next().and_then(|arg| arg.parse().ok()).unwrap_or(6);
     let repeats: usize = args.next().and_then(|arg| arg.parse().ok()).unwrap_or(7);
+    let chunk_rows: Option<usize> = args.next().and_then(|arg| arg.parse().ok());
+    let rows = chunk_rows.unwrap_or(Tile::slab(SHAPE, 2, hsipack_format::grid::TARGET_CHUNK).rows);
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(folder.join("in")).expect("a writable folder");
     let chunks: Vec<Vec<u8>> =
-        (0..cubes).flat_map(|cube| write_cube(&folder.join("in"), cube)).collect();
+        (0..cubes).flat_map(|cube| write_cube(&folder.join("in"), cube, rows)).collect();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     println!(
         "{cubes} cubes of {SHAPE}, float32 BIP in {}, {repeats} repeats, medians",
         folder.display()
     );
     for jobs in [1, cores] {
-        compare(&folder, &chunks, cubes, repeats, jobs);
+        compare(&folder, &chunks, rows, cubes, repeats, jobs);
     }
     let _ = std::fs::remove_dir_all(&folder);
 }
 
 /// Writes a cube as ENVI BIP and gives its chunks as fp16 bytes.
-fn write_cube(folder: &Path, number: usize) -> Vec<Vec<u8>> {
+fn write_cube(folder: &Path, number: usize, rows: usize) -> Vec<Vec<u8>> {
     let values = synthetic(number as u32);
     std::fs::write(folder.join(format!("cube{number}.img")), bytemuck::cast_slice(&values))
         .expect("space for the cubes");
@@ -52,9 +54,8 @@ fn write_cube(folder: &Path, number: usize) -> Vec<Vec<u8>> {
     std::fs::write(folder.join(format!("cube{number}.hdr")), header).expect("space for the cubes");
     let mut packed = vec![f16::ZERO; values.len()];
     packed.convert_from_f32_slice(&values);
-    let tile = Tile::slab(SHAPE, 2, hsipack_format::grid::TARGET_CHUNK);
     packed
-        .chunks(tile.rows * SHAPE.row_values())
+        .chunks(rows * SHAPE.row_values())
         .map(|chunk| bytemuck::cast_slice(chunk).to_vec())
         .collect()
 }
@@ -93,7 +94,14 @@ fn synthetic(seed: u32) -> Vec<f32> {
     values
 }
 
-fn compare(folder: &Path, chunks: &[Vec<u8>], cubes: usize, repeats: usize, jobs: usize) {
+fn compare(
+    folder: &Path,
+    chunks: &[Vec<u8>],
+    rows: usize,
+    cubes: usize,
+    repeats: usize,
+    jobs: usize,
+) {
     let codec = LayoutOptions::default().codec(hsipack_format::DType::F16);
     let (mut encode, mut pack, mut decode, mut check) = (vec![], vec![], vec![], vec![]);
     let mut stored = Vec::new();
@@ -103,6 +111,7 @@ fn compare(folder: &Path, chunks: &[Vec<u8>], cubes: usize, repeats: usize, jobs
         let _ = std::fs::remove_dir_all(&out);
         let mut options = ConvertOptions::new(vec![folder.join("in").display().to_string()], &out);
         options.jobs = jobs;
+        options.layout.chunk = Some(ChunkShape { rows, columns: None });
         pack.push(seconds(|| {
             convert(&options, &Progress::default(), &|_| {}).expect("the cubes are sound");
         }));
