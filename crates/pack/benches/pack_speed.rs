@@ -4,8 +4,8 @@
 //! threads, nothing else; then a whole conversion of float32 files in the page cache. Likewise for
 //! decoding and validation. Prints medians and their ratio.
 //!
-//! `cargo bench -p hsipack-pack --bench pack_speed [-- DIR [CUBES [REPEATS [ROWS]]]]`; DIR should be a RAM
-//! disk to leave the disk out; ROWS is the height of a chunk.
+//! `cargo bench -p hsipack-pack --bench pack_speed [-- DIR [CUBES [REPEATS [ROWS [lz4]]]]]`; DIR should
+//! be a RAM disk to leave the disk out; ROWS is the height of a chunk; lz4 takes lz4 level 5.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
-use hsipack_format::{Codec, CubeShape, Dataset, Tile, codec};
+use hsipack_format::{Codec, Compressor, CubeShape, Dataset, Tile, codec};
 use hsipack_pack::convert::{ChunkShape, ConvertOptions, LayoutOptions, convert};
 use hsipack_pack::progress::Progress;
 use hsipack_pack::validate::{ValidateOptions, validate};
@@ -27,6 +27,11 @@ fn main() {
     let repeats: usize = args.next().and_then(|arg| arg.parse().ok()).unwrap_or(7);
     let chunk_rows: Option<usize> = args.next().and_then(|arg| arg.parse().ok());
     let rows = chunk_rows.unwrap_or(Tile::slab(SHAPE, 2, hsipack_format::grid::TARGET_CHUNK).rows);
+    let mut layout = LayoutOptions::default();
+    if args.next().is_some_and(|arg| arg == "lz4") {
+        (layout.compressor, layout.level) = (Compressor::Lz4, 5);
+    }
+    layout.chunk = Some(ChunkShape { rows, columns: None });
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(folder.join("in")).expect("a writable folder");
     let chunks: Vec<Vec<u8>> =
@@ -37,7 +42,7 @@ fn main() {
         folder.display()
     );
     for jobs in [1, cores] {
-        compare(&folder, &chunks, rows, cubes, repeats, jobs);
+        compare(&folder, &chunks, &layout, cubes, repeats, jobs);
     }
     let _ = std::fs::remove_dir_all(&folder);
 }
@@ -97,12 +102,12 @@ fn synthetic(seed: u32) -> Vec<f32> {
 fn compare(
     folder: &Path,
     chunks: &[Vec<u8>],
-    rows: usize,
+    layout: &LayoutOptions,
     cubes: usize,
     repeats: usize,
     jobs: usize,
 ) {
-    let codec = LayoutOptions::default().codec(hsipack_format::DType::F16);
+    let codec = layout.codec(hsipack_format::DType::F16);
     let (mut encode, mut pack, mut decode, mut check) = (vec![], vec![], vec![], vec![]);
     let mut stored = Vec::new();
     let out = folder.join("out");
@@ -111,7 +116,7 @@ fn compare(
         let _ = std::fs::remove_dir_all(&out);
         let mut options = ConvertOptions::new(vec![folder.join("in").display().to_string()], &out);
         options.jobs = jobs;
-        options.layout.chunk = Some(ChunkShape { rows, columns: None });
+        options.layout = layout.clone();
         pack.push(seconds(|| {
             convert(&options, &Progress::default(), &|_| {}).expect("the cubes are sound");
         }));
