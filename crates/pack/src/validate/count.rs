@@ -5,8 +5,6 @@
 
 use hsipack_format::DType;
 
-use crate::convert::stats::all_finite;
-
 /// What one band holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Counts {
@@ -45,17 +43,25 @@ pub fn add(values: &[u8], dtype: DType, counts: &mut [Counts]) {
     }
 }
 
-/// Values looked at together: they stay in the first-level cache for the second look.
+/// Values looked at together: where some are not finite, they are still in the first-level cache for the
+/// second look.
 const TILE_VALUES: usize = 16 << 10;
 
 fn add_half(values: &[u16], counts: &mut [Counts]) {
     let bands = counts.len();
-    let mut min = vec![i16::MAX; bands];
-    let mut max = vec![i16::MIN; bands];
+    let (mut min, mut max) = (vec![i16::MAX; bands], vec![i16::MIN; bands]);
+    let (mut tile_min, mut tile_max) = (min.clone(), max.clone());
     let mut pixels = 0;
     for tile in values.chunks((TILE_VALUES / bands).max(1) * bands) {
-        if all_finite(bytemuck::cast_slice(tile)) {
-            add_finite(tile, &mut min, &mut max);
+        tile_min.fill(i16::MAX);
+        tile_max.fill(i16::MIN);
+        find_range(tile, &mut tile_min, &mut tile_max);
+        // Infinity and NaN lie beyond all finite values in this order, so the range tells of them.
+        let finite = tile_max.iter().all(|max| *max < order_of(INFINITY))
+            && tile_min.iter().all(|min| *min > order_of(INFINITY | SIGN));
+        if finite {
+            min.iter_mut().zip(&tile_min).for_each(|(all, tile)| *all = (*all).min(*tile));
+            max.iter_mut().zip(&tile_max).for_each(|(all, tile)| *all = (*all).max(*tile));
             pixels += (tile.len() / bands) as u64;
         } else {
             add_any(tile, counts);
@@ -71,6 +77,9 @@ fn add_half(values: &[u16], counts: &mut [Counts]) {
     }
 }
 
+const SIGN: u16 = 0x8000;
+const INFINITY: u16 = 0x7C00;
+
 /// A bit pattern as a number in the order of the values: magnitude bits of negative ones flipped.
 fn order_of(bits: u16) -> i16 {
     (bits ^ (((bits as i16) >> 15) as u16 & 0x7FFF)) as i16
@@ -83,7 +92,7 @@ fn value_of(order: i16) -> f64 {
 
 /// Least and greatest value a band, pixel by pixel: a plain loop over bands, which the compiler turns
 /// into full vectors; measured eighteen times as fast as blocks of bands kept in registers.
-fn add_finite(values: &[u16], min: &mut [i16], max: &mut [i16]) {
+fn find_range(values: &[u16], min: &mut [i16], max: &mut [i16]) {
     for pixel in values.chunks_exact(min.len()) {
         for ((bits, min), max) in pixel.iter().zip(&mut *min).zip(&mut *max) {
             let order = order_of(*bits);
