@@ -93,11 +93,14 @@ fn value_of(order: i16) -> f64 {
 /// Least and greatest value a band, pixel by pixel: a plain loop over bands, which the compiler turns
 /// into full vectors; measured eighteen times as fast as blocks of bands kept in registers.
 fn find_range(values: &[u16], min: &mut [i16], max: &mut [i16]) {
-    for pixel in values.chunks_exact(min.len()) {
-        for ((bits, min), max) in pixel.iter().zip(&mut *min).zip(&mut *max) {
-            let order = order_of(*bits);
-            *min = order.min(*min);
-            *max = order.max(*max);
+    let bands = min.len();
+    for pixel in values.chunks_exact(bands) {
+        // Slices of one known length let the compiler drop every bounds check.
+        let (min, max) = (&mut min[..bands], &mut max[..bands]);
+        for band in 0..bands {
+            let order = order_of(pixel[band]);
+            min[band] = min[band].min(order);
+            max[band] = max[band].max(order);
         }
     }
 }
