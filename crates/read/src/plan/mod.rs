@@ -1,0 +1,1 @@
+//! Which sample or crop comes when, on which rank.
