@@ -75,8 +75,8 @@ impl Dataset {
             }
         }
         let mut dataset = Self::open_unverified_with(path, attributes, checksums::sha256(&sums))?;
-        match dataset.stacks.iter_mut().find_map(|stack| stack.problems.pop()) {
-            Some(error) => Err(error.with_remedy("run `hsipack validate`, then `hsipack repair`")),
+        match dataset.take_problem() {
+            Some(error) => Err(error),
             None => Ok(dataset),
         }
     }
@@ -106,6 +106,12 @@ impl Dataset {
             .collect::<Result<Vec<_>>>()?;
         check_samples(&samples, &stacks).map_err(|error| error.at(&file))?;
         Ok(Self { path: path.to_owned(), attributes, samples, stacks, fingerprint })
+    }
+
+    /// Takes out one of the [`Stack::problems`], with what to do about it.
+    pub fn take_problem(&mut self) -> Option<Error> {
+        let problem = self.stacks.iter_mut().find_map(|stack| stack.problems.pop());
+        problem.map(|error| error.with_remedy("run `hsipack validate`, then `hsipack repair`"))
     }
 
     /// Where it lies.

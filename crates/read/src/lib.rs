@@ -1,16 +1,36 @@
-//! Streams a packed dataset into training.
+//! Streams a packed dataset into training, as fast as it decompresses.
 //!
 //! ```text
 //! index → plan (shuffle, rank) → fetch → decode into a ring slot → batch
 //! ```
 //!
+//! A [`Dataset`] gives samples and crops by number. A [`Loader`] gives batches: a planning thread decides which
+//! windows of which samples come next and where in the ring they go, decoding threads decompress chunks
+//! straight into their places, and the consumer borrows whole batches. Nothing is copied between
+//! decompression and the batch, and nothing is allocated per batch.
+//!
 //! | module | what it knows |
 //! |---|---|
-//! | [`store`] | where stored bytes come from: memory map, pread, O_DIRECT, at a limited rate |
+//! | `dataset` | an open dataset: samples, labels, statistics, random access |
 //! | [`plan`] | which sample or crop comes when, on which rank; what to resume with |
+//! | [`store`] | where stored bytes come from: memory map, pread, O_DIRECT, at a limited rate |
+//! | `cache` | chunks kept in memory |
+//! | `decode` | from stored chunks to rows of a batch |
+//! | `ring` | slots of one allocation, and who may touch which when |
+//! | `loader` | the threads around the ring, batches, state, statistics |
 #![deny(missing_docs)]
 
+mod cache;
+mod dataset;
+mod decode;
+mod loader;
 pub mod plan;
+mod ring;
 pub mod store;
+mod sync;
 
-pub use hsipack_format::{DType, Error, ErrorKind, Result};
+pub use cache::CacheKind;
+pub use dataset::{BandStatistics, ClassCount, Cube, Dataset, Labels, OpenOptions, Verify};
+pub use hsipack_format::{DType, Error, ErrorKind, Result, Sample};
+pub use loader::{ArrayView, Batch, Epoch, Loader, LoaderOptions, LoaderStats, OnDamage};
+pub use ring::memory::{MemoryOptions, MemoryReport, PageLocker};

@@ -1,0 +1,96 @@
+//! Chunks kept in memory, as many as fit a budget.
+//!
+//! Every sample of an epoch comes once, so no chunk is worth more than another: what came first stays, and
+//! the rest is read again every epoch.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::Serialize;
+
+use crate::dataset::Dataset;
+use crate::dataset::array::ArrayRef;
+
+/// What to keep in memory, beside what the operating system keeps of the files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CacheKind {
+    /// Nothing.
+    #[default]
+    None,
+    /// Chunks as stored: saves reading, for slow disks and networks.
+    Compressed,
+    /// Decoded chunks: saves decoding too, for datasets that fit.
+    Decoded,
+}
+
+/// Chunks in memory.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    kind: CacheKind,
+    /// Bytes that may still be used.
+    left: AtomicU64,
+    used: AtomicU64,
+    /// Per stack, per array, per chunk.
+    chunks: Vec<Vec<Box<[OnceLock<Box<[u8]>>]>>>,
+}
+
+impl Cache {
+    /// An empty cache of at most `budget` bytes; `None` if nothing is to be kept.
+    pub(crate) fn new(dataset: &Dataset, kind: CacheKind, budget: u64) -> Option<Self> {
+        if kind == CacheKind::None {
+            return None;
+        }
+        let slots = |stack: usize, array: usize| {
+            let array = dataset.array(stack, array);
+            let chunks = array.chunks.len() * array.grid().chunks_per_sample();
+            (0..chunks).map(|_| OnceLock::new()).collect()
+        };
+        let arrays = |stack: usize| {
+            (0..=dataset.stacks()[stack].masks.len()).map(|array| slots(stack, array)).collect()
+        };
+        let chunks = (0..dataset.stacks().len()).map(arrays).collect();
+        Some(Self { kind, left: AtomicU64::new(budget), used: AtomicU64::new(0), chunks })
+    }
+
+    /// The decoded chunk, if that is what is kept and it is.
+    pub(crate) fn decoded(&self, array: ArrayRef<'_>, number: usize) -> Option<&[u8]> {
+        if self.kind == CacheKind::Decoded { self.get(array, number) } else { None }
+    }
+
+    /// The stored chunk, if that is what is kept and it is.
+    pub(crate) fn stored(&self, array: ArrayRef<'_>, number: usize) -> Option<&[u8]> {
+        if self.kind == CacheKind::Compressed { self.get(array, number) } else { None }
+    }
+
+    /// Whether the chunk is kept.
+    pub(crate) fn holds(&self, array: ArrayRef<'_>, number: usize) -> bool {
+        self.get(array, number).is_some()
+    }
+
+    fn get(&self, array: ArrayRef<'_>, number: usize) -> Option<&[u8]> {
+        self.chunks[array.stack][array.array][number].get().map(|chunk| &**chunk)
+    }
+
+    /// Keeps a chunk if there is room.
+    pub(crate) fn keep(&self, array: ArrayRef<'_>, number: usize, stored: &[u8], decoded: &[u8]) {
+        let bytes = if self.kind == CacheKind::Decoded { decoded } else { stored };
+        let len = bytes.len() as u64;
+        let take = |left: u64| left.checked_sub(len);
+        if self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
+            return;
+        }
+        let place = &self.chunks[array.stack][array.array][number];
+        if place.set(bytes.into()).is_ok() {
+            self.used.fetch_add(len, Ordering::Relaxed);
+        } else {
+            // Another thread was first.
+            self.left.fetch_add(len, Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes kept.
+    pub(crate) fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+}

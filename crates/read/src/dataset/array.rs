@@ -1,0 +1,220 @@
+//! The stored chunks of one array: which file and which span holds each, and what was verified already.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use hsipack_format::dataset::ChunkArray;
+use hsipack_format::shard::{ChunkSpan, ShardIndex};
+use hsipack_format::{CubeShape, DType, Error, Grid, codec};
+
+use super::{Dataset, Verify};
+use crate::Result;
+use crate::store::{ReadBuffer, StoredFile};
+
+/// The open files of one array, and which of its chunks were verified.
+#[derive(Debug)]
+pub(crate) struct Files {
+    open: Box<[OnceLock<ShardHandle>]>,
+    /// Taken while a file is opened, so that it is opened once.
+    opening: Mutex<()>,
+    /// A bit a chunk.
+    verified: Box<[AtomicU64]>,
+}
+
+/// A shard file, or the file of one chunk where the array is not sharded.
+#[derive(Debug)]
+struct ShardHandle {
+    /// `None` if it was never written: all its values are the fill value.
+    file: Option<Arc<dyn StoredFile>>,
+    index: ShardIndex,
+}
+
+/// An array of an open dataset.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ArrayRef<'a> {
+    pub dataset: &'a Dataset,
+    pub stack: usize,
+    /// 0 is the image, 1, 2, … the masks.
+    pub array: usize,
+    pub chunks: &'a ChunkArray,
+    pub files: &'a Files,
+}
+
+/// Where a stored chunk lies.
+pub(crate) struct Stored<'a> {
+    pub file: &'a dyn StoredFile,
+    pub span: Range<u64>,
+}
+
+impl Stored<'_> {
+    /// Whether `next` begins in the same file where this ends.
+    pub(crate) fn continues_with(&self, next: &Stored<'_>) -> bool {
+        std::ptr::addr_eq(self.file, next.file) && self.span.end == next.span.start
+    }
+}
+
+impl Files {
+    pub(super) fn new(chunks: &ChunkArray) -> Self {
+        let total = chunks.len() * chunks.grid().chunks_per_sample();
+        let files = if is_sharded(chunks) { chunks.shards() } else { total };
+        Self {
+            open: (0..files).map(|_| OnceLock::new()).collect(),
+            opening: Mutex::default(),
+            verified: (0..total.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+}
+
+fn is_sharded(chunks: &ChunkArray) -> bool {
+    chunks.meta().chunk_shape.is_some()
+}
+
+impl<'a> ArrayRef<'a> {
+    pub(crate) fn shape(&self) -> CubeShape {
+        self.chunks.shape()
+    }
+
+    pub(crate) fn grid(&self) -> &'a Grid {
+        self.chunks.grid()
+    }
+
+    pub(crate) fn dtype(&self) -> DType {
+        self.chunks.meta().dtype
+    }
+
+    /// Bytes of one pixel.
+    pub(crate) fn pixel_bytes(&self) -> usize {
+        self.shape().bands * self.dtype().size()
+    }
+
+    /// Number of chunk `chunk` of the cube at `index` among all of the array.
+    pub(crate) fn number(&self, index: usize, chunk: usize) -> usize {
+        index * self.grid().chunks_per_sample() + chunk
+    }
+
+    /// Where a chunk is stored; `None` if it was never written.
+    ///
+    /// # Errors
+    /// If its file cannot be opened, or the shard's index is damaged.
+    pub(crate) fn locate(&self, index: usize, chunk: usize) -> Result<Option<Stored<'a>>> {
+        let (file, entry) = if is_sharded(self.chunks) {
+            let (shard, first) = self.grid().locate(index);
+            (shard, first + chunk)
+        } else {
+            (self.number(index, chunk), 0)
+        };
+        let shard = match self.files.open[file].get() {
+            Some(shard) => shard,
+            None => self.open(file, index, chunk)?,
+        };
+        let span = shard.index.0[entry].map(|span| span.offset..span.offset + span.len);
+        Ok(shard.file.as_deref().zip(span).map(|(file, span)| Stored { file, span }))
+    }
+
+    fn open(&self, file: usize, index: usize, chunk: usize) -> Result<&'a ShardHandle> {
+        let _alone = self.files.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(shard) = self.files.open[file].get() {
+            return Ok(shard);
+        }
+        // Files opened from here on would be those of another dataset.
+        self.dataset.check_unchanged()?;
+        let path = self.file_path(file, index, chunk);
+        let shard = if self.may_be_absent() && !path.exists() {
+            ShardHandle { file: None, index: ShardIndex::empty(self.chunks_per_file()) }
+        } else {
+            self.open_file(path)?
+        };
+        Ok(self.files.open[file].get_or_init(|| shard))
+    }
+
+    fn open_file(&self, path: PathBuf) -> Result<ShardHandle> {
+        let file = self.dataset.store().open(&path)?;
+        if !is_sharded(self.chunks) {
+            let span = ChunkSpan { offset: 0, len: file.len() };
+            return Ok(ShardHandle { file: Some(file), index: ShardIndex(vec![Some(span)]) });
+        }
+        let index_len = ShardIndex::encoded_len(self.chunks_per_file()) as u64;
+        let data_len = file.len().checked_sub(index_len).ok_or_else(|| {
+            Error::damaged(format!(
+                "the shard has {} bytes, too few for its index of {index_len}",
+                file.len()
+            ))
+        });
+        let read = data_len.and_then(|data_len| {
+            let mut index = None;
+            let span = data_len..file.len();
+            file.with_bytes(span, &mut ReadBuffer::default(), &mut |bytes| {
+                index = Some(ShardIndex::decode(bytes, data_len)?);
+                Ok(())
+            })?;
+            Ok(index.expect("the closure was called"))
+        });
+        let remedy = "run `hsipack validate`, then `hsipack repair`";
+        let index = read.map_err(|error| error.at(path).with_remedy(remedy))?;
+        Ok(ShardHandle { file: Some(file), index })
+    }
+
+    fn chunks_per_file(&self) -> usize {
+        if is_sharded(self.chunks) { self.grid().chunks_per_shard() } else { 1 }
+    }
+
+    /// Whether a missing file means fill values: so it is in Zarr, but packing writes every file.
+    fn may_be_absent(&self) -> bool {
+        !self.dataset.path().join(hsipack_format::checksums::SHA256SUMS).exists()
+    }
+
+    /// The file of a shard, or of a chunk where the array is not sharded.
+    fn file_path(&self, file: usize, index: usize, chunk: usize) -> PathBuf {
+        if is_sharded(self.chunks) {
+            self.chunks.shard_path(file)
+        } else {
+            self.chunks.chunk_path(index, chunk)
+        }
+    }
+
+    /// Decodes stored bytes of a chunk into `out`, comparing the checksum if that is due.
+    ///
+    /// # Errors
+    /// If the chunk is damaged.
+    pub(crate) fn decode(&self, number: usize, stored: &[u8], out: &mut [u8]) -> Result<()> {
+        let meta = self.chunks.meta();
+        let (word, bit) = (&self.files.verified[number / 64], 1 << (number % 64));
+        let due = meta.codecs.checksum
+            && match self.dataset.verify() {
+                Verify::Always => true,
+                Verify::Once => word.load(Ordering::Relaxed) & bit == 0,
+                Verify::Never => false,
+            };
+        if due {
+            codec::verify(stored)?;
+        }
+        self.chunks.decode_unverified(stored, out)?;
+        if due {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// An error about a chunk, with what a user needs to find it.
+    pub(crate) fn damaged(&self, index: usize, chunk: usize, error: &Error) -> Error {
+        let sample = self
+            .dataset
+            .samples()
+            .iter()
+            .find(|sample| sample.stack == self.dataset.stacks()[self.stack].name && sample.index == index);
+        let name = sample.map_or_else(String::new, |sample| format!(" ({})", sample.name));
+        let id = sample.map_or(index as u64, |sample| sample.id);
+        let file = match is_sharded(self.chunks) {
+            true => self.chunks.shard_path(self.grid().locate(index).0),
+            false => self.chunks.chunk_path(index, chunk),
+        };
+        Error::new(
+            error.kind(),
+            format!("sample {id}{name}, {} chunk {chunk}: {}", self.chunks.name(), error.what()),
+        )
+        .at(file)
+        .with_remedy("run `hsipack validate`, then `hsipack repair`; or skip damaged samples")
+    }
+}

@@ -1,0 +1,416 @@
+//! A packed dataset, opened for reading by many threads.
+//!
+//! | file | part |
+//! |---|---|
+//! | `mod.rs` | opening, samples, random access |
+//! | `labels.rs` | splits, groups, classes and their counts |
+//! | `statistics.rs` | per-band statistics |
+//! | `array.rs` | the stored chunks of one array: shards, indexes, checksums seen |
+//! | `identity.rs` | noticing that the dataset was replaced |
+
+pub(crate) mod array;
+mod identity;
+mod labels;
+mod statistics;
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use hsipack_format::dataset::ChunkArray;
+use hsipack_format::{CubeShape, DType, Error, Sample, checksums};
+
+pub use labels::{ClassCount, Labels};
+pub use statistics::BandStatistics;
+
+use crate::Result;
+use crate::decode::{Decoder, Scratch};
+use crate::plan::Window;
+use crate::store::{Store, StoreKind};
+use array::{ArrayRef, Files};
+use identity::Identity;
+
+/// When checksums of chunks are compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verify {
+    /// Whenever a chunk is decoded.
+    Always,
+    /// The first time a process decodes a chunk.
+    #[default]
+    Once,
+    /// Never; damage may then pass for data.
+    Never,
+}
+
+/// How to open a dataset.
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    /// Where bytes come from; a memory map unless given.
+    pub store: Option<Arc<dyn Store>>,
+    /// When checksums are compared.
+    pub verify: Verify,
+}
+
+/// A packed dataset, open. Cloning it is cheap and shares everything; all methods may be called from many
+/// threads.
+///
+/// Values come as stored: `float16` (or `float32` if packed so), little-endian, (row, column, band). Physical
+/// values are stored values × [`scale_factor`](Self::scale_factor).
+#[derive(Clone, Debug)]
+pub struct Dataset(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    packed: hsipack_format::Dataset,
+    /// Per stack: the image's files, then those of its masks.
+    files: Vec<Vec<Files>>,
+    stack_of: Vec<u32>,
+    labels: Labels,
+    store: Arc<dyn Store>,
+    verify: Verify,
+    identity: Identity,
+    fingerprint: String,
+}
+
+/// Values of one sample: an image window or a mask window.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cube {
+    /// (rows, columns, bands); a mask has one band.
+    pub shape: CubeShape,
+    /// Element type.
+    pub dtype: DType,
+    /// Values, (row, column, band), little-endian.
+    pub bytes: Vec<u8>,
+}
+
+impl Dataset {
+    /// Opens the dataset at `path`, reading it through memory maps.
+    ///
+    /// # Errors
+    /// As [`open_with`](Self::open_with).
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(path, OpenOptions::default())
+    }
+
+    /// Opens the dataset at `path`.
+    ///
+    /// # Errors
+    /// If it is not a packed dataset, is of a newer layout, or its metadata do not match `SHA256SUMS` or
+    /// each other. Stores of this layout that another library wrote need no `SHA256SUMS`.
+    pub fn open_with(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
+        let path = path.as_ref();
+        let identity = Identity::of(path)?;
+        let packed = open_packed(path)?;
+        // Opened and replaced meanwhile: the metadata may be of one, the identity of the other.
+        identity.check(path)?;
+        let store = options.store.unwrap_or_else(|| StoreKind::Mapped.open());
+        let arrays = |stack: &hsipack_format::Stack| {
+            std::iter::once(&stack.image).chain(&stack.masks).map(Files::new).collect()
+        };
+        let files = packed.stacks().iter().map(arrays).collect();
+        let place = |sample: &Sample| {
+            let place = packed.stacks().iter().position(|stack| stack.name == sample.stack);
+            place.expect("checked when it was opened") as u32
+        };
+        let stack_of = packed.samples().iter().map(place).collect();
+        let labels = Labels::of(packed.samples());
+        let fingerprint = packed.fingerprint().to_owned();
+        let verify = options.verify;
+        Ok(Self(Arc::new(Inner {
+            packed,
+            files,
+            stack_of,
+            labels,
+            store,
+            verify,
+            identity,
+            fingerprint,
+        })))
+    }
+
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        self.0.packed.path()
+    }
+
+    /// Number of samples.
+    pub fn len(&self) -> usize {
+        self.0.packed.samples().len()
+    }
+
+    /// Whether it has no samples.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All samples in order, with the columns of the user's table.
+    pub fn samples(&self) -> &[Sample] {
+        self.0.packed.samples()
+    }
+
+    /// Splits, groups and labels.
+    pub fn labels(&self) -> &Labels {
+        &self.0.labels
+    }
+
+    /// The stacks: cubes of one shape, their masks, wavelengths and attributes.
+    pub fn stacks(&self) -> &[hsipack_format::Stack] {
+        self.0.packed.stacks()
+    }
+
+    /// The stack that holds sample `sample`, as its place in [`stacks`](Self::stacks).
+    ///
+    /// # Errors
+    /// If there is no such sample.
+    pub fn stack_of(&self, sample: usize) -> Result<usize> {
+        let stack = self.0.stack_of.get(sample).map(|stack| *stack as usize);
+        stack.ok_or_else(|| {
+            Error::conflict(format!("there is no sample {sample}"))
+                .at(self.path())
+                .with_remedy(format!("samples are numbered from 0 to {}", self.len().saturating_sub(1)))
+        })
+    }
+
+    /// Band centres of a stack in nm, where known.
+    pub fn wavelengths(&self, stack: usize) -> Option<&[f64]> {
+        self.stacks().get(stack)?.wavelength.as_deref()
+    }
+
+    /// The factor from stored values of a stack to physical ones.
+    pub fn scale_factor(&self, stack: usize) -> f64 {
+        self.stacks().get(stack).map_or(1.0, |stack| stack.image.scale_factor())
+    }
+
+    /// Per-band statistics of a stack's stored values, where they are recorded.
+    pub fn statistics(&self, stack: usize) -> Option<BandStatistics> {
+        BandStatistics::of(&self.stacks().get(stack)?.image)
+    }
+
+    /// Two datasets with equal fingerprints have equal metadata.
+    pub fn fingerprint(&self) -> &str {
+        &self.0.fingerprint
+    }
+
+    /// Compares with what lies at the path now.
+    ///
+    /// # Errors
+    /// If the dataset was replaced or removed since it was opened.
+    pub fn check_unchanged(&self) -> Result<()> {
+        self.0.identity.check(self.path())
+    }
+
+    /// The whole cube of a sample.
+    ///
+    /// # Errors
+    /// If there is no such sample, it cannot be read, or is damaged.
+    pub fn sample(&self, sample: usize) -> Result<Cube> {
+        let shape = self.image(self.stack_of(sample)?).shape();
+        self.crop(sample, 0..shape.rows, 0..shape.columns)
+    }
+
+    /// Rows × columns of the cube of a sample, all bands.
+    ///
+    /// # Errors
+    /// As [`read_image`](Self::read_image).
+    pub fn crop(&self, sample: usize, rows: Range<usize>, columns: Range<usize>) -> Result<Cube> {
+        self.crop_bands(sample, rows, columns, None)
+    }
+
+    /// Rows × columns of some bands, in the order given, of the cube of a sample.
+    ///
+    /// # Errors
+    /// As [`read_image`](Self::read_image).
+    pub fn crop_bands(
+        &self,
+        sample: usize,
+        rows: Range<usize>,
+        columns: Range<usize>,
+        bands: Option<&[usize]>,
+    ) -> Result<Cube> {
+        let array = self.image(self.stack_of(sample)?);
+        let window = window(&rows, &columns);
+        let count = bands.map_or(array.shape().bands, <[usize]>::len);
+        let mut cube = Cube::zeros(array, window, count);
+        self.read_image(sample, rows, columns, bands, &mut cube.bytes)?;
+        Ok(cube)
+    }
+
+    /// Reads rows × columns of some bands (all if `None`), in the order given, of the cube of a sample into
+    /// `out`, which they fill: (row, column, band), as stored.
+    ///
+    /// # Errors
+    /// If there is no such sample, rows, columns or bands; `out` has another length; the shard cannot be
+    /// read or is damaged.
+    pub fn read_image(
+        &self,
+        sample: usize,
+        rows: Range<usize>,
+        columns: Range<usize>,
+        bands: Option<&[usize]>,
+        out: &mut [u8],
+    ) -> Result<()> {
+        let array = self.image(self.stack_of(sample)?);
+        self.read(array, sample, window(&rows, &columns), bands, out)
+    }
+
+    /// The whole mask of that name of a sample; class ids, or bits of boolean layers.
+    ///
+    /// # Errors
+    /// As [`read_mask`](Self::read_mask).
+    pub fn mask(&self, sample: usize, name: &str) -> Result<Cube> {
+        let array = self.mask_array(self.stack_of(sample)?, name)?;
+        let shape = array.shape();
+        let mut cube =
+            Cube::zeros(array, window(&(0..shape.rows), &(0..shape.columns)), shape.bands);
+        self.read_mask(sample, name, 0..shape.rows, 0..shape.columns, &mut cube.bytes)?;
+        Ok(cube)
+    }
+
+    /// Reads rows × columns of a mask into `out`, which they fill.
+    ///
+    /// # Errors
+    /// If there is no such sample, mask, rows or columns; `out` has another length; the shard cannot be read
+    /// or is damaged.
+    pub fn read_mask(
+        &self,
+        sample: usize,
+        name: &str,
+        rows: Range<usize>,
+        columns: Range<usize>,
+        out: &mut [u8],
+    ) -> Result<()> {
+        let array = self.mask_array(self.stack_of(sample)?, name)?;
+        self.read(array, sample, window(&rows, &columns), None, out)
+    }
+
+    fn read(
+        &self,
+        array: ArrayRef<'_>,
+        sample: usize,
+        window: Window,
+        bands: Option<&[usize]>,
+        out: &mut [u8],
+    ) -> Result<()> {
+        self.check_unchanged()?;
+        let shape = array.shape();
+        let fits = |start: u32, len: u32, axis: usize| {
+            u64::from(start) + u64::from(len) <= axis as u64 && len > 0
+        };
+        if !fits(window.row, window.rows, shape.rows)
+            || !fits(window.column, window.columns, shape.columns)
+        {
+            return Err(self.no_such(format!(
+                "rows {}..{} and columns {}..{} of sample {sample}, which has {} rows and {} columns",
+                window.row,
+                u64::from(window.row) + u64::from(window.rows),
+                window.column,
+                u64::from(window.column) + u64::from(window.columns),
+                shape.rows,
+                shape.columns
+            )));
+        }
+        if let Some(band) = bands.into_iter().flatten().find(|band| **band >= shape.bands) {
+            return Err(self.no_such(format!(
+                "band {band} of sample {sample}, which has {} bands",
+                shape.bands
+            )));
+        }
+        let pixels = window.rows as usize * window.columns as usize;
+        let want = pixels * bands.map_or(shape.bands, <[usize]>::len) * array.dtype().size();
+        if out.len() != want {
+            return Err(Error::conflict(format!(
+                "the window takes {want} bytes, but there is room for {}",
+                out.len()
+            ))
+            .at(self.path()));
+        }
+        let decoder = Decoder { dataset: self, bands, cache: None };
+        decoder.window(array, sample, window, out, &mut Scratch::default())
+    }
+
+    fn no_such(&self, what: String) -> Error {
+        Error::conflict(format!("there are no {what}")).at(self.path())
+    }
+
+    /// The image array of a stack.
+    pub(crate) fn image(&self, stack: usize) -> ArrayRef<'_> {
+        self.array(stack, 0)
+    }
+
+    /// Array `array` of a stack: 0 is the image, 1, 2, … are its masks in order of their names.
+    pub(crate) fn array(&self, stack: usize, array: usize) -> ArrayRef<'_> {
+        let packed = &self.stacks()[stack];
+        let chunks: &ChunkArray =
+            if array == 0 { &packed.image } else { &packed.masks[array - 1] };
+        ArrayRef { dataset: self, stack, array, chunks, files: &self.0.files[stack][array] }
+    }
+
+    fn mask_array(&self, stack: usize, name: &str) -> Result<ArrayRef<'_>> {
+        let masks = &self.stacks()[stack].masks;
+        match masks.iter().position(|mask| mask.name() == name) {
+            Some(place) => Ok(self.array(stack, place + 1)),
+            None => Err(self.no_mask(stack, name)),
+        }
+    }
+
+    /// The error for a mask that a stack does not have.
+    pub(crate) fn no_mask(&self, stack: usize, name: &str) -> Error {
+        let stack = &self.stacks()[stack];
+        let names: Vec<&str> = stack.masks.iter().map(ChunkArray::name).collect();
+        Error::conflict(format!("stack {} has no mask {name:?}", stack.name))
+            .at(self.path())
+            .with_remedy(if names.is_empty() {
+                "it has no masks; pack some with `hsipack convert --mask`".into()
+            } else {
+                format!("it has {}", names.join(", "))
+            })
+    }
+
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.0.store
+    }
+
+    pub(crate) fn verify(&self) -> Verify {
+        self.0.verify
+    }
+}
+
+impl Cube {
+    fn zeros(array: ArrayRef<'_>, window: Window, bands: usize) -> Self {
+        // A window that does not fit is refused before it is read; it must not be allocated either.
+        let shape = array.shape();
+        let rows = (window.rows as usize).min(shape.rows);
+        let columns = (window.columns as usize).min(shape.columns);
+        let shape = CubeShape::new(rows, columns, bands);
+        Self { shape, dtype: array.dtype(), bytes: vec![0; shape.values() * array.dtype().size()] }
+    }
+}
+
+fn window(rows: &Range<usize>, columns: &Range<usize>) -> Window {
+    let clamp = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
+    Window {
+        row: clamp(rows.start),
+        column: clamp(columns.start),
+        rows: clamp(rows.end.saturating_sub(rows.start)),
+        columns: clamp(columns.end.saturating_sub(columns.start)),
+    }
+}
+
+/// Opens the metadata: checked against `SHA256SUMS` unless another library wrote the store.
+fn open_packed(path: &Path) -> Result<hsipack_format::Dataset> {
+    if path.join(checksums::SHA256SUMS).exists() {
+        return hsipack_format::Dataset::open(path);
+    }
+    let mut packed = hsipack_format::Dataset::open_unverified(path)?;
+    let created_by = packed.attributes().get("created_by").and_then(|value| value.as_str());
+    if created_by.is_some_and(|by| by.starts_with("hsipack ")) {
+        return Err(Error::damaged("SHA256SUMS is missing")
+            .at(path)
+            .with_remedy("copy the dataset again, with every file"));
+    }
+    match packed.take_problem() {
+        Some(problem) => Err(problem),
+        None => Ok(packed),
+    }
+}

@@ -1,0 +1,62 @@
+//! Copying a window out of a decoded chunk.
+
+/// Which part of a chunk goes where. Both are (row, column, band) arrays.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Copy<'a> {
+    /// First row and column in the chunk, and the chunk's width.
+    pub from_row: usize,
+    pub from_column: usize,
+    pub from_width: usize,
+    /// First column in the window, and the window's width.
+    pub to_column: usize,
+    pub to_width: usize,
+    pub rows: usize,
+    pub columns: usize,
+    /// Bytes of an element.
+    pub element: usize,
+    /// Bands of the chunk.
+    pub bands: usize,
+    /// Bands of the window, all if `None`.
+    pub chosen: Option<&'a [usize]>,
+}
+
+impl Copy<'_> {
+    /// Copies.
+    pub(super) fn run(&self, from: &[u8], to: &mut [u8]) {
+        let from_pixel = self.bands * self.element;
+        let to_pixel = self.chosen.map_or(self.bands, <[usize]>::len) * self.element;
+        let from_rows = from.chunks_exact(self.from_width * from_pixel).skip(self.from_row);
+        let to_rows = to.chunks_exact_mut(self.to_width * to_pixel);
+        for (from, to) in from_rows.zip(to_rows).take(self.rows) {
+            let from = &from[self.from_column * from_pixel..][..self.columns * from_pixel];
+            let to = &mut to[self.to_column * to_pixel..][..self.columns * to_pixel];
+            match self.chosen {
+                None => to.copy_from_slice(from),
+                Some(bands) => self.gather(bands, from, to),
+            }
+        }
+    }
+
+    fn gather(&self, bands: &[usize], from: &[u8], to: &mut [u8]) {
+        match self.element {
+            1 => gather_as::<u8>(self.bands, bands, from, to),
+            2 => gather_as::<[u8; 2]>(self.bands, bands, from, to),
+            _ => gather_as::<[u8; 4]>(self.bands, bands, from, to),
+        }
+    }
+}
+
+fn gather_as<T: bytemuck::AnyBitPattern + bytemuck::NoUninit>(
+    all: usize,
+    bands: &[usize],
+    from: &[u8],
+    to: &mut [u8],
+) {
+    let (from, to): (&[T], &mut [T]) =
+        (bytemuck::cast_slice(from), bytemuck::cast_slice_mut(to));
+    for (from, to) in from.chunks_exact(all).zip(to.chunks_exact_mut(bands.len())) {
+        for (to, band) in to.iter_mut().zip(bands) {
+            *to = from[*band];
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! A batch, lent by the ring.
+
+use std::sync::Arc;
+
+use half::f16;
+use hsipack_format::{DType, Sample};
+
+use super::batch_plan::{BatchArray, BatchPlan};
+use super::shared::Shared;
+use crate::plan::Item;
+use crate::ring::Lease;
+
+/// A batch of samples or crops: images, masks, labels and ids.
+///
+/// It lies in a slot of the ring and keeps it until it is dropped. As long as it lives nobody writes to its
+/// memory; while all slots are kept, no further batch can come (which is an error then, not a wait).
+#[derive(Debug)]
+pub struct Batch {
+    lease: Lease<BatchPlan>,
+    shared: Arc<Shared>,
+}
+
+/// One array of a batch.
+#[derive(Clone, Copy, Debug)]
+pub struct ArrayView<'a> {
+    /// `image`, or the mask's name.
+    pub name: &'a str,
+    /// (samples, rows, columns, bands); a mask has one band.
+    pub shape: [usize; 4],
+    /// Element type.
+    pub dtype: DType,
+    /// Values, (sample, row, column, band), little-endian, without gaps, starting on a page.
+    pub bytes: &'a [u8],
+}
+
+impl Batch {
+    pub(super) fn new(lease: Lease<BatchPlan>, shared: Arc<Shared>) -> Self {
+        Self { lease, shared }
+    }
+
+    /// Number of samples.
+    pub fn len(&self) -> usize {
+        self.items().len()
+    }
+
+    /// Whether there are none; never so for a batch that a loader gave.
+    pub fn is_empty(&self) -> bool {
+        self.items().is_empty()
+    }
+
+    /// The epoch it belongs to.
+    pub fn epoch(&self) -> u64 {
+        self.lease.plan().epoch
+    }
+
+    /// Which sample, crop and window each place of the batch holds.
+    pub fn items(&self) -> &[Item] {
+        &self.lease.plan().items
+    }
+
+    /// Ids of the samples.
+    pub fn ids(&self) -> impl ExactSizeIterator<Item = u64> {
+        self.items().iter().map(|item| u64::from(item.sample))
+    }
+
+    /// What is known of the samples: names, labels, groups, the user's columns.
+    pub fn samples(&self) -> impl ExactSizeIterator<Item = &Sample> {
+        self.items().iter().map(|item| &self.shared.dataset.samples()[item.sample as usize])
+    }
+
+    /// Numbers of the samples' classes (see [`Labels`](crate::Labels::classes)), where they have labels.
+    pub fn classes(&self) -> impl ExactSizeIterator<Item = Option<u32>> {
+        let labels = self.shared.dataset.labels();
+        self.items().iter().map(move |item| labels.class_of(item.sample as usize))
+    }
+
+    /// The images.
+    pub fn image(&self) -> ArrayView<'_> {
+        self.view(0)
+    }
+
+    /// The images' values, if they are `float16` (else `float32`).
+    pub fn image_f16(&self) -> Option<&[f16]> {
+        let image = self.image();
+        (image.dtype == DType::F16).then(|| bytemuck::cast_slice(image.bytes))
+    }
+
+    /// The masks.
+    pub fn masks(&self) -> impl ExactSizeIterator<Item = ArrayView<'_>> {
+        (0..self.shared.masks.len()).map(|mask| self.view(mask + 1))
+    }
+
+    /// The mask of that name, if it was asked for.
+    pub fn mask(&self, name: &str) -> Option<ArrayView<'_>> {
+        self.masks().find(|mask| mask.name == name)
+    }
+
+    /// Bytes of all arrays.
+    pub fn bytes(&self) -> usize {
+        let arrays = &self.lease.plan().arrays;
+        arrays.iter().map(|array| array.sample_bytes() * self.len()).sum()
+    }
+
+    fn view(&self, number: usize) -> ArrayView<'_> {
+        let BatchArray { start, rows, columns, bands, dtype } = self.lease.plan().arrays[number];
+        let len = self.len() * rows * columns * bands * dtype.size();
+        ArrayView {
+            name: number.checked_sub(1).map_or("image", |mask| &self.shared.masks[mask]),
+            shape: [self.len(), rows, columns, bands],
+            dtype,
+            bytes: &self.lease.bytes()[start..start + len],
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! What a slot holds: which windows of which samples lie where, and the tasks that fill it.
+//!
+//! A slot begins with the images, (sample, row, column, band), followed by the masks, (sample, row, column)
+//! each; every array starts on a page.
+//!
+//! The smallest thing to do is a *part*: the rows of one sample's window that lie in one row of chunks. It
+//! writes to one piece of the slot, and the parts of an array lie in a row without gaps; so a task, which is
+//! a run of parts, writes to one piece too.
+
+use std::ops::Range;
+
+use hsipack_format::DType;
+
+use crate::dataset::Dataset;
+use crate::decode::{Decoder, chunk_rows, rows_of};
+use crate::plan::Item;
+use crate::{Error, Result};
+
+/// A batch, planned into a slot.
+#[derive(Debug, Default)]
+pub(crate) struct BatchPlan {
+    pub epoch: u64,
+    /// Number of the batch among those of this rank that were left when the epoch was begun or resumed.
+    pub number: usize,
+    /// How many those are.
+    pub batches: usize,
+    pub items: Vec<Item>,
+    pub arrays: Vec<BatchArray>,
+    /// Why there is no batch.
+    pub error: Option<Error>,
+    parts: Vec<Part>,
+    /// Parts of each task.
+    tasks: Vec<Range<usize>>,
+}
+
+/// One array of a batch: 0 is the image, then masks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BatchArray {
+    /// First byte in the slot.
+    pub start: usize,
+    pub rows: usize,
+    pub columns: usize,
+    pub bands: usize,
+    pub dtype: DType,
+}
+
+impl BatchArray {
+    pub(crate) fn sample_bytes(&self) -> usize {
+        self.rows * self.columns * self.bands * self.dtype.size()
+    }
+}
+
+/// See the module's documentation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    /// Array of the batch.
+    pub array: usize,
+    /// Place in the batch.
+    pub position: usize,
+    /// Row of chunks.
+    pub down: usize,
+    /// Bytes it writes.
+    pub bytes: usize,
+}
+
+/// Parts are put together up to this many bytes, so that handing out a task costs little beside doing it.
+const TASK_BYTES: usize = 1 << 20;
+/// Arrays start on pages.
+const ALIGNMENT: usize = 4096;
+
+/// Where the arrays of a batch of `len` windows of `rows` × `columns` lie in a slot, and where they end.
+pub(crate) fn lay_out(
+    decoder: &Decoder<'_>,
+    masks: &[String],
+    stack: usize,
+    len: usize,
+    (rows, columns): (usize, usize),
+    arrays: &mut Vec<BatchArray>,
+) -> Result<usize> {
+    arrays.clear();
+    let dataset = decoder.dataset;
+    let mut end = 0usize;
+    for number in std::iter::once(Ok(0)).chain(masks.iter().map(|name| place(dataset, stack, name))) {
+        let array = dataset.array(stack, number?);
+        let bands = decoder.bands.filter(|_| array.array == 0);
+        let array = BatchArray {
+            start: end,
+            rows,
+            columns,
+            bands: bands.map_or(array.shape().bands, <[usize]>::len),
+            dtype: array.dtype(),
+        };
+        let bytes = array.sample_bytes().checked_mul(len);
+        let after = bytes.and_then(|bytes| end.checked_add(bytes)?.checked_next_multiple_of(ALIGNMENT));
+        end = after.ok_or_else(|| {
+            Error::conflict(format!("a batch of {len} samples does not fit into memory"))
+                .with_remedy("ask for smaller batches")
+        })?;
+        arrays.push(array);
+    }
+    Ok(end)
+}
+
+/// The array of that mask in a stack.
+pub(crate) fn place(dataset: &Dataset, stack: usize, mask: &str) -> Result<usize> {
+    let masks = &dataset.stacks()[stack].masks;
+    let place = masks.iter().position(|array| array.name() == mask);
+    place.map(|place| place + 1).ok_or_else(|| dataset.no_mask(stack, mask))
+}
+
+impl BatchPlan {
+    /// Cuts the filling of the slot into tasks; gives the pieces that they write to.
+    pub(crate) fn cut(
+        &mut self,
+        decoder: &Decoder<'_>,
+        masks: &[String],
+        pieces: &mut Vec<Range<usize>>,
+    ) -> Result<()> {
+        self.parts.clear();
+        self.tasks.clear();
+        for array in 0..self.arrays.len() {
+            let mut end = self.arrays[array].start;
+            for position in 0..self.items.len() {
+                self.cut_sample(decoder, masks, array, position, &mut end, pieces)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn cut_sample(
+        &mut self,
+        decoder: &Decoder<'_>,
+        masks: &[String],
+        number: usize,
+        position: usize,
+        end: &mut usize,
+        pieces: &mut Vec<Range<usize>>,
+    ) -> Result<()> {
+        let item = self.items[position];
+        let array = array_of(decoder.dataset, masks, item, number)?;
+        let row_bytes = decoder.row_bytes(array, item.window);
+        for down in chunk_rows(array, item.window) {
+            let bytes = row_bytes * rows_of(array, down, item.window).len();
+            let part = self.parts.len();
+            self.parts.push(Part { array: number, position, down, bytes });
+            match (self.tasks.last_mut(), pieces.last_mut()) {
+                (Some(task), Some(piece))
+                    if piece.end == *end && piece.len() + bytes <= TASK_BYTES =>
+                {
+                    task.end = part + 1;
+                    piece.end += bytes;
+                }
+                _ => {
+                    self.tasks.push(part..part + 1);
+                    pieces.push(*end..*end + bytes);
+                }
+            }
+            *end += bytes;
+        }
+        Ok(())
+    }
+
+    /// The parts of a task.
+    pub(crate) fn task(&self, number: usize) -> &[Part] {
+        &self.parts[self.tasks[number].clone()]
+    }
+
+    /// All parts, in the order of their bytes.
+    pub(crate) fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// Takes the samples at `positions` (ascending) out of the batch, closing the gaps.
+    pub(crate) fn remove(&mut self, positions: &[usize], bytes: &mut [u8]) {
+        for array in &self.arrays {
+            let (start, sample) = (array.start, array.sample_bytes());
+            let kept = (0..self.items.len()).filter(|position| !positions.contains(position));
+            for (to, from) in kept.enumerate().filter(|(to, from)| to != from) {
+                bytes.copy_within(start + from * sample..start + (from + 1) * sample, start + to * sample);
+            }
+        }
+        let mut position = 0;
+        self.items.retain(|_| {
+            position += 1;
+            !positions.contains(&(position - 1))
+        });
+    }
+}
+
+/// The stored array that array `number` of a batch comes from, for one of its items.
+pub(crate) fn array_of<'a>(
+    dataset: &'a Dataset,
+    masks: &[String],
+    item: Item,
+    number: usize,
+) -> Result<crate::dataset::array::ArrayRef<'a>> {
+    let stack = dataset.stack_of(item.sample as usize)?;
+    let array = match number.checked_sub(1) {
+        None => 0,
+        Some(mask) => place(dataset, stack, &masks[mask])?,
+    };
+    Ok(dataset.array(stack, array))
+}

@@ -1,0 +1,136 @@
+//! Which pixels are labelled, for crops that should have a share of them.
+
+use std::collections::VecDeque;
+
+use super::shared::Shared;
+use crate::plan::{Labelled, Window};
+use crate::{Error, Result};
+
+/// Reads masks as they are asked for, and keeps the latest, a bit a pixel.
+#[derive(Debug)]
+pub(super) struct LabelledMasks<'a> {
+    shared: &'a Shared,
+    latest: VecDeque<Bits>,
+    bytes: usize,
+}
+
+/// Bytes of bitmaps to keep.
+const KEPT_BYTES: usize = 16 << 20;
+
+/// One sample's labelled pixels, row by row, each row in whole words.
+#[derive(Debug)]
+struct Bits {
+    sample: u32,
+    words_a_row: usize,
+    words: Vec<u64>,
+}
+
+impl<'a> LabelledMasks<'a> {
+    pub(super) fn new(shared: &'a Shared) -> Self {
+        Self { shared, latest: VecDeque::new(), bytes: 0 }
+    }
+
+    /// The bitmap of a sample, first in the list afterwards.
+    fn bits(&mut self, sample: u32) -> Result<&Bits> {
+        let known = self.latest.iter().position(|bits| bits.sample == sample);
+        let bits = match known.and_then(|place| self.latest.remove(place)) {
+            Some(bits) => bits,
+            None => {
+                let bits = self.read(sample)?;
+                self.bytes += bits.words.len() * 8;
+                bits
+            }
+        };
+        self.latest.push_front(bits);
+        while self.bytes > KEPT_BYTES && self.latest.len() > 1 {
+            let oldest = self.latest.pop_back().expect("there are two");
+            self.bytes -= oldest.words.len() * 8;
+        }
+        Ok(&self.latest[0])
+    }
+
+    /// A pixel is labelled if any of the loader's masks is not 0 there.
+    fn read(&self, sample: u32) -> Result<Bits> {
+        let Shared { dataset, masks, .. } = self.shared;
+        if masks.is_empty() {
+            return Err(Error::conflict("crops with labelled pixels are asked for, but there is no mask")
+                .at(dataset.path())
+                .with_remedy("pack masks with `hsipack convert --mask`, or drop the labelled share"));
+        }
+        let shape = dataset.image(dataset.stack_of(sample as usize)?).shape();
+        let words_a_row = shape.columns.div_ceil(64);
+        let mut words = vec![0u64; words_a_row * shape.rows];
+        for name in masks {
+            let mask = dataset.mask(sample as usize, name)?;
+            let size = mask.dtype.size();
+            for (row, words) in mask.bytes.chunks_exact(shape.columns * size).zip(words.chunks_exact_mut(words_a_row)) {
+                for (column, _) in row.chunks_exact(size).enumerate().filter(|(_, value)| value.iter().any(|byte| *byte != 0)) {
+                    words[column / 64] |= 1 << (column % 64);
+                }
+            }
+        }
+        Ok(Bits { sample, words_a_row, words })
+    }
+}
+
+impl Labelled for LabelledMasks<'_> {
+    fn share(&mut self, sample: u32, window: Window) -> Result<f64> {
+        let labelled = self.bits(sample)?.count(window);
+        Ok(labelled as f64 / (f64::from(window.rows) * f64::from(window.columns)))
+    }
+}
+
+impl Bits {
+    /// Labelled pixels of a window.
+    fn count(&self, window: Window) -> u64 {
+        let (first, end) = (window.column as usize, (window.column + window.columns) as usize);
+        let rows = window.row as usize..(window.row + window.rows) as usize;
+        let in_row = |row: usize| -> u64 {
+            let words = &self.words[row * self.words_a_row..][..self.words_a_row];
+            let word = |place: usize| {
+                let (low, high) = (first.max(place * 64) % 64, end.min(place * 64 + 64) - place * 64);
+                // Bits below `high`, from `low` on.
+                (words[place] >> low << low << (64 - high)).count_ones()
+            };
+            (first / 64..end.div_ceil(64)).map(|place| u64::from(word(place))).sum()
+        };
+        rows.map(in_row).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn windows_count_as_pixel_by_pixel(
+            rows in 1usize..6, columns in 1usize..200, seed: u64, at in any::<[prop::sample::Index; 4]>()
+        ) {
+            let words_a_row = columns.div_ceil(64);
+            let mut state = seed;
+            let mut words: Vec<u64> = (0..rows * words_a_row)
+                .map(|_| { state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407); state ^ (state >> 29) })
+                .collect();
+            // No pixels beyond the row's end.
+            for row in words.chunks_exact_mut(words_a_row) {
+                if columns % 64 != 0 { row[words_a_row - 1] &= (1 << (columns % 64)) - 1; }
+            }
+            let bits = Bits { sample: 0, words_a_row, words };
+            let (row, column) = (at[0].index(rows), at[1].index(columns));
+            let window = Window {
+                row: row as u32,
+                column: column as u32,
+                rows: at[2].index(rows - row) as u32 + 1,
+                columns: at[3].index(columns - column) as u32 + 1,
+            };
+            let is_set = |y: usize, x: usize| bits.words[y * words_a_row + x / 64] >> (x % 64) & 1;
+            let want: u64 = (row..row + window.rows as usize)
+                .flat_map(|y| (column..column + window.columns as usize).map(move |x| (y, x)))
+                .map(|(y, x)| is_set(y, x))
+                .sum();
+            prop_assert_eq!(bits.count(window), want);
+        }
+    }
+}

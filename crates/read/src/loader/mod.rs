@@ -1,0 +1,366 @@
+//! Batches, epoch after epoch, from a ring that threads keep filled.
+//!
+//! | file | part |
+//! |---|---|
+//! | `mod.rs` | the consumer's side: epochs, state, errors |
+//! | `options.rs` | what is asked for |
+//! | `shared.rs` | what all threads share; checking of the options |
+//! | `batch_plan.rs` | what lies where in a slot, and the tasks that fill it |
+//! | `feeder.rs` | the planning thread |
+//! | `worker.rs` | the decoding threads |
+//! | `labelled.rs` | labelled pixels, for crops |
+//! | `batch.rs` | a batch as the consumer sees it |
+//! | `stats.rs` | where the time goes |
+
+mod batch;
+mod batch_plan;
+mod feeder;
+mod labelled;
+mod options;
+mod shared;
+mod stats;
+mod worker;
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+pub use batch::{ArrayView, Batch};
+pub use options::{LoaderOptions, OnDamage};
+pub use stats::LoaderStats;
+
+use crate::dataset::Dataset;
+use crate::decode::is_damage;
+use crate::plan::{Plan, Segment, State};
+use crate::ring::memory::MemoryReport;
+use crate::ring::slots::Failure;
+use crate::ring::{Lease, Next};
+use crate::{Error, ErrorKind, Result};
+use batch_plan::BatchPlan;
+use shared::Shared;
+
+/// Streams batches of a dataset, epoch after epoch; threads and ring live as long as it does.
+///
+/// ```no_run
+/// use hsipack_read::{Dataset, Loader, LoaderOptions};
+///
+/// let dataset = Dataset::open("tissue.hsipack")?;
+/// let mut loader = Loader::new(&dataset, LoaderOptions::new(6))?;
+/// for _ in 0..10 {
+///     for batch in loader.epoch() {
+///         let batch = batch?;
+///         let image = batch.image(); // (samples, rows, columns, bands), float16
+///         println!("{:?} {:?}", image.shape, batch.ids().collect::<Vec<_>>());
+///     }
+/// }
+/// # Ok::<(), hsipack_read::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Loader {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    place: Place,
+    /// A batch of the next epoch, taken before this one was known to be over.
+    pending: Option<(Lease<BatchPlan>, Vec<Failure>, usize)>,
+}
+
+/// How far the consumer is.
+#[derive(Debug, Default)]
+struct Place {
+    epoch: u64,
+    /// What was given of this epoch before the loader began with it.
+    given: Vec<Segment>,
+    /// Batches of this epoch given since.
+    batches: usize,
+    /// All batches of the epoch were given; the end was not told yet.
+    at_end: bool,
+    /// An error ended the epoch.
+    failed: bool,
+}
+
+/// What remains of an epoch, as an iterator; see [`Loader::epoch`].
+#[derive(Debug)]
+pub struct Epoch<'a> {
+    loader: &'a mut Loader,
+    over: bool,
+}
+
+impl Loader {
+    /// A loader at the start of epoch 0.
+    ///
+    /// # Errors
+    /// If the options contradict each other or the dataset, or there is no memory for the ring.
+    pub fn new(dataset: &Dataset, options: LoaderOptions) -> Result<Self> {
+        Self::start(dataset, options, None)
+    }
+
+    /// A loader that goes on where another one was when it gave `state`. Batch size, threads and world size may
+    /// differ: what is left of the epoch is divided anew, nothing comes twice and nothing is lost.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), and if the state is of another dataset, seed or plan.
+    pub fn with_state(dataset: &Dataset, options: LoaderOptions, state: &State) -> Result<Self> {
+        Self::start(dataset, options, Some(state))
+    }
+
+    fn start(dataset: &Dataset, options: LoaderOptions, state: Option<&State>) -> Result<Self> {
+        dataset.check_unchanged()?;
+        let shared = Arc::new(Shared::new(dataset.clone(), options)?);
+        let mut loader =
+            Self { shared, threads: Vec::new(), place: Place::default(), pending: None };
+        if let Some(state) = state {
+            state.check(&loader.shared.plan, dataset.fingerprint())?;
+            loader.go_to(state.epoch, state.given.clone());
+        }
+        // What cannot be planned at all is told here already.
+        loader.shared.plan.epoch(loader.place.epoch, &loader.place.given, loader.shared.options.share)?;
+        loader.spawn("plan".to_owned(), feeder::run)?;
+        for thread in 0..loader.shared.options.threads {
+            loader.spawn(format!("decode {thread}"), worker::run)?;
+        }
+        Ok(loader)
+    }
+
+    fn spawn(&mut self, name: String, run: fn(&Shared)) -> Result<()> {
+        let shared = self.shared.clone();
+        let thread = std::thread::Builder::new().name(name).spawn(move || run(&shared));
+        self.threads.push(thread.map_err(|error| {
+            Error::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
+                .with_remedy("ask for fewer threads")
+                .caused_by(error)
+        })?);
+        Ok(())
+    }
+
+    /// The batches that remain of the present epoch. After its end the next call gives the next epoch, whose
+    /// first batches are being decoded by then. Dropped early, the next call goes on behind the last batch
+    /// given; [`set_epoch`](Self::set_epoch) jumps elsewhere.
+    pub fn epoch(&mut self) -> Epoch<'_> {
+        Epoch { loader: self, over: false }
+    }
+
+    /// The next batch of the present epoch; `None` at its end, once, and then the first one of the next epoch.
+    ///
+    /// # Errors
+    /// If a chunk is damaged or cannot be read, the dataset was replaced, or all slots of the ring are kept.
+    /// After an error other than the last one, the epoch cannot go on; the next call begins it anew behind
+    /// the last batch given.
+    pub fn next_batch(&mut self) -> Option<Result<Batch>> {
+        self.next_before(None).map(|next| next.map(|batch| batch.expect("there is no deadline")))
+    }
+
+    /// As [`next_batch`](Self::next_batch), but gives `Ok(None)` if no batch comes within `timeout`.
+    ///
+    /// # Errors
+    /// As [`next_batch`](Self::next_batch).
+    pub fn next_within(&mut self, timeout: Duration) -> Option<Result<Option<Batch>>> {
+        self.next_before(Some(Instant::now() + timeout))
+    }
+
+    fn next_before(&mut self, deadline: Option<Instant>) -> Option<Result<Option<Batch>>> {
+        if self.place.failed {
+            let (epoch, given) = (self.place.epoch, self.given());
+            self.go_to(epoch, given);
+        }
+        loop {
+            if self.place.at_end {
+                self.begin(self.place.epoch + 1);
+                return None;
+            }
+            let (lease, failures, ready) = match self.take(deadline) {
+                Ok(Some(taken)) => taken,
+                Ok(None) => return None,
+                Err(Taking::TimedOut) => return Some(Ok(None)),
+                Err(Taking::Failed(error)) => return Some(Err(error)),
+            };
+            if lease.plan().epoch != self.place.epoch {
+                // Nothing was left of the present epoch.
+                self.pending = Some((lease, failures, ready));
+                self.place.at_end = true;
+                continue;
+            }
+            match self.accept(lease, failures, ready) {
+                Ok(Some(batch)) => return Some(Ok(Some(batch))),
+                Ok(None) => {}
+                Err(error) => {
+                    self.place.failed = true;
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+
+    /// Waits for the next batch of whatever epoch; `None` if none will come.
+    fn take(
+        &mut self,
+        deadline: Option<Instant>,
+    ) -> Result<Option<(Lease<BatchPlan>, Vec<Failure>, usize)>, Taking> {
+        if let Some(pending) = self.pending.take() {
+            return Ok(Some(pending));
+        }
+        let before = Instant::now();
+        let next = self.shared.ring.take(deadline);
+        self.shared.counters.waited(before.elapsed());
+        match next {
+            Next::Batch(lease, failures, ready) => Ok(Some((lease, failures, ready))),
+            Next::Finished => Ok(None),
+            Next::TimedOut => Err(Taking::TimedOut),
+            Next::AllLeased => {
+                let slots = self.shared.options.slots;
+                let error = Error::conflict(format!(
+                    "all {slots} slots of the ring are kept, so no further batch can come"
+                ));
+                Err(Taking::Failed(
+                    error.with_remedy("drop batches after use, copy what you keep, or ask for more slots"),
+                ))
+            }
+            Next::Stopped => {
+                let error = Error::new(ErrorKind::Io, "the planning thread of the loader panicked");
+                Err(Taking::Failed(error.with_remedy("report this as a bug")))
+            }
+        }
+    }
+
+    /// Makes a batch of a slot; `None` if nothing is left of it without the damaged samples.
+    fn accept(
+        &mut self,
+        mut lease: Lease<BatchPlan>,
+        mut failures: Vec<Failure>,
+        ready: usize,
+    ) -> Result<Option<Batch>> {
+        let (plan, bytes) = lease.parts_mut();
+        if let Some(error) = plan.error.take() {
+            return Err(error);
+        }
+        failures.sort_by_key(|failure| failure.position);
+        let skip = self.shared.options.on_damage == OnDamage::Skip;
+        if let Some(bad) = failures.iter().position(|failure| !skip || !is_damage(&failure.error)) {
+            return Err(failures.swap_remove(bad).error);
+        }
+        let mut positions: Vec<usize> = failures.iter().map(|failure| failure.position).collect();
+        positions.dedup();
+        if !positions.is_empty() {
+            plan.remove(&positions, bytes);
+        }
+        self.place.batches += 1;
+        self.place.at_end = plan.number + 1 == plan.batches;
+        let batch = Batch::new(lease, self.shared.clone());
+        self.shared.counters.given(batch.len(), batch.bytes(), positions.len(), ready);
+        Ok((!batch.is_empty()).then_some(batch))
+    }
+
+    /// Begins with an epoch that the feeder has come to by itself.
+    fn begin(&mut self, epoch: u64) {
+        self.place = Place { epoch, ..Place::default() };
+    }
+
+    /// Drops what is under way and goes to the start of an epoch.
+    pub fn set_epoch(&mut self, epoch: u64) {
+        let at_start = self.place.batches == 0 && self.place.given.is_empty() && !self.place.failed;
+        if epoch != self.place.epoch || !at_start {
+            self.go_to(epoch, Vec::new());
+        }
+    }
+
+    fn go_to(&mut self, epoch: u64, given: Vec<Segment>) {
+        self.pending = None;
+        self.shared.restart(epoch, given.clone());
+        self.place = Place { epoch, given, ..Place::default() };
+    }
+
+    /// What was given of the present epoch.
+    fn given(&self) -> Vec<Segment> {
+        self.state().given
+    }
+
+    /// How far training is: behind the last batch given. Save it with a checkpoint and resume with
+    /// [`with_state`](Self::with_state).
+    pub fn state(&self) -> State {
+        let Place { epoch, given, batches, at_end, .. } = &self.place;
+        let fingerprint = self.shared.dataset.fingerprint();
+        if *at_end {
+            return State::new(&self.shared.plan, fingerprint, epoch + 1);
+        }
+        let now = Segment {
+            batch_size: self.shared.options.plan.batch_size,
+            world_size: self.shared.options.share.world_size,
+            batches: *batches,
+        };
+        State::after(&self.shared.plan, fingerprint, *epoch, given, now)
+    }
+
+    /// The dataset.
+    pub fn dataset(&self) -> &Dataset {
+        &self.shared.dataset
+    }
+
+    /// The options it was made with.
+    pub fn options(&self) -> &LoaderOptions {
+        &self.shared.options
+    }
+
+    /// The plan of its epochs.
+    pub fn plan(&self) -> &Plan {
+        &self.shared.plan
+    }
+
+    /// Names of the masks that batches have.
+    pub fn masks(&self) -> &[String] {
+        &self.shared.masks
+    }
+
+    /// Batches that every rank gets in a whole epoch.
+    ///
+    /// # Errors
+    /// As [`Plan::epoch`].
+    pub fn batches_per_epoch(&self) -> Result<usize> {
+        let epoch = self.shared.plan.epoch(self.place.epoch, &[], self.shared.options.share)?;
+        Ok(epoch.batches())
+    }
+
+    /// What memory the ring has, and why it is no better.
+    pub fn memory(&self) -> &MemoryReport {
+        self.shared.ring.memory_report()
+    }
+
+    /// Bytes that the cache holds.
+    pub fn cached_bytes(&self) -> u64 {
+        self.shared.cache.as_ref().map_or(0, crate::cache::Cache::used)
+    }
+
+    /// Where the time went so far.
+    pub fn stats(&self) -> LoaderStats {
+        let LoaderOptions { threads, slots, .. } = self.shared.options;
+        self.shared.counters.snapshot(threads, slots)
+    }
+}
+
+/// Why no batch was taken.
+enum Taking {
+    TimedOut,
+    Failed(Error),
+}
+
+impl Iterator for Epoch<'_> {
+    type Item = Result<Batch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.over {
+            return None;
+        }
+        let next = self.loader.next_batch();
+        self.over = !matches!(next, Some(Ok(_)));
+        next
+    }
+}
+
+impl Drop for Loader {
+    /// Stops and joins all threads. Batches that are still held stay valid.
+    fn drop(&mut self) {
+        self.shared.ring.slots().stop();
+        for thread in self.threads.drain(..) {
+            // Threads catch panics of what they do; one that is left has nothing to tell.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What a loader is asked for.
+
+use serde::Serialize;
+
+use crate::cache::CacheKind;
+use crate::plan::{PlanOptions, Share};
+use crate::ring::memory::MemoryOptions;
+
+/// What a loader is asked for.
+#[derive(Clone, Debug)]
+pub struct LoaderOptions {
+    /// Batch size, order, crops, seed.
+    pub plan: PlanOptions,
+    /// This process among those that train together.
+    pub share: Share,
+    /// Only samples of these splits; all if empty.
+    pub splits: Vec<String>,
+    /// Only these samples, by id; all if `None`.
+    pub samples: Option<Vec<u64>>,
+    /// Names of the masks to deliver; all that every stack has if `None`.
+    pub masks: Option<Vec<String>>,
+    /// Bands to deliver, in this order; all if `None`.
+    pub bands: Option<Vec<usize>>,
+    /// Decoding threads.
+    pub threads: usize,
+    /// Batches in the ring: leased, ready and being filled together. At least 2, so that one is filled while
+    /// one is used.
+    pub slots: usize,
+    /// What memory the ring is made of.
+    pub memory: MemoryOptions,
+    /// What to do about a damaged chunk.
+    pub on_damage: OnDamage,
+    /// What to keep in memory.
+    pub cache: CacheKind,
+    /// Bytes the cache may take.
+    pub cache_bytes: u64,
+    /// The last epoch is the one before this; without end if `None`.
+    pub end_epoch: Option<u64>,
+}
+
+/// What to do about a damaged chunk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnDamage {
+    /// End the epoch with an error that names shard and sample.
+    #[default]
+    Error,
+    /// Leave the sample out, and count it.
+    Skip,
+}
+
+impl LoaderOptions {
+    /// Options for batches of `batch_size` samples; a decoding thread a core and four slots.
+    pub fn new(batch_size: usize) -> Self {
+        Self {
+            plan: PlanOptions::new(batch_size),
+            share: Share::ALL,
+            splits: Vec::new(),
+            samples: None,
+            masks: None,
+            bands: None,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            slots: 4,
+            memory: MemoryOptions::default(),
+            on_damage: OnDamage::default(),
+            cache: CacheKind::None,
+            cache_bytes: 0,
+            end_epoch: None,
+        }
+    }
+}

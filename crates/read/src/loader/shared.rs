@@ -1,0 +1,229 @@
+//! What the threads of a loader have in common.
+
+use std::sync::{Mutex, PoisonError};
+
+use hsipack_format::{CubeShape, DType};
+
+use super::batch_plan::{BatchPlan, lay_out};
+use super::options::LoaderOptions;
+use super::stats::Counters;
+use crate::cache::Cache;
+use crate::dataset::Dataset;
+use crate::decode::Decoder;
+use crate::plan::{Plan, PlanSample, Segment};
+use crate::ring::Ring;
+use crate::{Error, Result};
+
+/// What the threads of a loader have in common.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub dataset: Dataset,
+    pub options: LoaderOptions,
+    pub plan: Plan,
+    /// Names of the masks, in the order of their arrays.
+    pub masks: Vec<String>,
+    pub ring: std::sync::Arc<Ring<BatchPlan>>,
+    pub counters: Counters,
+    pub cache: Option<Cache>,
+    start: Mutex<Start>,
+}
+
+/// Where the feeder is to begin.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Start {
+    /// Of the ring: the feeder looks here whenever there is a new one.
+    pub generation: u64,
+    pub epoch: u64,
+    /// What of that epoch was given already.
+    pub given: Vec<Segment>,
+}
+
+impl Shared {
+    pub(crate) fn new(dataset: Dataset, options: LoaderOptions) -> Result<Self> {
+        check(&options)?;
+        let chosen = choose(&dataset, &options)?;
+        let masks = choose_masks(&dataset, &options, &chosen)?;
+        check_bands(&dataset, &options, &chosen)?;
+        let plan = Plan::new(plan_samples(&dataset, &chosen), options.plan.clone())?;
+        check_mixing(&dataset, &plan, &masks)?;
+        let slot_bytes = slot_bytes(&dataset, &options, &plan, &masks)?;
+        let ring = Ring::new(options.slots, slot_bytes, &options.memory)?;
+        let cache = Cache::new(&dataset, options.cache, options.cache_bytes);
+        Ok(Self {
+            dataset,
+            options,
+            plan,
+            masks,
+            ring: ring.into(),
+            counters: Counters::new(),
+            cache,
+            start: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn decoder(&self) -> Decoder<'_> {
+        Decoder {
+            dataset: &self.dataset,
+            bands: self.options.bands.as_deref(),
+            cache: self.cache.as_ref(),
+        }
+    }
+
+    /// Where the feeder is to begin.
+    pub(crate) fn start(&self) -> Start {
+        self.start.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Drops what is under way and has the feeder begin elsewhere.
+    pub(crate) fn restart(&self, epoch: u64, given: Vec<Segment>) {
+        // The lock is held meanwhile: a feeder that sees the new generation waits for its start.
+        let mut start = self.start.lock().unwrap_or_else(PoisonError::into_inner);
+        let generation = self.ring.slots().restart();
+        *start = Start { generation, epoch, given };
+    }
+}
+
+fn check(options: &LoaderOptions) -> Result<()> {
+    if options.threads == 0 {
+        return Err(Error::conflict("no decoding threads").with_remedy("ask for at least one"));
+    }
+    if options.slots < 2 {
+        return Err(Error::conflict(format!("a ring of {} slots", options.slots))
+            .with_remedy("ask for at least 2, so that one is filled while one is used"));
+    }
+    Ok(())
+}
+
+/// Ids of the samples that were asked for, ascending.
+fn choose(dataset: &Dataset, options: &LoaderOptions) -> Result<Vec<u32>> {
+    let splits = dataset.labels().splits();
+    if let Some(split) = options.splits.iter().find(|split| !splits.contains(split)) {
+        let remedy = match splits {
+            [] => "it has no splits; give them with `hsipack convert --table`".to_owned(),
+            splits => format!("it has {}", splits.join(", ")),
+        };
+        return Err(Error::conflict(format!("no sample is of split {split:?}"))
+            .at(dataset.path())
+            .with_remedy(remedy));
+    }
+    let mut ids: Vec<u64> = match &options.samples {
+        Some(ids) => ids.clone(),
+        None => (0..dataset.len() as u64).collect(),
+    };
+    ids.sort_unstable();
+    ids.dedup();
+    let in_split = |id: &u64| {
+        let split = &dataset.samples()[*id as usize].split;
+        options.splits.is_empty() || split.as_ref().is_some_and(|split| options.splits.contains(split))
+    };
+    if let Some(last) = ids.last().filter(|last| **last >= dataset.len() as u64) {
+        dataset.stack_of(*last as usize)?;
+    }
+    let number = |id: u64| {
+        u32::try_from(id).map_err(|_| Error::unsupported("more than 2^32 samples").at(dataset.path()))
+    };
+    ids.into_iter().filter(in_split).map(number).collect()
+}
+
+/// Stacks of samples, each once, in order.
+fn stacks_of(dataset: &Dataset, samples: &[u32]) -> Result<Vec<usize>> {
+    let stacks = samples.iter().map(|sample| dataset.stack_of(*sample as usize));
+    let mut stacks = stacks.collect::<Result<Vec<_>>>()?;
+    stacks.sort_unstable();
+    stacks.dedup();
+    Ok(stacks)
+}
+
+fn choose_masks(dataset: &Dataset, options: &LoaderOptions, samples: &[u32]) -> Result<Vec<String>> {
+    let stacks = stacks_of(dataset, samples)?;
+    if let Some(names) = &options.masks {
+        for (stack, name) in stacks.iter().flat_map(|stack| names.iter().map(move |name| (*stack, name))) {
+            super::batch_plan::place(dataset, stack, name)?;
+        }
+        return Ok(names.clone());
+    }
+    let Some((first, others)) = stacks.split_first() else { return Ok(Vec::new()) };
+    let names = dataset.stacks()[*first].masks.iter().map(|mask| mask.name().to_owned());
+    let everywhere = |name: &String| others.iter().all(|stack| dataset.stacks()[*stack].mask(name).is_some());
+    Ok(names.filter(everywhere).collect())
+}
+
+fn check_bands(dataset: &Dataset, options: &LoaderOptions, samples: &[u32]) -> Result<()> {
+    let Some(bands) = &options.bands else { return Ok(()) };
+    if bands.is_empty() {
+        return Err(Error::conflict("no bands are chosen").with_remedy("choose some, or all"));
+    }
+    for stack in stacks_of(dataset, samples)? {
+        let has = dataset.image(stack).shape().bands;
+        if let Some(band) = bands.iter().find(|band| **band >= has) {
+            let name = &dataset.stacks()[stack].name;
+            return Err(Error::conflict(format!("there is no band {band} in stack {name}"))
+                .at(dataset.path())
+                .with_remedy(format!("bands are numbered from 0 to {}", has - 1)));
+        }
+    }
+    Ok(())
+}
+
+fn plan_samples(dataset: &Dataset, samples: &[u32]) -> Vec<PlanSample> {
+    let plan_sample = |sample: &u32| {
+        let number = *sample as usize;
+        let stack = dataset.stack_of(number).expect("chosen among those that exist");
+        let shape = dataset.image(stack).shape();
+        // Axes of a cube that can be read fit: its chunks hold whole rows of columns or tiles below 2 GiB,
+        // and a file of 2^32 rows would be larger than any disk.
+        let axis = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
+        let weight = dataset.samples()[number].columns.get("weight").and_then(|value| value.as_f64());
+        PlanSample {
+            group: dataset.labels().group_of(number),
+            class: dataset.labels().class_of(number),
+            weight: weight.unwrap_or(1.0),
+            ..PlanSample::new(*sample, axis(shape.rows), axis(shape.columns), axis(shape.bands))
+        }
+    };
+    samples.iter().map(plan_sample).collect()
+}
+
+/// Windows of one shape from several stacks come in one batch: their element types have to be the same.
+fn check_mixing(dataset: &Dataset, plan: &Plan, masks: &[String]) -> Result<()> {
+    let samples: Vec<u32> = plan.samples().iter().map(|sample| sample.sample).collect();
+    let stacks = stacks_of(dataset, &samples)?;
+    let types = |stack: usize| -> Result<Vec<DType>> {
+        let masks = masks.iter().map(|name| super::batch_plan::place(dataset, stack, name));
+        let arrays = std::iter::once(Ok(0)).chain(masks);
+        arrays.map(|array| Ok(dataset.array(stack, array?).dtype())).collect()
+    };
+    let Some(first) = stacks.first().copied() else { return Ok(()) };
+    for stack in &stacks[1..] {
+        let (one, other) = (types(first)?, types(*stack)?);
+        if let Some(place) = (0..one.len()).find(|place| one[*place] != other[*place]) {
+            let array = place.checked_sub(1).map_or("image", |mask| masks[mask].as_str());
+            return Err(Error::unsupported(format!(
+                "array {array} is {} in stack {}, but {} in stack {}",
+                one[place],
+                dataset.stacks()[first].name,
+                other[place],
+                dataset.stacks()[*stack].name
+            ))
+            .at(dataset.path())
+            .with_remedy("pack them with the same types, or read the stacks one by one"));
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of the largest batch.
+fn slot_bytes(dataset: &Dataset, options: &LoaderOptions, plan: &Plan, masks: &[String]) -> Result<usize> {
+    let samples: Vec<u32> = plan.samples().iter().map(|sample| sample.sample).collect();
+    let decoder = Decoder { dataset, bands: options.bands.as_deref(), cache: None };
+    let mut largest = 0;
+    for stack in stacks_of(dataset, &samples)? {
+        let bands = dataset.image(stack).shape().bands;
+        for CubeShape { rows, columns, .. } in plan.shapes().iter().filter(|shape| shape.bands == bands) {
+            let len = options.plan.batch_size;
+            let bytes = lay_out(&decoder, masks, stack, len, (*rows, *columns), &mut Vec::new())?;
+            largest = largest.max(bytes);
+        }
+    }
+    Ok(largest)
+}

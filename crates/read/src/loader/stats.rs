@@ -1,0 +1,191 @@
+//! Where a loader spends its time; counted always, for a few instructions a task.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::decode::Meter;
+
+/// Counters that all threads add to.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    start: Instant,
+    batches: AtomicU64,
+    samples: AtomicU64,
+    bytes: AtomicU64,
+    skipped: AtomicU64,
+    chunks: AtomicU64,
+    cached_chunks: AtomicU64,
+    stored_bytes: AtomicU64,
+    read: AtomicU64,
+    decode_busy: AtomicU64,
+    decode_waiting: AtomicU64,
+    plan_busy: AtomicU64,
+    plan_waiting: AtomicU64,
+    consumer_waiting: AtomicU64,
+    ready: AtomicU64,
+}
+
+/// What a loader did since it was made, or between two looks ([`since`](Self::since)). Times are in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct LoaderStats {
+    /// Time that passed.
+    pub elapsed_s: f64,
+    /// Batches given out.
+    pub batches: u64,
+    /// Samples in them.
+    pub samples: u64,
+    /// Their bytes, images and masks, uncompressed.
+    pub bytes: u64,
+    /// Samples left out because they are damaged.
+    pub skipped: u64,
+    /// Chunks decoded or copied from the cache.
+    pub chunks: u64,
+    /// Of those, chunks that came from the cache.
+    pub cached_chunks: u64,
+    /// Bytes read from the store.
+    pub stored_bytes: u64,
+    /// Decoding threads.
+    pub threads: usize,
+    /// Time that all decoding threads together worked, reading included.
+    pub decode_busy_s: f64,
+    /// Of that, time in reads. Page faults of memory maps count as decoding.
+    pub read_s: f64,
+    /// Time that all decoding threads together had nothing to do: the ring was full.
+    pub decode_waiting_s: f64,
+    /// Time that the planning thread worked.
+    pub plan_busy_s: f64,
+    /// Time that it waited for a free slot.
+    pub plan_waiting_s: f64,
+    /// Time that the consumer waited for batches: the loader was too slow.
+    pub consumer_waiting_s: f64,
+    /// Slots of the ring.
+    pub slots: usize,
+    /// Mean number of further batches that were ready when one was taken.
+    pub mean_ready: f64,
+}
+
+impl Counters {
+    pub(crate) fn new() -> Self {
+        let zero = AtomicU64::default;
+        Self {
+            start: Instant::now(),
+            batches: zero(),
+            samples: zero(),
+            bytes: zero(),
+            skipped: zero(),
+            chunks: zero(),
+            cached_chunks: zero(),
+            stored_bytes: zero(),
+            read: zero(),
+            decode_busy: zero(),
+            decode_waiting: zero(),
+            plan_busy: zero(),
+            plan_waiting: zero(),
+            consumer_waiting: zero(),
+            ready: zero(),
+        }
+    }
+
+    /// A decoding thread did a task after waiting for it.
+    pub(crate) fn decoded(&self, waiting: Duration, busy: Duration, meter: Meter) {
+        add(&self.decode_waiting, nanoseconds(waiting));
+        add(&self.decode_busy, nanoseconds(busy));
+        add(&self.read, nanoseconds(meter.read));
+        add(&self.chunks, meter.chunks);
+        add(&self.cached_chunks, meter.cached_chunks);
+        add(&self.stored_bytes, meter.stored_bytes);
+    }
+
+    /// The planning thread planned a batch after waiting for a slot.
+    pub(crate) fn planned(&self, waiting: Duration, busy: Duration) {
+        add(&self.plan_waiting, nanoseconds(waiting));
+        add(&self.plan_busy, nanoseconds(busy));
+    }
+
+    /// The consumer waited.
+    pub(crate) fn waited(&self, waiting: Duration) {
+        add(&self.consumer_waiting, nanoseconds(waiting));
+    }
+
+    /// The consumer got a batch, when `ready` more were ready.
+    pub(crate) fn given(&self, samples: usize, bytes: usize, skipped: usize, ready: usize) {
+        add(&self.batches, 1);
+        add(&self.samples, samples as u64);
+        add(&self.bytes, bytes as u64);
+        add(&self.skipped, skipped as u64);
+        add(&self.ready, ready as u64);
+    }
+
+    pub(crate) fn snapshot(&self, threads: usize, slots: usize) -> LoaderStats {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let seconds = |counter: &AtomicU64| get(counter) as f64 * 1e-9;
+        let batches = get(&self.batches);
+        LoaderStats {
+            elapsed_s: self.start.elapsed().as_secs_f64(),
+            batches,
+            samples: get(&self.samples),
+            bytes: get(&self.bytes),
+            skipped: get(&self.skipped),
+            chunks: get(&self.chunks),
+            cached_chunks: get(&self.cached_chunks),
+            stored_bytes: get(&self.stored_bytes),
+            threads,
+            decode_busy_s: seconds(&self.decode_busy),
+            read_s: seconds(&self.read),
+            decode_waiting_s: seconds(&self.decode_waiting),
+            plan_busy_s: seconds(&self.plan_busy),
+            plan_waiting_s: seconds(&self.plan_waiting),
+            consumer_waiting_s: seconds(&self.consumer_waiting),
+            slots,
+            mean_ready: get(&self.ready) as f64 / batches.max(1) as f64,
+        }
+    }
+}
+
+fn add(counter: &AtomicU64, value: u64) {
+    counter.fetch_add(value, Ordering::Relaxed);
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl LoaderStats {
+    /// What was done after an earlier look.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let batches = self.batches - earlier.batches;
+        let ready = self.mean_ready * self.batches as f64 - earlier.mean_ready * earlier.batches as f64;
+        Self {
+            elapsed_s: self.elapsed_s - earlier.elapsed_s,
+            batches,
+            samples: self.samples - earlier.samples,
+            bytes: self.bytes - earlier.bytes,
+            skipped: self.skipped - earlier.skipped,
+            chunks: self.chunks - earlier.chunks,
+            cached_chunks: self.cached_chunks - earlier.cached_chunks,
+            stored_bytes: self.stored_bytes - earlier.stored_bytes,
+            threads: self.threads,
+            decode_busy_s: self.decode_busy_s - earlier.decode_busy_s,
+            read_s: self.read_s - earlier.read_s,
+            decode_waiting_s: self.decode_waiting_s - earlier.decode_waiting_s,
+            plan_busy_s: self.plan_busy_s - earlier.plan_busy_s,
+            plan_waiting_s: self.plan_waiting_s - earlier.plan_waiting_s,
+            consumer_waiting_s: self.consumer_waiting_s - earlier.consumer_waiting_s,
+            slots: self.slots,
+            mean_ready: ready / batches.max(1) as f64,
+        }
+    }
+
+    /// Samples a second.
+    pub fn samples_per_s(&self) -> f64 {
+        self.samples as f64 / self.elapsed_s.max(f64::MIN_POSITIVE)
+    }
+
+    /// Gigabytes (10⁹) a second, uncompressed.
+    pub fn gb_per_s(&self) -> f64 {
+        self.bytes as f64 * 1e-9 / self.elapsed_s.max(f64::MIN_POSITIVE)
+    }
+}

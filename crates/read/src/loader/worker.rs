@@ -1,0 +1,55 @@
+//! A decoding thread.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+
+use super::batch_plan::{BatchPlan, array_of};
+use super::shared::Shared;
+use crate::decode::Scratch;
+use crate::ring::slots::Failure;
+use crate::{Error, ErrorKind, Result};
+
+/// Does tasks until the ring is stopped.
+pub(super) fn run(shared: &Shared) {
+    let mut scratch = Scratch::default();
+    loop {
+        let before = Instant::now();
+        let Some(mut task) = shared.ring.take_task() else { return };
+        let taken = Instant::now();
+        let (plan, number, memory) = task.parts();
+        let failures = do_task(shared, plan, number, memory, &mut scratch);
+        task.done(failures);
+        let meter = std::mem::take(&mut scratch.meter);
+        shared.counters.decoded(taken - before, taken.elapsed(), meter);
+    }
+}
+
+/// Fills a task's piece of the slot. A sample that fails does not keep the others of the task from being
+/// read.
+fn do_task(
+    shared: &Shared,
+    plan: &BatchPlan,
+    number: usize,
+    memory: &mut [u8],
+    scratch: &mut Scratch,
+) -> Vec<Failure> {
+    let mut failures = Vec::new();
+    let mut rest = memory;
+    for part in plan.task(number) {
+        let (out, after) = rest.split_at_mut(part.bytes);
+        rest = after;
+        let item = plan.items[part.position];
+        let mut read = || -> Result<()> {
+            let array = array_of(&shared.dataset, &shared.masks, item, part.array)?;
+            let index = shared.dataset.samples()[item.sample as usize].index;
+            shared.decoder().rows(array, index, part.down, item.window, out, scratch)
+        };
+        let done = catch_unwind(AssertUnwindSafe(&mut read)).unwrap_or_else(|_| {
+            Err(Error::new(ErrorKind::Io, format!("a decoding thread panicked at sample {}", item.sample)))
+        });
+        if let Err(error) = done {
+            failures.push(Failure { position: part.position, error });
+        }
+    }
+    failures
+}

@@ -1,0 +1,386 @@
+//! The ring's memory: one allocation, made and touched at the start.
+
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use crate::{Error, ErrorKind, Result};
+
+/// What memory to ask for.
+#[derive(Clone, Default)]
+pub struct MemoryOptions {
+    /// Page-locks the memory for a device, e.g. by registering it with CUDA; the best where there is one.
+    pub locker: Option<Arc<dyn PageLocker>>,
+    /// Do not even try to keep the memory from being swapped out.
+    pub plain: bool,
+    /// Do not ask for huge pages.
+    pub no_huge_pages: bool,
+}
+
+impl fmt::Debug for MemoryOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryOptions")
+            .field("locker", &self.locker.as_ref().map(|locker| locker.name()))
+            .field("plain", &self.plain)
+            .field("no_huge_pages", &self.no_huge_pages)
+            .finish()
+    }
+}
+
+/// Locks pages for a device's direct memory access.
+pub trait PageLocker: Send + Sync {
+    /// What does it, e.g. `CUDA`.
+    fn name(&self) -> &str;
+
+    /// Locks the pages of `memory`, which stays where it is until [`unlock`](Self::unlock).
+    ///
+    /// # Errors
+    /// If the device refuses, why.
+    fn lock(&self, memory: *mut u8, bytes: usize) -> Result<(), String>;
+
+    /// Unlocks what [`lock`](Self::lock) locked.
+    fn unlock(&self, memory: *mut u8, bytes: usize);
+}
+
+/// What memory the ring got.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct MemoryReport {
+    /// Bytes of all slots.
+    pub bytes: usize,
+    /// `page-locked` for a device, `locked` against swapping, or `plain`.
+    pub kind: &'static str,
+    /// Bytes on huge pages.
+    pub huge_page_bytes: usize,
+    /// Why it is no better.
+    pub notes: Vec<String>,
+}
+
+/// The memory.
+pub(crate) struct Memory {
+    start: NonNull<u8>,
+    bytes: usize,
+    locker: Option<Arc<dyn PageLocker>>,
+    report: MemoryReport,
+}
+
+// SAFETY: it owns its memory, as a Box does; who may touch which part when is the ring's to decide.
+unsafe impl Send for Memory {}
+// SAFETY: shared references give out a pointer and plain data only.
+unsafe impl Sync for Memory {}
+
+/// Size of huge pages on x86-64 and on 4 KiB arm64.
+pub(crate) const HUGE_PAGE: usize = 2 << 20;
+
+impl Memory {
+    /// Allocates `bytes` and touches every page.
+    pub(crate) fn new(bytes: usize, options: &MemoryOptions) -> Result<Self> {
+        let bytes = bytes.max(1).next_multiple_of(HUGE_PAGE);
+        let start = system::allocate(bytes).map_err(|error| no_room(bytes, error))?;
+        let report = MemoryReport { bytes, kind: "plain", huge_page_bytes: 0, notes: Vec::new() };
+        // From here on, dropping it gives the memory back.
+        let mut memory = Self { start, bytes, locker: None, report };
+        if !options.no_huge_pages
+            && let Err(why) = system::want_huge_pages(start, bytes)
+        {
+            memory.report.notes.push(format!("no huge pages: {why}"));
+        }
+        system::touch(start, bytes).map_err(|error| no_room(bytes, error))?;
+        memory.report.huge_page_bytes = system::huge_page_bytes(start).min(bytes);
+        memory.lock(options);
+        Ok(memory)
+    }
+
+    fn lock(&mut self, options: &MemoryOptions) {
+        if let Some(locker) = &options.locker {
+            match locker.lock(self.start.as_ptr(), self.bytes) {
+                Ok(()) => {
+                    self.locker = Some(locker.clone());
+                    self.report.kind = "page-locked";
+                    return;
+                }
+                Err(why) => {
+                    let note = format!("{} does not page-lock the ring: {why}", locker.name());
+                    self.report.notes.push(note);
+                }
+            }
+        }
+        if options.plain {
+            return;
+        }
+        match system::lock(self.start, self.bytes) {
+            Ok(()) => self.report.kind = "locked",
+            Err(why) => self.report.notes.push(format!("not locked against swapping: {why}")),
+        }
+    }
+
+    /// What it is.
+    pub(crate) fn report(&self) -> &MemoryReport {
+        &self.report
+    }
+
+    /// Its first byte.
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    /// Its length.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if let Some(locker) = &self.locker {
+            locker.unlock(self.start.as_ptr(), self.bytes);
+        }
+        system::free(self.start, self.bytes);
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.report.fmt(f)
+    }
+}
+
+fn no_room(bytes: usize, error: std::io::Error) -> Error {
+    Error::new(
+        ErrorKind::Io,
+        format!("cannot allocate {} MiB for the ring: {error}", bytes.div_ceil(1 << 20)),
+    )
+    .with_remedy("ask for fewer slots or smaller batches")
+    .caused_by(error)
+}
+
+/// The calls to the operating system.
+#[cfg(not(miri))]
+mod system {
+    use std::io;
+    use std::ptr::NonNull;
+
+    /// Anonymous memory, zero-filled, aligned to huge pages.
+    pub fn allocate(bytes: usize) -> io::Result<NonNull<u8>> {
+        let whole = bytes.checked_add(super::HUGE_PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
+        // SAFETY: a new anonymous mapping, wherever the kernel likes, touches nothing that exists.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                whole,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let before = start.align_offset(super::HUGE_PAGE);
+        // SAFETY: both ranges lie in the mapping just made, outside the part that is kept; `before` is less
+        // than a huge page, of which there is one more than `bytes`.
+        let start = unsafe {
+            let kept = start.cast::<u8>().add(before);
+            unmap(start.cast(), before);
+            unmap(kept.add(bytes), whole - before - bytes);
+            kept
+        };
+        NonNull::new(start).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+    }
+
+    /// # Safety
+    /// The range must be whole pages of a mapping of ours that nothing refers to.
+    unsafe fn unmap(start: *mut u8, bytes: usize) {
+        if bytes > 0 {
+            // SAFETY: as the caller promises.
+            unsafe { libc::munmap(start.cast(), bytes) };
+        }
+    }
+
+    pub fn free(start: NonNull<u8>, bytes: usize) {
+        // SAFETY: called once, by the owner of the mapping, when it is dropped.
+        unsafe { unmap(start.as_ptr(), bytes) };
+    }
+
+    pub fn want_huge_pages(start: NonNull<u8>, bytes: usize) -> Result<(), String> {
+        let setting = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+        if setting.is_ok_and(|setting| setting.contains("[never]")) {
+            return Err("the system forbids transparent huge pages".into());
+        }
+        // SAFETY: advice about a mapping of ours changes no content.
+        match unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error().to_string()),
+        }
+    }
+
+    /// Has the kernel provide every page now.
+    pub fn touch(start: NonNull<u8>, bytes: usize) -> io::Result<()> {
+        // SAFETY: the range is a mapping of ours; populating it changes no content.
+        let populated =
+            unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_POPULATE_WRITE) };
+        if populated == 0 {
+            return Ok(());
+        }
+        match io::Error::last_os_error() {
+            // Kernels before 5.14 do not know the call.
+            error if error.raw_os_error() == Some(libc::EINVAL) => {
+                for page in (0..bytes).step_by(4096) {
+                    // SAFETY: inside the mapping, which nobody else knows of yet.
+                    unsafe { start.as_ptr().add(page).write_volatile(0) };
+                }
+                Ok(())
+            }
+            error => Err(error),
+        }
+    }
+
+    /// How much of the mapping at `start` lies on huge pages, as the kernel says.
+    pub fn huge_page_bytes(start: NonNull<u8>) -> usize {
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
+        let address = start.as_ptr() as usize;
+        // The kernel may have joined the mapping with a neighbour.
+        let holds = |line: &str| {
+            let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+            let bounds =
+                range.map(|(from, to)| (usize::from_str_radix(from, 16), usize::from_str_radix(to, 16)));
+            matches!(bounds, Some((Ok(from), Ok(to))) if (from..to).contains(&address))
+        };
+        let line = maps
+            .lines()
+            .skip_while(|line| !holds(line))
+            .find_map(|line| line.strip_prefix("AnonHugePages:"));
+        let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<usize>().ok());
+        kib.unwrap_or(0) << 10
+    }
+
+    pub fn lock(start: NonNull<u8>, bytes: usize) -> Result<(), String> {
+        // SAFETY: locking pages of a mapping of ours changes no content.
+        if unsafe { libc::mlock(start.as_ptr().cast(), bytes) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        Err(format!(
+            "{error}; the limit is {} (raise it with `ulimit -l`)",
+            lock_limit().map_or("unknown".to_owned(), |limit| format!("{} MiB", limit >> 20))
+        ))
+    }
+
+    fn lock_limit() -> Option<u64> {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: the call fills the struct it is given.
+        let read = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut limit) };
+        (read == 0).then_some(limit.rlim_cur)
+    }
+}
+
+/// Miri knows no memory maps.
+#[cfg(miri)]
+mod system {
+    use std::alloc::{Layout, alloc_zeroed, dealloc};
+    use std::io;
+    use std::ptr::NonNull;
+
+    fn layout(bytes: usize) -> Layout {
+        Layout::from_size_align(bytes, 4096).expect("a sensible size")
+    }
+
+    pub fn allocate(bytes: usize) -> io::Result<NonNull<u8>> {
+        // SAFETY: the layout is not empty.
+        NonNull::new(unsafe { alloc_zeroed(layout(bytes)) })
+            .ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+    }
+
+    pub fn free(start: NonNull<u8>, bytes: usize) {
+        // SAFETY: allocated above with the same layout.
+        unsafe { dealloc(start.as_ptr(), layout(bytes)) };
+    }
+
+    pub fn want_huge_pages(_: NonNull<u8>, _: usize) -> Result<(), String> {
+        Ok(())
+    }
+
+    pub fn touch(_: NonNull<u8>, _: usize) -> io::Result<()> {
+        Ok(())
+    }
+
+    pub fn huge_page_bytes(_: NonNull<u8>) -> usize {
+        0
+    }
+
+    pub fn lock(_: NonNull<u8>, _: usize) -> Result<(), String> {
+        Err("not under Miri".into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[derive(Default)]
+    struct Fake {
+        locked: AtomicUsize,
+        refuses: bool,
+    }
+
+    impl PageLocker for Fake {
+        fn name(&self) -> &str {
+            "a fake device"
+        }
+
+        fn lock(&self, _: *mut u8, bytes: usize) -> Result<(), String> {
+            if self.refuses {
+                return Err("no such memory".into());
+            }
+            self.locked.fetch_add(bytes, Ordering::Relaxed);
+            Ok(())
+        }
+
+        fn unlock(&self, _: *mut u8, bytes: usize) {
+            self.locked.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn memory_is_zero_and_aligned_and_says_what_it_is() {
+        let memory = Memory::new(3 << 20, &MemoryOptions::default()).unwrap();
+        assert_eq!(memory.len(), 4 << 20);
+        assert_eq!(memory.start() as usize % 4096, 0);
+        // SAFETY: the memory is ours alone.
+        let bytes = unsafe { std::slice::from_raw_parts(memory.start(), memory.len()) };
+        assert!(bytes.iter().step_by(4096).all(|byte| *byte == 0));
+        let report = memory.report();
+        assert!(report.kind == "locked" || !report.notes.is_empty(), "{report:?}");
+    }
+
+    #[test]
+    fn a_device_locks_and_unlocks_it() {
+        let device = Arc::new(Fake::default());
+        let options = MemoryOptions { locker: Some(device.clone()), ..Default::default() };
+        let memory = Memory::new(1, &options).unwrap();
+        assert_eq!(memory.report().kind, "page-locked");
+        assert_eq!(device.locked.load(Ordering::Relaxed), memory.len());
+        drop(memory);
+        assert_eq!(device.locked.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_device_that_refuses_is_named_with_its_reason() {
+        let locker: Arc<dyn PageLocker> = Arc::new(Fake { refuses: true, ..Fake::default() });
+        let options = MemoryOptions { locker: Some(locker), plain: true, no_huge_pages: true };
+        let memory = Memory::new(1, &options).unwrap();
+        assert_eq!(memory.report().kind, "plain");
+        assert_eq!(
+            memory.report().notes,
+            ["a fake device does not page-lock the ring: no such memory"]
+        );
+    }
+
+    #[test]
+    #[cfg(not(miri))]
+    fn more_memory_than_there_is_addresses_for_is_an_error() {
+        let error = Memory::new(1 << 60, &MemoryOptions::default()).unwrap_err();
+        assert!(error.to_string().contains("fewer slots"), "{error}");
+    }
+}

@@ -1,0 +1,259 @@
+//! A fixed number of slots in one allocation, filled by workers and lent to the consumer.
+//!
+//! [`slots`] decides who may touch which slot when; here are the doors to the memory. What makes them
+//! safe (see `docs/ring.md` for the whole argument):
+//!
+//! - A [`TaskLease`] is the only holder of its task, and the pieces of a slot's tasks are checked not to
+//!   overlap before they are published: `memory()` is exclusive.
+//! - A [`Lease`] is the only holder of its slot, which no task points to any more, and keeps the ring
+//!   alive: `bytes()` stays valid as long as it is borrowed.
+
+pub(crate) mod memory;
+pub(crate) mod slots;
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Instant;
+
+use memory::{Memory, MemoryOptions, MemoryReport};
+use slots::{Claimed, Failure, Slots, Taken};
+
+use crate::{Error, ErrorKind, Result};
+
+/// Slots that hold batches described by a `P`.
+pub(crate) struct Ring<P> {
+    slots: Slots,
+    contents: Box<[RwLock<Content<P>>]>,
+    memory: Memory,
+    slot_bytes: usize,
+}
+
+/// What the feeder planned for a slot.
+#[derive(Default)]
+struct Content<P> {
+    plan: P,
+    /// Where in the slot each task writes: ascending, without overlap.
+    pieces: Vec<Range<usize>>,
+}
+
+/// What [`Ring::claim`] gives.
+pub(crate) enum Claim<'a, P> {
+    Slot(PlanSlot<'a, P>),
+    /// A new generation has begun.
+    Restarted,
+    Stopped,
+}
+
+/// What [`Ring::take`] gives.
+pub(crate) enum Next<P> {
+    /// A whole batch, what went wrong in it, and how many more are ready.
+    Batch(Lease<P>, Vec<Failure>, usize),
+    Finished,
+    AllLeased,
+    TimedOut,
+    Stopped,
+}
+
+impl<P: Default> Ring<P> {
+    /// A ring of `slots` slots of `slot_bytes` bytes each.
+    pub(crate) fn new(slots: usize, slot_bytes: usize, options: &MemoryOptions) -> Result<Self> {
+        // Every slot begins on a page, as devices and huge pages like it.
+        let slot_bytes = slot_bytes.next_multiple_of(4096);
+        let bytes = slots.checked_mul(slot_bytes).filter(|bytes| *bytes <= isize::MAX as usize);
+        let bytes = bytes.ok_or_else(|| {
+            Error::conflict(format!("{slots} slots of {slot_bytes} bytes are too many"))
+                .with_remedy("ask for fewer slots or smaller batches")
+        })?;
+        Ok(Self {
+            slots: Slots::new(slots),
+            contents: (0..slots).map(|_| RwLock::default()).collect(),
+            memory: Memory::new(bytes, options)?,
+            slot_bytes,
+        })
+    }
+
+    /// What memory it has.
+    pub(crate) fn memory_report(&self) -> &MemoryReport {
+        self.memory.report()
+    }
+
+    /// The state machine, for what needs no memory.
+    pub(crate) fn slots(&self) -> &Slots {
+        &self.slots
+    }
+
+    /// For the feeder: waits for a free slot to plan a batch into.
+    pub(crate) fn claim(&self, generation: u64) -> Claim<'_, P> {
+        match self.slots.claim(generation) {
+            Claimed::Slot(slot) => {
+                let mut content = self.write(slot);
+                content.pieces.clear();
+                Claim::Slot(PlanSlot { ring: self, slot, generation, content })
+            }
+            Claimed::Restarted => Claim::Restarted,
+            Claimed::Stopped => Claim::Stopped,
+        }
+    }
+
+    /// For workers: waits for a task; `None` after a stop.
+    pub(crate) fn take_task(&self) -> Option<TaskLease<'_, P>> {
+        let task = self.slots.take_task()?;
+        let content = self.contents[task.slot].read().unwrap_or_else(PoisonError::into_inner);
+        Some(TaskLease { ring: self, slot: task.slot, number: task.number, content: Some(content) })
+    }
+
+    /// For the consumer: waits for the next batch.
+    pub(crate) fn take(self: &Arc<Self>, deadline: Option<Instant>) -> Next<P> {
+        match self.slots.take(deadline) {
+            Taken::Batch { slot, failures, waiting } => {
+                let plan = std::mem::take(&mut self.write(slot).plan);
+                Next::Batch(Lease { ring: self.clone(), slot, plan }, failures, waiting)
+            }
+            Taken::Finished => Next::Finished,
+            Taken::AllLeased => Next::AllLeased,
+            Taken::TimedOut => Next::TimedOut,
+            Taken::Stopped => Next::Stopped,
+        }
+    }
+
+    fn write(&self, slot: usize) -> RwLockWriteGuard<'_, Content<P>> {
+        self.contents[slot].write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// First byte of a slot.
+    fn start(&self, slot: usize) -> *mut u8 {
+        debug_assert!((slot + 1) * self.slot_bytes <= self.memory.len());
+        // SAFETY: the allocation is at least slots × slot_bytes long, which `new` checked to fit isize.
+        unsafe { self.memory.start().add(slot * self.slot_bytes) }
+    }
+}
+
+/// A free slot in the hands of the feeder.
+pub(crate) struct PlanSlot<'a, P> {
+    ring: &'a Ring<P>,
+    slot: usize,
+    generation: u64,
+    content: RwLockWriteGuard<'a, Content<P>>,
+}
+
+impl<P: Default> PlanSlot<'_, P> {
+    /// The plan that was last in this slot, to be overwritten, and the pieces of the tasks, empty.
+    pub(crate) fn plan(&mut self) -> (&mut P, &mut Vec<Range<usize>>) {
+        let content = &mut *self.content;
+        (&mut content.plan, &mut content.pieces)
+    }
+
+    /// Lets the workers at it.
+    ///
+    /// # Panics
+    /// If pieces overlap, are not ascending, or reach beyond the slot: the doors to the memory rest on it.
+    pub(crate) fn publish(self) {
+        let mut end = 0;
+        for piece in &self.content.pieces {
+            assert!(end <= piece.start && piece.start <= piece.end, "pieces of a slot overlap");
+            end = piece.end;
+        }
+        assert!(end <= self.ring.slot_bytes, "a piece reaches beyond its slot");
+        let (slots, slot, generation) = (&self.ring.slots, self.slot, self.generation);
+        let tasks = self.content.pieces.len();
+        drop(self.content);
+        slots.publish(slot, tasks, generation);
+    }
+}
+
+/// A task in the hands of a worker. Dropping it without [`done`](Self::done) makes the batch fail.
+pub(crate) struct TaskLease<'a, P> {
+    ring: &'a Ring<P>,
+    slot: usize,
+    number: usize,
+    content: Option<RwLockReadGuard<'a, Content<P>>>,
+}
+
+impl<P: Default> TaskLease<'_, P> {
+    /// The batch, the task's number in it, and its piece of the slot to write to.
+    pub(crate) fn parts(&mut self) -> (&P, usize, &mut [u8]) {
+        let content = self.content.as_deref().expect("held until the task is done");
+        let piece = content.pieces[self.number].clone();
+        // SAFETY: `publish` checked that the piece lies in the slot and overlaps with no other; this lease is
+        // the only one of its task, and the slot stays in `filling`, read by nobody, until it is given
+        // back. The bytes were initialised with the allocation.
+        let memory = unsafe {
+            std::slice::from_raw_parts_mut(
+                self.ring.start(self.slot).add(piece.start),
+                piece.len(),
+            )
+        };
+        (&content.plan, self.number, memory)
+    }
+
+    /// Gives the task back.
+    pub(crate) fn done(mut self, failures: Vec<Failure>) {
+        self.give_back(failures);
+    }
+}
+
+impl<P> TaskLease<'_, P> {
+    fn give_back(&mut self, failures: Vec<Failure>) {
+        // The plan's lock goes first: the slot may be planned anew as soon as the task is back.
+        if self.content.take().is_some() {
+            self.ring.slots.task_done(self.slot, failures);
+        }
+    }
+}
+
+impl<P> Drop for TaskLease<'_, P> {
+    fn drop(&mut self) {
+        if self.content.is_some() {
+            let error = Error::new(ErrorKind::Io, "a decoding thread panicked");
+            self.give_back(vec![Failure { position: 0, error }]);
+        }
+    }
+}
+
+/// A slot with a whole batch, in the hands of the consumer; dropping it frees the slot.
+pub(crate) struct Lease<P: Default> {
+    ring: Arc<Ring<P>>,
+    slot: usize,
+    plan: P,
+}
+
+impl<P: Default> Lease<P> {
+    /// What is in the slot.
+    pub(crate) fn plan(&self) -> &P {
+        &self.plan
+    }
+
+    /// What is in the slot, and its bytes, to be changed.
+    pub(crate) fn parts_mut(&mut self) -> (&mut P, &mut [u8]) {
+        // SAFETY: as in `bytes`, and the lease is borrowed exclusively.
+        let bytes = unsafe {
+            std::slice::from_raw_parts_mut(self.ring.start(self.slot), self.ring.slot_bytes)
+        };
+        (&mut self.plan, bytes)
+    }
+
+    /// The slot's bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: the slot is `leased`, by this lease alone: all its tasks are back and it gets no new ones
+        // until the lease is dropped. The ring, and with it the memory, lives as long as the lease.
+        unsafe { std::slice::from_raw_parts(self.ring.start(self.slot), self.ring.slot_bytes) }
+    }
+}
+
+impl<P: Default> Drop for Lease<P> {
+    fn drop(&mut self) {
+        // The plan goes back for the memory it owns.
+        self.ring.write(self.slot).plan = std::mem::take(&mut self.plan);
+        self.ring.slots.release(self.slot);
+    }
+}
+
+impl<P: Default + fmt::Debug> fmt::Debug for Lease<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease").field("slot", &self.slot).field("plan", &self.plan).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;
