@@ -4,6 +4,7 @@
 //! [`ChunkArray`] reads chunks.
 
 use std::fs;
+use std::io::Read as _;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -147,6 +148,16 @@ impl Dataset {
 
 fn read_file(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).map_err(|error| Error::io(path, "cannot read", error))
+}
+
+/// Reads a whole file into `bytes`; `false` if there is none.
+fn read_into(path: &Path, bytes: &mut Vec<u8>) -> Result<bool> {
+    bytes.clear();
+    match fs::File::open(path).and_then(|mut file| file.read_to_end(bytes)) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(Error::io(path, "cannot read", error)),
+    }
 }
 
 fn read_root(path: &Path) -> Result<Map<String, Value>> {
@@ -363,7 +374,7 @@ impl ChunkArray {
         self.len == 0
     }
 
-    /// Decodes a stored chunk, as [`ShardFile::read_stored`] gives it, into `out`,
+    /// Decodes a stored chunk, as [`ShardFile::with_stored`] gives it, into `out`,
     /// [`chunk_bytes`](Self::chunk_bytes) long.
     ///
     /// # Errors
@@ -418,7 +429,7 @@ impl ChunkArray {
     }
 
     /// Reads and decodes chunk `chunk` of sample `index` into `out`, [`chunk_bytes`](Self::chunk_bytes)
-    /// long, values little-endian. `stored` is working memory.
+    /// long, values little-endian. `stored` is working memory for arrays without shards.
     ///
     /// # Errors
     /// If the chunk cannot be read or is damaged; the shard, sample and chunk are named.
@@ -429,41 +440,36 @@ impl ChunkArray {
         stored: &mut Vec<u8>,
         out: &mut [u8],
     ) -> Result<()> {
-        let (path, written) = self.read_stored(index, chunk, stored)?;
-        let name = |error: Error| {
+        let name = |error: Error, path: &Path| {
             Error::damaged(format!("sample {index}, chunk {chunk}: {}", error.what()))
                 .at(path)
                 .with_remedy("run `hsipack validate`, then `hsipack repair`")
         };
-        if written {
-            decode_chunk(&self.meta, stored, out).map_err(name)
-        } else {
-            self.fill(out).map_err(name)
-        }
-    }
-
-    fn read_stored(
-        &self,
-        index: usize,
-        chunk: usize,
-        stored: &mut Vec<u8>,
-    ) -> Result<(PathBuf, bool)> {
         if self.meta.chunk_shape.is_some() {
             let (shard, first) = self.grid.locate(index);
             let shard = self.shard(shard)?;
-            let written = shard.read_stored(first + chunk, stored)?;
-            return Ok((shard.path().to_owned(), written));
+            let decode = |stored: &[u8]| {
+                decode_chunk(&self.meta, stored, out).map_err(|error| name(error, shard.path()))
+            };
+            return match shard.with_stored(first + chunk, decode)? {
+                Some(()) => Ok(()),
+                None => self.fill(out).map_err(|error| name(error, shard.path())),
+            };
         }
+        let path = self.chunk_path(index, chunk);
+        let decoded = match read_into(&path, stored)? {
+            true => decode_chunk(&self.meta, stored, out),
+            false => self.fill(out),
+        };
+        decoded.map_err(|error| name(error, &path))
+    }
+
+    /// The file of a chunk of an array without shards.
+    fn chunk_path(&self, index: usize, chunk: usize) -> PathBuf {
         let (down, across) = (chunk / self.grid.across(), chunk % self.grid.across());
         let mut position = vec![index as u64, down as u64, across as u64];
         position.resize(self.meta.shape.len(), 0);
-        let path = self.folder.join(ArrayMeta::file_key(&position));
-        match fs::read(&path) {
-            Ok(bytes) => *stored = bytes,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok((path, false)),
-            Err(error) => return Err(Error::io(path, "cannot read", error)),
-        }
-        Ok((path, true))
+        self.folder.join(ArrayMeta::file_key(&position))
     }
 
     fn fill(&self, out: &mut [u8]) -> Result<()> {

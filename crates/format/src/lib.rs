@@ -10,6 +10,7 @@
 //! | `cube`, `dtype` | shapes and element types |
 //! | [`codec`] | one chunk: values ↔ Blosc frame + CRC-32C |
 //! | [`grid`] | which chunk of which shard holds which pixels |
+//! | [`mapping`] | memory maps whose I/O errors are errors |
 //! | [`shard`] | shard files and their index |
 //! | [`zarr`] | `zarr.json` |
 //! | [`checksums`] | `SHA256SUMS` |
@@ -42,6 +43,7 @@ pub mod dataset;
 mod dtype;
 mod error;
 pub mod grid;
+pub mod mapping;
 pub mod samples;
 pub mod shard;
 pub mod zarr;

@@ -5,11 +5,10 @@
 //! codec with `index_location: end`: the index is one `(offset, length)` pair of little-endian u64 a
 //! chunk, in C order of the shard's chunk grid, then the CRC-32C of the pairs.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::codec::CHECKSUM_LEN;
+use crate::mapping::Mapping;
 use crate::{Error, Result};
 
 const ABSENT: u64 = u64::MAX;
@@ -80,11 +79,10 @@ impl ShardIndex {
     }
 }
 
-/// A shard file open for reading.
+/// A shard file open for reading: mapped into memory, no descriptor held.
 #[derive(Debug)]
 pub struct ShardFile {
-    file: File,
-    path: PathBuf,
+    file: Mapping,
     index: ShardIndex,
     data_len: u64,
 }
@@ -95,20 +93,18 @@ impl ShardFile {
     /// # Errors
     /// If the file cannot be read, is too short, or its index is damaged; all name the file.
     pub fn open(path: &Path, chunks: usize) -> Result<Self> {
-        let fail = |error| Error::io(path, "cannot read", error);
-        let file = File::open(path).map_err(fail)?;
-        let len = file.metadata().map_err(fail)?.len();
-        let index_len = ShardIndex::encoded_len(chunks);
+        let file = Mapping::open(path)?;
+        let (len, index_len) = (file.len(), ShardIndex::encoded_len(chunks));
         let data_len = len.checked_sub(index_len as u64).ok_or_else(|| {
             Error::damaged(format!(
                 "the shard has {len} bytes, too few for its index of {index_len}"
             ))
             .at(path)
         })?;
-        let mut bytes = vec![0; index_len];
-        file.read_exact_at(&mut bytes, data_len).map_err(fail)?;
-        let index = ShardIndex::decode(&bytes, data_len).map_err(|error| error.at(path))?;
-        Ok(Self { file, path: path.to_owned(), index, data_len })
+        let index = file
+            .with(data_len..len, |bytes| ShardIndex::decode(bytes, data_len))
+            .map_err(|error| error.at(path))?;
+        Ok(Self { file, index, data_len })
     }
 
     /// Where the chunks lie.
@@ -123,22 +119,21 @@ impl ShardFile {
 
     /// The file's path.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.file.path()
     }
 
-    /// Reads stored chunk `chunk`, frame and checksum, into `out`; `false` if it was not written.
+    /// Gives `take` stored chunk `chunk`, frame and checksum, where it lies; `None` if it was not written.
     ///
     /// # Errors
-    /// If the file cannot be read.
-    pub fn read_stored(&self, chunk: usize, out: &mut Vec<u8>) -> Result<bool> {
-        let Some(span) = self.index.0[chunk] else { return Ok(false) };
-        // The span lies within the file, so its length is bounded by what is on disk.
-        let len = usize::try_from(span.len).expect("a file's part fits in memory addresses");
-        out.resize(len, 0);
-        self.file
-            .read_exact_at(out, span.offset)
-            .map_err(|error| Error::io(&self.path, "cannot read", error))?;
-        Ok(true)
+    /// If the file cannot be read, or `take` fails.
+    pub fn with_stored<T>(
+        &self,
+        chunk: usize,
+        take: impl FnOnce(&[u8]) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let Some(span) = self.index.0[chunk] else { return Ok(None) };
+        // The index was refused if the sum overflows or lies outside the file.
+        self.file.with(span.offset..span.offset + span.len, take).map(Some)
     }
 }
 

@@ -326,9 +326,11 @@ impl Mender<'_> {
 }
 
 fn copy_chunk(old: Option<&ShardFile>, chunk: usize, writer: &mut ShardWriter) -> Result<()> {
-    let mut stored = Vec::new();
-    match old {
-        Some(old) if old.read_stored(chunk, &mut stored)? => writer.write(chunk, &stored),
-        _ => Err(Error::damaged(format!("chunk {chunk} of the shard is gone"))),
-    }
+    // Copied before it is written: a page that cannot be read is then an error of the old shard.
+    let stored = match old {
+        Some(old) => old.with_stored(chunk, |stored| Ok(stored.to_vec()))?,
+        None => None,
+    };
+    let gone = || Error::damaged(format!("chunk {chunk} of the shard is gone"));
+    writer.write(chunk, &stored.ok_or_else(gone)?)
 }

@@ -58,16 +58,15 @@ impl ShardWriter {
     /// # Errors
     /// If one cannot be read, is damaged, or cannot be written.
     pub fn carry(&mut self, from: &ShardFile, chunks: usize) -> Result<()> {
-        let mut stored = Vec::new();
         for chunk in 0..chunks {
-            if from.read_stored(chunk, &mut stored)? {
-                hsipack_format::codec::verify(&stored).map_err(|error| {
+            from.with_stored(chunk, |stored| {
+                hsipack_format::codec::verify(stored).map_err(|error| {
                     error
                         .at(from.path())
                         .with_remedy("run `hsipack validate` and `hsipack repair` first")
                 })?;
-                self.write(chunk, &stored)?;
-            }
+                self.write(chunk, stored)
+            })?;
         }
         Ok(())
     }

@@ -1,0 +1,707 @@
+//! Read-only memory maps whose I/O errors are errors.
+//!
+//! A page of a mapped file that cannot be read (the disk failed, somebody cut the file short, a network
+//! mount went away) raises the signal SIGBUS, which kills the process. A [`Mapping`] survives it, the way
+//! systemd's `sigbus.c` does: a handler for the whole process, installed with the first map, looks the
+//! faulting address up among the live maps, puts a page of zeros where the page could not be read, and
+//! notes that. [`Mapping::with`] looks at the notes after its closure has read, and gives an error instead
+//! of what the closure made of the zeros. Faults elsewhere go to the handler that was there before.
+//!
+//! The handler may run at any instant in any thread, so it takes no lock and no memory: the table of live
+//! maps is a list of blocks of slots that are never given back, each slot guarded by a version number that
+//! is odd while the slot changes.
+//!
+//! What stays out of reach: a file *changed in place* while it is mapped. Bytes change under the reader,
+//! then, and if the file is cut short, what follows its new end on the page of that end reads as zeros
+//! without any signal. Only checksums over the bytes tell. hsipack itself writes files under another name
+//! and renames them, which never disturbs a map.
+
+use std::ffi::{c_int, c_void};
+use std::fs::File;
+use std::io;
+use std::mem::MaybeUninit;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use crate::{Error, Result};
+
+/// A file mapped for reading, its length fixed when it was mapped. No file descriptor is held.
+#[derive(Debug)]
+pub struct Mapping {
+    path: PathBuf,
+    map: Map,
+    slot: &'static Slot,
+}
+
+impl Mapping {
+    /// Maps the file at `path`.
+    ///
+    /// # Errors
+    /// If it cannot be opened or mapped; the file is named.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
+        let path = path.into();
+        match File::open(&path) {
+            Ok(file) => Self::of(&file, path),
+            Err(error) => Err(Error::io(path, "cannot read", error)),
+        }
+    }
+
+    /// Maps `file`, which may be closed afterwards; `path` is for error messages.
+    ///
+    /// # Errors
+    /// If it cannot be mapped: no regular file, or too many maps.
+    pub fn of(file: &File, path: impl Into<PathBuf>) -> Result<Self> {
+        let path = path.into();
+        match Map::new(file) {
+            Ok(map) => {
+                install_handler();
+                let slot = Slot::take();
+                slot.set(map.address(), map.len);
+                Ok(Self { path, map, slot })
+            }
+            Err(error) => Err(cannot_map(path, error)),
+        }
+    }
+
+    /// The file's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes of the file when it was mapped.
+    pub fn len(&self) -> u64 {
+        self.map.len as u64
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.map.len == 0
+    }
+
+    /// Gives `take` the bytes of `range`. They are for looking at in this process: a system call that is
+    /// handed a page that cannot be read fails with an error of its own (EFAULT).
+    ///
+    /// # Errors
+    /// If the range lies outside the file, bytes near it cannot be read, or `take` fails. An error of the
+    /// disk comes before one of `take`, which has then worked on zeros.
+    pub fn with<T>(&self, range: Range<u64>, take: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
+        let span = self.span(&range).ok_or_else(|| self.outside(&range))?;
+        let taken = take(&self.map.bytes()[span.clone()]);
+        // What `take` read is ordered before the note of what could not be read.
+        fence(Ordering::SeqCst);
+        if self.slot.has_failed(span) { Err(self.unreadable(&range)) } else { taken }
+    }
+
+    /// Asks the system to read `range` ahead; what lies outside the file is left out.
+    pub fn advise_will_need(&self, range: Range<u64>) {
+        let end = range.end.min(self.len());
+        if let Some(span) = self.span(&(range.start..end)) {
+            self.map.will_need(span);
+        }
+    }
+
+    fn span(&self, range: &Range<u64>) -> Option<Range<usize>> {
+        let inside = range.start <= range.end && range.end <= self.len();
+        // Both ends are at most the length, which is a `usize`.
+        inside.then_some(range.start as usize..range.end as usize)
+    }
+
+    fn outside(&self, range: &Range<u64>) -> Error {
+        Error::damaged(format!(
+            "bytes {} to {} were wanted of a file of {}",
+            range.start,
+            range.end,
+            self.len()
+        ))
+        .at(&self.path)
+    }
+
+    #[cold]
+    fn unreadable(&self, range: &Range<u64>) -> Error {
+        let now = std::fs::metadata(&self.path).map_or(u64::MAX, |meta| meta.len());
+        let (what, remedy) = if now < self.len() {
+            (
+                format!("the file became shorter, {now} bytes instead of {}", self.len()),
+                "restore the file from a copy; do not change files that are being read",
+            )
+        } else {
+            (
+                format!("the disk failed at bytes {} to {}", range.start, range.end),
+                "look into the system's log, check the disk, restore the file from a copy",
+            )
+        };
+        Error::io(&self.path, "cannot read", io::Error::other(what)).with_remedy(remedy)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // Before `map` unmaps: from then on the addresses may be somebody else's.
+        self.slot.give_back();
+    }
+}
+
+fn cannot_map(path: PathBuf, error: io::Error) -> Error {
+    let code = error.raw_os_error();
+    let error = Error::io(path, "cannot map into memory", error);
+    match code {
+        Some(libc::ENOMEM) => error.with_remedy(
+            "there are too many maps: raise the limit with `sysctl vm.max_map_count=1048576`, \
+             or pack into larger shards",
+        ),
+        Some(libc::ENODEV | libc::EACCES) => error.with_remedy("give a regular file"),
+        _ => error,
+    }
+}
+
+/// The pages; unmapped on drop.
+#[derive(Debug)]
+struct Map {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the pages are only read, by any thread, and unmapped by the one that drops the owner.
+unsafe impl Send for Map {}
+// SAFETY: as above.
+unsafe impl Sync for Map {}
+
+impl Map {
+    fn new(file: &File) -> io::Result<Self> {
+        let len = usize::try_from(file.metadata()?.len())
+            .map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
+        if len == 0 {
+            return Ok(Self { start: NonNull::dangling(), len });
+        }
+        // SAFETY: a new map at an address of the system's choice touches no memory in use.
+        let start = unsafe {
+            libc::mmap(ptr::null_mut(), len, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0)
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).expect("the system maps nothing at address 0");
+        Ok(Self { start, len })
+    }
+
+    fn address(&self) -> usize {
+        self.start.as_ptr() as usize
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: `len` bytes are mapped for reading as long as `self` lives (none where `len` is 0). That
+        // nobody changes the file meanwhile is what the module asks of its users; pages that cannot be
+        // read become zeros.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+
+    fn will_need(&self, span: Range<usize>) {
+        if span.is_empty() {
+            return;
+        }
+        let page = page_size();
+        let start = span.start / page * page;
+        // SAFETY: page-aligned and within the map, which starts on a page; this advice changes no bytes.
+        unsafe {
+            let address = self.start.as_ptr().add(start).cast::<c_void>();
+            // Advice that is not taken is no error: the bytes come later, when they are read.
+            libc::madvise(address, span.end - start, libc::MADV_WILLNEED);
+        }
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        if self.len > 0 {
+            // SAFETY: mapped by `new`, with that length, and borrowed by nobody any more.
+            unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+        }
+    }
+}
+
+fn page_size() -> usize {
+    static PAGE: AtomicUsize = AtomicUsize::new(0);
+    match PAGE.load(Ordering::Relaxed) {
+        0 => {
+            // SAFETY: asks the system for a number.
+            let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+            let page = usize::try_from(page).expect("the system knows its page size");
+            PAGE.store(page, Ordering::Relaxed);
+            page
+        }
+        page => page,
+    }
+}
+
+/// Parts of a map whose failures are noted apart: one bad sector of a shard of 512 MiB fails the chunks
+/// within 512 KiB.
+const PARTS: usize = 1024;
+
+/// A live map, as the handler sees it.
+#[derive(Debug)]
+struct Slot {
+    /// Odd while the slot changes; another value after every change.
+    version: AtomicUsize,
+    /// Address of the first byte.
+    start: AtomicUsize,
+    /// Bytes; 0 if the slot is free.
+    len: AtomicUsize,
+    /// Whether any bit of `failed` is set.
+    any_failed: AtomicBool,
+    /// A bit for each part that could not be read.
+    failed: [AtomicU64; PARTS / 64],
+}
+
+const BLOCK: usize = 64;
+
+/// Slots of the table; leaked, so that the handler may walk them at any time.
+struct Block {
+    slots: [Slot; BLOCK],
+    next: *const Block,
+}
+
+/// The newest block.
+static TABLE: AtomicPtr<Block> = AtomicPtr::new(ptr::null_mut());
+/// Slots for maps to come.
+static FREE: Mutex<Vec<&'static Slot>> = Mutex::new(Vec::new());
+
+impl Slot {
+    const fn new() -> Self {
+        Self {
+            version: AtomicUsize::new(0),
+            start: AtomicUsize::new(0),
+            len: AtomicUsize::new(0),
+            any_failed: AtomicBool::new(false),
+            failed: [const { AtomicU64::new(0) }; PARTS / 64],
+        }
+    }
+
+    /// A free slot; the table grows if there is none.
+    fn take() -> &'static Slot {
+        let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
+        if free.is_empty() {
+            // Under the lock, so no other block comes in between.
+            let next = TABLE.load(Ordering::Relaxed);
+            let block: &'static Block =
+                Box::leak(Box::new(Block { slots: [const { Slot::new() }; BLOCK], next }));
+            TABLE.store(ptr::from_ref(block).cast_mut(), Ordering::Release);
+            free.extend(&block.slots);
+        }
+        free.pop().expect("a block was added")
+    }
+
+    fn set(&self, start: usize, len: usize) {
+        let version = self.version.load(Ordering::Relaxed);
+        self.version.store(version + 1, Ordering::Relaxed);
+        fence(Ordering::Release);
+        self.start.store(start, Ordering::Relaxed);
+        self.len.store(len, Ordering::Relaxed);
+        self.any_failed.store(false, Ordering::Relaxed);
+        self.failed.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        self.version.store(version + 2, Ordering::Release);
+    }
+
+    fn give_back(&'static self) {
+        self.set(0, 0);
+        FREE.lock().unwrap_or_else(PoisonError::into_inner).push(self);
+    }
+
+    /// Where `address` lies in the map, if it does; async-signal-safe.
+    fn find(&self, address: usize) -> Option<usize> {
+        let version = self.version.load(Ordering::Acquire);
+        let (start, len) = (self.start.load(Ordering::Relaxed), self.len.load(Ordering::Relaxed));
+        fence(Ordering::Acquire);
+        let stable = version % 2 == 0 && self.version.load(Ordering::Relaxed) == version;
+        let at = address.wrapping_sub(start);
+        (stable && at < len).then_some(at)
+    }
+
+    /// The part of the map that holds byte `at`.
+    fn part(&self, at: usize) -> usize {
+        let len = self.len.load(Ordering::Relaxed).div_ceil(PARTS);
+        // Not below the smallest page anywhere: failures come in pages.
+        at / len.max(4096)
+    }
+
+    /// Notes that the page from byte `at` on could not be read; async-signal-safe.
+    fn fail(&self, at: usize, page: usize) {
+        let len = self.len.load(Ordering::Relaxed);
+        for part in self.part(at)..=self.part((at + page - 1).min(len - 1)) {
+            self.failed[part / 64].fetch_or(1 << (part % 64), Ordering::SeqCst);
+        }
+        self.any_failed.store(true, Ordering::SeqCst);
+    }
+
+    fn has_failed(&self, span: Range<usize>) -> bool {
+        if !self.any_failed.load(Ordering::SeqCst) || span.is_empty() {
+            return false;
+        }
+        (self.part(span.start)..=self.part(span.end - 1))
+            .any(|part| self.failed[part / 64].load(Ordering::SeqCst) >> (part % 64) & 1 == 1)
+    }
+}
+
+/// The live map that `address` lies in, and where; async-signal-safe.
+fn find(address: usize) -> Option<(&'static Slot, usize)> {
+    let mut block = TABLE.load(Ordering::Acquire).cast_const();
+    // SAFETY: null or a leaked block, made before the pointer to it was stored; likewise below.
+    while let Some(Block { slots, next }) = unsafe { block.as_ref() } {
+        if let Some(found) = slots.iter().find_map(|slot| Some((slot, slot.find(address)?))) {
+            return Some(found);
+        }
+        block = *next;
+    }
+    None
+}
+
+/// What was to be done at SIGBUS before.
+static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
+
+/// Installs the handler, once.
+fn install_handler() {
+    static INSTALLED: OnceLock<()> = OnceLock::new();
+    INSTALLED.get_or_init(|| {
+        page_size();
+        // Known before the handler can run.
+        PREVIOUS.set(current_action()).unwrap_or_else(|_| unreachable!("installed once"));
+        let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = on_bus_error;
+        let mut action = default_action();
+        action.sa_sigaction = handler as usize;
+        // The alternate stack is for threads whose own is used up; those without one use their own.
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+        // SAFETY: the handler has the signature that SA_SIGINFO asks for, and is async-signal-safe.
+        unsafe { libc::sigaction(libc::SIGBUS, &action, ptr::null_mut()) };
+    });
+}
+
+fn current_action() -> libc::sigaction {
+    let mut action = MaybeUninit::zeroed();
+    // SAFETY: asks only; all zeros is a valid `sigaction` (the default), should the call fail.
+    unsafe {
+        libc::sigaction(libc::SIGBUS, ptr::null(), action.as_mut_ptr());
+        action.assume_init()
+    }
+}
+
+/// What the system does at a signal unless told otherwise, no signal blocked meanwhile.
+fn default_action() -> libc::sigaction {
+    const { assert!(libc::SIG_DFL == 0) };
+    // SAFETY: all zeros is SIG_DFL with an empty mask and no flags.
+    unsafe { MaybeUninit::zeroed().assume_init() }
+}
+
+/// The handler. Only atomics and system calls that are async-signal-safe; `errno` stays as it was.
+extern "C" fn on_bus_error(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the system gives a valid `info`; the address has a meaning for faults, whose code is above 0.
+    let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
+    if code <= 0 || !mend(address) {
+        pass_on(signal, info, context, code > 0);
+    }
+}
+
+/// Puts a page of zeros where `address` could not be read, if it lies in a map of ours.
+fn mend(address: usize) -> bool {
+    let Some((slot, at)) = find(address) else { return false };
+    let page = page_size();
+    let offset = address % page;
+    // Maps start on a page, so the page of byte `at` starts at `at - offset`. Noted before the zeros are
+    // there for other threads to read.
+    slot.fail(at - offset, page);
+    // SAFETY: the thread's own place for `errno`, put back as it was.
+    let errno = unsafe { *errno_place() };
+    // SAFETY: replaces one page of a live map of this module, which the faulting thread is reading and so
+    // keeps from being unmapped; nothing else can be there. mmap is a plain system call.
+    let zeros = unsafe {
+        libc::mmap(
+            ptr::with_exposed_provenance_mut(address - offset),
+            page,
+            libc::PROT_READ,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
+            -1,
+            0,
+        )
+    };
+    // SAFETY: as above.
+    unsafe { *errno_place() = errno };
+    zeros != libc::MAP_FAILED
+}
+
+fn errno_place() -> *mut c_int {
+    // SAFETY: gives the address of a thread-local number.
+    #[cfg(target_os = "linux")]
+    return unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    #[cfg(not(target_os = "linux"))]
+    return unsafe { libc::__error() };
+}
+
+/// Does what would have been done without this module.
+fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void, fault: bool) {
+    let previous = PREVIOUS.get().copied().unwrap_or_else(default_action);
+    match previous.sa_sigaction {
+        libc::SIG_IGN if !fault => {}
+        libc::SIG_DFL | libc::SIG_IGN => {
+            // SAFETY: the default action instead of this handler. A fault comes again when the handler
+            // returns; a signal that somebody sent is sent again, and arrives then.
+            unsafe {
+                libc::sigaction(signal, &default_action(), ptr::null_mut());
+                if !fault {
+                    libc::raise(signal);
+                }
+            }
+        }
+        handler if previous.sa_flags & libc::SA_SIGINFO != 0 => {
+            // SAFETY: SA_SIGINFO says that the address is a function of this signature.
+            let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) =
+                unsafe { std::mem::transmute(handler) };
+            handler(signal, info, context);
+        }
+        handler => {
+            // SAFETY: without SA_SIGINFO, the address is a function of this signature.
+            let handler: extern "C" fn(c_int) = unsafe { std::mem::transmute(handler) };
+            handler(signal);
+        }
+    }
+}
+
+// Miri knows no memory maps of files.
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Command, ExitStatus};
+
+    use super::*;
+    use crate::ErrorKind;
+
+    const LEN: usize = 1 << 20;
+
+    fn content() -> Vec<u8> {
+        (0..LEN).map(|at| (at % 251) as u8 + 1).collect()
+    }
+
+    fn file(folder: &tempfile::TempDir, name: &str) -> PathBuf {
+        let path = folder.path().join(name);
+        std::fs::write(&path, content()).unwrap();
+        path
+    }
+
+    fn cut(path: &Path, len: u64) {
+        File::options().write(true).open(path).unwrap().set_len(len).unwrap();
+    }
+
+    fn sum(mapping: &Mapping, range: Range<u64>) -> Result<u64> {
+        mapping.with(range, |bytes| Ok(bytes.iter().map(|byte| u64::from(*byte)).sum()))
+    }
+
+    #[test]
+    fn every_range_holds_the_files_bytes_and_others_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let mapping = Mapping::open(file(&folder, "a")).unwrap();
+        assert_eq!(mapping.len(), LEN as u64);
+        let want = content();
+        for range in [0..LEN, 0..0, LEN..LEN, 4095..4097, 1..LEN - 1] {
+            let got =
+                mapping.with(range.start as u64..range.end as u64, |bytes| Ok(bytes.to_vec()));
+            assert_eq!(got.unwrap(), want[range]);
+        }
+        #[allow(clippy::reversed_empty_ranges)]
+        for range in
+            [0..LEN as u64 + 1, LEN as u64 + 1..LEN as u64 + 1, 5..4, u64::MAX - 1..u64::MAX]
+        {
+            assert!(sum(&mapping, range.clone()).is_err(), "{range:?}");
+            mapping.advise_will_need(range);
+        }
+        mapping.advise_will_need(5000..9000);
+    }
+
+    #[test]
+    fn a_file_cut_short_is_an_error_where_it_is_missing_and_nowhere_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, other) = (file(&folder, "a"), Mapping::open(file(&folder, "b")).unwrap());
+        let mapping = Mapping::open(&path).unwrap();
+        cut(&path, 0x8_0000);
+        for _ in 0..2 {
+            let error = sum(&mapping, 0..LEN as u64).unwrap_err();
+            assert_eq!((error.kind(), error.path()), (ErrorKind::Io, Some(path.as_path())));
+            assert!(error.what().contains("shorter, 524288 bytes instead of 1048576"), "{error}");
+            assert!(error.remedy().is_some());
+        }
+        assert!(sum(&mapping, 0x7_F000..0x8_0000).is_ok());
+        assert!(sum(&mapping, 0x8_0000..0x8_0001).is_err());
+        let want: u64 = content().iter().map(|byte| u64::from(*byte)).sum();
+        assert_eq!(sum(&other, 0..LEN as u64).unwrap(), want);
+    }
+
+    #[test]
+    fn the_disks_error_comes_before_the_closures() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = file(&folder, "a");
+        let mapping = Mapping::open(&path).unwrap();
+        cut(&path, 0);
+        let error = mapping
+            .with(0..8, |bytes| -> Result<()> { Err(Error::damaged(format!("{}", bytes[0]))) })
+            .unwrap_err();
+        assert!(error.what().starts_with("cannot read"), "{error}");
+    }
+
+    #[test]
+    fn a_new_map_knows_nothing_of_the_failures_of_an_older_one() {
+        let folder = tempfile::tempdir().unwrap();
+        for _ in 0..2 * BLOCK {
+            let path = file(&folder, "a");
+            let mapping = Mapping::open(&path).unwrap();
+            assert!(sum(&mapping, 0..LEN as u64).is_ok());
+            cut(&path, 0);
+            assert!(sum(&mapping, 0..LEN as u64).is_err());
+        }
+    }
+
+    #[test]
+    fn threads_fail_and_succeed_side_by_side_while_maps_come_and_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let want: u64 = content().iter().map(|byte| u64::from(*byte)).sum();
+        let shared = Mapping::open(file(&folder, "shared")).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (folder, shared) = (&folder, &shared);
+                scope.spawn(move || {
+                    let name = format!("{thread}");
+                    for round in 0..20 {
+                        let path = file(folder, &name);
+                        let mapping = Mapping::open(&path).unwrap();
+                        cut(&path, if thread % 2 == 0 { 0 } else { LEN as u64 });
+                        let got = sum(&mapping, 0..LEN as u64).ok();
+                        assert_eq!(got, (thread % 2 == 1).then_some(want), "{thread} {round}");
+                        assert_eq!(sum(shared, 0..LEN as u64).unwrap(), want);
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn all_threads_that_read_a_failed_page_are_told() {
+        let folder = tempfile::tempdir().unwrap();
+        for _ in 0..20 {
+            let path = file(&folder, "a");
+            let mapping = Mapping::open(&path).unwrap();
+            cut(&path, 4096);
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| assert!(sum(&mapping, 0..LEN as u64).is_err()));
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn missing_files_folders_and_empty_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = folder.path().join("missing");
+        let error = Mapping::open(&missing).unwrap_err();
+        assert_eq!(
+            (error.path(), error.remedy()),
+            (Some(missing.as_path()), Some("check the path"))
+        );
+        assert!(Mapping::open(folder.path()).is_err());
+        let empty = folder.path().join("empty");
+        std::fs::write(&empty, []).unwrap();
+        let empty = Mapping::open(empty).unwrap();
+        assert!(empty.is_empty());
+        assert_eq!(sum(&empty, 0..0).unwrap(), 0);
+        assert!(sum(&empty, 0..1).is_err());
+    }
+
+    #[test]
+    fn too_many_maps_are_explained() {
+        let error = cannot_map("a".into(), io::Error::from_raw_os_error(libc::ENOMEM));
+        assert!(error.to_string().contains("vm.max_map_count"), "{error}");
+    }
+
+    #[test]
+    fn a_failed_page_fails_the_spans_that_touch_it() {
+        for len in [1, 4096, 5000, PARTS * 4096, PARTS * 4096 + 1, PARTS * 10_000 + 7] {
+            for at in [0, len / 3, len - 1] {
+                let (slot, page) = (Slot::new(), at / 4096 * 4096);
+                slot.set(1 << 30, len);
+                assert_eq!(slot.find((1 << 30) + at), Some(at));
+                assert_eq!((slot.find((1 << 30) - 1), slot.find((1 << 30) + len)), (None, None));
+                slot.fail(page, 4096);
+                assert!(slot.has_failed(at..at + 1), "{len} {at}");
+                assert!(slot.has_failed(0..len) && !slot.has_failed(at..at));
+                let far = page.saturating_sub(2 * 4096.max(len.div_ceil(PARTS)));
+                assert!(!slot.has_failed(0..far), "{len} {at}");
+            }
+        }
+    }
+
+    /// Runs the test `in_a_child` in a process of its own.
+    fn child(case: &str) -> ExitStatus {
+        Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "mapping::tests::in_a_child", "--nocapture"])
+            .env("HSIPACK_MAPPING_CASE", case)
+            .status()
+            .unwrap()
+    }
+
+    #[test]
+    fn bus_errors_elsewhere_end_the_process_as_ever() {
+        assert_eq!(child("foreign map").signal(), Some(libc::SIGBUS));
+        assert_eq!(child("sent").signal(), Some(libc::SIGBUS));
+    }
+
+    #[test]
+    fn bus_errors_elsewhere_go_to_the_handler_that_was_there_before() {
+        assert_eq!(child("previous handler").code(), Some(42));
+        assert_eq!(child("previous plain handler").code(), Some(43));
+    }
+
+    extern "C" fn exit_42(_: c_int, info: *mut libc::siginfo_t, _: *mut c_void) {
+        // SAFETY: the system's own information; `_exit` may be called in handlers.
+        unsafe { libc::_exit(if (*info).si_addr().is_null() { 1 } else { 42 }) };
+    }
+
+    extern "C" fn exit_43(_: c_int) {
+        // SAFETY: may be called in handlers.
+        unsafe { libc::_exit(43) };
+    }
+
+    fn handle(handler: usize, flags: c_int) {
+        let mut action = default_action();
+        (action.sa_sigaction, action.sa_flags) = (handler, flags);
+        // SAFETY: the handlers above, with flags that tell their signatures.
+        unsafe { libc::sigaction(libc::SIGBUS, &action, ptr::null_mut()) };
+    }
+
+    #[test]
+    fn in_a_child() {
+        let Ok(case) = std::env::var("HSIPACK_MAPPING_CASE") else { return };
+        match case.as_str() {
+            "previous handler" => handle(exit_42 as *const () as usize, libc::SA_SIGINFO),
+            "previous plain handler" => handle(exit_43 as *const () as usize, 0),
+            _ => handle(libc::SIG_DFL, 0),
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let ours = file(&folder, "ours");
+        let mapping = Mapping::open(&ours).unwrap();
+        cut(&ours, 0);
+        assert!(sum(&mapping, 0..LEN as u64).is_err());
+        if case == "sent" {
+            drop(folder);
+            // SAFETY: a signal to this process itself.
+            unsafe { libc::raise(libc::SIGBUS) };
+            unreachable!("the signal ends the process");
+        }
+        let foreign =
+            File::options().read(true).write(true).open(file(&folder, "foreign")).unwrap();
+        let map = Map::new(&foreign).unwrap();
+        // Nobody will tidy up after the process is gone.
+        folder.close().unwrap();
+        foreign.set_len(0).unwrap();
+        panic!("a page that is not there holds {}", map.bytes()[0]);
+    }
+}
