@@ -168,14 +168,26 @@ fn append_checksum_from(start: usize, bytes: &mut Vec<u8>) {
 /// # Errors
 /// [`ErrorKind::Damaged`](crate::ErrorKind::Damaged) if they differ or there is no room for one.
 pub fn verify(stored: &[u8]) -> Result<&[u8]> {
-    let (frame, checksum) = stored.split_last_chunk::<CHECKSUM_LEN>().ok_or_else(|| {
-        Error::damaged(format!("a chunk of {} bytes has no checksum", stored.len()))
-    })?;
+    let (frame, checksum) = split(stored)?;
     let (want, got) = (u32::from_le_bytes(*checksum), crc32c::crc32c(frame));
     if want != got {
         return Err(Error::damaged(format!("checksum is {got:08x}, recorded was {want:08x}")));
     }
     Ok(frame)
+}
+
+/// The frame of a stored chunk, its checksum not compared.
+///
+/// # Errors
+/// [`ErrorKind::Damaged`](crate::ErrorKind::Damaged) if there is no room for a checksum.
+pub fn without_checksum(stored: &[u8]) -> Result<&[u8]> {
+    split(stored).map(|(frame, _)| frame)
+}
+
+fn split(stored: &[u8]) -> Result<(&[u8], &[u8; CHECKSUM_LEN])> {
+    stored.split_last_chunk::<CHECKSUM_LEN>().ok_or_else(|| {
+        Error::damaged(format!("a chunk of {} bytes has no checksum", stored.len()))
+    })
 }
 
 /// Decompresses one Blosc-1 frame into `out`, which it has to fill exactly.

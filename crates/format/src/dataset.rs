@@ -294,14 +294,18 @@ fn read_coordinate(folder: &Path, len: usize) -> Result<Option<Vec<f64>>> {
     let chunk = folder.join("c/0");
     let stored = read_file(&chunk)?;
     let mut bytes = vec![0; len * 8];
-    decode_chunk(&meta, &stored, &mut bytes).map_err(|error| error.at(chunk))?;
+    decode_chunk(&meta, &stored, true, &mut bytes).map_err(|error| error.at(chunk))?;
     let (values, _) = bytes.as_chunks::<8>();
     Ok(Some(values.iter().map(|value| f64::from_le_bytes(*value)).collect()))
 }
 
 /// Decodes one stored chunk of an array into `out`, which it fills.
-fn decode_chunk(meta: &ArrayMeta, stored: &[u8], out: &mut [u8]) -> Result<()> {
-    let frame = if meta.codecs.checksum { codec::verify(stored)? } else { stored };
+fn decode_chunk(meta: &ArrayMeta, stored: &[u8], verify: bool, out: &mut [u8]) -> Result<()> {
+    let frame = match meta.codecs.checksum {
+        true if verify => codec::verify(stored)?,
+        true => codec::without_checksum(stored)?,
+        false => stored,
+    };
     if meta.codecs.blosc.is_some() {
         codec::decode_frame(frame, out)
     } else if frame.len() == out.len() {
@@ -380,7 +384,15 @@ impl ChunkArray {
     /// # Errors
     /// If the chunk is damaged.
     pub fn decode(&self, stored: &[u8], out: &mut [u8]) -> Result<()> {
-        decode_chunk(&self.meta, stored, out)
+        decode_chunk(&self.meta, stored, true, out)
+    }
+
+    /// As [`decode`](Self::decode), without comparing the checksum.
+    ///
+    /// # Errors
+    /// If the decompressor finds the chunk damaged; it does not find all damage.
+    pub fn decode_unverified(&self, stored: &[u8], out: &mut [u8]) -> Result<()> {
+        decode_chunk(&self.meta, stored, false, out)
     }
 
     /// Number of shard files.
@@ -449,7 +461,7 @@ impl ChunkArray {
             let (shard, first) = self.grid.locate(index);
             let shard = self.shard(shard)?;
             let decode = |stored: &[u8]| {
-                decode_chunk(&self.meta, stored, out).map_err(|error| name(error, shard.path()))
+                decode_chunk(&self.meta, stored, true, out).map_err(|error| name(error, shard.path()))
             };
             return match shard.with_stored(first + chunk, decode)? {
                 Some(()) => Ok(()),
@@ -458,21 +470,25 @@ impl ChunkArray {
         }
         let path = self.chunk_path(index, chunk);
         let decoded = match read_into(&path, stored)? {
-            true => decode_chunk(&self.meta, stored, out),
+            true => decode_chunk(&self.meta, stored, true, out),
             false => self.fill(out),
         };
         decoded.map_err(|error| name(error, &path))
     }
 
     /// The file of a chunk of an array without shards.
-    fn chunk_path(&self, index: usize, chunk: usize) -> PathBuf {
+    pub fn chunk_path(&self, index: usize, chunk: usize) -> PathBuf {
         let (down, across) = (chunk / self.grid.across(), chunk % self.grid.across());
         let mut position = vec![index as u64, down as u64, across as u64];
         position.resize(self.meta.shape.len(), 0);
         self.folder.join(ArrayMeta::file_key(&position))
     }
 
-    fn fill(&self, out: &mut [u8]) -> Result<()> {
+    /// Fills `out` with the fill value: what a chunk holds that was never written.
+    ///
+    /// # Errors
+    /// If the fill value is not a number.
+    pub fn fill(&self, out: &mut [u8]) -> Result<()> {
         let value = fill_bytes(&self.meta)?;
         out.chunks_exact_mut(value.len()).for_each(|slot| slot.copy_from_slice(&value));
         Ok(())

@@ -84,11 +84,6 @@ impl<'a> ArrayRef<'a> {
         self.chunks.meta().dtype
     }
 
-    /// Bytes of one pixel.
-    pub(crate) fn pixel_bytes(&self) -> usize {
-        self.shape().bands * self.dtype().size()
-    }
-
     /// Number of chunk `chunk` of the cube at `index` among all of the array.
     pub(crate) fn number(&self, index: usize, chunk: usize) -> usize {
         index * self.grid().chunks_per_sample() + chunk
@@ -199,11 +194,9 @@ impl<'a> ArrayRef<'a> {
 
     /// An error about a chunk, with what a user needs to find it.
     pub(crate) fn damaged(&self, index: usize, chunk: usize, error: &Error) -> Error {
-        let sample = self
-            .dataset
-            .samples()
-            .iter()
-            .find(|sample| sample.stack == self.dataset.stacks()[self.stack].name && sample.index == index);
+        let sample = self.dataset.samples().iter().find(|sample| {
+            sample.stack == self.dataset.stacks()[self.stack].name && sample.index == index
+        });
         let name = sample.map_or_else(String::new, |sample| format!(" ({})", sample.name));
         let id = sample.map_or(index as u64, |sample| sample.id);
         let file = match is_sharded(self.chunks) {

@@ -142,13 +142,9 @@ mod tests {
         let names: Vec<String> = labels.classes().iter().map(|c| c.label.to_string()).collect();
         assert_eq!(names, ["9", "10", "\"a\"", "\"b\""]);
         assert_eq!(labels.classes()[1].count, 2);
-        assert_eq!((0..6).map(|s| labels.class_of(s)).collect::<Vec<_>>(), [
-            Some(1),
-            Some(0),
-            Some(1),
-            Some(3),
-            Some(2),
-            None
-        ]);
+        assert_eq!(
+            (0..6).map(|s| labels.class_of(s)).collect::<Vec<_>>(),
+            [Some(1), Some(0), Some(1), Some(3), Some(2), None]
+        );
     }
 }

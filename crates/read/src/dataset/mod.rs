@@ -17,7 +17,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use hsipack_format::dataset::ChunkArray;
+use hsipack_format::dataset::{ChunkArray, SAMPLES};
 use hsipack_format::{CubeShape, DType, Error, Sample, checksums};
 
 pub use labels::{ClassCount, Labels};
@@ -104,7 +104,7 @@ impl Dataset {
         let packed = open_packed(path)?;
         // Opened and replaced meanwhile: the metadata may be of one, the identity of the other.
         identity.check(path)?;
-        let store = options.store.unwrap_or_else(|| StoreKind::Mapped.open());
+        let store = options.store.unwrap_or_else(|| StoreKind::default().store());
         let arrays = |stack: &hsipack_format::Stack| {
             std::iter::once(&stack.image).chain(&stack.masks).map(Files::new).collect()
         };
@@ -115,7 +115,7 @@ impl Dataset {
         };
         let stack_of = packed.samples().iter().map(place).collect();
         let labels = Labels::of(packed.samples());
-        let fingerprint = packed.fingerprint().to_owned();
+        let fingerprint = fingerprint(&packed)?;
         let verify = options.verify;
         Ok(Self(Arc::new(Inner {
             packed,
@@ -166,9 +166,9 @@ impl Dataset {
     pub fn stack_of(&self, sample: usize) -> Result<usize> {
         let stack = self.0.stack_of.get(sample).map(|stack| *stack as usize);
         stack.ok_or_else(|| {
-            Error::conflict(format!("there is no sample {sample}"))
-                .at(self.path())
-                .with_remedy(format!("samples are numbered from 0 to {}", self.len().saturating_sub(1)))
+            Error::conflict(format!("there is no sample {sample}")).at(self.path()).with_remedy(
+                format!("samples are numbered from 0 to {}", self.len().saturating_sub(1)),
+            )
         })
     }
 
@@ -341,8 +341,7 @@ impl Dataset {
     /// Array `array` of a stack: 0 is the image, 1, 2, … are its masks in order of their names.
     pub(crate) fn array(&self, stack: usize, array: usize) -> ArrayRef<'_> {
         let packed = &self.stacks()[stack];
-        let chunks: &ChunkArray =
-            if array == 0 { &packed.image } else { &packed.masks[array - 1] };
+        let chunks: &ChunkArray = if array == 0 { &packed.image } else { &packed.masks[array - 1] };
         ArrayRef { dataset: self, stack, array, chunks, files: &self.0.files[stack][array] }
     }
 
@@ -413,4 +412,25 @@ fn open_packed(path: &Path) -> Result<hsipack_format::Dataset> {
         Some(problem) => Err(problem),
         None => Ok(packed),
     }
+}
+
+/// The dataset's fingerprint; where there is no `SHA256SUMS`, a hash of what it would list.
+fn fingerprint(packed: &hsipack_format::Dataset) -> Result<String> {
+    let path = packed.path();
+    if path.join(checksums::SHA256SUMS).exists() {
+        return Ok(packed.fingerprint().to_owned());
+    }
+    let mut files = vec!["zarr.json".to_owned(), SAMPLES.to_owned()];
+    for stack in packed.stacks() {
+        let arrays = std::iter::once(&stack.image).chain(&stack.masks);
+        files.extend(arrays.map(|array| format!("{}/{}/zarr.json", stack.name, array.name())));
+    }
+    let read = |file: String| {
+        let path = path.join(&file);
+        let bytes = std::fs::read(&path).map_err(|error| Error::io(path, "cannot read", error))?;
+        Ok((file, bytes))
+    };
+    let files = files.into_iter().map(read).collect::<Result<Vec<_>>>()?;
+    let files = files.iter().map(|(file, bytes)| (file.as_str(), bytes.as_slice()));
+    Ok(checksums::sha256(checksums::encode(files).as_bytes()))
 }

@@ -52,8 +52,7 @@ fn gather_as<T: bytemuck::AnyBitPattern + bytemuck::NoUninit>(
     from: &[u8],
     to: &mut [u8],
 ) {
-    let (from, to): (&[T], &mut [T]) =
-        (bytemuck::cast_slice(from), bytemuck::cast_slice_mut(to));
+    let (from, to): (&[T], &mut [T]) = (bytemuck::cast_slice(from), bytemuck::cast_slice_mut(to));
     for (from, to) in from.chunks_exact(all).zip(to.chunks_exact_mut(bands.len())) {
         for (to, band) in to.iter_mut().zip(bands) {
             *to = from[*band];

@@ -60,7 +60,8 @@ impl Decoder<'_> {
         let index = self.dataset.samples()[sample].index;
         let mut rest = out;
         for down in chunk_rows(array, window) {
-            let (part, after) = rest.split_at_mut(self.row_bytes(array, window) * rows_of(array, down, window).len());
+            let (part, after) = rest
+                .split_at_mut(self.row_bytes(array, window) * rows_of(array, down, window).len());
             self.rows(array, index, down, window, part, scratch)?;
             rest = after;
         }
@@ -70,7 +71,9 @@ impl Decoder<'_> {
 
     /// Bytes of one row of a window as delivered.
     pub(crate) fn row_bytes(&self, array: ArrayRef<'_>, window: Window) -> usize {
-        window.columns as usize * self.bands_of(array).map_or(array.shape().bands, <[usize]>::len) * array.dtype().size()
+        window.columns as usize
+            * self.bands_of(array).map_or(array.shape().bands, <[usize]>::len)
+            * array.dtype().size()
     }
 
     /// Masks have no bands to choose from.
@@ -93,7 +96,9 @@ impl Decoder<'_> {
         let rows = rows_of(array, down, window);
         let (first, end) = (window.column as usize, (window.column + window.columns) as usize);
         // What is decoded lies in `out` as it is wanted: one chunk a row, all of it.
-        let straight = tile.columns == end - first && rows.len() == tile.rows && self.bands_of(array).is_none();
+        let straight = tile.columns == end - first
+            && rows.len() == tile.rows
+            && self.bands_of(array).is_none();
         for across in first / tile.columns..end.div_ceil(tile.columns) {
             let chunk = down * grid.across() + across;
             if straight {
@@ -185,7 +190,13 @@ impl Decoder<'_> {
 }
 
 /// Decodes, with an error that names sample, shard and chunk.
-fn decode(array: ArrayRef<'_>, index: usize, chunk: usize, stored: &[u8], out: &mut [u8]) -> Result<()> {
+fn decode(
+    array: ArrayRef<'_>,
+    index: usize,
+    chunk: usize,
+    stored: &[u8],
+    out: &mut [u8],
+) -> Result<()> {
     array.decode(array.number(index, chunk), stored, out).map_err(|error| match error.kind() {
         ErrorKind::Damaged => array.damaged(index, chunk, &error),
         _ => error,

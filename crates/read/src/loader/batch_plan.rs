@@ -80,7 +80,8 @@ pub(crate) fn lay_out(
     arrays.clear();
     let dataset = decoder.dataset;
     let mut end = 0usize;
-    for number in std::iter::once(Ok(0)).chain(masks.iter().map(|name| place(dataset, stack, name))) {
+    for number in std::iter::once(Ok(0)).chain(masks.iter().map(|name| place(dataset, stack, name)))
+    {
         let array = dataset.array(stack, number?);
         let bands = decoder.bands.filter(|_| array.array == 0);
         let array = BatchArray {
@@ -91,7 +92,8 @@ pub(crate) fn lay_out(
             dtype: array.dtype(),
         };
         let bytes = array.sample_bytes().checked_mul(len);
-        let after = bytes.and_then(|bytes| end.checked_add(bytes)?.checked_next_multiple_of(ALIGNMENT));
+        let after =
+            bytes.and_then(|bytes| end.checked_add(bytes)?.checked_next_multiple_of(ALIGNMENT));
         end = after.ok_or_else(|| {
             Error::conflict(format!("a batch of {len} samples does not fit into memory"))
                 .with_remedy("ask for smaller batches")
@@ -109,6 +111,11 @@ pub(crate) fn place(dataset: &Dataset, stack: usize, mask: &str) -> Result<usize
 }
 
 impl BatchPlan {
+    /// What stands in the place of an epoch's batches that cannot come.
+    pub(crate) fn failed(epoch: u64, error: Error) -> Self {
+        Self { epoch, batches: 1, error: Some(error), ..Self::default() }
+    }
+
     /// Cuts the filling of the slot into tasks; gives the pieces that they write to.
     pub(crate) fn cut(
         &mut self,
@@ -176,7 +183,10 @@ impl BatchPlan {
             let (start, sample) = (array.start, array.sample_bytes());
             let kept = (0..self.items.len()).filter(|position| !positions.contains(position));
             for (to, from) in kept.enumerate().filter(|(to, from)| to != from) {
-                bytes.copy_within(start + from * sample..start + (from + 1) * sample, start + to * sample);
+                bytes.copy_within(
+                    start + from * sample..start + (from + 1) * sample,
+                    start + to * sample,
+                );
             }
         }
         let mut position = 0;

@@ -108,7 +108,7 @@ fn fail(shared: &Shared, generation: u64, epoch: u64, error: Error) -> Leave {
     match claim(shared, generation) {
         Ok(mut slot) => {
             let (plan, _) = slot.plan();
-            *plan = BatchPlan { epoch, batches: 1, error: Some(error), ..BatchPlan::default() };
+            *plan = BatchPlan::failed(epoch, error);
             slot.publish();
             Leave::Over
         }
@@ -124,9 +124,10 @@ fn plan_batch(
     plan: &mut BatchPlan,
 ) -> Result<()> {
     epoch.batch(number, Some(labelled), &mut plan.items)?;
-    let first = plan.items.first().ok_or_else(|| {
-        Error::new(ErrorKind::Conflict, "a batch without samples was planned")
-    })?;
+    let first = plan
+        .items
+        .first()
+        .ok_or_else(|| Error::new(ErrorKind::Conflict, "a batch without samples was planned"))?;
     let stack = shared.dataset.stack_of(first.sample as usize)?;
     let size = (first.window.rows as usize, first.window.columns as usize);
     let len = plan.items.len();
@@ -139,10 +140,13 @@ fn prefetch(shared: &Shared, plan: &BatchPlan) {
     let mut run: Option<crate::dataset::array::Stored<'_>> = None;
     for part in plan.parts() {
         let item = plan.items[part.position];
-        let Ok(array) = array_of(&shared.dataset, &shared.masks, item, part.array) else { continue };
+        let Ok(array) = array_of(&shared.dataset, &shared.masks, item, part.array) else {
+            continue;
+        };
         let index = shared.dataset.samples()[item.sample as usize].index;
         let (tile, across) = (array.grid().tile(), array.grid().across());
-        let (first, end) = (item.window.column as usize, (item.window.column + item.window.columns) as usize);
+        let (first, end) =
+            (item.window.column as usize, (item.window.column + item.window.columns) as usize);
         for column in first / tile.columns..end.div_ceil(tile.columns) {
             let chunk = part.down * across + column;
             if cache.is_some_and(|cache| cache.holds(array, array.number(index, chunk))) {

@@ -53,9 +53,11 @@ impl<'a> LabelledMasks<'a> {
     fn read(&self, sample: u32) -> Result<Bits> {
         let Shared { dataset, masks, .. } = self.shared;
         if masks.is_empty() {
-            return Err(Error::conflict("crops with labelled pixels are asked for, but there is no mask")
-                .at(dataset.path())
-                .with_remedy("pack masks with `hsipack convert --mask`, or drop the labelled share"));
+            return Err(Error::conflict(
+                "crops with labelled pixels are asked for, but there is no mask",
+            )
+            .at(dataset.path())
+            .with_remedy("pack masks with `hsipack convert --mask`, or drop the labelled share"));
         }
         let shape = dataset.image(dataset.stack_of(sample as usize)?).shape();
         let words_a_row = shape.columns.div_ceil(64);
@@ -63,8 +65,16 @@ impl<'a> LabelledMasks<'a> {
         for name in masks {
             let mask = dataset.mask(sample as usize, name)?;
             let size = mask.dtype.size();
-            for (row, words) in mask.bytes.chunks_exact(shape.columns * size).zip(words.chunks_exact_mut(words_a_row)) {
-                for (column, _) in row.chunks_exact(size).enumerate().filter(|(_, value)| value.iter().any(|byte| *byte != 0)) {
+            for (row, words) in mask
+                .bytes
+                .chunks_exact(shape.columns * size)
+                .zip(words.chunks_exact_mut(words_a_row))
+            {
+                for (column, _) in row
+                    .chunks_exact(size)
+                    .enumerate()
+                    .filter(|(_, value)| value.iter().any(|byte| *byte != 0))
+                {
                     words[column / 64] |= 1 << (column % 64);
                 }
             }
@@ -88,7 +98,8 @@ impl Bits {
         let in_row = |row: usize| -> u64 {
             let words = &self.words[row * self.words_a_row..][..self.words_a_row];
             let word = |place: usize| {
-                let (low, high) = (first.max(place * 64) % 64, end.min(place * 64 + 64) - place * 64);
+                let (low, high) =
+                    (first.max(place * 64) % 64, end.min(place * 64 + 64) - place * 64);
                 // Bits below `high`, from `low` on.
                 (words[place] >> low << low << (64 - high)).count_ones()
             };

@@ -113,7 +113,11 @@ impl Loader {
             loader.go_to(state.epoch, state.given.clone());
         }
         // What cannot be planned at all is told here already.
-        loader.shared.plan.epoch(loader.place.epoch, &loader.place.given, loader.shared.options.share)?;
+        loader.shared.plan.epoch(
+            loader.place.epoch,
+            &loader.place.given,
+            loader.shared.options.share,
+        )?;
         loader.spawn("plan".to_owned(), feeder::run)?;
         for thread in 0..loader.shared.options.threads {
             loader.spawn(format!("decode {thread}"), worker::run)?;
@@ -210,9 +214,9 @@ impl Loader {
                 let error = Error::conflict(format!(
                     "all {slots} slots of the ring are kept, so no further batch can come"
                 ));
-                Err(Taking::Failed(
-                    error.with_remedy("drop batches after use, copy what you keep, or ask for more slots"),
-                ))
+                Err(Taking::Failed(error.with_remedy(
+                    "drop batches after use, copy what you keep, or ask for more slots",
+                )))
             }
             Next::Stopped => {
                 let error = Error::new(ErrorKind::Io, "the planning thread of the loader panicked");

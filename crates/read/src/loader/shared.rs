@@ -114,13 +114,15 @@ fn choose(dataset: &Dataset, options: &LoaderOptions) -> Result<Vec<u32>> {
     ids.dedup();
     let in_split = |id: &u64| {
         let split = &dataset.samples()[*id as usize].split;
-        options.splits.is_empty() || split.as_ref().is_some_and(|split| options.splits.contains(split))
+        options.splits.is_empty()
+            || split.as_ref().is_some_and(|split| options.splits.contains(split))
     };
     if let Some(last) = ids.last().filter(|last| **last >= dataset.len() as u64) {
         dataset.stack_of(*last as usize)?;
     }
     let number = |id: u64| {
-        u32::try_from(id).map_err(|_| Error::unsupported("more than 2^32 samples").at(dataset.path()))
+        u32::try_from(id)
+            .map_err(|_| Error::unsupported("more than 2^32 samples").at(dataset.path()))
     };
     ids.into_iter().filter(in_split).map(number).collect()
 }
@@ -134,17 +136,24 @@ fn stacks_of(dataset: &Dataset, samples: &[u32]) -> Result<Vec<usize>> {
     Ok(stacks)
 }
 
-fn choose_masks(dataset: &Dataset, options: &LoaderOptions, samples: &[u32]) -> Result<Vec<String>> {
+fn choose_masks(
+    dataset: &Dataset,
+    options: &LoaderOptions,
+    samples: &[u32],
+) -> Result<Vec<String>> {
     let stacks = stacks_of(dataset, samples)?;
     if let Some(names) = &options.masks {
-        for (stack, name) in stacks.iter().flat_map(|stack| names.iter().map(move |name| (*stack, name))) {
+        for (stack, name) in
+            stacks.iter().flat_map(|stack| names.iter().map(move |name| (*stack, name)))
+        {
             super::batch_plan::place(dataset, stack, name)?;
         }
         return Ok(names.clone());
     }
     let Some((first, others)) = stacks.split_first() else { return Ok(Vec::new()) };
     let names = dataset.stacks()[*first].masks.iter().map(|mask| mask.name().to_owned());
-    let everywhere = |name: &String| others.iter().all(|stack| dataset.stacks()[*stack].mask(name).is_some());
+    let everywhere =
+        |name: &String| others.iter().all(|stack| dataset.stacks()[*stack].mask(name).is_some());
     Ok(names.filter(everywhere).collect())
 }
 
@@ -173,7 +182,8 @@ fn plan_samples(dataset: &Dataset, samples: &[u32]) -> Vec<PlanSample> {
         // Axes of a cube that can be read fit: its chunks hold whole rows of columns or tiles below 2 GiB,
         // and a file of 2^32 rows would be larger than any disk.
         let axis = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
-        let weight = dataset.samples()[number].columns.get("weight").and_then(|value| value.as_f64());
+        let weight =
+            dataset.samples()[number].columns.get("weight").and_then(|value| value.as_f64());
         PlanSample {
             group: dataset.labels().group_of(number),
             class: dataset.labels().class_of(number),
@@ -213,13 +223,20 @@ fn check_mixing(dataset: &Dataset, plan: &Plan, masks: &[String]) -> Result<()> 
 }
 
 /// Bytes of the largest batch.
-fn slot_bytes(dataset: &Dataset, options: &LoaderOptions, plan: &Plan, masks: &[String]) -> Result<usize> {
+fn slot_bytes(
+    dataset: &Dataset,
+    options: &LoaderOptions,
+    plan: &Plan,
+    masks: &[String],
+) -> Result<usize> {
     let samples: Vec<u32> = plan.samples().iter().map(|sample| sample.sample).collect();
     let decoder = Decoder { dataset, bands: options.bands.as_deref(), cache: None };
     let mut largest = 0;
     for stack in stacks_of(dataset, &samples)? {
         let bands = dataset.image(stack).shape().bands;
-        for CubeShape { rows, columns, .. } in plan.shapes().iter().filter(|shape| shape.bands == bands) {
+        for CubeShape { rows, columns, .. } in
+            plan.shapes().iter().filter(|shape| shape.bands == bands)
+        {
             let len = options.plan.batch_size;
             let bytes = lay_out(&decoder, masks, stack, len, (*rows, *columns), &mut Vec::new())?;
             largest = largest.max(bytes);

@@ -157,7 +157,8 @@ impl LoaderStats {
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let batches = self.batches - earlier.batches;
-        let ready = self.mean_ready * self.batches as f64 - earlier.mean_ready * earlier.batches as f64;
+        let ready =
+            self.mean_ready * self.batches as f64 - earlier.mean_ready * earlier.batches as f64;
         Self {
             elapsed_s: self.elapsed_s - earlier.elapsed_s,
             batches,

@@ -45,7 +45,10 @@ fn do_task(
             shared.decoder().rows(array, index, part.down, item.window, out, scratch)
         };
         let done = catch_unwind(AssertUnwindSafe(&mut read)).unwrap_or_else(|_| {
-            Err(Error::new(ErrorKind::Io, format!("a decoding thread panicked at sample {}", item.sample)))
+            Err(Error::new(
+                ErrorKind::Io,
+                format!("a decoding thread panicked at sample {}", item.sample),
+            ))
         });
         if let Err(error) = done {
             failures.push(Failure { position: part.position, error });

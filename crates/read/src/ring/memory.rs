@@ -242,8 +242,8 @@ mod system {
         // The kernel may have joined the mapping with a neighbour.
         let holds = |line: &str| {
             let range = line.split(' ').next().and_then(|range| range.split_once('-'));
-            let bounds =
-                range.map(|(from, to)| (usize::from_str_radix(from, 16), usize::from_str_radix(to, 16)));
+            let bounds = range
+                .map(|(from, to)| (usize::from_str_radix(from, 16), usize::from_str_radix(to, 16)));
             matches!(bounds, Some((Ok(from), Ok(to))) if (from..to).contains(&address))
         };
         let line = maps

@@ -46,7 +46,7 @@ pub(crate) enum Claim<'a, P> {
 }
 
 /// What [`Ring::take`] gives.
-pub(crate) enum Next<P> {
+pub(crate) enum Next<P: Default> {
     /// A whole batch, what went wrong in it, and how many more are ready.
     Batch(Lease<P>, Vec<Failure>, usize),
     Finished,
@@ -179,10 +179,7 @@ impl<P: Default> TaskLease<'_, P> {
         // the only one of its task, and the slot stays in `filling`, read by nobody, until it is given
         // back. The bytes were initialised with the allocation.
         let memory = unsafe {
-            std::slice::from_raw_parts_mut(
-                self.ring.start(self.slot).add(piece.start),
-                piece.len(),
-            )
+            std::slice::from_raw_parts_mut(self.ring.start(self.slot).add(piece.start), piece.len())
         };
         (&content.plan, self.number, memory)
     }
@@ -246,6 +243,12 @@ impl<P: Default> Drop for Lease<P> {
         // The plan goes back for the memory it owns.
         self.ring.write(self.slot).plan = std::mem::take(&mut self.plan);
         self.ring.slots.release(self.slot);
+    }
+}
+
+impl<P> fmt::Debug for Ring<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ring").field("slots", &self.slots).field("memory", &self.memory).finish()
     }
 }
 

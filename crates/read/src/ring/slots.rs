@@ -99,7 +99,11 @@ pub(crate) enum Claimed {
 #[derive(Debug)]
 pub(crate) enum Taken {
     /// A slot with a whole batch, and what went wrong in it; leased from now on.
-    Batch { slot: usize, failures: Vec<Failure>, waiting: usize },
+    Batch {
+        slot: usize,
+        failures: Vec<Failure>,
+        waiting: usize,
+    },
     /// The feeder has no more batches.
     Finished,
     /// All slots are leased: waiting would never end.
@@ -282,6 +286,7 @@ impl Slots {
     }
 
     /// The present generation.
+    #[cfg(test)]
     pub(crate) fn generation(&self) -> u64 {
         lock(&self.inner).generation
     }

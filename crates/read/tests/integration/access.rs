@@ -1,0 +1,174 @@
+//! Random access: samples, crops, bands, masks.
+
+use hsipack_format::{Codec, Compressor, Shuffle};
+use hsipack_read::{Dataset, ErrorKind, OpenOptions, Verify};
+use proptest::prelude::*;
+use serde_json::json;
+
+use crate::support::{LZ4, StackSpec, Written, write_dataset, write_sums};
+
+fn made(stacks: &[StackSpec]) -> (tempfile::TempDir, Written, Dataset) {
+    let folder = tempfile::tempdir().unwrap();
+    let written = write_dataset(&folder.path().join("made"), stacks, |_| json!({}));
+    let dataset = Dataset::open(&written.path).unwrap();
+    (folder, written, dataset)
+}
+
+/// Every layout that the format allows.
+fn layouts() -> Vec<StackSpec> {
+    let base = StackSpec::new(17, 13, 5, 6).masks(&["labels"]);
+    let mut layouts = vec![
+        base.clone().tile(17, 13),
+        base.clone().tile(6, 13),
+        base.clone().tile(5, 4),
+        base.clone().tile(1, 1),
+        StackSpec { sharded: false, ..base.clone() },
+        StackSpec { sharded: false, omit_zeros: true, ..base.clone().tile(4, 13) },
+        StackSpec { omit_zeros: true, ..base.clone().tile(4, 13) },
+        StackSpec { checksum: false, ..base.clone() },
+        StackSpec { codec: None, ..base.clone() },
+        StackSpec { codec: None, checksum: false, ..base.clone() },
+        StackSpec { per_shard: 1, ..base.clone() },
+    ];
+    for compressor in Compressor::ALL {
+        for shuffle in Shuffle::ALL {
+            layouts.push(StackSpec { codec: Some(Codec { compressor, shuffle, ..LZ4 }), ..base.clone() });
+        }
+    }
+    layouts
+}
+
+#[test]
+fn every_layout_gives_the_values_that_were_written() {
+    for layout in layouts() {
+        let (_folder, written, dataset) = made(std::slice::from_ref(&layout));
+        for sample in 0..dataset.len() {
+            let cube = dataset.sample(sample).unwrap();
+            assert_eq!(cube.shape, layout.shape);
+            assert!(cube.bytes == written.image(sample, 0..17, 0..13, None));
+            let mask = dataset.mask(sample, "labels").unwrap();
+            assert!(mask.bytes == written.mask(sample, 0..17, 0..13));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+    #[test]
+    fn any_window_and_any_bands_come_as_cut_from_the_whole(
+        tile in (1usize..12, 1usize..14), row in 0usize..11, column in 0usize..13,
+        height in 1usize..12, width in 1usize..14, bands in prop::option::of(prop::collection::vec(0usize..4, 1..6))
+    ) {
+        let (_folder, written, dataset) = made(&[StackSpec::new(11, 13, 4, 2).tile(tile.0.min(11), tile.1.min(13))]);
+        let rows = row..(row + height).min(11);
+        let columns = column..(column + width).min(13);
+        let cube = dataset.crop_bands(1, rows.clone(), columns.clone(), bands.as_deref()).unwrap();
+        prop_assert_eq!(cube.bytes, written.image(1, rows, columns, bands.as_deref()));
+    }
+}
+
+#[test]
+fn what_does_not_exist_is_named_with_what_does() {
+    let (_folder, _, dataset) = made(&[StackSpec::new(10, 8, 4, 3).masks(&["organ"])]);
+    let text = |error: hsipack_read::Error| {
+        assert_eq!(error.kind(), ErrorKind::Conflict);
+        error.to_string()
+    };
+    assert!(text(dataset.sample(3).unwrap_err()).contains("from 0 to 2"));
+    assert!(text(dataset.crop(0, 5..11, 0..8).unwrap_err()).contains("10 rows and 8 columns"));
+    assert!(text(dataset.crop(0, 5..5, 0..8).unwrap_err()).contains("rows 5..5"));
+    #[allow(clippy::reversed_empty_ranges)]
+    let backwards = dataset.crop(0, 5..3, 0..8);
+    assert!(backwards.is_err());
+    assert!(text(dataset.crop(0, usize::MAX - 1..usize::MAX, 0..8).unwrap_err()).contains("there are no rows"));
+    assert!(text(dataset.crop_bands(0, 0..1, 0..1, Some(&[4])).unwrap_err()).contains("4 bands"));
+    assert!(text(dataset.mask(0, "organs").unwrap_err()).contains("organ"));
+    assert!(text(dataset.read_image(0, 0..1, 0..1, None, &mut [0; 7]).unwrap_err()).contains("8 bytes"));
+}
+
+#[test]
+fn a_damaged_chunk_is_named_with_sample_and_shard() {
+    let (_folder, written, _) = made(&[StackSpec::new(9, 8, 4, 6)]);
+    let shard = written.path.join("9x8x4/image/c/1/0/0/0");
+    let mut bytes = std::fs::read(&shard).unwrap();
+    bytes[40] ^= 1; // the first chunk of sample 4
+    std::fs::write(&shard, bytes).unwrap();
+    let open = |verify| Dataset::open_with(&written.path, OpenOptions { verify, ..Default::default() }).unwrap();
+    for verify in [Verify::Once, Verify::Always] {
+        let dataset = open(verify);
+        let error = dataset.sample(4).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Damaged);
+        assert_eq!(error.path(), Some(shard.as_path()));
+        assert!(error.to_string().contains("sample 4 (cube 4), image chunk 0: checksum"), "{error}");
+        assert!(dataset.sample(5).is_ok());
+        // Once means once verified, not once tried.
+        assert!(dataset.sample(4).is_err());
+    }
+    let _ = open(Verify::Never).sample(4);
+}
+
+#[test]
+fn a_shard_cut_short_is_an_error_that_names_it() {
+    let (_folder, written, _) = made(&[StackSpec::new(9, 8, 4, 6)]);
+    let shard = written.path.join("9x8x4/image/c/1/0/0/0");
+    let bytes = std::fs::read(&shard).unwrap();
+    for len in [0, 10, bytes.len() / 2, bytes.len() - 1] {
+        std::fs::write(&shard, &bytes[..len]).unwrap();
+        let error = Dataset::open(&written.path).unwrap().sample(4).unwrap_err();
+        assert_eq!(error.path(), Some(shard.as_path()), "{error}");
+        assert!(error.remedy().is_some());
+    }
+    std::fs::remove_file(&shard).unwrap();
+    let error = Dataset::open(&written.path).unwrap().sample(4).unwrap_err();
+    assert_eq!(error.path(), Some(shard.as_path()));
+}
+
+#[test]
+fn a_dataset_that_is_replaced_is_noticed() {
+    let (folder, written, dataset) = made(&[StackSpec::new(9, 8, 4, 6)]);
+    dataset.sample(0).unwrap();
+    let other = write_dataset(&folder.path().join("other"), &[StackSpec::new(9, 8, 4, 6)], |_| json!({}));
+    std::fs::rename(&written.path, folder.path().join("old")).unwrap();
+    let error = dataset.sample(0).unwrap_err();
+    assert!(error.to_string().contains("removed or renamed"), "{error}");
+    std::fs::rename(&other.path, &written.path).unwrap();
+    let error = dataset.sample(0).unwrap_err();
+    assert!(error.to_string().contains("replaced while it was open (open it again)"), "{error}");
+}
+
+#[test]
+fn a_dataset_of_another_library_needs_no_sums_but_one_of_ours_does() {
+    let (_folder, written, _) = made(&[StackSpec::new(9, 8, 4, 2)]);
+    std::fs::remove_file(written.path.join("SHA256SUMS")).unwrap();
+    let error = Dataset::open(&written.path).unwrap_err();
+    assert!(error.to_string().contains("SHA256SUMS is missing"), "{error}");
+    let root = written.path.join("zarr.json");
+    let text = std::fs::read_to_string(&root).unwrap().replace("hsipack test", "somebody");
+    std::fs::write(&root, text).unwrap();
+    let dataset = Dataset::open(&written.path).unwrap();
+    assert!(dataset.sample(1).unwrap().bytes == written.image(1, 0..9, 0..8, None));
+    let before = dataset.fingerprint().to_owned();
+    // Other metadata, another fingerprint.
+    let lines = written.path.join("samples.jsonl");
+    let text = std::fs::read_to_string(&lines).unwrap().replace("cube 1", "cube one");
+    std::fs::write(&lines, text).unwrap();
+    assert_ne!(Dataset::open(&written.path).unwrap().fingerprint(), before);
+    write_sums(&written.path);
+}
+
+#[test]
+fn labels_groups_and_splits_are_numbered() {
+    let folder = tempfile::tempdir().unwrap();
+    let extra = |id: usize| {
+        let label = ["tumour", "healthy"][id % 2];
+        json!({ "split": if id < 4 { "train" } else { "test" }, "group": format!("p{}", id / 2), "label": label })
+    };
+    let written = write_dataset(&folder.path().join("made"), &[StackSpec::new(4, 4, 2, 6)], extra);
+    let dataset = Dataset::open(&written.path).unwrap();
+    let labels = dataset.labels();
+    assert_eq!(labels.splits(), ["test", "train"]);
+    assert_eq!(labels.groups(), ["p0", "p1", "p2"]);
+    assert_eq!(labels.classes()[0].label, "healthy");
+    assert_eq!(labels.classes().iter().map(|class| class.count).collect::<Vec<_>>(), [3, 3]);
+    assert_eq!((labels.class_of(0), labels.group_of(5)), (Some(1), Some(2)));
+}

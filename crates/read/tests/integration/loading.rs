@@ -1,0 +1,446 @@
+//! The loader: contents, order, errors, resumption, ends.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use hsipack_read::plan::{Crop, LastBatch, Order, PlanOptions, Share, State};
+use hsipack_read::store::StoreKind;
+use hsipack_read::{
+    Batch, CacheKind, Dataset, Error, ErrorKind, Loader, LoaderOptions, OnDamage, OpenOptions,
+};
+use proptest::prelude::*;
+use serde_json::json;
+
+use crate::support::{StackSpec, Written, write_dataset};
+
+fn made(stacks: &[StackSpec]) -> (tempfile::TempDir, Written) {
+    let folder = tempfile::tempdir().unwrap();
+    let extra = |id: usize| json!({ "label": id % 3, "split": ["train", "test"][usize::from(id % 4 == 3)] });
+    let written = write_dataset(&folder.path().join("made"), stacks, extra);
+    (folder, written)
+}
+
+fn options(batch_size: usize) -> LoaderOptions {
+    let mut options = LoaderOptions::new(batch_size);
+    options.memory.plain = true;
+    options.memory.no_huge_pages = true;
+    options.slots = 3;
+    options.threads = 3;
+    options
+}
+
+/// Whether every value of a batch is what was written.
+fn check(batch: &Batch, written: &Written, bands: Option<&[usize]>) {
+    let image = batch.image();
+    let bytes = image.bytes.len() / batch.len();
+    for (position, item) in batch.items().iter().enumerate() {
+        let window = item.window;
+        let rows = window.row as usize..(window.row + window.rows) as usize;
+        let columns = window.column as usize..(window.column + window.columns) as usize;
+        let want = written.image(item.sample as usize, rows.clone(), columns.clone(), bands);
+        assert!(image.bytes[position * bytes..][..bytes] == want, "image {item:?}");
+        for mask in batch.masks() {
+            let size = mask.bytes.len() / batch.len();
+            let want = written.mask(item.sample as usize, rows.clone(), columns.clone());
+            assert!(mask.bytes[position * size..][..size] == want, "mask {item:?}");
+        }
+    }
+}
+
+fn ids(loader: &mut Loader) -> Vec<u64> {
+    loader.epoch().flat_map(|batch| batch.unwrap().ids().collect::<Vec<_>>()).collect()
+}
+
+#[test]
+fn epochs_hold_every_sample_once_with_its_values_and_differ() {
+    let (_folder, written) = made(&[StackSpec::new(12, 10, 7, 23).masks(&["a", "b"]).tile(5, 10)]);
+    let dataset = Dataset::open(&written.path).unwrap();
+    let mut loader = Loader::new(&dataset, options(4)).unwrap();
+    assert_eq!(loader.batches_per_epoch().unwrap(), 6);
+    let mut orders = Vec::new();
+    for epoch in 0..3 {
+        let mut order = Vec::new();
+        for batch in loader.epoch() {
+            let batch = batch.unwrap();
+            assert_eq!(batch.epoch(), epoch);
+            assert_eq!(batch.image().shape, [batch.len(), 12, 10, 7]);
+            assert_eq!(batch.mask("b").unwrap().shape, [batch.len(), 12, 10, 1]);
+            check(&batch, &written, None);
+            order.extend(batch.ids());
+        }
+        let mut sorted = order.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..23).collect::<Vec<_>>());
+        orders.push(order);
+    }
+    assert!(orders[0] != orders[1] && orders[1] != orders[2]);
+}
+
+#[test]
+fn the_order_depends_on_the_seed_and_nothing_else() {
+    let (_folder, written) = made(&[StackSpec::new(6, 5, 3, 40)]);
+    let dataset = Dataset::open(&written.path).unwrap();
+    let order = |seed: u64, threads: usize, slots: usize| {
+        let mut options = options(4);
+        (options.plan.seed, options.threads, options.slots) = (seed, threads, slots);
+        ids(&mut Loader::new(&dataset, options).unwrap())
+    };
+    let first = order(1, 1, 2);
+    assert_eq!(first, order(1, 4, 5));
+    assert_ne!(first, order(2, 1, 2));
+}
+
+#[test]
+fn every_store_and_every_cache_gives_the_same_batches() {
+    let (_folder, written) = made(&[StackSpec::new(12, 10, 7, 9).masks(&["a"]).tile(5, 4)]);
+    for store in StoreKind::ALL {
+        let open = OpenOptions { store: Some(store.store()), ..Default::default() };
+        let dataset = Dataset::open_with(&written.path, open).unwrap();
+        if dataset.sample(0).is_err() {
+            println!("skipped: the temporary folder does not take O_DIRECT");
+            continue;
+        }
+        for cache in [CacheKind::None, CacheKind::Compressed, CacheKind::Decoded] {
+            // A budget that holds a part of the chunks only, and one that holds all.
+            for cache_bytes in [3000, 1 << 20] {
+                let mut loader =
+                    Loader::new(&dataset, LoaderOptions { cache, cache_bytes, ..options(2) }).unwrap();
+                for _ in 0..3 {
+                    loader.epoch().for_each(|batch| check(&batch.unwrap(), &written, None));
+                }
+                assert!(loader.cached_bytes() <= cache_bytes);
+                let stats = loader.stats();
+                assert_eq!(stats.cached_chunks > 0, cache != CacheKind::None);
+                if cache_bytes == 1 << 20 && cache != CacheKind::None {
+                    let a_batch_of_epoch = stats.chunks as f64 / 3.0;
+                    assert!(stats.cached_chunks as f64 >= a_batch_of_epoch, "{stats:?}");
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+    #[test]
+    fn crops_hold_the_values_of_their_windows(
+        tile in (1usize..20, 1usize..24), size in (1u32..=15, 1u32..=18), per_sample in 1u32..4,
+        bands in prop::option::of(prop::collection::vec(0usize..3, 1..4)), seed: u64
+    ) {
+        let spec = StackSpec::new(15, 18, 3, 7).masks(&["a"]).tile(tile.0.min(15), tile.1.min(18));
+        let (_folder, written) = made(&[spec]);
+        let dataset = Dataset::open(&written.path).unwrap();
+        let mut options = options(3);
+        options.bands = bands.clone();
+        options.plan = PlanOptions {
+            seed,
+            crop: Crop::Random { rows: size.0, columns: size.1, per_sample, min_labelled: 0.3 },
+            ..options.plan
+        };
+        let mut loader = Loader::new(&dataset, options).unwrap();
+        let mut seen = HashMap::new();
+        for batch in loader.epoch() {
+            let batch = batch.unwrap();
+            check(&batch, &written, bands.as_deref());
+            batch.ids().for_each(|id| *seen.entry(id).or_insert(0) += 1);
+        }
+        prop_assert!(seen.len() == 7 && seen.values().all(|count| *count == per_sample));
+    }
+}
+
+#[test]
+fn crops_have_the_labelled_share_where_there_is_one() {
+    let (_folder, written) = made(&[StackSpec::new(40, 40, 2, 8).masks(&["a"]).tile(16, 16)]);
+    let dataset = Dataset::open(&written.path).unwrap();
+    let mut options = options(4);
+    options.plan.crop = Crop::Random { rows: 8, columns: 8, per_sample: 5, min_labelled: 0.9 };
+    let mut loader = Loader::new(&dataset, options).unwrap();
+    for batch in loader.epoch() {
+        let batch = batch.unwrap();
+        let mask = batch.mask("a").unwrap();
+        for crop in mask.bytes.chunks(64) {
+            let labelled = crop.iter().filter(|class| **class != 0).count();
+            assert!(labelled as f64 >= 0.9 * 64.0, "{labelled}");
+        }
+    }
+}
+
+#[test]
+fn stacks_of_different_shapes_come_in_batches_of_one() {
+    let stacks = [StackSpec::new(12, 10, 3, 9), StackSpec::new(8, 20, 3, 6), StackSpec::new(5, 5, 4, 4)];
+    let (_folder, written) = made(&stacks);
+    let dataset = Dataset::open(&written.path).unwrap();
+    let mut loader = Loader::new(&dataset, options(4)).unwrap();
+    let mut count = 0;
+    for batch in loader.epoch() {
+        let batch = batch.unwrap();
+        check(&batch, &written, None);
+        count += batch.len();
+    }
+    assert_eq!(count, 19);
+    // Crops of one size mix stacks of the same number of bands.
+    let mut options = options(4);
+    options.plan.crop = Crop::Centre { rows: 5, columns: 5 };
+    let mut mixed = false;
+    for batch in Loader::new(&dataset, options).unwrap().epoch() {
+        let batch = batch.unwrap();
+        check(&batch, &written, None);
+        let stacks: Vec<&str> = batch.samples().map(|sample| sample.stack.as_str()).collect();
+        mixed |= stacks.contains(&"12x10x3") && stacks.contains(&"8x20x3");
+    }
+    assert!(mixed);
+}
+
+#[test]
+fn ranks_share_an_epoch() {
+    let (_folder, written) = made(&[StackSpec::new(4, 5, 2, 29)]);
+    let dataset = Dataset::open(&written.path).unwrap();
+    for world_size in [1, 2, 3, 8] {
+        for last in [LastBatch::Pad, LastBatch::Short] {
+            let mut all = Vec::new();
+            for rank in 0..world_size {
+                let mut options = options(2);
+                options.share = Share { rank, world_size };
+                options.plan.last = last;
+                let mut loader = Loader::new(&dataset, options).unwrap();
+                for batch in loader.epoch() {
+                    let batch = batch.unwrap();
+                    let items = batch.items().iter().filter(|item| !item.padding);
+                    all.extend(items.map(|item| item.sample));
+                }
+            }
+            all.sort_unstable();
+            assert_eq!(all, (0..29).collect::<Vec<_>>(), "{world_size} {last:?}");
+        }
+    }
+}
+
+#[test]
+fn splits_and_lists_of_samples_are_kept_to() {
+    let (_folder, written) = made(&[StackSpec::new(4, 5, 2, 12)]);
+    let dataset = Dataset::open(&written.path).unwrap();
+    let test = LoaderOptions { splits: vec!["test".into()], ..options(2) };
+    let mut order = ids(&mut Loader::new(&dataset, test).unwrap());
+    order.sort_unstable();
+    assert_eq!(order, [3, 7, 11]);
+    let mut listed = LoaderOptions { samples: Some(vec![7, 2, 2, 9]), ..options(2) };
+    listed.plan.order = Order::Sequential;
+    assert_eq!(ids(&mut Loader::new(&dataset, listed).unwrap()), [2, 7, 9]);
+    let wrong = LoaderOptions { splits: vec!["val".into()], ..options(2) };
+    let error = Loader::new(&dataset, wrong).unwrap_err();
+    assert!(error.to_string().contains("test, train"), "{error}");
+    let wrong = LoaderOptions { samples: Some(vec![12]), ..options(2) };
+    assert!(Loader::new(&dataset, wrong).unwrap_err().to_string().contains("0 to 11"));
+}
+
+#[test]
+fn an_epoch_goes_on_where_its_state_was_taken_with_other_threads_batches_and_ranks() {
+    let (_folder, written) = made(&[StackSpec::new(4, 5, 2, 41)]);
+    let dataset = Dataset::open(&written.path).unwrap();
+    let whole = ids(&mut Loader::new(&dataset, options(4)).unwrap());
+    for given in 0..=11 {
+        let mut loader = Loader::new(&dataset, options(4)).unwrap();
+        let mut seen = Vec::new();
+        for _ in 0..given {
+            seen.extend(loader.next_batch().unwrap().unwrap().ids());
+        }
+        let state = State::from_json(&loader.state().to_json()).unwrap();
+        drop(loader);
+        let mut same = seen.clone();
+        let mut again = Loader::with_state(&dataset, LoaderOptions { threads: 1, ..options(4) }, &state).unwrap();
+        if given < 11 {
+            same.extend(ids(&mut again));
+            assert_eq!(same, whole);
+        } else {
+            // All were given: the state is that of the next epoch's start.
+            assert_eq!(again.next_batch().unwrap().unwrap().epoch(), 1);
+            continue;
+        }
+        for rank in 0..3 {
+            let share = Share { rank, world_size: 3 };
+            let mut loader = Loader::with_state(&dataset, LoaderOptions { share, ..options(2) }, &state).unwrap();
+            for batch in loader.epoch() {
+                let batch = batch.unwrap();
+                seen.extend(batch.items().iter().filter(|item| !item.padding).map(|item| u64::from(item.sample)));
+            }
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, (0..41).collect::<Vec<_>>(), "{given}");
+    }
+}
+
+#[test]
+fn an_epoch_can_be_set_and_left() {
+    let (_folder, written) = made(&[StackSpec::new(4, 5, 2, 20)]);
+    let dataset = Dataset::open(&written.path).unwrap();
+    let mut loader = Loader::new(&dataset, options(3)).unwrap();
+    let (first, second) = (ids(&mut loader), ids(&mut loader));
+    loader.set_epoch(0);
+    assert_eq!(ids(&mut loader), first);
+    // Left early, then gone on with.
+    let some: Vec<u64> = loader.epoch().take(2).flat_map(|batch| batch.unwrap().ids().collect::<Vec<_>>()).collect();
+    assert_eq!([some, ids(&mut loader)].concat(), second);
+    loader.next_batch().unwrap().unwrap();
+    loader.set_epoch(1);
+    assert_eq!(ids(&mut loader), second);
+    // Batches that are kept while the epoch is changed stay what they were.
+    loader.set_epoch(5);
+    let kept = loader.next_batch().unwrap().unwrap();
+    let copy = kept.image().bytes.to_vec();
+    loader.set_epoch(1);
+    assert_eq!(ids(&mut loader), second);
+    assert!(kept.image().bytes == copy);
+}
+
+#[test]
+fn the_last_epoch_ends_for_good() {
+    let (_folder, written) = made(&[StackSpec::new(4, 5, 2, 5)]);
+    let dataset = Dataset::open(&written.path).unwrap();
+    let mut loader = Loader::new(&dataset, LoaderOptions { end_epoch: Some(2), ..options(2) }).unwrap();
+    assert_eq!((ids(&mut loader).len(), ids(&mut loader).len()), (5, 5));
+    assert_eq!(ids(&mut loader), []);
+    assert!(loader.next_batch().is_none() && loader.next_batch().is_none());
+    loader.set_epoch(1);
+    assert_eq!(ids(&mut loader).len(), 5);
+}
+
+fn damage(written: &Written, file: &str, at: usize) -> std::path::PathBuf {
+    let shard = written.path.join(file);
+    let mut bytes = std::fs::read(&shard).unwrap();
+    bytes[at] ^= 1;
+    std::fs::write(&shard, bytes).unwrap();
+    shard
+}
+
+#[test]
+fn damage_ends_the_epoch_with_an_error_or_is_skipped_and_counted() {
+    let (_folder, written) = made(&[StackSpec::new(9, 8, 4, 10).masks(&["a"])]);
+    let shard = damage(&written, "9x8x4/image/c/1/0/0/0", 40); // sample 4
+    let dataset = Dataset::open(&written.path).unwrap();
+    let mut options = options(3);
+    options.plan.order = Order::Sequential;
+    let mut loader = Loader::new(&dataset, options.clone()).unwrap();
+    let batches: Vec<_> = loader.epoch().collect();
+    assert_eq!(batches.len(), 2);
+    let error: &Error = batches[1].as_ref().unwrap_err();
+    assert_eq!((error.kind(), error.path()), (ErrorKind::Damaged, Some(shard.as_path())));
+    assert!(error.to_string().contains("sample 4"), "{error}");
+    drop(batches);
+    // Asked again, it fails at the same place.
+    assert!(loader.next_batch().unwrap().is_err());
+    assert_eq!(loader.state().given[0].batches, 1);
+
+    options.on_damage = OnDamage::Skip;
+    let mut loader = Loader::new(&dataset, options).unwrap();
+    for _ in 0..2 {
+        let mut order = Vec::new();
+        for batch in loader.epoch() {
+            let batch = batch.unwrap();
+            check(&batch, &written, None);
+            order.extend(batch.ids());
+        }
+        assert_eq!(order, [0, 1, 2, 3, 5, 6, 7, 8, 9]);
+    }
+    assert_eq!(loader.stats().skipped, 2);
+}
+
+#[test]
+fn a_batch_of_nothing_but_damage_is_left_out() {
+    let (_folder, written) = made(&[StackSpec { per_shard: 1, ..StackSpec::new(9, 8, 4, 4) }]);
+    for sample in [1, 3] {
+        std::fs::write(written.path.join(format!("9x8x4/image/c/{sample}/0/0/0")), b"short").unwrap();
+    }
+    let dataset = Dataset::open(&written.path).unwrap();
+    let mut options = LoaderOptions { on_damage: OnDamage::Skip, ..options(1) };
+    options.plan.order = Order::Sequential;
+    let mut loader = Loader::new(&dataset, options).unwrap();
+    assert_eq!(ids(&mut loader), [0, 2]);
+    assert_eq!(ids(&mut loader), [0, 2]);
+    assert_eq!(loader.stats().skipped, 4);
+}
+
+#[test]
+fn kept_batches_are_never_written_to_and_keeping_all_is_an_error() {
+    let (_folder, written) = made(&[StackSpec::new(6, 5, 3, 30)]);
+    let dataset = Dataset::open(&written.path).unwrap();
+    let mut loader = Loader::new(&dataset, LoaderOptions { slots: 5, ..options(2) }).unwrap();
+    let mut kept: Vec<Batch> = (0..4).map(|_| loader.next_batch().unwrap().unwrap()).collect();
+    for _ in 0..20 {
+        check(&loader.next_batch().unwrap_or_else(|| loader.next_batch().unwrap()).unwrap(), &written, None);
+        kept.iter().for_each(|batch| check(batch, &written, None));
+    }
+    let fifth = loader.next_batch().unwrap_or_else(|| loader.next_batch().unwrap()).unwrap();
+    let error = loader.next_batch().unwrap().unwrap_err();
+    assert!(error.to_string().contains("all 5 slots"), "{error}");
+    drop(fifth);
+    assert!(loader.next_batch().is_none_or(|batch| batch.is_ok()));
+    drop(loader);
+    kept.iter().for_each(|batch| check(batch, &written, None));
+    kept.clear();
+}
+
+#[test]
+fn loaders_end_cleanly_whenever_they_are_dropped() {
+    let (_folder, written) = made(&[StackSpec::new(30, 30, 10, 16)]);
+    let dataset = Dataset::open(&written.path).unwrap();
+    let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
+    let start = Instant::now();
+    for round in 0..60 {
+        let mut loader = Loader::new(&dataset, options(4)).unwrap();
+        let kept: Vec<_> = (0..round % 3).map(|_| loader.next_batch()).collect();
+        if round % 5 == 0 {
+            loader.set_epoch(7);
+        }
+        drop(loader);
+        drop(kept);
+    }
+    assert!(start.elapsed() < Duration::from_secs(30));
+    // Other tests have loaders of their own; none of these sixty times four threads is left.
+    assert!(threads() < 100, "{}", threads());
+}
+
+#[test]
+fn a_replaced_dataset_ends_the_next_epoch_with_an_error() {
+    let (folder, written) = made(&[StackSpec::new(6, 5, 3, 6)]);
+    let dataset = Dataset::open(&written.path).unwrap();
+    let mut loader = Loader::new(&dataset, options(3)).unwrap();
+    std::fs::rename(&written.path, folder.path().join("old")).unwrap();
+    let error = loop {
+        match loader.next_batch() {
+            Some(Err(error)) => break error,
+            _ => continue,
+        }
+    };
+    assert!(error.to_string().contains("open it again"), "{error}");
+    assert!(loader.next_batch().unwrap().is_err());
+}
+
+#[test]
+fn a_wait_can_have_an_end() {
+    let (_folder, written) = made(&[StackSpec::new(6, 5, 3, 6)]);
+    let store = hsipack_read::store::Limited::new(StoreKind::Pread.store(), 200.0, 1);
+    let open = OpenOptions { store: Some(std::sync::Arc::new(store)), ..Default::default() };
+    let dataset = Dataset::open_with(&written.path, open).unwrap();
+    let mut loader = Loader::new(&dataset, options(3)).unwrap();
+    let start = Instant::now();
+    let next = loader.next_within(Duration::from_millis(50));
+    assert!(matches!(next, Some(Ok(None))));
+    assert!(start.elapsed() < Duration::from_secs(2));
+}
+
+#[test]
+fn contradictions_are_told_at_once() {
+    let (_folder, written) = made(&[StackSpec::new(6, 5, 3, 6).masks(&["organ"])]);
+    let dataset = Dataset::open(&written.path).unwrap();
+    let text = |options: LoaderOptions| Loader::new(&dataset, options).unwrap_err().to_string();
+    assert!(text(LoaderOptions { threads: 0, ..options(2) }).contains("thread"));
+    assert!(text(LoaderOptions { slots: 1, ..options(2) }).contains("at least 2"));
+    assert!(text(LoaderOptions { bands: Some(vec![3]), ..options(2) }).contains("0 to 2"));
+    assert!(text(LoaderOptions { bands: Some(vec![]), ..options(2) }).contains("no bands"));
+    assert!(text(LoaderOptions { masks: Some(vec!["x".into()]), ..options(2) }).contains("organ"));
+    assert!(text(options(0)).contains("batch"));
+    assert!(text(LoaderOptions { slots: 1 << 50, ..options(2) }).contains("fewer slots"));
+    let mut drops = options(7);
+    drops.plan.last = LastBatch::Drop;
+    assert!(text(drops).contains("drops all"));
+}

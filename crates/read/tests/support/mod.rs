@@ -1,0 +1,313 @@
+//! Writes small datasets of every layout that the reader has to take, without the packing crate.
+
+#![allow(dead_code)] // tests and benches each use a part
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use half::f16;
+use hsipack_format::codec::append_checksum;
+use hsipack_format::dataset::{IMAGE, SAMPLES};
+use hsipack_format::shard::{ChunkSpan, ShardIndex};
+use hsipack_format::zarr::{self, ArrayMeta, ChunkCodecs};
+use hsipack_format::{Codec, Compressor, CubeShape, DType, Grid, Shuffle, Tile, checksums};
+use serde_json::{Map, Value, json};
+
+/// How to write a stack.
+#[derive(Clone)]
+pub struct StackSpec {
+    pub shape: CubeShape,
+    pub samples: usize,
+    pub tile: Tile,
+    pub per_shard: usize,
+    pub sharded: bool,
+    pub codec: Option<Codec>,
+    pub checksum: bool,
+    /// Names of masks of class ids (uint8).
+    pub masks: Vec<String>,
+    /// Chunks of all zeros are not written, as Zarr allows; the fill value is 0 then.
+    pub omit_zeros: bool,
+}
+
+pub const LZ4: Codec =
+    Codec { compressor: Compressor::Lz4, level: 5, shuffle: Shuffle::Byte, typesize: 2, blocksize: 0 };
+
+impl StackSpec {
+    pub fn new(rows: usize, columns: usize, bands: usize, samples: usize) -> Self {
+        let shape = CubeShape::new(rows, columns, bands);
+        Self {
+            shape,
+            samples,
+            tile: Tile { rows: rows.div_ceil(3), columns },
+            per_shard: 4,
+            sharded: true,
+            codec: Some(LZ4),
+            checksum: true,
+            masks: Vec::new(),
+            omit_zeros: false,
+        }
+    }
+
+    pub fn tile(mut self, rows: usize, columns: usize) -> Self {
+        self.tile = Tile { rows, columns };
+        self
+    }
+
+    pub fn masks(mut self, names: &[&str]) -> Self {
+        self.masks = names.iter().map(|name| (*name).to_owned()).collect();
+        self
+    }
+}
+
+/// The value of an image at (sample, row, column, band): every place has another one for a while.
+pub fn image_value(sample: usize, row: usize, column: usize, band: usize) -> f16 {
+    let number = ((sample * 31 + row) * 37 + column) * 41 + band;
+    f16::from_f32((number % 2039) as f32 * 0.25)
+}
+
+/// The value of a mask: few labelled pixels, in the lower right.
+pub fn mask_value(sample: usize, row: usize, column: usize) -> u8 {
+    if row + column > 20 { (1 + (sample + row / 4 + column / 4) % 5) as u8 } else { 0 }
+}
+
+/// What a dataset is made of, sample by sample.
+pub struct Written {
+    pub path: PathBuf,
+    /// Stack and index of every sample.
+    pub places: Vec<(usize, usize)>,
+    pub stacks: Vec<StackSpec>,
+}
+
+impl Written {
+    pub fn shape(&self, sample: usize) -> CubeShape {
+        self.stacks[self.places[sample].0].shape
+    }
+
+    /// Values of a window of a sample, some bands.
+    pub fn image(
+        &self,
+        sample: usize,
+        rows: std::ops::Range<usize>,
+        columns: std::ops::Range<usize>,
+        bands: Option<&[usize]>,
+    ) -> Vec<u8> {
+        let all: Vec<usize> = (0..self.shape(sample).bands).collect();
+        let bands = bands.unwrap_or(&all);
+        let zeros = self.stacks[self.places[sample].0].omit_zeros;
+        let mut bytes = Vec::new();
+        for row in rows {
+            for column in columns.clone() {
+                for band in bands {
+                    bytes.extend(value(zeros, sample, row, column, *band).to_le_bytes());
+                }
+            }
+        }
+        bytes
+    }
+
+    pub fn mask(
+        &self,
+        sample: usize,
+        rows: std::ops::Range<usize>,
+        columns: std::ops::Range<usize>,
+    ) -> Vec<u8> {
+        rows.flat_map(|row| columns.clone().map(move |column| mask_value(sample, row, column))).collect()
+    }
+}
+
+/// In stacks with omitted chunks, the first half of the rows are zero.
+fn value(zeros: bool, sample: usize, row: usize, column: usize, band: usize) -> f16 {
+    if zeros && row < 8 { f16::ZERO } else { image_value(sample, row, column, band) }
+}
+
+/// Writes a dataset: `extra(sample)` gives split, group, label and columns. Samples of the stacks take turns.
+pub fn write_dataset(path: &Path, stacks: &[StackSpec], extra: impl Fn(usize) -> Value) -> Written {
+    let mut written =
+        Written { path: path.to_owned(), places: Vec::new(), stacks: stacks.to_vec() };
+    let mut lines = String::new();
+    let mut next = vec![0; stacks.len()];
+    while let Some(stack) = (0..stacks.len())
+        .filter(|stack| next[*stack] < stacks[*stack].samples)
+        .min_by_key(|stack| next[*stack])
+    {
+        let id = written.places.len();
+        let mut line = json!({
+            "id": id, "name": format!("cube {id}"), "stack": stacks[stack].shape.to_string(), "index": next[stack],
+            "nan": 0, "inf": 0, "range": null,
+            "source": { "path": "made", "bytes": 0, "fingerprint": "", "format": "none" },
+        });
+        let object = line.as_object_mut().unwrap();
+        object.extend(extra(id).as_object().cloned().unwrap_or_default());
+        lines += &format!("{line}\n");
+        written.places.push((stack, next[stack]));
+        next[stack] += 1;
+    }
+    let hsipack = json!({ "layout": 1, "created_by": "hsipack test" });
+    write(path, "zarr.json", &zarr::to_text(&zarr::group(Map::from_iter([("hsipack".into(), hsipack)]))));
+    write(path, SAMPLES, lines.as_bytes());
+    for (number, stack) in stacks.iter().enumerate() {
+        let samples: Vec<usize> =
+            (0..written.places.len()).filter(|id| written.places[*id].0 == number).collect();
+        write_stack(path, stack, &samples);
+    }
+    write_sums(path);
+    written
+}
+
+/// Writes `SHA256SUMS`.
+pub fn write_sums(path: &Path) {
+    let mut files = Vec::new();
+    let mut folders = vec![path.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let file = entry.unwrap().path();
+            let name = file.file_name().unwrap().to_str().unwrap();
+            if file.is_dir() && name != "c" {
+                folders.push(file);
+            } else if name == "zarr.json" || name == SAMPLES {
+                let key = file.strip_prefix(path).unwrap().to_str().unwrap().to_owned();
+                files.push((key, fs::read(&file).unwrap()));
+            }
+        }
+    }
+    let sums = checksums::encode(files.iter().map(|(key, text)| (key.as_str(), text.as_slice())));
+    write(path, checksums::SHA256SUMS, sums.as_bytes());
+}
+
+fn write(root: &Path, key: &str, bytes: &[u8]) {
+    let file = root.join(key);
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(file, bytes).unwrap();
+}
+
+fn write_stack(root: &Path, spec: &StackSpec, samples: &[usize]) {
+    let folder = root.join(spec.shape.to_string());
+    write(&folder, "zarr.json", &zarr::to_text(&zarr::group(Map::new())));
+    let zeros = spec.omit_zeros;
+    write_array(&folder, spec, IMAGE, DType::F16, samples, &|sample, row, column, out| {
+        for band in 0..spec.shape.bands {
+            out.extend(value(zeros, sample, row, column, band).to_le_bytes());
+        }
+    });
+    for mask in &spec.masks {
+        write_array(&folder, spec, mask, DType::U8, samples, &|sample, row, column, out| {
+            out.push(mask_value(sample, row, column));
+        });
+    }
+}
+
+type Pixel<'a> = &'a dyn Fn(usize, usize, usize, &mut Vec<u8>);
+
+fn write_array(
+    stack: &Path,
+    spec: &StackSpec,
+    name: &str,
+    dtype: DType,
+    samples: &[usize],
+    pixel: Pixel<'_>,
+) {
+    let folder = stack.join(name);
+    let image = name == IMAGE;
+    let shape = CubeShape { bands: if image { spec.shape.bands } else { 1 }, ..spec.shape };
+    let grid = Grid::new(shape, spec.tile, spec.per_shard).unwrap();
+    let axes = |sample: usize, rows: usize, columns: usize| {
+        let mut axes = vec![sample as u64, rows as u64, columns as u64];
+        axes.extend(image.then_some(shape.bands as u64));
+        axes
+    };
+    let chunk_shape = axes(1, spec.tile.rows, spec.tile.columns);
+    let whole = axes(spec.per_shard, grid.down() * spec.tile.rows, grid.across() * spec.tile.columns);
+    let meta = ArrayMeta {
+        shape: axes(samples.len(), shape.rows, shape.columns),
+        dtype,
+        file_shape: if spec.sharded { whole } else { chunk_shape.clone() },
+        chunk_shape: spec.sharded.then_some(chunk_shape),
+        codecs: ChunkCodecs {
+            blosc: spec.codec.map(|codec| Codec { typesize: dtype.size() as u8, ..codec }),
+            checksum: spec.checksum,
+        },
+        fill_value: json!(0),
+        dimension_names: Vec::new(),
+        attributes: Map::new(),
+    };
+    write(&folder, "zarr.json", &zarr::to_text(&meta.to_json()));
+    let chunk = |sample: usize, chunk: usize| encode_chunk(spec, &grid, sample, chunk, pixel);
+    if spec.sharded {
+        write_shards(&folder, &grid, samples, &meta, &chunk);
+        return;
+    }
+    for (index, sample) in samples.iter().enumerate() {
+        for number in 0..grid.chunks_per_sample() {
+            let (down, across) = ((number / grid.across()) as u64, (number % grid.across()) as u64);
+            let mut position = vec![index as u64, down, across];
+            position.extend(image.then_some(0));
+            if let Some(stored) = chunk(*sample, number) {
+                write(&folder, &ArrayMeta::file_key(&position), &stored);
+            }
+        }
+    }
+}
+
+fn write_shards(
+    folder: &Path,
+    grid: &Grid,
+    samples: &[usize],
+    meta: &ArrayMeta,
+    chunk: &dyn Fn(usize, usize) -> Option<Vec<u8>>,
+) {
+    for (shard, samples) in samples.chunks(grid.samples_per_shard()).enumerate() {
+        let mut index = ShardIndex::empty(grid.chunks_per_shard());
+        let mut bytes = Vec::new();
+        for (place, sample) in samples.iter().enumerate() {
+            for number in 0..grid.chunks_per_sample() {
+                if let Some(stored) = chunk(*sample, number) {
+                    let span = ChunkSpan { offset: bytes.len() as u64, len: stored.len() as u64 };
+                    index.0[place * grid.chunks_per_sample() + number] = Some(span);
+                    bytes.extend(stored);
+                }
+            }
+        }
+        bytes.extend(index.encode());
+        let mut position = vec![0; meta.shape.len()];
+        position[0] = shard as u64;
+        write(folder, &ArrayMeta::file_key(&position), &bytes);
+    }
+}
+
+fn encode_chunk(
+    spec: &StackSpec,
+    grid: &Grid,
+    sample: usize,
+    number: usize,
+    pixel: Pixel<'_>,
+) -> Option<Vec<u8>> {
+    let region = grid.region(number);
+    let mut pixels = Vec::new();
+    pixel(sample, 0, 0, &mut pixels);
+    let width = pixels.len();
+    let mut bytes = vec![0; grid.tile().rows * grid.tile().columns * width];
+    for (y, row) in region.rows.clone().enumerate() {
+        pixels.clear();
+        region.columns.clone().for_each(|column| pixel(sample, row, column, &mut pixels));
+        bytes[y * grid.tile().columns * width..][..pixels.len()].copy_from_slice(&pixels);
+    }
+    if spec.omit_zeros && bytes.iter().all(|byte| *byte == 0) {
+        return None;
+    }
+    let mut stored = Vec::new();
+    match &spec.codec {
+        Some(codec) => {
+            codec.encode(&bytes, &mut stored).unwrap();
+            if !spec.checksum {
+                stored.truncate(stored.len() - hsipack_format::codec::CHECKSUM_LEN);
+            }
+        }
+        None => {
+            stored = bytes;
+            if spec.checksum {
+                append_checksum(&mut stored);
+            }
+        }
+    }
+    Some(stored)
+}
