@@ -1,1 +1,475 @@
 //! Which sample or crop comes when, on which rank.
+//!
+//! ```text
+//! samples → order of the epoch → global batches → a rank's batches → items with their windows
+//! ```
+//! A [`Plan`] is a pure function of samples and [`PlanOptions`]: it reads nothing and starts no threads, and
+//! the same seed gives the same items for ever, whatever the number of threads and ranks. An **item** is one
+//! window of one sample. [`Plan::epoch`] puts an epoch's items in order and cuts them into **global
+//! batches** of batch size × world size items, of which every rank takes an equal run. A [`State`] says which
+//! of them were given, and an epoch can go on from there with another batch size or world size: what is
+//! left is cut anew, and no item comes twice or is lost.
+//!
+//! All items of a global batch have one shape. Samples of different shapes are mixed where crops make them
+//! equal, but not if their numbers of bands differ; else batches of different shapes take turns.
+//!
+//! # Example
+//! ```
+//! use hsipack_read::plan::{Crop, Plan, PlanOptions, PlanSample, Share, State};
+//!
+//! let samples = (0..10)
+//!     .map(|sample| PlanSample::new(sample, 480, 640, 100))
+//!     .collect();
+//! let crop = Crop::Random { rows: 64, columns: 64, per_sample: 4, min_labelled: 0.0 };
+//! let plan = Plan::new(samples, PlanOptions { crop, seed: 42, ..PlanOptions::new(8) })?;
+//!
+//! let epoch = plan.epoch(0, &[], Share { rank: 1, world_size: 2 })?;
+//! assert_eq!(epoch.batches(), 3); // of 16, 16 and 8 of the 40 crops
+//! let mut items = Vec::new();
+//! epoch.batch(0, None, &mut items)?;
+//! assert_eq!(items.len(), 8);
+//!
+//! // After a batch, training goes on with one process instead of two.
+//! let state = epoch.state("fingerprint of the dataset", 1);
+//! let state = State::from_json(&state.to_json())?;
+//! state.check(&plan, "fingerprint of the dataset")?;
+//! let rest = plan.epoch(state.epoch, &state.given, Share::ALL)?;
+//! assert_eq!((rest.items(), rest.batches()), (24, 3));
+//! # Ok::<(), hsipack_read::Error>(())
+//! ```
+
+mod batches;
+mod crops;
+mod order;
+pub(crate) mod random;
+mod state;
+#[cfg(test)]
+mod test;
+
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::sync::Arc;
+
+use hsipack_format::CubeShape;
+
+pub use batches::{LastBatch, Share};
+pub use crops::{ATTEMPTS, Crop, Labelled, Window};
+pub use order::Order;
+pub use state::{Segment, State};
+
+use crate::{Error, Result};
+use batches::{Cut, Epoch, global_batch};
+use crops::Draw;
+use order::{Entry, Pool};
+
+/// A sample as the plan sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanSample {
+    /// Number of the sample in the dataset.
+    pub sample: u32,
+    /// Image rows of its cube.
+    pub rows: u32,
+    /// Image columns of its cube.
+    pub columns: u32,
+    /// Bands of its cube.
+    pub bands: u32,
+    /// Its group (patient, animal, flight, …), for the orders that look at groups.
+    pub group: Option<u32>,
+    /// Its class, for [`Order::ClassBalanced`].
+    pub class: Option<u32>,
+    /// How often it is drawn by [`Order::Weighted`], relative to the others.
+    pub weight: f64,
+}
+
+impl PlanSample {
+    /// A sample of `rows` × `columns` × `bands` without group or class, of weight 1.
+    pub fn new(sample: u32, rows: u32, columns: u32, bands: u32) -> Self {
+        Self { sample, rows, columns, bands, group: None, class: None, weight: 1.0 }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.rows == 0 || self.columns == 0 || self.bands == 0
+    }
+}
+
+/// How a [`Plan`] orders, crops and cuts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanOptions {
+    /// Seed of everything random.
+    pub seed: u64,
+    /// The order of an epoch's items.
+    pub order: Order,
+    /// The windows of the samples.
+    pub crop: Crop,
+    /// Items of a rank's batch.
+    pub batch_size: usize,
+    /// What becomes of the items that do not fill a last batch.
+    pub last: LastBatch,
+    /// Items of an epoch over all ranks; every item once where `None`. A longer epoch takes further rounds
+    /// of the same order, each newly shuffled; a shorter one ends early.
+    pub epoch_length: Option<usize>,
+}
+
+impl PlanOptions {
+    /// Whole cubes in shuffled batches of `batch_size`, the last one short, seed 0.
+    pub fn new(batch_size: usize) -> Self {
+        Self {
+            seed: 0,
+            order: Order::Shuffled,
+            crop: Crop::Whole,
+            batch_size,
+            last: LastBatch::Short,
+            epoch_length: None,
+        }
+    }
+}
+
+/// One window of one sample, in one epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Item {
+    /// Number of the sample in the dataset.
+    pub sample: u32,
+    /// Which item of the sample it is in this epoch: seeds drawn from (seed, epoch, sample, repeat) differ.
+    pub repeat: u32,
+    /// The window to read.
+    pub window: Window,
+    /// Whether it comes in another batch already and only fills this one up; leave it out of a validation's
+    /// figures.
+    pub padding: bool,
+}
+
+/// Orders, crops and cuts the samples of every epoch. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Plan(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    samples: Vec<PlanSample>,
+    options: PlanOptions,
+    pool: Pool,
+    /// Items of an epoch.
+    length: usize,
+    /// Number of every sample's shape.
+    shape_of: Vec<u32>,
+    shapes: Vec<CubeShape>,
+}
+
+impl Plan {
+    /// A plan over these samples.
+    ///
+    /// # Errors
+    /// If there are no samples, one is empty, comes twice, is smaller than the crops, or lacks the class,
+    /// group or weight that the order looks at; if sizes, steps, shares or lengths mean nothing, or an epoch
+    /// has more than 2^32 items.
+    pub fn new(samples: Vec<PlanSample>, options: PlanOptions) -> Result<Self> {
+        options.crop.check()?;
+        global_batch(options.batch_size, 1)?;
+        check_samples(&samples)?;
+        let (shape_of, shapes) = number_shapes(&samples, &options.crop)?;
+        let (strata, strata_count) = number_strata(&samples, options.order)?;
+        let counts = count_windows(&samples, &options)?;
+        let items = counts.iter().map(|count| *count as usize).sum();
+        let weights = running_weights(&samples, options.order)?;
+        let length = options.epoch_length.unwrap_or(items);
+        check_length(length, items)?;
+        let pool = Pool { counts, strata, strata_count, weights, items };
+        Ok(Self(Arc::new(Inner { samples, options, pool, length, shape_of, shapes })))
+    }
+
+    /// The samples, as they were given.
+    pub fn samples(&self) -> &[PlanSample] {
+        &self.0.samples
+    }
+
+    /// The options.
+    pub fn options(&self) -> &PlanOptions {
+        &self.0.options
+    }
+
+    /// Every shape that a batch's items may have: rows and columns of the windows, and bands.
+    pub fn shapes(&self) -> &[CubeShape] {
+        &self.0.shapes
+    }
+
+    /// Items of an epoch over all ranks, without padding and before dropping.
+    pub fn items(&self) -> usize {
+        self.0.length
+    }
+
+    /// A hash (hexadecimal) of all that decides which items an epoch has and how they are ordered and cropped,
+    /// but for the seed: samples, order, crop, epoch length and last batch. It stays the same over versions.
+    pub fn digest(&self) -> String {
+        let Inner { samples, options, pool, length, .. } = &*self.0;
+        let settings =
+            [options.order as u64, options.last as u64, *length as u64, samples.len() as u64];
+        let samples = samples.iter().flat_map(|sample| {
+            [sample.sample, sample.rows, sample.columns, sample.bands].map(u64::from)
+        });
+        let strata = pool.strata.iter().map(|stratum| u64::from(*stratum));
+        let weights = pool.weights.iter().map(|weight| weight.to_bits());
+        let parts = settings
+            .into_iter()
+            .chain(options.crop.parts())
+            .chain(samples)
+            .chain(strata)
+            .chain(weights);
+        format!("{:016x}", random::fold(parts))
+    }
+
+    /// What is left of an epoch for one rank, after the `given` segments: empty at its start, else those of a
+    /// [`State`].
+    ///
+    /// # Errors
+    /// If rank or world size mean nothing, more batches were given than the epoch had, or
+    /// [`LastBatch::Drop`] drops the whole epoch.
+    pub fn epoch(&self, epoch: u64, given: &[Segment], share: Share) -> Result<EpochPlan> {
+        share.check()?;
+        let Inner { options, pool, length, shape_of, shapes, .. } = &*self.0;
+        let order = pool.draw(options.order, options.seed, epoch, *length);
+        let cut = Epoch {
+            order: &order,
+            shapes: shape_of,
+            shape_count: shapes.len(),
+            shuffle: options.order.is_shuffled().then_some([options.seed, epoch]),
+            last: options.last,
+        }
+        .resume(given, options.batch_size, share.world_size)?;
+        if cut.len() == 0 && cut.dropped() == *length {
+            return Err(Error::conflict(format!(
+                "dropping last batches drops all of {} in batches of {} x {}",
+                plural(*length, "item"),
+                share.world_size,
+                options.batch_size
+            ))
+            .with_remedy("choose smaller batches, or pad the last ones or leave them short"));
+        }
+        Ok(EpochPlan { plan: self.clone(), epoch, given: given.to_vec(), share, order, cut })
+    }
+}
+
+/// One rank's batches of what is left of an epoch.
+#[derive(Clone, Debug)]
+pub struct EpochPlan {
+    plan: Plan,
+    epoch: u64,
+    given: Vec<Segment>,
+    share: Share,
+    order: Vec<Entry>,
+    cut: Cut,
+}
+
+impl EpochPlan {
+    /// The epoch's number.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Batches left, the same number on every rank; 0 when all were given.
+    pub fn batches(&self) -> usize {
+        self.cut.len()
+    }
+
+    /// Items left over all ranks, without padding and without dropped ones.
+    pub fn items(&self) -> usize {
+        self.cut.items()
+    }
+
+    /// Items left that [`LastBatch::Drop`] leaves out.
+    pub fn dropped(&self) -> usize {
+        self.cut.dropped()
+    }
+
+    /// Shape of the items of batch `n`, 0 being the next one.
+    ///
+    /// # Errors
+    /// If there is no such batch.
+    pub fn shape(&self, n: usize) -> Result<CubeShape> {
+        self.check(n)?;
+        Ok(self.plan.0.shapes[self.shape_number(n)])
+    }
+
+    /// Puts this rank's items of batch `n`, 0 being the next one, into `items` instead of what was there.
+    /// Nothing is allocated if they have room. `labelled` is asked only for [`Crop::Random`] with a labelled
+    /// share.
+    ///
+    /// # Errors
+    /// If there is no such batch, labels are needed and `labelled` is `None`, or it fails.
+    pub fn batch(
+        &self,
+        n: usize,
+        mut labelled: Option<&mut dyn Labelled>,
+        items: &mut Vec<Item>,
+    ) -> Result<()> {
+        self.check(n)?;
+        items.clear();
+        let last = self.plan.options().last;
+        for (place, padding) in self.cut.part(n, self.shape_number(n), self.share, last) {
+            let labelled = labelled.as_mut().map(|labelled| &mut **labelled as _);
+            items.push(self.item(place, padding, labelled)?);
+        }
+        Ok(())
+    }
+
+    /// The state once this rank has got `batches` more batches.
+    pub fn state(&self, fingerprint: impl Into<String>, batches: usize) -> State {
+        let mut state = State::new(&self.plan, fingerprint, self.epoch);
+        let batch_size = self.plan.options().batch_size;
+        let now = Segment { batch_size, world_size: self.share.world_size, batches };
+        self.given.iter().copied().chain([now]).for_each(|segment| state.give(segment));
+        state
+    }
+
+    fn check(&self, n: usize) -> Result<()> {
+        if n < self.batches() {
+            return Ok(());
+        }
+        Err(Error::conflict(format!("batch {n} of {} left", plural(self.batches(), "batch")))
+            .with_remedy("go on with the next epoch"))
+    }
+
+    fn shape_number(&self, n: usize) -> usize {
+        let first = self.order[self.cut.first(n) as usize];
+        self.plan.0.shape_of[first.sample as usize] as usize
+    }
+
+    fn item(
+        &self,
+        place: u32,
+        padding: bool,
+        labelled: Option<&mut (dyn Labelled + '_)>,
+    ) -> Result<Item> {
+        let Entry { sample, repeat } = self.order[place as usize];
+        let PlanOptions { seed, order, crop, .. } = self.plan.options();
+        let sample = &self.plan.0.samples[sample as usize];
+        let draw =
+            Draw { seed: *seed, epoch: self.epoch, repeat, replacement: order.has_replacement() };
+        let window = crop.window(sample, draw, labelled)?;
+        Ok(Item { sample: sample.sample, repeat, window, padding })
+    }
+}
+
+fn check_samples(samples: &[PlanSample]) -> Result<()> {
+    if samples.is_empty() {
+        return Err(Error::conflict("there are no samples to plan")
+            .with_remedy("check the split and the other filters"));
+    }
+    if let Some(empty) = samples.iter().find(|sample| sample.is_empty()) {
+        let PlanSample { sample, rows, columns, bands, .. } = empty;
+        return Err(Error::conflict(format!(
+            "sample {sample} of {rows}x{columns}x{bands} is empty"
+        ))
+        .with_remedy("leave it out"));
+    }
+    let mut numbers: Vec<u32> = samples.iter().map(|sample| sample.sample).collect();
+    numbers.sort_unstable();
+    match numbers.windows(2).find(|pair| pair[0] == pair[1]) {
+        None => Ok(()),
+        Some(twice) => Err(Error::conflict(format!("sample {} comes twice", twice[0]))
+            .with_remedy("name every sample once, and give weights to have some more often")),
+    }
+}
+
+/// Every sample's shape as a number in order of appearance, and the shapes.
+fn number_shapes(samples: &[PlanSample], crop: &Crop) -> Result<(Vec<u32>, Vec<CubeShape>)> {
+    let mut shapes = Vec::new();
+    let mut numbers = HashMap::new();
+    let mut shape_of = Vec::with_capacity(samples.len());
+    for sample in samples {
+        let (rows, columns) = crop.size(sample)?;
+        let shape = CubeShape::new(rows as usize, columns as usize, sample.bands as usize);
+        let number = *numbers.entry(shape).or_insert_with(|| {
+            shapes.push(shape);
+            shapes.len() as u32 - 1
+        });
+        shape_of.push(number);
+    }
+    Ok((shape_of, shapes))
+}
+
+/// Every sample's class or group as a number from 0, as the order looks at one, and their count.
+fn number_strata(samples: &[PlanSample], order: Order) -> Result<(Vec<u32>, usize)> {
+    let (name, of): (_, fn(&PlanSample) -> Option<u32>) = match order {
+        Order::ClassBalanced => ("class", |sample| sample.class),
+        Order::GroupsSpread | Order::GroupsTogether => ("group", |sample| sample.group),
+        Order::Sequential | Order::Shuffled | Order::Weighted => return Ok((Vec::new(), 0)),
+    };
+    let without = |sample: &PlanSample| {
+        Error::conflict(format!("sample {} has no {name}, which the order looks at", sample.sample))
+            .with_remedy(format!(
+                "give every sample a {name}, leave out those without, or choose another order"
+            ))
+    };
+    let strata: Vec<u32> = samples
+        .iter()
+        .map(|sample| of(sample).ok_or_else(|| without(sample)))
+        .collect::<Result<_>>()?;
+    let mut known = strata.clone();
+    known.sort_unstable();
+    known.dedup();
+    let number = |stratum| known.partition_point(|other| *other < stratum) as u32;
+    Ok((strata.into_iter().map(number).collect(), known.len()))
+}
+
+/// Windows of every sample in a round.
+fn count_windows(samples: &[PlanSample], options: &PlanOptions) -> Result<Vec<u32>> {
+    let mut items = 0u64;
+    let count = |sample| {
+        let windows = options.crop.windows(sample);
+        items = items.saturating_add(windows);
+        u32::try_from(items).map(|_| windows as u32).map_err(|_| too_many())
+    };
+    samples.iter().map(count).collect()
+}
+
+/// Running sums of the weights, where the order looks at them.
+fn running_weights(samples: &[PlanSample], order: Order) -> Result<Vec<f64>> {
+    if order != Order::Weighted {
+        return Ok(Vec::new());
+    }
+    let remedy = "give weights of 0 or more, not all 0";
+    if let Some(PlanSample { sample, weight, .. }) =
+        samples.iter().find(|sample| !(sample.weight >= 0.0 && sample.weight.is_finite()))
+    {
+        return Err(
+            Error::conflict(format!("sample {sample} has the weight {weight}")).with_remedy(remedy)
+        );
+    }
+    let mut sum = 0.0;
+    let add = |sample: &PlanSample| {
+        sum += sample.weight;
+        sum
+    };
+    let sums: Vec<f64> = samples.iter().map(add).collect();
+    if sum > 0.0 && sum.is_finite() {
+        return Ok(sums);
+    }
+    Err(Error::conflict(format!("the weights' sum is {sum}")).with_remedy(remedy))
+}
+
+/// Refuses epochs without items, and those whose items and repeats 32 bits cannot count.
+fn check_length(length: usize, items: usize) -> Result<()> {
+    if length == 0 {
+        return Err(Error::conflict("an epoch of 0 items")
+            .with_remedy("give an epoch length of at least 1"));
+    }
+    match length.checked_add(items) {
+        Some(both) if u32::try_from(both).is_ok() => Ok(()),
+        _ => Err(too_many()),
+    }
+}
+
+fn too_many() -> Error {
+    Error::conflict("an epoch and a round of its order have more than 4294967295 items together")
+        .with_remedy("take larger steps, fewer crops per sample or a shorter epoch")
+}
+
+/// `1 batch`, `2 batches`.
+fn plural(count: impl Display, name: &str) -> String {
+    let count = count.to_string();
+    let ending = match (count.as_str(), name.ends_with("ch") || name.ends_with('s')) {
+        ("1", _) => "",
+        (_, true) => "es",
+        (_, false) => "s",
+    };
+    format!("{count} {name}{ending}")
+}

@@ -1,0 +1,335 @@
+//! Cutting an order into global batches, and those into the ranks' parts.
+//!
+//! ```text
+//! given segments: cut what is left with the segment's sizes, take its batches away
+//! now:            cut what is left with the sizes of now
+//! a cut:          split by shape, keep order → cut every shape's items → order the batches
+//! ```
+//! Cutting again what is left after some batches gives the very batches that would have come next, so an
+//! epoch that is interrupted at any place, any number of times, gives the same batches as one that is not:
+//! a batch's place among the others depends on its first item alone, and an order's places are those of
+//! the whole epoch.
+
+use std::ops::Range;
+
+use super::order::Entry;
+use super::plural;
+use super::random::{Stream, fold};
+use super::state::Segment;
+use crate::{Error, Result};
+
+/// What becomes of the items that do not fill a last batch, of every shape.
+// The numbers are part of a plan's digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LastBatch {
+    /// The batch is filled up with items from the epoch's start, marked as [`padding`](super::Item::padding).
+    Pad = 0,
+    /// They are left out of this epoch.
+    Drop = 1,
+    /// The items are divided over the ranks as evenly as may be, so that ranks get a shorter batch. Where
+    /// there are fewer items than ranks, padding gives every rank one.
+    Short = 2,
+}
+
+impl LastBatch {
+    /// Items of a global batch that has `items` of its own, with padding.
+    fn padded(self, items: usize, global: usize, world_size: usize) -> usize {
+        match self {
+            Self::Short => items.max(world_size),
+            Self::Pad | Self::Drop => global,
+        }
+    }
+}
+
+/// One process's place among those that train together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Number of the process, from 0.
+    pub rank: usize,
+    /// Processes that train together.
+    pub world_size: usize,
+}
+
+impl Share {
+    /// The share of a process that trains alone.
+    pub const ALL: Self = Self { rank: 0, world_size: 1 };
+
+    pub(super) fn check(self) -> Result<()> {
+        if self.world_size == 0 {
+            return Err(Error::conflict("a world size of 0")
+                .with_remedy("count the processes that train together, from 1"));
+        }
+        if self.rank >= self.world_size {
+            return Err(Error::conflict(format!(
+                "rank {} in a world of {}",
+                self.rank,
+                plural(self.world_size, "process")
+            ))
+            .with_remedy("number the ranks from 0"));
+        }
+        Ok(())
+    }
+
+    /// This rank's part of `items` things: runs that differ in length by one at most.
+    fn part(self, items: usize) -> Range<usize> {
+        let (even, more) = (items / self.world_size, items % self.world_size);
+        let start = self.rank * even + self.rank.min(more);
+        start..start + even + usize::from(self.rank < more)
+    }
+}
+
+/// Items of a global batch.
+///
+/// # Errors
+/// If either is 0, or the product overflows.
+pub(super) fn global_batch(batch_size: usize, world_size: usize) -> Result<usize> {
+    match batch_size.checked_mul(world_size) {
+        Some(0) => Err(Error::conflict(format!(
+            "batches of {} on {}",
+            plural(batch_size, "item"),
+            plural(world_size, "process")
+        ))
+        .with_remedy("give a batch size and a world size of at least 1")),
+        Some(items) => Ok(items),
+        None => Err(Error::conflict(format!(
+            "batches of {batch_size} items on {world_size} processes are more than can be counted"
+        ))
+        .with_remedy("choose a smaller batch size")),
+    }
+}
+
+/// An epoch's items and how to tell their shapes, as cuts need them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Epoch<'a> {
+    /// The items, in order.
+    pub order: &'a [Entry],
+    /// Shape number of every sample.
+    pub shapes: &'a [u32],
+    /// Shapes.
+    pub shape_count: usize,
+    /// Key of the batches' order; without one they keep the order of their first items.
+    pub shuffle: Option<[u64; 2]>,
+    /// What becomes of the rest.
+    pub last: LastBatch,
+}
+
+/// A global batch: places in [`Cut::places`].
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    start: u32,
+    items: u32,
+}
+
+impl Span {
+    fn range(self) -> Range<usize> {
+        self.start as usize..self.start as usize + self.items as usize
+    }
+}
+
+/// What is left of an epoch, cut into global batches.
+#[derive(Clone, Debug)]
+pub(super) struct Cut {
+    /// Places in the order, shape by shape.
+    places: Vec<u32>,
+    /// The batches, in the order in which they come.
+    spans: Vec<Span>,
+    /// Items of a full batch.
+    global: usize,
+    /// For every shape the places of the items that fill up its last batch, to be repeated as needed.
+    padding: Vec<Vec<u32>>,
+}
+
+impl Epoch<'_> {
+    /// What is left after the `given` segments, cut into batches of `batch_size` items for each of
+    /// `world_size` ranks.
+    ///
+    /// # Errors
+    /// If a segment has more batches than its sizes leave, or sizes mean nothing.
+    pub(super) fn resume(
+        &self,
+        given: &[Segment],
+        batch_size: usize,
+        world_size: usize,
+    ) -> Result<Cut> {
+        let global = global_batch(batch_size, world_size)?;
+        let mut left: Vec<u32> = (0..self.order.len() as u32).collect();
+        for segment in given {
+            let cut = self.cut(left, global_batch(segment.batch_size, segment.world_size)?);
+            left = cut.without(segment)?;
+        }
+        let mut cut = self.cut(left, global);
+        cut.padding = self.padding(&cut, world_size);
+        Ok(cut)
+    }
+
+    fn shape(&self, place: u32) -> usize {
+        self.shapes[self.order[place as usize].sample as usize] as usize
+    }
+
+    /// Cuts the items at these ascending places, without padding.
+    fn cut(&self, left: Vec<u32>, global: usize) -> Cut {
+        let (places, starts) = self.by_shape(left);
+        let mut spans = Vec::new();
+        for shape in starts.windows(2) {
+            for start in (shape[0]..shape[1]).step_by(global) {
+                let items = global.min(shape[1] - start);
+                if items == global || self.last != LastBatch::Drop {
+                    spans.push(Span { start: start as u32, items: items as u32 });
+                }
+            }
+        }
+        if self.shape_count > 1 {
+            self.sort(&mut spans, &places);
+        }
+        Cut { places, spans, global, padding: Vec::new() }
+    }
+
+    /// The places shape by shape, each ascending, and where every shape starts, and the end.
+    fn by_shape(&self, left: Vec<u32>) -> (Vec<u32>, Vec<usize>) {
+        let mut starts = vec![0; self.shape_count + 1];
+        for place in &left {
+            starts[self.shape(*place) + 1] += 1;
+        }
+        for shape in 0..self.shape_count {
+            starts[shape + 1] += starts[shape];
+        }
+        if self.shape_count == 1 {
+            return (left, starts);
+        }
+        let mut next = starts.clone();
+        let mut places = vec![0; left.len()];
+        for place in left {
+            let slot = &mut next[self.shape(place)];
+            places[*slot] = place;
+            *slot += 1;
+        }
+        (places, starts)
+    }
+
+    fn sort(&self, spans: &mut [Span], places: &[u32]) {
+        let first = |span: &Span| places[span.start as usize];
+        match self.shuffle {
+            None => spans.sort_unstable_by_key(first),
+            Some([seed, epoch]) => spans.sort_unstable_by_key(|span| {
+                let first = first(span);
+                (fold([Stream::Batches as u64, seed, epoch, u64::from(first)]), first)
+            }),
+        }
+    }
+
+    /// For every shape the first items of the whole epoch, as many as its last batch lacks.
+    fn padding(&self, cut: &Cut, world_size: usize) -> Vec<Vec<u32>> {
+        let mut padding = vec![Vec::new(); self.shape_count];
+        let mut missing = vec![0; self.shape_count];
+        for span in &cut.spans {
+            let items = span.items as usize;
+            let shape = self.shape(cut.places[span.start as usize]);
+            missing[shape] += self.last.padded(items, cut.global, world_size) - items; // 0 if full
+        }
+        if missing.iter().all(|items| *items == 0) {
+            return padding;
+        }
+        for place in 0..self.order.len() as u32 {
+            let shape = self.shape(place);
+            if padding[shape].len() < missing[shape] {
+                padding[shape].push(place);
+            }
+        }
+        padding
+    }
+}
+
+impl Cut {
+    /// Batches.
+    pub(super) fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// Items of all batches, without padding.
+    pub(super) fn items(&self) -> usize {
+        self.spans.iter().map(|span| span.items as usize).sum()
+    }
+
+    /// Items that are in no batch.
+    pub(super) fn dropped(&self) -> usize {
+        self.places.len() - self.items()
+    }
+
+    /// Place of the first item of batch `n`.
+    pub(super) fn first(&self, n: usize) -> u32 {
+        self.places[self.spans[n].start as usize]
+    }
+
+    /// Places of the items of batch `n` that fall to a rank, and whether they are padding.
+    pub(super) fn part(
+        &self,
+        n: usize,
+        shape: usize,
+        share: Share,
+        last: LastBatch,
+    ) -> impl ExactSizeIterator<Item = (u32, bool)> {
+        let items = &self.places[self.spans[n].range()];
+        let padded = last.padded(items.len(), self.global, share.world_size);
+        let padding = &self.padding[shape];
+        share.part(padded).map(move |item| match items.get(item) {
+            Some(place) => (*place, false),
+            None => (padding[(item - items.len()) % padding.len()], true),
+        })
+    }
+
+    /// Places that are left, ascending, once the segment's batches are given.
+    fn without(mut self, segment: &Segment) -> Result<Vec<u32>> {
+        if segment.batches > self.spans.len() {
+            return Err(Error::conflict(format!(
+                "{} of {} x {} items were given, but at their start the epoch had {}",
+                plural(segment.batches, "batch"),
+                segment.world_size,
+                segment.batch_size,
+                self.spans.len()
+            ))
+            .with_remedy("resume with the dataset and options of the saved state"));
+        }
+        let mut given: Vec<Span> = self.spans[..segment.batches].to_vec();
+        given.sort_unstable_by_key(|span| span.start);
+        let mut given = given.into_iter().map(Span::range).peekable();
+        let mut place = 0;
+        self.places.retain(|_| {
+            let keep = given.peek().is_none_or(|range| !range.contains(&place));
+            place += 1;
+            given.next_if(|range| range.end == place);
+            keep
+        });
+        self.places.sort_unstable();
+        Ok(self.places)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_even_and_cover_everything() {
+        for (items, world_size) in [(0, 1), (7, 3), (2, 5), (16, 4)] {
+            let parts: Vec<_> =
+                (0..world_size).map(|rank| Share { rank, world_size }.part(items)).collect();
+            let all: Vec<usize> = parts.iter().cloned().flatten().collect();
+            assert_eq!(all, (0..items).collect::<Vec<_>>());
+            let sizes = parts.iter().map(ExactSizeIterator::len);
+            assert!(sizes.clone().max().unwrap() - sizes.min().unwrap() <= 1);
+        }
+    }
+
+    #[test]
+    fn sizes_that_mean_nothing_are_refused() {
+        assert_eq!(global_batch(3, 4).unwrap(), 12);
+        for (batch_size, world_size) in [(0, 1), (1, 0), (usize::MAX, 2)] {
+            let error = global_batch(batch_size, world_size).unwrap_err();
+            assert_eq!(error.kind(), crate::ErrorKind::Conflict);
+            assert!(error.remedy().is_some());
+        }
+        assert!(Share { rank: 0, world_size: 0 }.check().is_err());
+        let error = Share { rank: 2, world_size: 2 }.check().unwrap_err();
+        assert!(error.to_string().starts_with("rank 2 in a world of 2 processes"), "{error}");
+    }
+}

@@ -1,0 +1,431 @@
+//! Which window of a sample is read.
+
+use super::random::{Random, Stream};
+use super::{PlanSample, plural};
+use crate::{Error, Result};
+
+/// Windows drawn at most in search of enough labelled pixels.
+pub const ATTEMPTS: u32 = 32;
+
+/// How samples are cropped; all sizes and steps are in pixels.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Crop {
+    /// The whole cube.
+    Whole,
+    /// The window in the middle of the cube; an odd margin leaves its extra pixel at the end.
+    Centre {
+        /// Rows of the window.
+        rows: u32,
+        /// Columns of the window.
+        columns: u32,
+    },
+    /// Windows anywhere in the cube, all places equally likely.
+    Random {
+        /// Rows of a window.
+        rows: u32,
+        /// Columns of a window.
+        columns: u32,
+        /// Windows of every sample an epoch (a round of the sampler), each an item of its own.
+        per_sample: u32,
+        /// Share of labelled pixels, 0 to 1, that a window should have: up to [`ATTEMPTS`] windows are
+        /// drawn until one has it, else the best of them is taken.
+        min_labelled: f64,
+    },
+    /// All windows of a grid over the cube, each an item of its own, row by row. The last window of an
+    /// axis is moved back to end with the cube, so that every pixel is covered.
+    Grid {
+        /// Rows of a window.
+        rows: u32,
+        /// Columns of a window.
+        columns: u32,
+        /// Rows from one window to the next, at most `rows`.
+        row_step: u32,
+        /// Columns from one window to the next, at most `columns`.
+        column_step: u32,
+    },
+}
+
+/// A rectangle of pixels of a cube.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Window {
+    /// First row.
+    pub row: u32,
+    /// First column.
+    pub column: u32,
+    /// Rows.
+    pub rows: u32,
+    /// Columns.
+    pub columns: u32,
+}
+
+/// Knows which pixels are labelled.
+pub trait Labelled {
+    /// The share (0 to 1) of labelled pixels of a window of the sample with this number in the dataset.
+    ///
+    /// # Errors
+    /// If the labels cannot be read.
+    fn share(&mut self, sample: u32, window: Window) -> Result<f64>;
+}
+
+/// What a window's place is drawn from: never batch, rank or thread.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Draw {
+    pub seed: u64,
+    pub epoch: u64,
+    pub repeat: u32,
+    /// Whether the order draws samples with replacement, so that `repeat` does not count through a grid.
+    pub replacement: bool,
+}
+
+impl Draw {
+    fn random(self, stream: Stream, sample: &PlanSample) -> Random {
+        let parts = [self.seed, self.epoch, u64::from(sample.sample), u64::from(self.repeat)];
+        Random::keyed(stream, parts)
+    }
+}
+
+impl Crop {
+    /// Refuses sizes, steps, counts and shares that mean nothing.
+    pub(super) fn check(&self) -> Result<()> {
+        if matches!(self.fixed_size(), Some((rows, columns)) if rows == 0 || columns == 0) {
+            return Err(Error::conflict("crops have an axis of 0 pixels")
+                .with_remedy("give a size of at least 1x1"));
+        }
+        match *self {
+            Self::Whole | Self::Centre { .. } => Ok(()),
+            Self::Random { per_sample: 0, .. } => Err(Error::conflict("0 crops per sample")
+                .with_remedy("take at least one crop of every sample")),
+            Self::Random { min_labelled, .. } if !(0.0..=1.0).contains(&min_labelled) => {
+                Err(Error::conflict(format!("a labelled share of {min_labelled}"))
+                    .with_remedy("give a share from 0 to 1"))
+            }
+            Self::Random { .. } => Ok(()),
+            Self::Grid { rows, columns, row_step, column_step } => {
+                check_step("row", row_step, rows)?;
+                check_step("column", column_step, columns)
+            }
+        }
+    }
+
+    /// The crop in numbers, for a plan's digest.
+    pub(super) fn parts(&self) -> [u64; 5] {
+        let kind = match self {
+            Self::Whole => 0,
+            Self::Centre { .. } => 1,
+            Self::Random { .. } => 2,
+            Self::Grid { .. } => 3,
+        };
+        let (rows, columns) = self.fixed_size().unwrap_or_default();
+        let (first, second) = match *self {
+            Self::Whole | Self::Centre { .. } => (0, 0),
+            Self::Random { per_sample, min_labelled, .. } => {
+                (u64::from(per_sample), min_labelled.to_bits())
+            }
+            Self::Grid { row_step, column_step, .. } => {
+                (u64::from(row_step), u64::from(column_step))
+            }
+        };
+        [kind, u64::from(rows), u64::from(columns), first, second]
+    }
+
+    /// Rows and columns of every window, unless they are those of the cube.
+    fn fixed_size(&self) -> Option<(u32, u32)> {
+        match *self {
+            Self::Whole => None,
+            Self::Centre { rows, columns }
+            | Self::Random { rows, columns, .. }
+            | Self::Grid { rows, columns, .. } => Some((rows, columns)),
+        }
+    }
+
+    /// Rows and columns of a sample's windows.
+    ///
+    /// # Errors
+    /// If they are more than the cube has.
+    pub(super) fn size(&self, sample: &PlanSample) -> Result<(u32, u32)> {
+        let (rows, columns) = self.fixed_size().unwrap_or((sample.rows, sample.columns));
+        if rows <= sample.rows && columns <= sample.columns {
+            return Ok((rows, columns));
+        }
+        Err(Error::conflict(format!(
+            "crops of {rows}x{columns} pixels are larger than sample {} of {}x{}",
+            sample.sample, sample.rows, sample.columns
+        ))
+        .with_remedy("choose smaller crops, or leave that sample out"))
+    }
+
+    /// Windows of a sample in a round; the sample has passed [`Crop::size`].
+    pub(super) fn windows(&self, sample: &PlanSample) -> u64 {
+        match *self {
+            Self::Whole | Self::Centre { .. } => 1,
+            Self::Random { per_sample, .. } => u64::from(per_sample),
+            Self::Grid { rows, columns, row_step, column_step } => {
+                steps(sample.rows, rows, row_step) * steps(sample.columns, columns, column_step)
+            }
+        }
+    }
+
+    /// The window of one item.
+    ///
+    /// # Errors
+    /// If labels are needed and none are given, or they cannot be read.
+    pub(super) fn window(
+        &self,
+        sample: &PlanSample,
+        draw: Draw,
+        labelled: Option<&mut (dyn Labelled + '_)>,
+    ) -> Result<Window> {
+        match *self {
+            Self::Whole => {
+                Ok(Window { row: 0, column: 0, rows: sample.rows, columns: sample.columns })
+            }
+            Self::Centre { rows, columns } => Ok(Window {
+                row: (sample.rows - rows) / 2,
+                column: (sample.columns - columns) / 2,
+                rows,
+                columns,
+            }),
+            Self::Random { rows, columns, min_labelled, .. } => {
+                let mut random = draw.random(Stream::Window, sample);
+                let windows =
+                    std::iter::repeat_with(|| anywhere(sample, rows, columns, &mut random));
+                choose(windows, sample, min_labelled, labelled)
+            }
+            Self::Grid { rows, columns, row_step, column_step } => {
+                let windows = self.windows(sample);
+                let index = if draw.replacement {
+                    draw.random(Stream::GridWindow, sample).below(windows)
+                } else {
+                    u64::from(draw.repeat) % windows
+                };
+                let across = steps(sample.columns, columns, column_step);
+                let row = step_start(index / across, sample.rows, rows, row_step);
+                let column = step_start(index % across, sample.columns, columns, column_step);
+                Ok(Window { row, column, rows, columns })
+            }
+        }
+    }
+}
+
+fn check_step(axis: &str, step: u32, size: u32) -> Result<()> {
+    if (1..=size).contains(&step) {
+        return Ok(());
+    }
+    Err(Error::conflict(format!("a {axis} step of {step} for windows of {}", plural(size, axis)))
+        .with_remedy(format!("give a step from 1 to {size}, so that every pixel is covered")))
+}
+
+/// Windows along an axis of `length` pixels.
+fn steps(length: u32, size: u32, step: u32) -> u64 {
+    u64::from((length - size).div_ceil(step)) + 1
+}
+
+/// First pixel of window `index` along an axis.
+fn step_start(index: u64, length: u32, size: u32, step: u32) -> u32 {
+    // The index is at most length / step rounded up, so the product fits.
+    (index * u64::from(step)).min(u64::from(length - size)) as u32
+}
+
+fn anywhere(sample: &PlanSample, rows: u32, columns: u32, random: &mut Random) -> Window {
+    let row = random.below(u64::from(sample.rows - rows) + 1) as u32;
+    let column = random.below(u64::from(sample.columns - columns) + 1) as u32;
+    Window { row, column, rows, columns }
+}
+
+/// The first of the windows with enough labelled pixels, else the best of [`ATTEMPTS`].
+fn choose(
+    mut windows: impl Iterator<Item = Window>,
+    sample: &PlanSample,
+    min_labelled: f64,
+    labelled: Option<&mut (dyn Labelled + '_)>,
+) -> Result<Window> {
+    let mut best = windows.next().expect("windows are drawn without end");
+    if min_labelled <= 0.0 {
+        return Ok(best);
+    }
+    let labelled = labelled.ok_or_else(|| {
+        Error::conflict("crops should have labelled pixels, but there are no labels to look at")
+            .with_remedy("name the mask that holds the labels, or ask for no labelled share")
+    })?;
+    let mut most = labelled.share(sample.sample, best)?;
+    for window in windows.take(ATTEMPTS as usize - 1) {
+        if most >= min_labelled {
+            break;
+        }
+        let share = labelled.share(sample.sample, window)?;
+        if share > most {
+            (most, best) = (share, window);
+        }
+    }
+    Ok(best)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::test::sample;
+    use super::*;
+    use proptest::prelude::*;
+
+    fn draw(repeat: u32) -> Draw {
+        Draw { seed: 7, epoch: 0, repeat, replacement: false }
+    }
+
+    fn window(crop: &Crop, sample: &PlanSample, repeat: u32) -> Window {
+        crop.window(sample, draw(repeat), None).unwrap()
+    }
+
+    /// Pixels from `from` on, counted in columns, are labelled.
+    struct RightOf {
+        from: u32,
+        calls: u32,
+    }
+
+    impl Labelled for RightOf {
+        fn share(&mut self, _: u32, window: Window) -> Result<f64> {
+            self.calls += 1;
+            let right = (window.column + window.columns).saturating_sub(self.from);
+            Ok(f64::from(right.min(window.columns)) / f64::from(window.columns))
+        }
+    }
+
+    #[test]
+    fn the_centre_is_in_the_middle() {
+        let crop = Crop::Centre { rows: 2, columns: 3 };
+        let cube = sample(0, 5, 7, 1);
+        assert_eq!(window(&crop, &cube, 0), Window { row: 1, column: 2, rows: 2, columns: 3 });
+    }
+
+    #[test]
+    fn crops_larger_than_a_cube_name_the_sample() {
+        let crop = Crop::Centre { rows: 4, columns: 9 };
+        let error = crop.size(&sample(12, 5, 7, 1)).unwrap_err().to_string();
+        assert!(error.contains("4x9") && error.contains("sample 12 of 5x7"), "{error}");
+    }
+
+    #[test]
+    fn meaningless_crops_are_refused() {
+        let random = |rows, per_sample, min_labelled| Crop::Random {
+            rows,
+            columns: 2,
+            per_sample,
+            min_labelled,
+        };
+        let grid =
+            |row_step, column_step| Crop::Grid { rows: 4, columns: 4, row_step, column_step };
+        assert!(random(2, 1, 1.0).check().is_ok() && grid(4, 1).check().is_ok());
+        for crop in [
+            Crop::Centre { rows: 3, columns: 0 },
+            random(0, 1, 0.0),
+            random(2, 0, 0.0),
+            random(2, 1, -0.1),
+            random(2, 1, 1.1),
+            random(2, 1, f64::NAN),
+            grid(0, 1),
+            grid(1, 0),
+            grid(5, 1),
+        ] {
+            assert_eq!(crop.check().unwrap_err().kind(), crate::ErrorKind::Conflict, "{crop:?}");
+        }
+    }
+
+    #[test]
+    fn random_windows_are_uniform() {
+        let crop = Crop::Random { rows: 3, columns: 2, per_sample: 1, min_labelled: 0.0 };
+        let cube = sample(3, 5, 6, 1); // 3 x 5 places
+        let mut counts = [0u32; 15];
+        for repeat in 0..15_000 {
+            let window = window(&crop, &cube, repeat);
+            counts[(window.row * 5 + window.column) as usize] += 1;
+        }
+        let chi_square: f64 =
+            counts.iter().map(|count| (f64::from(*count) - 1000.0).powi(2) / 1000.0).sum();
+        assert!(chi_square < 36.1, "{chi_square}: {counts:?}"); // p = 0.001 at 14 degrees of freedom
+    }
+
+    #[test]
+    fn windows_are_pinned() {
+        let crop = Crop::Random { rows: 3, columns: 2, per_sample: 1, min_labelled: 0.0 };
+        let cube = sample(3, 500, 600, 1);
+        let places: Vec<(u32, u32)> = (0..3)
+            .map(|repeat| window(&crop, &cube, repeat))
+            .map(|window| (window.row, window.column))
+            .collect();
+        assert_eq!(places, PINNED_WINDOWS);
+    }
+
+    // Computed by an independent implementation in Python; never to be changed.
+    const PINNED_WINDOWS: [(u32, u32); 3] = [(19, 386), (397, 24), (233, 73)];
+
+    #[test]
+    fn labelled_windows_are_looked_for() {
+        let crop = Crop::Random { rows: 2, columns: 4, per_sample: 1, min_labelled: 0.5 };
+        let cube = sample(0, 10, 40, 1);
+        let mut labels = RightOf { from: 30, calls: 0 };
+        for repeat in 0..50 {
+            let window = crop.window(&cube, draw(repeat), Some(&mut labels)).unwrap();
+            assert!(window.column >= 28, "{window:?}");
+        }
+        assert!((51..50 * ATTEMPTS).contains(&labels.calls), "{}", labels.calls);
+    }
+
+    #[test]
+    fn the_best_window_serves_where_none_is_good_enough() {
+        let crop = Crop::Random { rows: 2, columns: 4, per_sample: 1, min_labelled: 0.9 };
+        let cube = sample(0, 2, 7, 1); // columns 0 to 3: at most half of the pixels are labelled
+        let mut labels = RightOf { from: 5, calls: 0 };
+        let window = crop.window(&cube, draw(0), Some(&mut labels)).unwrap();
+        assert_eq!((window.column, labels.calls), (3, ATTEMPTS));
+    }
+
+    #[test]
+    fn labels_are_needed_only_where_asked_for() {
+        let cube = sample(0, 10, 40, 1);
+        let crop = |min_labelled| Crop::Random { rows: 2, columns: 4, per_sample: 1, min_labelled };
+        let error = crop(0.1).window(&cube, draw(0), None).unwrap_err();
+        assert!(error.to_string().contains("no labels"), "{error}");
+        let mut labels = RightOf { from: 0, calls: 0 };
+        crop(0.0).window(&cube, draw(0), Some(&mut labels)).unwrap();
+        assert_eq!(labels.calls, 0);
+    }
+
+    proptest! {
+        #[test]
+        fn grids_cover_every_pixel_and_stay_inside(
+            (height, rows, row_step) in axis(), (width, columns, column_step) in axis()
+        ) {
+            let crop = Crop::Grid { rows, columns, row_step, column_step };
+            let cube = sample(0, height, width, 1);
+            let mut seen = vec![false; (height * width) as usize];
+            let mut places = std::collections::HashSet::new();
+            for index in 0..crop.windows(&cube) {
+                let window = window(&crop, &cube, index as u32);
+                prop_assert!(window.row + window.rows <= height);
+                prop_assert!(window.column + window.columns <= width);
+                prop_assert!(places.insert((window.row, window.column)), "a window comes twice");
+                for row in window.row..window.row + window.rows {
+                    for column in window.column..window.column + window.columns {
+                        seen[(row * width + column) as usize] = true;
+                    }
+                }
+            }
+            prop_assert!(seen.into_iter().all(|pixel| pixel));
+        }
+
+        #[test]
+        fn random_windows_stay_inside(
+            (height, rows, _) in axis(), (width, columns, _) in axis(), repeat: u32
+        ) {
+            let crop = Crop::Random { rows, columns, per_sample: 1, min_labelled: 0.0 };
+            let window = window(&crop, &sample(0, height, width, 1), repeat);
+            prop_assert_eq!((window.rows, window.columns), (rows, columns));
+            prop_assert!(window.row + rows <= height && window.column + columns <= width);
+        }
+    }
+
+    /// Length of an axis, of a window along it, and a step.
+    fn axis() -> impl Strategy<Value = (u32, u32, u32)> {
+        (1u32..40)
+            .prop_flat_map(|length| (Just(length), 1..=length))
+            .prop_flat_map(|(length, size)| (Just(length), Just(size), 1..=size))
+    }
+}

@@ -1,0 +1,128 @@
+//! What to save with a checkpoint, so that training goes on with the very next batch.
+
+use serde::{Deserialize, Serialize};
+
+use super::Plan;
+use crate::{Error, Result};
+
+/// Version of the state's meaning that this version writes.
+const VERSION: u32 = 1;
+
+/// Batches of an epoch that were given with one batch size and one world size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Segment {
+    /// Items of a rank's batch.
+    pub batch_size: usize,
+    /// Processes that trained together.
+    pub world_size: usize,
+    /// Global batches given, which is the number of batches each rank got.
+    pub batches: usize,
+}
+
+/// How far training has come in a dataset. It is the same on every rank.
+///
+/// [`EpochPlan::state`](super::EpochPlan::state) makes one; [`State::check`] says whether a plan goes on from
+/// it; then [`Plan::epoch`] takes its `epoch` and `given`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct State {
+    /// Version of the state's meaning.
+    pub version: u32,
+    /// The epoch that training is in.
+    pub epoch: u64,
+    /// Seed of the orders and crops.
+    pub seed: u64,
+    /// Fingerprint of the dataset.
+    pub fingerprint: String,
+    /// [`Plan::digest`] of the plan whose batches were given.
+    pub plan: String,
+    /// The epoch's batches that were given, oldest first.
+    pub given: Vec<Segment>,
+}
+
+impl State {
+    /// The state before the first batch of an epoch.
+    pub fn new(plan: &Plan, fingerprint: impl Into<String>, epoch: u64) -> Self {
+        Self {
+            version: VERSION,
+            epoch,
+            seed: plan.options().seed,
+            fingerprint: fingerprint.into(),
+            plan: plan.digest(),
+            given: Vec::new(),
+        }
+    }
+
+    /// Reads a state from JSON.
+    ///
+    /// # Errors
+    /// If it is no state, or that of a later version.
+    pub fn from_json(text: &str) -> Result<Self> {
+        let state: Self = serde_json::from_str(text).map_err(|error| {
+            Error::malformed(format!("not a training state: {error}"))
+                .with_remedy("pass the state that was saved with the checkpoint")
+        })?;
+        state.check_version()?;
+        Ok(state)
+    }
+
+    /// The state as one JSON object.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("a state has string keys and whole numbers")
+    }
+
+    /// Says whether training can go on from this state with `plan` on the dataset with this fingerprint.
+    /// Batch size and world size may have changed; between epochs other options may, too, but not the seed.
+    ///
+    /// # Errors
+    /// If it cannot; the error says what differs.
+    pub fn check(&self, plan: &Plan, fingerprint: &str) -> Result<()> {
+        self.check_version()?;
+        if self.fingerprint != fingerprint {
+            return Err(Error::conflict(format!(
+                "the training state is of another dataset: its fingerprint is {}, this one's {fingerprint}",
+                self.fingerprint
+            ))
+            .with_remedy("name the dataset of the saved state, or start without the state"));
+        }
+        if self.seed != plan.options().seed {
+            return Err(Error::conflict(format!(
+                "the training state has seed {}, but seed {} is asked for",
+                self.seed,
+                plan.options().seed
+            ))
+            .with_remedy(format!("pass seed {}, or start without the state", self.seed)));
+        }
+        if self.plan != plan.digest() && self.given.iter().any(|segment| segment.batches > 0) {
+            return Err(Error::conflict(format!(
+                "the training state is in the middle of epoch {} with other samples, order, crops, epoch length or last batch",
+                self.epoch
+            ))
+            .with_remedy("resume with the options of the saved state, and change them between epochs"));
+        }
+        Ok(())
+    }
+
+    fn check_version(&self) -> Result<()> {
+        if self.version == VERSION {
+            return Ok(());
+        }
+        Err(Error::unsupported(format!("a training state of version {}", self.version))
+            .with_remedy("use the version of hsipack that wrote it, or a later one"))
+    }
+
+    /// Adds batches to those given.
+    pub(super) fn give(&mut self, segment: Segment) {
+        match self.given.last_mut() {
+            _ if segment.batches == 0 => {}
+            Some(last)
+                if (last.batch_size, last.world_size)
+                    == (segment.batch_size, segment.world_size) =>
+            {
+                last.batches += segment.batches;
+            }
+            _ => self.given.push(segment),
+        }
+    }
+}

@@ -1,0 +1,498 @@
+//! Properties of whole plans, against naive counting.
+
+use std::collections::HashSet;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::ErrorKind;
+
+const WORLD_SIZES: [usize; 4] = [1, 2, 3, 8];
+const ORDERS: [Order; 6] = [
+    Order::Sequential,
+    Order::Shuffled,
+    Order::Weighted,
+    Order::ClassBalanced,
+    Order::GroupsSpread,
+    Order::GroupsTogether,
+];
+
+pub(super) fn sample(number: u32, rows: u32, columns: u32, bands: u32) -> PlanSample {
+    PlanSample {
+        group: Some(number % 3 * 7),
+        class: Some(number % 2 + 4),
+        weight: f64::from(number % 4 + 1),
+        ..PlanSample::new(number, rows, columns, bands)
+    }
+}
+
+/// Samples of one shape, numbered from 100.
+fn cubes(count: u32) -> Vec<PlanSample> {
+    (0..count).map(|number| sample(100 + number, 8, 9, 5)).collect()
+}
+
+/// Samples of three shapes and two numbers of bands, mixed.
+fn ragged(count: u32) -> Vec<PlanSample> {
+    let shapes = [(8, 9, 5), (10, 9, 5), (8, 12, 5), (8, 9, 7)];
+    let shape = |number: u32| shapes[(number * 7 % 11 % 4) as usize];
+    (0..count)
+        .map(|number| (number, shape(number)))
+        .map(|(number, (rows, columns, bands))| sample(number, rows, columns, bands))
+        .collect()
+}
+
+fn plan(samples: Vec<PlanSample>, options: PlanOptions) -> Plan {
+    Plan::new(samples, options).unwrap()
+}
+
+fn refusal(samples: Vec<PlanSample>, options: PlanOptions) -> String {
+    let error = Plan::new(samples, options).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    assert!(error.remedy().is_some(), "{error}");
+    error.to_string()
+}
+
+/// The first `count` global batches of what is left, each the ranks' parts one after the other.
+fn global_batches(
+    plan: &Plan,
+    epoch: u64,
+    given: &[Segment],
+    world_size: usize,
+    count: usize,
+) -> Vec<Vec<Item>> {
+    let mut global = vec![Vec::new(); count];
+    let mut items = Vec::new();
+    for rank in 0..world_size {
+        let epoch = plan.epoch(epoch, given, Share { rank, world_size }).unwrap();
+        for (n, global) in global.iter_mut().enumerate() {
+            epoch.batch(n, None, &mut items).unwrap();
+            assert!(!items.is_empty(), "every rank gets something in every batch");
+            global.append(&mut items);
+        }
+    }
+    global
+}
+
+/// All global batches of what is left.
+fn rest(plan: &Plan, epoch: u64, given: &[Segment], world_size: usize) -> Vec<Vec<Item>> {
+    let left = plan.epoch(epoch, given, Share { rank: 0, world_size }).unwrap();
+    let batches = global_batches(plan, epoch, given, world_size, left.batches());
+    assert_eq!(batches.iter().flatten().filter(|item| !item.padding).count(), left.items());
+    batches
+}
+
+fn without_padding(batches: &[Vec<Item>]) -> Vec<Item> {
+    batches.iter().flatten().copied().filter(|item| !item.padding).collect()
+}
+
+/// The items of an epoch in no particular order, counted naively.
+fn all_items(plan: &Plan) -> HashSet<Item> {
+    without_padding(&rest(plan, 0, &[], 1)).into_iter().collect()
+}
+
+fn order_strategy() -> impl Strategy<Value = Order> {
+    prop::sample::select(ORDERS.to_vec())
+}
+
+fn crop_strategy() -> impl Strategy<Value = Crop> {
+    prop::sample::select(vec![
+        Crop::Whole,
+        Crop::Centre { rows: 8, columns: 8 },
+        Crop::Random { rows: 3, columns: 4, per_sample: 3, min_labelled: 0.0 },
+        Crop::Grid { rows: 5, columns: 4, row_step: 4, column_step: 3 },
+    ])
+}
+
+fn last_strategy() -> impl Strategy<Value = LastBatch> {
+    prop::sample::select(vec![LastBatch::Pad, LastBatch::Short])
+}
+
+#[test]
+fn every_item_comes_once_on_some_rank() {
+    for samples in [cubes(29), ragged(29)] {
+        for order in ORDERS {
+            for last in [LastBatch::Pad, LastBatch::Short] {
+                let plan = plan(
+                    samples.clone(),
+                    PlanOptions { order, last, seed: 5, ..PlanOptions::new(3) },
+                );
+                let once = all_items(&plan);
+                assert_eq!(once.len(), 29, "repeats tell the items of a sample apart");
+                for world_size in WORLD_SIZES {
+                    let items = without_padding(&rest(&plan, 0, &[], world_size));
+                    assert_eq!(items.len(), 29);
+                    assert_eq!(items.into_iter().collect::<HashSet<_>>(), once);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn orders_without_replacement_give_every_sample_once() {
+    for order in [Order::Sequential, Order::Shuffled, Order::GroupsSpread, Order::GroupsTogether] {
+        let plan = plan(ragged(40), PlanOptions { order, ..PlanOptions::new(4) });
+        let samples: HashSet<u32> = all_items(&plan).iter().map(|item| item.sample).collect();
+        assert_eq!(samples, (0..40).collect());
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_order() {
+    let options = |seed| PlanOptions { seed, ..PlanOptions::new(4) };
+    let batches = |seed, epoch| rest(&plan(ragged(50), options(seed)), epoch, &[], 2);
+    assert_eq!(batches(1, 0), batches(1, 0));
+    assert_ne!(batches(1, 0), batches(1, 1));
+    assert_ne!(batches(1, 0), batches(2, 0));
+}
+
+#[test]
+fn batches_are_pinned() {
+    let samples = ragged(12);
+    let crop = Crop::Random { rows: 3, columns: 4, per_sample: 1, min_labelled: 0.0 };
+    let plan = plan(samples, PlanOptions { crop, seed: 42, ..PlanOptions::new(3) });
+    let batches: Vec<Vec<(u32, u32, u32)>> = rest(&plan, 7, &[], 1)
+        .iter()
+        .map(|batch| {
+            batch.iter().map(|item| (item.sample, item.window.row, item.window.column)).collect()
+        })
+        .collect();
+    assert_eq!(format!("{batches:?}"), PINNED_BATCHES);
+    assert_eq!(plan.digest(), PINNED_DIGEST);
+}
+
+// Computed by an independent implementation in Python; never to be changed.
+const PINNED_BATCHES: &str = "[[(2, 3, 3), (1, 3, 0)], [(4, 5, 1), (11, 5, 2), (10, 4, 2)], [(9, 0, 2)], [(6, 3, 3), (0, 3, 3), (8, 5, 3)], [(5, 2, 0), (3, 3, 1), (7, 4, 4)]]";
+const PINNED_DIGEST: &str = "d9ddc5dd5308e2b5";
+
+#[test]
+fn crops_do_not_depend_on_batches_or_ranks() {
+    let crop = Crop::Random { rows: 3, columns: 4, per_sample: 2, min_labelled: 0.0 };
+    let items = |batch_size, order, world_size| {
+        let plan = plan(cubes(30), PlanOptions { crop, order, ..PlanOptions::new(batch_size) });
+        without_padding(&rest(&plan, 0, &[], world_size)).into_iter().collect::<HashSet<_>>()
+    };
+    let expected = items(1, Order::Sequential, 1);
+    assert_eq!(items(7, Order::Shuffled, 3), expected);
+    assert_eq!(items(4, Order::GroupsSpread, 8), expected);
+    let places: HashSet<Window> = expected.iter().map(|item| item.window).collect();
+    assert!(places.len() > 20, "crops differ");
+}
+
+#[test]
+fn batches_have_one_shape() {
+    for order in ORDERS {
+        let plan = plan(ragged(60), PlanOptions { order, ..PlanOptions::new(4) });
+        assert_eq!(plan.shapes().len(), 4);
+        let left = plan.epoch(3, &[], Share { rank: 0, world_size: 2 }).unwrap();
+        for (n, batch) in rest(&plan, 3, &[], 2).iter().enumerate() {
+            let shape = left.shape(n).unwrap();
+            for item in batch {
+                let sample = &plan.samples()[item.sample as usize];
+                assert_eq!(
+                    (sample.rows, sample.columns, sample.bands),
+                    (shape.rows as u32, shape.columns as u32, shape.bands as u32)
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn crops_to_one_size_mix_all_cubes_of_equal_bands() {
+    let crop = Crop::Centre { rows: 8, columns: 8 };
+    let plan = plan(ragged(60), PlanOptions { crop, ..PlanOptions::new(8) });
+    assert_eq!(plan.shapes(), [CubeShape::new(8, 8, 5), CubeShape::new(8, 8, 7)]);
+    let mixed = rest(&plan, 0, &[], 1).iter().any(|batch| {
+        let sizes = batch.iter().map(|item| &plan.samples()[item.sample as usize]);
+        sizes.map(|sample| (sample.rows, sample.columns)).collect::<HashSet<_>>().len() > 1
+    });
+    assert!(mixed);
+}
+
+#[test]
+fn batches_of_several_shapes_are_shuffled_too() {
+    let samples: Vec<_> = (0..80).map(|n| sample(n, if n < 40 { 8 } else { 9 }, 9, 5)).collect();
+    let small = |order, epoch| -> Vec<bool> {
+        let plan = plan(samples.clone(), PlanOptions { order, ..PlanOptions::new(4) });
+        rest(&plan, epoch, &[], 1).iter().map(|batch| batch[0].sample < 40).collect()
+    };
+    let sequential = small(Order::Sequential, 0);
+    assert!(sequential[..10].iter().all(|small| *small) && !sequential[10..].contains(&true));
+    let mut first_places = [0; 2];
+    for epoch in 0..400 {
+        let shuffled = small(Order::Shuffled, epoch);
+        assert_eq!(shuffled.iter().filter(|small| **small).count(), 10);
+        first_places[0] += u32::from(shuffled[0]);
+        first_places[1] += u32::from(shuffled[19]);
+    }
+    assert!(first_places.iter().all(|count| count.abs_diff(200) < 50), "{first_places:?}");
+}
+
+#[test]
+fn padding_comes_from_the_start_of_the_epoch() {
+    let options = PlanOptions { last: LastBatch::Pad, ..PlanOptions::new(4) };
+    let padded = plan(cubes(10), options.clone());
+    let batches = rest(&padded, 0, &[], 2);
+    assert_eq!(batches.iter().map(Vec::len).collect::<Vec<_>>(), [8, 8]);
+    let marks: Vec<bool> = batches[1].iter().map(|item| item.padding).collect();
+    assert_eq!(marks, [false, false, true, true, true, true, true, true]);
+    for (item, first) in batches[1][2..].iter().zip(&batches[0]) {
+        assert_eq!(*item, Item { padding: true, ..*first });
+    }
+    let tiny = rest(&plan(cubes(3), options), 0, &[], 8);
+    assert_eq!((tiny.len(), tiny[0].len(), without_padding(&tiny).len()), (1, 32, 3));
+}
+
+#[test]
+fn short_batches_are_even_over_the_ranks() {
+    let plan = plan(cubes(13), PlanOptions::new(4));
+    let lengths = |world_size| -> Vec<usize> {
+        let length = |rank| {
+            let epoch = plan.epoch(0, &[], Share { rank, world_size }).unwrap();
+            let mut items = Vec::new();
+            epoch.batch(epoch.batches() - 1, None, &mut items).unwrap();
+            items.len()
+        };
+        (0..world_size).map(length).collect()
+    };
+    assert_eq!(lengths(1), [1]);
+    assert_eq!(lengths(2), [3, 2]);
+    assert_eq!(lengths(3), [1, 1, 1], "two of them padding");
+    assert_eq!(lengths(8), [2, 2, 2, 2, 2, 1, 1, 1]);
+    assert_eq!(rest(&plan, 0, &[], 3)[1].iter().filter(|item| item.padding).count(), 2);
+}
+
+#[test]
+fn dropped_items_are_counted() {
+    let plan = plan(ragged(50), PlanOptions { last: LastBatch::Drop, ..PlanOptions::new(3) });
+    let left = plan.epoch(0, &[], Share { rank: 0, world_size: 2 }).unwrap();
+    assert_eq!(left.items() + left.dropped(), 50);
+    assert!(left.dropped() > 0);
+    assert!(rest(&plan, 0, &[], 2).iter().all(|batch| batch.len() == 6));
+    let error = plan.epoch(0, &[], Share { rank: 0, world_size: 90 }).unwrap_err().to_string();
+    assert!(error.contains("drops all of 50 items in batches of 90 x 3"), "{error}");
+}
+
+#[test]
+fn what_one_segment_would_drop_the_next_may_use() {
+    let plan = plan(cubes(10), PlanOptions { last: LastBatch::Drop, ..PlanOptions::new(2) });
+    let given = [Segment { batch_size: 4, world_size: 1, batches: 2 }];
+    let left = rest(&plan, 0, &given, 1);
+    assert_eq!(left.len(), 1);
+    let all_given = Segment { batch_size: 3, world_size: 1, batches: 3 };
+    assert_eq!(rest(&plan, 0, &[all_given], 1).len(), 0, "one item is left, and dropped");
+}
+
+#[test]
+fn epochs_can_be_longer_or_shorter_than_the_data() {
+    for order in ORDERS {
+        for length in [1, 7, 20, 33, 60] {
+            let options = PlanOptions { order, epoch_length: Some(length), ..PlanOptions::new(4) };
+            let plan = plan(cubes(20), options);
+            assert_eq!(plan.items(), length);
+            assert_eq!(all_items(&plan).len(), length, "{order:?}");
+        }
+    }
+}
+
+#[test]
+fn windows_of_a_grid_drawn_by_weight_are_all_likely() {
+    let crop = Crop::Grid { rows: 4, columns: 9, row_step: 2, column_step: 1 };
+    let options = PlanOptions {
+        crop,
+        order: Order::Weighted,
+        epoch_length: Some(3000),
+        ..PlanOptions::new(10)
+    };
+    let mut counts = [0u32; 3];
+    for item in all_items(&plan(cubes(2), options)) {
+        counts[item.window.row as usize / 2] += 1;
+    }
+    assert!(counts.iter().all(|count| count.abs_diff(1000) < 110), "{counts:?}");
+}
+
+#[test]
+fn a_batch_is_not_allocated_where_it_fits() {
+    let plan = plan(cubes(20), PlanOptions::new(4));
+    let epoch = plan.epoch(0, &[], Share::ALL).unwrap();
+    let mut items = Vec::with_capacity(4);
+    let address = items.as_ptr();
+    for n in 0..epoch.batches() {
+        epoch.batch(n, None, &mut items).unwrap();
+    }
+    assert_eq!((items.as_ptr(), items.capacity()), (address, 4));
+    assert!(epoch.batch(5, None, &mut items).unwrap_err().to_string().contains("batch 5 of 5"));
+    assert!(epoch.shape(5).is_err());
+}
+
+#[test]
+fn senseless_plans_are_refused() {
+    let options = PlanOptions::new(2);
+    let with = |change: fn(&mut PlanSample)| {
+        let mut samples = cubes(3);
+        change(&mut samples[1]);
+        samples
+    };
+    let order = |order| PlanOptions { order, ..options.clone() };
+    assert!(refusal(vec![], options.clone()).contains("no samples"));
+    assert!(refusal(cubes(1), PlanOptions::new(0)).contains("0 items"));
+    assert!(refusal(with(|s| s.rows = 0), options.clone()).contains("sample 101 of 0x9x5"));
+    assert!(refusal(with(|s| s.sample = 102), options.clone()).contains("102 comes twice"));
+    for weight in [-1.0, f64::NAN, f64::INFINITY] {
+        let mut samples = cubes(3);
+        samples[2].weight = weight;
+        assert!(refusal(samples, order(Order::Weighted)).contains("sample 102 has the weight"));
+    }
+    let weightless = |weight| cubes(2).into_iter().map(|s| PlanSample { weight, ..s }).collect();
+    assert!(refusal(weightless(0.0), order(Order::Weighted)).contains("sum is 0"));
+    assert!(refusal(weightless(f64::MAX), order(Order::Weighted)).contains("sum is inf"));
+    assert!(refusal(with(|s| s.class = None), order(Order::ClassBalanced)).contains("no class"));
+    assert!(refusal(with(|s| s.group = None), order(Order::GroupsSpread)).contains("no group"));
+    let crop = Crop::Centre { rows: 9, columns: 9 };
+    assert!(refusal(cubes(1), PlanOptions { crop, ..options.clone() }).contains("sample 100"));
+    let empty = PlanOptions { epoch_length: Some(0), ..options.clone() };
+    assert!(refusal(cubes(1), empty).contains("0 items"));
+    let long = PlanOptions { epoch_length: Some(usize::MAX), ..options.clone() };
+    assert!(refusal(cubes(1), long).contains("4294967295"));
+    let huge = vec![sample(0, u32::MAX, u32::MAX, 1), sample(1, u32::MAX, u32::MAX, 1)];
+    let crop = Crop::Grid { rows: 1, columns: 1, row_step: 1, column_step: 1 };
+    assert!(refusal(huge, PlanOptions { crop, ..options }).contains("4294967295"));
+}
+
+#[test]
+fn labels_reach_the_crops() {
+    struct Left(u32);
+    impl Labelled for Left {
+        fn share(&mut self, sample: u32, window: Window) -> Result<f64> {
+            assert!((100..120).contains(&sample));
+            self.0 += 1;
+            Ok(f64::from(u32::from(window.column == 0)))
+        }
+    }
+    let crop = Crop::Random { rows: 2, columns: 7, per_sample: 1, min_labelled: 1.0 };
+    let plan = plan(cubes(20), PlanOptions { crop, ..PlanOptions::new(20) });
+    let epoch = plan.epoch(0, &[], Share::ALL).unwrap();
+    let (mut items, mut labels) = (Vec::new(), Left(0));
+    epoch.batch(0, Some(&mut labels), &mut items).unwrap();
+    assert!(items.iter().all(|item| item.window.column == 0));
+    assert!(labels.0 > 20);
+    assert!(epoch.batch(0, None, &mut items).is_err());
+}
+
+#[test]
+fn states_survive_json() {
+    let plan = plan(cubes(20), PlanOptions { seed: u64::MAX, ..PlanOptions::new(2) });
+    let epoch = plan.epoch(u64::MAX, &[], Share { rank: 1, world_size: 2 }).unwrap();
+    let state = epoch.state("abc", 3);
+    assert_eq!(State::from_json(&state.to_json()).unwrap(), state);
+    assert_eq!(state.given, [Segment { batch_size: 2, world_size: 2, batches: 3 }]);
+    let more = plan.epoch(0, &state.given, Share { rank: 0, world_size: 2 }).unwrap();
+    assert_eq!(more.state("abc", 1).given[0].batches, 4, "segments of one size are one");
+    let other = plan.epoch(0, &state.given, Share::ALL).unwrap();
+    assert_eq!(other.state("abc", 0).given.len(), 1);
+    assert_eq!(other.state("abc", 1).given.len(), 2);
+}
+
+#[test]
+fn foreign_states_are_refused() {
+    let base = PlanOptions::new(2);
+    let plan = |options: &PlanOptions| plan(cubes(20), options.clone());
+    let state = plan(&base).epoch(4, &[], Share::ALL).unwrap().state("abc", 1);
+    state.check(&plan(&base), "abc").unwrap();
+    state.check(&plan(&PlanOptions { batch_size: 5, ..base.clone() }), "abc").unwrap();
+
+    let error = state.check(&plan(&base), "abd").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    assert!(error.to_string().contains("its fingerprint is abc, this one's abd"), "{error}");
+    let seeded = PlanOptions { seed: 9, ..base.clone() };
+    let error = state.check(&plan(&seeded), "abc").unwrap_err().to_string();
+    assert!(error.contains("seed 0, but seed 9"), "{error}");
+
+    let ordered = PlanOptions { order: Order::Sequential, ..base.clone() };
+    let error = state.check(&plan(&ordered), "abc").unwrap_err().to_string();
+    assert!(error.contains("middle of epoch 4"), "{error}");
+    State::new(&plan(&base), "abc", 5).check(&plan(&ordered), "abc").unwrap();
+
+    let later = State { version: 2, ..state.clone() };
+    assert!(later.check(&plan(&base), "abc").is_err());
+    assert!(State::from_json(&later.to_json()).is_err());
+    assert_eq!(State::from_json("{").unwrap_err().kind(), ErrorKind::Malformed);
+}
+
+#[test]
+fn more_batches_than_there_were_are_refused() {
+    let plan = plan(cubes(20), PlanOptions::new(2));
+    let segment = |batch_size, world_size, batches| Segment { batch_size, world_size, batches };
+    let error = plan.epoch(0, &[segment(2, 2, 6)], Share::ALL).unwrap_err().to_string();
+    assert!(error.starts_with("6 batches of 2 x 2 items were given"), "{error}");
+    for senseless in
+        [segment(0, 1, 0), segment(usize::MAX, usize::MAX, 0), segment(1, 1, usize::MAX)]
+    {
+        assert!(plan.epoch(0, &[senseless], Share::ALL).is_err());
+    }
+    assert_eq!(plan.epoch(0, &[segment(usize::MAX, 1, 1)], Share::ALL).unwrap().batches(), 0);
+}
+
+proptest! {
+    #[test]
+    fn an_interrupted_epoch_goes_on_with_the_same_batches(
+        order in order_strategy(), crop in crop_strategy(), last in last_strategy(), drop: bool,
+        seed: u64, count in 1u32..60, batch_size in 1usize..6, world_size in 1usize..4, at: prop::sample::Index
+    ) {
+        let last = if drop { LastBatch::Drop } else { last };
+        let options = PlanOptions { seed, order, crop, last, ..PlanOptions::new(batch_size) };
+        let plan = plan(ragged(count), options);
+        let Ok(epoch) = plan.epoch(1, &[], Share { rank: 0, world_size }) else {
+            return Ok(()); // everything is dropped
+        };
+        let whole = rest(&plan, 1, &[], world_size);
+        let at = at.index(whole.len() + 1);
+        let state = epoch.state("", at);
+        prop_assert_eq!(&rest(&plan, 1, &state.given, world_size)[..], &whole[at..]);
+    }
+
+    #[test]
+    fn resuming_with_other_sizes_loses_and_repeats_nothing(
+        order in order_strategy(), crop in crop_strategy(), last in last_strategy(), seed: u64,
+        count in 1u32..60, length in prop::option::of(1usize..150),
+        sizes in prop::collection::vec((1usize..9, prop::sample::select(WORLD_SIZES.to_vec()), 0usize..5), 0..5),
+        end in (1usize..9, prop::sample::select(WORLD_SIZES.to_vec()))
+    ) {
+        let plan = |batch_size| {
+            let options = PlanOptions { seed, order, crop, last, epoch_length: length, batch_size };
+            plan(ragged(count), options)
+        };
+        let expected = all_items(&plan(1));
+        let mut items = Vec::new();
+        let mut given = Vec::new();
+        for (batch_size, world_size, batches) in sizes {
+            let plan = plan(batch_size);
+            let epoch = plan.epoch(0, &given, Share { rank: world_size - 1, world_size }).unwrap();
+            let batches = batches.min(epoch.batches());
+            items.extend(without_padding(&global_batches(&plan, 0, &given, world_size, batches)));
+            given = epoch.state("", batches).given;
+        }
+        let plan = plan(end.0);
+        let left = rest(&plan, 0, &given, end.1);
+        items.extend(without_padding(&left));
+        prop_assert_eq!(items.len(), plan.items());
+        prop_assert_eq!(items.into_iter().collect::<HashSet<_>>(), expected);
+
+        let epoch = plan.epoch(0, &given, Share { rank: 0, world_size: end.1 }).unwrap();
+        let given = epoch.state("", left.len()).given;
+        prop_assert_eq!(rest(&plan, 0, &given, 3).len(), 0, "everything was given");
+    }
+
+    #[test]
+    fn arbitrary_states_never_panic(
+        text in "\\PC{0,80}", sizes in prop::collection::vec((0usize..5, 0usize..5, any::<usize>()), 0..4)
+    ) {
+        let _ = State::from_json(&text);
+        let given: Vec<Segment> = sizes
+            .into_iter()
+            .map(|(batch_size, world_size, batches)| Segment { batch_size, world_size, batches })
+            .collect();
+        let _ = plan(cubes(9), PlanOptions::new(2)).epoch(0, &given, Share::ALL);
+    }
+}
