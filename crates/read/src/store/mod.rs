@@ -1,14 +1,60 @@
 //! Where stored bytes come from.
 //!
 //! A [`Store`] opens files; a [`StoredFile`] gives spans of their bytes, as a view where it can and in the
-//! caller's buffer where it must, and takes advice on what will be wanted soon.
+//! caller's buffer where it must, and takes advice on what will be wanted soon. Reading allocates nothing
+//! once buffers have grown to the size of the spans.
+//!
+//! | store | file | good for |
+//! |---|---|---|
+//! | [`MappedStore`] | `mapped.rs` | local disks (the default): no copy, no descriptors |
+//! | [`PreadStore`] | `pread.rs` | network disks: few, large requests |
+//! | [`DirectStore`] | `direct.rs` | data far beyond RAM: leaves the page cache alone, reads ahead itself |
+//! | [`Limited`] | `limited.rs` | any of them, as if the disk were slower |
+//!
+//! `coalesce.rs` plans which spans are read together. `contract.rs` tests what every store promises.
+//!
+//! ```
+//! use hsipack_read::store::{ReadBuffer, StoreKind};
+//!
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("shard");
+//! std::fs::write(&path, b"stored bytes").unwrap();
+//! let store = "mmap".parse::<StoreKind>()?.store();
+//! let file = store.open(&path)?;
+//! file.prefetch(7..12);
+//! let mut buffer = ReadBuffer::new();
+//! file.with_bytes(7..12, &mut buffer, &mut |bytes| {
+//!     assert_eq!(bytes, b"bytes");
+//!     Ok(())
+//! })?;
+//! # Ok::<(), hsipack_read::Error>(())
+//! ```
 
-use std::fmt::Debug;
+mod buffer;
+mod coalesce;
+#[cfg(test)]
+mod contract;
+mod direct;
+mod limited;
+mod mapped;
+mod pread;
+
+use std::fmt::{self, Debug};
+use std::fs::{File, OpenOptions};
+use std::io;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
+use std::str::FromStr;
+use std::sync::{Arc, Once};
 
-use crate::Result;
+pub use buffer::{PAGE, ReadBuffer};
+pub use coalesce::{Run, coalesce};
+pub use direct::{DirectOptions, DirectStore};
+pub use limited::Limited;
+pub use mapped::MappedStore;
+pub use pread::PreadStore;
+
+use crate::{Error, Result};
 
 /// Opens the files of a dataset.
 pub trait Store: Debug + Send + Sync {
@@ -32,8 +78,8 @@ pub trait StoredFile: Debug + Send + Sync {
         self.len() == 0
     }
 
-    /// Calls `take` with the bytes of `span`: a view of the file, or what was read into `buffer`, which is
-    /// working memory to be used again for the next call.
+    /// Calls `take`, once, with the bytes of `span`: a view of the file, or what was read into `buffer`,
+    /// which is working memory to be used again for the next call.
     ///
     /// # Errors
     /// If the span lies outside the file, the file cannot be read or has become shorter, or `take` fails.
@@ -45,10 +91,171 @@ pub trait StoredFile: Debug + Send + Sync {
         take: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<()>;
 
-    /// Says that `span` will be wanted soon; returns at once.
+    /// Says that `span` will be wanted soon; returns at once. A span that is no part of the file is
+    /// ignored.
     fn prefetch(&self, span: Range<u64>);
 }
 
-/// Working memory for reads, aligned to pages, kept from one read to the next.
-#[derive(Debug, Default)]
-pub struct ReadBuffer {}
+/// The stores that a user may choose from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum StoreKind {
+    /// [`MappedStore`].
+    #[default]
+    Mapped,
+    /// [`PreadStore`].
+    Pread,
+    /// [`DirectStore`].
+    Direct,
+}
+
+impl StoreKind {
+    /// All of them.
+    pub const ALL: [StoreKind; 3] = [StoreKind::Mapped, StoreKind::Pread, StoreKind::Direct];
+
+    /// The name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            StoreKind::Mapped => "mmap",
+            StoreKind::Pread => "pread",
+            StoreKind::Direct => "direct",
+        }
+    }
+
+    /// A store of this kind, with its default options.
+    pub fn store(self) -> Arc<dyn Store> {
+        match self {
+            StoreKind::Mapped => Arc::new(MappedStore::new()),
+            StoreKind::Pread => Arc::new(PreadStore::new()),
+            StoreKind::Direct => Arc::new(DirectStore::new(DirectOptions::default())),
+        }
+    }
+}
+
+impl fmt::Display for StoreKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for StoreKind {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
+            Error::unsupported(format!("no store is named {name}"))
+                .with_remedy("use mmap, pread or direct")
+        })
+    }
+}
+
+/// The span as memory offsets, if it lies within a file of `len` bytes.
+fn checked(path: &Path, span: &Range<u64>, len: u64) -> Result<Range<usize>> {
+    let ends = (usize::try_from(span.start), usize::try_from(span.end));
+    match ends {
+        (Ok(start), Ok(end)) if start <= end && span.end <= len => Ok(start..end),
+        _ => Err(Error::damaged(format!(
+            "bytes {} to {} were wanted of a file of {len}",
+            span.start, span.end
+        ))
+        .at(path)),
+    }
+}
+
+/// The part of the span that lies within a file of `len` bytes; `None` if there is nothing to read ahead.
+fn readable(span: &Range<u64>, len: u64) -> Option<Range<u64>> {
+    let end = span.end.min(len);
+    (span.start < end).then_some(span.start..end)
+}
+
+/// The error of a read that failed.
+fn cannot_read(path: &Path, error: io::Error) -> Error {
+    if error.kind() == io::ErrorKind::UnexpectedEof {
+        return Error::io(path, "cannot read", io::Error::other("the file became shorter"))
+            .with_remedy("restore the file from a copy; do not change files that are being read");
+    }
+    let failed = error.raw_os_error() == Some(libc::EIO);
+    let error = Error::io(path, "cannot read", error);
+    if failed {
+        return error.with_remedy(
+            "look into the system's log, check the disk, restore the file from a copy",
+        );
+    }
+    error
+}
+
+/// Opens a file for a store that keeps its descriptor. Gives its length, too.
+fn open_descriptor(path: &Path, options: &OpenOptions) -> Result<(File, u64)> {
+    raise_descriptor_limit();
+    let opened = options.open(path).and_then(|file| {
+        let meta = file.metadata()?;
+        if meta.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        Ok((file, meta.len()))
+    });
+    opened.map_err(|error| cannot_open(path, error))
+}
+
+fn cannot_open(path: &Path, error: io::Error) -> Error {
+    let many = matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE));
+    let error = Error::io(path, "cannot read", error);
+    if many {
+        return error.with_remedy(
+            "raise the limit of open files with `ulimit -n 65536`, or choose the mmap store, which \
+             holds none",
+        );
+    }
+    error
+}
+
+/// Raises this process's limit of open files as far as it may, once: a dataset may have thousands of
+/// shards, and the usual limit of 1024 is there for programs that use `select`.
+fn raise_descriptor_limit() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: both calls only look at `limit`. If they fail, the limit stays as it is.
+        unsafe {
+            if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
+                limit.rlim_cur = limit.rlim_max;
+                libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_is_found_by_its_name() {
+        for kind in StoreKind::ALL {
+            assert_eq!(kind.name().parse::<StoreKind>().unwrap(), kind);
+        }
+        assert!("Mmap".parse::<StoreKind>().unwrap_err().to_string().contains("pread"));
+    }
+
+    #[test]
+    fn spans_outside_the_file_are_refused_and_never_overflow() {
+        #[allow(clippy::reversed_empty_ranges)]
+        for span in [0..11, 11..11, 4..3, u64::MAX - 1..u64::MAX, 0..u64::MAX] {
+            let error = checked(Path::new("a"), &span, 10).unwrap_err();
+            assert_eq!(error.path(), Some(Path::new("a")), "{span:?}");
+        }
+        assert_eq!(checked(Path::new("a"), &(10..10), 10).unwrap(), 10..10);
+    }
+
+    #[test]
+    fn too_many_open_files_are_explained() {
+        let error = cannot_open(Path::new("a"), io::Error::from_raw_os_error(libc::EMFILE));
+        assert!(error.to_string().contains("ulimit -n"), "{error}");
+    }
+
+    #[test]
+    fn a_failing_disk_is_told_from_a_file_cut_short() {
+        let error = |error| cannot_read(Path::new("a"), error).to_string();
+        assert!(error(io::ErrorKind::UnexpectedEof.into()).contains("shorter"));
+        assert!(error(io::Error::from_raw_os_error(libc::EIO)).contains("check the disk"));
+    }
+}

@@ -1,0 +1,112 @@
+//! Working memory for reads.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::fmt;
+use std::ptr::NonNull;
+
+/// What buffers are aligned to, in bytes: a page, and what O_DIRECT asks for on any disk of today.
+pub const PAGE: usize = 4096;
+
+/// Buffers grow in steps of this many bytes, so that spans of about one size soon need no more.
+const STEP: usize = 256 << 10;
+
+/// Working memory for reads, aligned to pages, kept from one read to the next.
+pub struct ReadBuffer {
+    start: NonNull<u8>,
+    capacity: usize,
+}
+
+// SAFETY: the buffer owns its memory; a `&ReadBuffer` only reads it.
+unsafe impl Send for ReadBuffer {}
+// SAFETY: as above.
+unsafe impl Sync for ReadBuffer {}
+
+impl ReadBuffer {
+    /// A buffer without memory; the first read gets it some.
+    pub const fn new() -> Self {
+        Self { start: NonNull::dangling(), capacity: 0 }
+    }
+
+    /// Bytes it can hold without growing.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Its first `len` bytes, at a page boundary; grows if there are fewer, and then loses what it held.
+    pub fn room(&mut self, len: usize) -> &mut [u8] {
+        if len > self.capacity {
+            *self = Self::with_capacity(grown(len));
+        }
+        // SAFETY: `len` bytes within the allocation (none if it is 0), all initialised, since the memory
+        // was zeroed; borrowed from `self` alone.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), len) }
+    }
+
+    /// Its first `len` bytes as they are.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    pub fn bytes(&self, len: usize) -> &[u8] {
+        assert!(len <= self.capacity, "{len} bytes of a buffer of {}", self.capacity);
+        // SAFETY: as in `room`; shared, since `self` is.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), len) }
+    }
+
+    fn with_capacity(capacity: usize) -> Self {
+        let layout = Self::layout(capacity);
+        // SAFETY: `capacity` is greater than 0: `grown` gives at least a step.
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) })
+            .unwrap_or_else(|| handle_alloc_error(layout));
+        Self { start, capacity }
+    }
+
+    fn layout(capacity: usize) -> Layout {
+        Layout::from_size_align(capacity, PAGE).expect("a span of a file fits in memory addresses")
+    }
+}
+
+/// The capacity that a buffer of `len` bytes gets.
+pub(super) const fn grown(len: usize) -> usize {
+    len.next_multiple_of(STEP)
+}
+
+impl Drop for ReadBuffer {
+    fn drop(&mut self) {
+        if self.capacity > 0 {
+            // SAFETY: allocated by `with_capacity`, with this layout.
+            unsafe { dealloc(self.start.as_ptr(), Self::layout(self.capacity)) };
+        }
+    }
+}
+
+impl Default for ReadBuffer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for ReadBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadBuffer").field("capacity", &self.capacity).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_aligned_grows_and_stays() {
+        let mut buffer = ReadBuffer::new();
+        assert!(buffer.room(0).is_empty() && buffer.bytes(0).is_empty());
+        for len in [1, 5, STEP, STEP + 1, 3] {
+            let room = buffer.room(len);
+            assert_eq!((room.len(), room.as_ptr() as usize % PAGE), (len, 0));
+            room[len - 1] = 7;
+            assert_eq!(buffer.bytes(len)[len - 1], 7);
+        }
+        assert_eq!(buffer.capacity(), 2 * STEP);
+        let before = buffer.room(1).as_ptr();
+        assert_eq!(buffer.room(2 * STEP).as_ptr(), before);
+    }
+}

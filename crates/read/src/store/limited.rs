@@ -1,0 +1,168 @@
+//! Any store, as if its disk were slower: one rate for all files and threads together.
+//!
+//! Time is booked rather than measured: every read takes `bytes / rate` on a clock of its own, and waits
+//! until its end on that clock has come, so that sleeping too long never adds up. While nobody reads, the
+//! clock falls behind by up to `burst` bytes, which is what a disk with read-ahead would have fetched
+//! meanwhile.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::{ReadBuffer, Store, StoredFile, checked};
+use crate::Result;
+
+/// A store that gives at most so many bytes a second.
+#[derive(Debug)]
+pub struct Limited {
+    store: Arc<dyn Store>,
+    limit: Arc<Limit>,
+}
+
+impl Limited {
+    /// `store` at `rate` bytes per second, with a read-ahead of up to `burst` bytes.
+    ///
+    /// # Panics
+    /// If `rate` is 0.
+    pub fn new(store: Arc<dyn Store>, rate: u64, burst: u64) -> Self {
+        assert!(rate > 0, "a disk of 0 bytes per second");
+        let schedule = Mutex::new(Schedule { rate, burst, end: Duration::ZERO });
+        Self { store, limit: Arc::new(Limit { start: Instant::now(), schedule }) }
+    }
+}
+
+impl Store for Limited {
+    fn open(&self, path: &Path) -> Result<Arc<dyn StoredFile>> {
+        let file = self.store.open(path)?;
+        Ok(Arc::new(LimitedFile { file, limit: self.limit.clone() }))
+    }
+}
+
+#[derive(Debug)]
+struct LimitedFile {
+    file: Arc<dyn StoredFile>,
+    limit: Arc<Limit>,
+}
+
+impl StoredFile for LimitedFile {
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    fn len(&self) -> u64 {
+        self.file.len()
+    }
+
+    fn with_bytes(
+        &self,
+        span: Range<u64>,
+        buffer: &mut ReadBuffer,
+        take: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        // Wrong spans cost no time.
+        checked(self.path(), &span, self.len())?;
+        self.limit.wait(span.end - span.start);
+        self.file.with_bytes(span, buffer, take)
+    }
+
+    fn prefetch(&self, span: Range<u64>) {
+        self.file.prefetch(span);
+    }
+}
+
+#[derive(Debug)]
+struct Limit {
+    start: Instant,
+    schedule: Mutex<Schedule>,
+}
+
+impl Limit {
+    /// Sleeps until `bytes` more have come.
+    fn wait(&self, bytes: u64) {
+        let now = self.start.elapsed();
+        let end = self.schedule.lock().unwrap_or_else(PoisonError::into_inner).book(now, bytes);
+        std::thread::sleep(end.saturating_sub(now));
+    }
+}
+
+/// The disk's clock, as time since its start.
+#[derive(Debug)]
+struct Schedule {
+    rate: u64,
+    burst: u64,
+    /// When what was booked so far has come.
+    end: Duration,
+}
+
+impl Schedule {
+    /// Books `bytes` wanted at `now`; gives the time at which they have come.
+    fn book(&mut self, now: Duration, bytes: u64) -> Duration {
+        let ahead = now.saturating_sub(self.time(self.burst));
+        self.end = self.end.max(ahead) + self.time(bytes);
+        self.end
+    }
+
+    fn time(&self, bytes: u64) -> Duration {
+        Duration::from_secs_f64(bytes as f64 / self.rate as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn schedule(burst: u64) -> Schedule {
+        Schedule { rate: 1000, burst, end: Duration::ZERO }
+    }
+
+    #[test]
+    fn readers_that_never_pause_get_the_rate() {
+        let mut schedule = schedule(500);
+        let mut now = Duration::ZERO;
+        for read in 1..=100 {
+            // Late by a fifth of a read, every time: it does not add up.
+            now = schedule.book(now, 100) + SECOND / 50;
+            assert_eq!(schedule.end, SECOND / 10 * read);
+        }
+    }
+
+    #[test]
+    fn pauses_earn_credit_up_to_the_burst() {
+        let mut schedule = schedule(500);
+        assert_eq!(schedule.book(SECOND / 5, 100), SECOND / 10, "two tenths earned, one spent");
+        let now = 10 * SECOND;
+        for _ in 0..5 {
+            assert!(schedule.book(now, 100) <= now, "the burst comes at once");
+        }
+        assert_eq!(schedule.book(now, 100), now + SECOND / 10);
+    }
+
+    #[test]
+    fn without_a_burst_every_read_takes_its_time() {
+        let mut schedule = schedule(0);
+        assert_eq!(schedule.book(5 * SECOND, 1000), 6 * SECOND);
+        assert_eq!(schedule.book(9 * SECOND, 500), 9 * SECOND + SECOND / 2);
+    }
+
+    #[test]
+    fn threads_and_files_share_the_rate() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Limited::new(super::super::StoreKind::Pread.store(), 1 << 20, 0);
+        let start = Instant::now();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let path = folder.path().join(thread.to_string());
+                std::fs::write(&path, vec![1; 1 << 16]).unwrap();
+                let file = store.open(&path).unwrap();
+                scope.spawn(move || {
+                    file.with_bytes(0..1 << 16, &mut ReadBuffer::new(), &mut |_| Ok(())).unwrap();
+                });
+            }
+        });
+        // 4 × 64 KiB at 1 MiB/s.
+        assert!(start.elapsed() >= Duration::from_millis(250), "{:?}", start.elapsed());
+    }
+}

@@ -1,0 +1,85 @@
+//! Files mapped into memory: spans are views of the page cache, without a copy.
+//!
+//! The system's own read-ahead and its mapping of sixteen pages at a fault stay on: with them, warm bytes
+//! are read faster than with pages populated beforehand. No descriptors are held, so the number of files
+//! is bounded by the system's number of maps (`vm.max_map_count`, usually 65530) only.
+
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use hsipack_format::mapping::Mapping;
+
+use super::{ReadBuffer, Store, StoredFile, readable};
+use crate::{Error, Result};
+
+/// Maps files into memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MappedStore;
+
+impl MappedStore {
+    /// The store.
+    pub fn new() -> Self {
+        Self
+    }
+}
+
+impl Store for MappedStore {
+    fn open(&self, path: &Path) -> Result<Arc<dyn StoredFile>> {
+        Ok(Arc::new(MappedFile(Mapping::open(path).map_err(explained)?)))
+    }
+}
+
+/// Too many maps: here, there is another store to choose.
+fn explained(error: Error) -> Error {
+    let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref());
+    if source.and_then(io::Error::raw_os_error) != Some(libc::ENOMEM) {
+        return error;
+    }
+    error.with_remedy(
+        "raise the limit of maps with `sysctl vm.max_map_count=1048576`, or choose the pread store",
+    )
+}
+
+#[derive(Debug)]
+struct MappedFile(Mapping);
+
+impl StoredFile for MappedFile {
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+
+    fn with_bytes(
+        &self,
+        span: Range<u64>,
+        _: &mut ReadBuffer,
+        take: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        self.0.with(span, take)
+    }
+
+    fn prefetch(&self, span: Range<u64>) {
+        if let Some(span) = readable(&span, self.len()) {
+            self.0.advise_will_need(span);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_many_maps_are_explained() {
+        let error = io::Error::from_raw_os_error(libc::ENOMEM);
+        let error = explained(Error::io("a", "cannot map into memory", error)).to_string();
+        assert!(error.contains("max_map_count") && error.contains("pread"), "{error}");
+        let other = io::Error::from_raw_os_error(libc::ENOENT);
+        assert_eq!(explained(Error::io("a", "b", other)).remedy(), Some("check the path"));
+    }
+}
