@@ -315,7 +315,7 @@ impl Slot {
         let version = self.version.load(Ordering::Acquire);
         let (start, len) = (self.start.load(Ordering::Relaxed), self.len.load(Ordering::Relaxed));
         fence(Ordering::Acquire);
-        let stable = version % 2 == 0 && self.version.load(Ordering::Relaxed) == version;
+        let stable = version.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == version;
         let at = address.wrapping_sub(start);
         (stable && at < len).then_some(at)
     }

@@ -179,9 +179,11 @@ impl StoredFile for DirectFile {
         if let Some((ready, place)) = self.ahead.take(self.file.number, &span) {
             let taken = take(&ready.bytes(place.end)[place]);
             drop(ready);
-            self.ahead.tell_of_spare();
+            self.ahead.tell_threads();
             return taken;
         }
+        // Somebody's entry may be stale since this read.
+        self.ahead.tell_threads();
         let place = self.file.read(&span, buffer)?;
         take(&buffer.bytes(place.end)[place])
     }
@@ -301,8 +303,8 @@ impl ReadAhead {
         }
     }
 
-    /// A reader is done with a buffer, which may be spare now.
-    fn tell_of_spare(&self) {
+    /// A buffer may be spare now.
+    fn tell_threads(&self) {
         // Taking the lock once makes sure that no thread is between looking and waiting.
         drop(self.lock());
         self.work.notify_one();
@@ -438,8 +440,8 @@ impl Table {
         };
         let (file, span) = (self.entries[at].file.clone(), self.entries[at].span.clone());
         let buffer = self.buffer(extent(&span).1, limit)?;
-        // The table may have lost a stale entry.
-        let at = self.place(file.number, span.start).ok()?;
+        // The table may have lost an entry before this one, though never a queued one.
+        let at = self.place(file.number, span.start).expect("only ready entries are stale");
         self.entries[at].state = State::Reading;
         self.queue.pop_front();
         Some((file, span, buffer))

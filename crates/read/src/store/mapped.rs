@@ -4,6 +4,7 @@
 //! are read faster than with pages populated beforehand. No descriptors are held, so the number of files
 //! is bounded by the system's number of maps (`vm.max_map_count`, usually 65530) only.
 
+use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use hsipack_format::mapping::Mapping;
 
 use super::{ReadBuffer, Store, StoredFile, readable};
-use crate::Result;
+use crate::{Error, Result};
 
 /// Maps files into memory.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,8 +27,19 @@ impl MappedStore {
 
 impl Store for MappedStore {
     fn open(&self, path: &Path) -> Result<Arc<dyn StoredFile>> {
-        Ok(Arc::new(MappedFile(Mapping::open(path)?)))
+        Ok(Arc::new(MappedFile(Mapping::open(path).map_err(explained)?)))
     }
+}
+
+/// Too many maps: here, there is another store to choose.
+fn explained(error: Error) -> Error {
+    let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref());
+    if source.and_then(io::Error::raw_os_error) != Some(libc::ENOMEM) {
+        return error;
+    }
+    error.with_remedy(
+        "raise the limit of maps with `sysctl vm.max_map_count=1048576`, or choose the pread store",
+    )
 }
 
 #[derive(Debug)]
@@ -55,5 +67,19 @@ impl StoredFile for MappedFile {
         if let Some(span) = readable(&span, self.len()) {
             self.0.advise_will_need(span);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_many_maps_are_explained() {
+        let error = io::Error::from_raw_os_error(libc::ENOMEM);
+        let error = explained(Error::io("a", "cannot map into memory", error)).to_string();
+        assert!(error.contains("max_map_count") && error.contains("pread"), "{error}");
+        let other = io::Error::from_raw_os_error(libc::ENOENT);
+        assert_eq!(explained(Error::io("a", "b", other)).remedy(), Some("check the path"));
     }
 }
