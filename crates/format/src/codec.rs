@@ -185,9 +185,9 @@ pub fn without_checksum(stored: &[u8]) -> Result<&[u8]> {
 }
 
 fn split(stored: &[u8]) -> Result<(&[u8], &[u8; CHECKSUM_LEN])> {
-    stored.split_last_chunk::<CHECKSUM_LEN>().ok_or_else(|| {
-        Error::damaged(format!("a chunk of {} bytes has no checksum", stored.len()))
-    })
+    stored
+        .split_last_chunk::<CHECKSUM_LEN>()
+        .ok_or_else(|| Error::damaged(format!("a chunk of {} bytes has no checksum", stored.len())))
 }
 
 /// Decompresses one Blosc-1 frame into `out`, which it has to fill exactly.

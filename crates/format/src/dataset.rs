@@ -461,7 +461,8 @@ impl ChunkArray {
             let (shard, first) = self.grid.locate(index);
             let shard = self.shard(shard)?;
             let decode = |stored: &[u8]| {
-                decode_chunk(&self.meta, stored, true, out).map_err(|error| name(error, shard.path()))
+                decode_chunk(&self.meta, stored, true, out)
+                    .map_err(|error| name(error, shard.path()))
             };
             return match shard.with_stored(first + chunk, decode)? {
                 Some(()) => Ok(()),

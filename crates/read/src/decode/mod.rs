@@ -95,8 +95,9 @@ impl Decoder<'_> {
         let (grid, tile) = (array.grid(), array.grid().tile());
         let rows = rows_of(array, down, window);
         let (first, end) = (window.column as usize, (window.column + window.columns) as usize);
-        // What is decoded lies in `out` as it is wanted: one chunk a row, all of it.
-        let straight = tile.columns == end - first
+        // What is decoded lies in `out` as it is wanted: all of one chunk.
+        let straight = first.is_multiple_of(tile.columns)
+            && end - first == tile.columns
             && rows.len() == tile.rows
             && self.bands_of(array).is_none();
         for across in first / tile.columns..end.div_ceil(tile.columns) {

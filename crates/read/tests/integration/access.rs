@@ -32,7 +32,10 @@ fn layouts() -> Vec<StackSpec> {
     ];
     for compressor in Compressor::ALL {
         for shuffle in Shuffle::ALL {
-            layouts.push(StackSpec { codec: Some(Codec { compressor, shuffle, ..LZ4 }), ..base.clone() });
+            layouts.push(StackSpec {
+                codec: Some(Codec { compressor, shuffle, ..LZ4 }),
+                ..base.clone()
+            });
         }
     }
     layouts
@@ -68,6 +71,13 @@ proptest! {
 }
 
 #[test]
+fn a_window_as_wide_as_a_tile_but_between_two_is_put_together() {
+    let (_folder, written, dataset) = made(&[StackSpec::new(4, 13, 3, 1).tile(1, 7)]);
+    let cube = dataset.crop(0, 0..4, 3..10).unwrap();
+    assert_eq!(cube.bytes, written.image(0, 0..4, 3..10, None));
+}
+
+#[test]
 fn what_does_not_exist_is_named_with_what_does() {
     let (_folder, _, dataset) = made(&[StackSpec::new(10, 8, 4, 3).masks(&["organ"])]);
     let text = |error: hsipack_read::Error| {
@@ -80,10 +90,15 @@ fn what_does_not_exist_is_named_with_what_does() {
     #[allow(clippy::reversed_empty_ranges)]
     let backwards = dataset.crop(0, 5..3, 0..8);
     assert!(backwards.is_err());
-    assert!(text(dataset.crop(0, usize::MAX - 1..usize::MAX, 0..8).unwrap_err()).contains("there are no rows"));
+    assert!(
+        text(dataset.crop(0, usize::MAX - 1..usize::MAX, 0..8).unwrap_err())
+            .contains("there are no rows")
+    );
     assert!(text(dataset.crop_bands(0, 0..1, 0..1, Some(&[4])).unwrap_err()).contains("4 bands"));
     assert!(text(dataset.mask(0, "organs").unwrap_err()).contains("organ"));
-    assert!(text(dataset.read_image(0, 0..1, 0..1, None, &mut [0; 7]).unwrap_err()).contains("8 bytes"));
+    assert!(
+        text(dataset.read_image(0, 0..1, 0..1, None, &mut [0; 7]).unwrap_err()).contains("8 bytes")
+    );
 }
 
 #[test]
@@ -93,13 +108,18 @@ fn a_damaged_chunk_is_named_with_sample_and_shard() {
     let mut bytes = std::fs::read(&shard).unwrap();
     bytes[40] ^= 1; // the first chunk of sample 4
     std::fs::write(&shard, bytes).unwrap();
-    let open = |verify| Dataset::open_with(&written.path, OpenOptions { verify, ..Default::default() }).unwrap();
+    let open = |verify| {
+        Dataset::open_with(&written.path, OpenOptions { verify, ..Default::default() }).unwrap()
+    };
     for verify in [Verify::Once, Verify::Always] {
         let dataset = open(verify);
         let error = dataset.sample(4).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Damaged);
         assert_eq!(error.path(), Some(shard.as_path()));
-        assert!(error.to_string().contains("sample 4 (cube 4), image chunk 0: checksum"), "{error}");
+        assert!(
+            error.to_string().contains("sample 4 (cube 4), image chunk 0: checksum"),
+            "{error}"
+        );
         assert!(dataset.sample(5).is_ok());
         // Once means once verified, not once tried.
         assert!(dataset.sample(4).is_err());
@@ -127,7 +147,8 @@ fn a_shard_cut_short_is_an_error_that_names_it() {
 fn a_dataset_that_is_replaced_is_noticed() {
     let (folder, written, dataset) = made(&[StackSpec::new(9, 8, 4, 6)]);
     dataset.sample(0).unwrap();
-    let other = write_dataset(&folder.path().join("other"), &[StackSpec::new(9, 8, 4, 6)], |_| json!({}));
+    let other =
+        write_dataset(&folder.path().join("other"), &[StackSpec::new(9, 8, 4, 6)], |_| json!({}));
     std::fs::rename(&written.path, folder.path().join("old")).unwrap();
     let error = dataset.sample(0).unwrap_err();
     assert!(error.to_string().contains("removed or renamed"), "{error}");
@@ -160,7 +181,7 @@ fn a_dataset_of_another_library_needs_no_sums_but_one_of_ours_does() {
 fn labels_groups_and_splits_are_numbered() {
     let folder = tempfile::tempdir().unwrap();
     let extra = |id: usize| {
-        let label = ["tumour", "healthy"][id % 2];
+        let label = if id % 2 == 0 { "tumour" } else { "healthy" };
         json!({ "split": if id < 4 { "train" } else { "test" }, "group": format!("p{}", id / 2), "label": label })
     };
     let written = write_dataset(&folder.path().join("made"), &[StackSpec::new(4, 4, 2, 6)], extra);
