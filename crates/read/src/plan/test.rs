@@ -327,6 +327,13 @@ fn a_batch_is_not_allocated_where_it_fits() {
 }
 
 #[test]
+fn plans_can_be_shared_by_threads() {
+    fn shared<T: Send + Sync + 'static>() {}
+    shared::<Plan>();
+    shared::<EpochPlan>();
+}
+
+#[test]
 fn senseless_plans_are_refused() {
     let options = PlanOptions::new(2);
     let with = |change: fn(&mut PlanSample)| {
