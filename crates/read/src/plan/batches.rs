@@ -166,7 +166,7 @@ impl Epoch<'_> {
         self.shapes[self.order[place as usize].sample as usize] as usize
     }
 
-    /// Cuts the items at these ascending places, without padding.
+    /// Cuts the items at these places, which ascend within every shape; without padding.
     fn cut(&self, left: Vec<u32>, global: usize) -> Cut {
         let (places, starts) = self.by_shape(left);
         let mut spans = Vec::new();
@@ -184,7 +184,7 @@ impl Epoch<'_> {
         Cut { places, spans, global, padding: Vec::new() }
     }
 
-    /// The places shape by shape, each ascending, and where every shape starts, and the end.
+    /// The places shape by shape, otherwise as they were, and where every shape starts, and the end.
     fn by_shape(&self, left: Vec<u32>) -> (Vec<u32>, Vec<usize>) {
         let mut starts = vec![0; self.shape_count + 1];
         for place in &left {
@@ -277,7 +277,7 @@ impl Cut {
         })
     }
 
-    /// Places that are left, ascending, once the segment's batches are given.
+    /// Places that are left once the segment's batches are given, ascending within every shape.
     fn without(mut self, segment: &Segment) -> Result<Vec<u32>> {
         if segment.batches > self.spans.len() {
             return Err(Error::conflict(format!(
@@ -299,7 +299,6 @@ impl Cut {
             given.next_if(|range| range.end == place);
             keep
         });
-        self.places.sort_unstable();
         Ok(self.places)
     }
 }

@@ -82,6 +82,14 @@ impl Draw {
         let parts = [self.seed, self.epoch, u64::from(sample.sample), u64::from(self.repeat)];
         Random::keyed(stream, parts)
     }
+
+    /// Which of the `windows` of a grid is meant.
+    fn of(self, windows: u64, sample: &PlanSample) -> u64 {
+        if self.replacement {
+            return self.random(Stream::GridWindow, sample).below(windows);
+        }
+        u64::from(self.repeat) % windows
+    }
 }
 
 impl Crop {
@@ -192,12 +200,7 @@ impl Crop {
                 choose(windows, sample, min_labelled, labelled)
             }
             Self::Grid { rows, columns, row_step, column_step } => {
-                let windows = self.windows(sample);
-                let index = if draw.replacement {
-                    draw.random(Stream::GridWindow, sample).below(windows)
-                } else {
-                    u64::from(draw.repeat) % windows
-                };
+                let index = draw.of(self.windows(sample), sample);
                 let across = steps(sample.columns, columns, column_step);
                 let row = step_start(index / across, sample.rows, rows, row_step);
                 let column = step_start(index % across, sample.columns, columns, column_step);

@@ -310,7 +310,8 @@ impl EpochPlan {
         Ok(())
     }
 
-    /// The state once this rank has got `batches` more batches.
+    /// The state once every rank has got `batches` of these batches. More than there are make a state that
+    /// [`Plan::epoch`] refuses.
     pub fn state(&self, fingerprint: impl Into<String>, batches: usize) -> State {
         let mut state = State::new(&self.plan, fingerprint, self.epoch);
         let batch_size = self.plan.options().batch_size;

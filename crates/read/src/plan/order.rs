@@ -337,6 +337,14 @@ mod tests {
     }
 
     #[test]
+    fn the_least_weights_draw_no_weightless_sample() {
+        let mut pool = pool(&[1; 3], &[]);
+        let least = f64::from_bits(1); // half of it and more is rounded up to it
+        pool.weights = vec![0.0, least, least];
+        assert!(samples(&pool.draw(Order::Weighted, 0, 0, 20)).iter().all(|sample| *sample == 1));
+    }
+
+    #[test]
     fn classes_come_equally_often_and_their_items_in_turn() {
         let strata = [0, 0, 0, 0, 0, 0, 0, 1, 2, 2];
         let entries =

@@ -133,7 +133,7 @@ impl State {
                 if (last.batch_size, last.world_size)
                     == (segment.batch_size, segment.world_size) =>
             {
-                last.batches += segment.batches;
+                last.batches = last.batches.saturating_add(segment.batches);
             }
             _ => self.given.push(segment),
         }
