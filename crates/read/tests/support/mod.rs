@@ -1,6 +1,7 @@
 //! Writes small datasets of every layout that the reader has to take, without the packing crate.
 
-#![allow(dead_code)] // tests and benches each use a part
+// Tests and benches each use a part.
+#![allow(dead_code)]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -128,6 +129,23 @@ fn value(zeros: bool, sample: usize, row: usize, column: usize, band: usize) -> 
 
 /// Writes a dataset: `extra(sample)` gives split, group, label and columns. Samples of the stacks take turns.
 pub fn write_dataset(path: &Path, stacks: &[StackSpec], extra: impl Fn(usize) -> Value) -> Written {
+    write_dataset_of(path, stacks, extra, &|spec, sample, row, column, out| {
+        for band in 0..spec.shape.bands {
+            out.extend(value(spec.omit_zeros, sample, row, column, band).to_le_bytes());
+        }
+    })
+}
+
+/// Appends the bands of the pixel at (sample, row, column).
+pub type ImagePixel<'a> = &'a (dyn Fn(&StackSpec, usize, usize, usize, &mut Vec<u8>) + Sync);
+
+/// As [`write_dataset`], with other pixels.
+pub fn write_dataset_of(
+    path: &Path,
+    stacks: &[StackSpec],
+    extra: impl Fn(usize) -> Value,
+    image: ImagePixel<'_>,
+) -> Written {
     let mut written =
         Written { path: path.to_owned(), places: Vec::new(), stacks: stacks.to_vec() };
     let mut lines = String::new();
@@ -161,7 +179,7 @@ pub fn write_dataset(path: &Path, stacks: &[StackSpec], extra: impl Fn(usize) ->
     for (number, stack) in stacks.iter().enumerate() {
         let samples: Vec<usize> =
             (0..written.places.len()).filter(|id| written.places[*id].0 == number).collect();
-        write_stack(path, stack, &samples);
+        write_stack(path, stack, &samples, image);
     }
     if !omits {
         write_sums(path);
@@ -195,14 +213,11 @@ fn write(root: &Path, key: &str, bytes: &[u8]) {
     fs::write(file, bytes).unwrap();
 }
 
-fn write_stack(root: &Path, spec: &StackSpec, samples: &[usize]) {
+fn write_stack(root: &Path, spec: &StackSpec, samples: &[usize], image: ImagePixel<'_>) {
     let folder = root.join(spec.shape.to_string());
     write(&folder, "zarr.json", &zarr::to_text(&zarr::group(Map::new())));
-    let zeros = spec.omit_zeros;
     write_array(&folder, spec, IMAGE, DType::F16, samples, &|sample, row, column, out| {
-        for band in 0..spec.shape.bands {
-            out.extend(value(zeros, sample, row, column, band).to_le_bytes());
-        }
+        image(spec, sample, row, column, out);
     });
     for mask in &spec.masks {
         write_array(&folder, spec, mask, DType::U8, samples, &|sample, row, column, out| {
@@ -211,7 +226,7 @@ fn write_stack(root: &Path, spec: &StackSpec, samples: &[usize]) {
     }
 }
 
-type Pixel<'a> = &'a dyn Fn(usize, usize, usize, &mut Vec<u8>);
+type Pixel<'a> = &'a (dyn Fn(usize, usize, usize, &mut Vec<u8>) + Sync);
 
 fn write_array(
     stack: &Path,
@@ -269,14 +284,14 @@ fn write_shards(
     grid: &Grid,
     samples: &[usize],
     meta: &ArrayMeta,
-    chunk: &dyn Fn(usize, usize) -> Option<Vec<u8>>,
+    chunk: &(dyn Fn(usize, usize) -> Option<Vec<u8>> + Sync),
 ) {
     for (shard, samples) in samples.chunks(grid.samples_per_shard()).enumerate() {
         let mut index = ShardIndex::empty(grid.chunks_per_shard());
         let mut bytes = Vec::new();
         for (place, sample) in samples.iter().enumerate() {
-            for number in 0..grid.chunks_per_sample() {
-                if let Some(stored) = chunk(*sample, number) {
+            for (number, stored) in all_chunks(grid, *sample, chunk).into_iter().enumerate() {
+                if let Some(stored) = stored {
                     let span = ChunkSpan { offset: bytes.len() as u64, len: stored.len() as u64 };
                     index.0[place * grid.chunks_per_sample() + number] = Some(span);
                     bytes.extend(stored);
@@ -288,6 +303,24 @@ fn write_shards(
         position[0] = shard as u64;
         write(folder, &ArrayMeta::file_key(&position), &bytes);
     }
+}
+
+/// The stored chunks of a cube, encoded by two threads.
+fn all_chunks(
+    grid: &Grid,
+    sample: usize,
+    chunk: &(dyn Fn(usize, usize) -> Option<Vec<u8>> + Sync),
+) -> Vec<Option<Vec<u8>>> {
+    let (half, end) = (grid.chunks_per_sample() / 2, grid.chunks_per_sample());
+    let encode = |numbers: std::ops::Range<usize>| -> Vec<_> {
+        numbers.map(|number| chunk(sample, number)).collect()
+    };
+    std::thread::scope(|scope| {
+        let rest = scope.spawn(|| encode(half..end));
+        let mut chunks = encode(0..half);
+        chunks.extend(rest.join().unwrap());
+        chunks
+    })
 }
 
 fn encode_chunk(

@@ -1,0 +1,239 @@
+//! How near is the loader to the bare decompressor?
+//!
+//! In one run, alternating: C-Blosc decoding the same chunks from memory into memory that was touched before,
+//! with the same number of threads and nothing else; then the loader, warm, whole epochs. For whole cubes,
+//! and for random crops of tiled scenes, where the baseline decodes the tiles that the crops touch.
+//!
+//! `cargo bench -p hsipack-read --bench read_speed [-- DIR [CUBES [REPEATS [whole|crops]]]]`
+
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use half::f16;
+use hsipack_format::{Codec, Compressor, Tile, codec};
+use hsipack_read::plan::{Crop, PlanOptions};
+use hsipack_read::{Dataset, Loader, LoaderOptions};
+use serde_json::json;
+use support::{LZ4, StackSpec, write_dataset_of};
+
+const BATCH: usize = 6;
+/// Epochs that are timed together, beginning with an empty ring.
+const EPOCHS: u64 = 5;
+
+fn main() {
+    let mut args = std::env::args().skip(1).filter(|arg| arg != "--bench");
+    let folder =
+        args.next().map_or_else(std::env::temp_dir, PathBuf::from).join("hsipack-read-bench");
+    let cubes: usize = args.next().and_then(|arg| arg.parse().ok()).unwrap_or(12);
+    let repeats: usize = args.next().and_then(|arg| arg.parse().ok()).unwrap_or(9);
+    let what = args.next();
+    let wanted = |name: &str| what.as_deref().is_none_or(|what| what == name);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if wanted("whole") {
+        let dataset = open(
+            &folder.join("whole"),
+            StackSpec { per_shard: 8, ..StackSpec::new(480, 640, 100, cubes) }.tile(16, 640),
+        );
+        for threads in [1, cores] {
+            compare(&dataset, Crop::Whole, BATCH, repeats, threads);
+        }
+    }
+    if wanted("crops") {
+        let scenes = cubes.div_ceil(6);
+        let dataset = open(
+            &folder.join("crops"),
+            StackSpec { per_shard: 1, ..StackSpec::new(1024, 1024, 224, scenes) }.tile(64, 64),
+        );
+        let crop = Crop::Random { rows: 64, columns: 64, per_sample: 200, min_labelled: 0.0 };
+        for threads in [1, cores] {
+            compare(&dataset, crop, 16, repeats, threads);
+        }
+    }
+}
+
+/// Opens the dataset, which is written unless it is there from an earlier run.
+fn open(path: &std::path::Path, spec: StackSpec) -> Dataset {
+    let spec =
+        StackSpec { codec: Some(Codec { compressor: Compressor::Lz4Hc, level: 4, ..LZ4 }), ..spec };
+    if !path.join("SHA256SUMS").exists() {
+        std::fs::create_dir_all(path).expect("a writable folder");
+        write_dataset_of(path, &[spec], |_| json!({}), &reflectance);
+    }
+    Dataset::open(path).expect("a dataset")
+}
+
+/// Reflectances: four materials with smooth spectra in soft-edged fields, illumination, 1 % noise.
+fn reflectance(spec: &StackSpec, sample: usize, row: usize, column: usize, out: &mut Vec<u8>) {
+    let (x, y) = (column as f32, row as f32);
+    let field = (((x * 0.011 + sample as f32).sin() + (y * 0.017).cos() + 2.0) * 0.99) as usize;
+    let (centre, width) = (0.2 + 0.2 * field.min(3) as f32, 0.1 + 0.05 * field.min(3) as f32);
+    let light = 0.7 + 0.3 * x / spec.shape.columns as f32;
+    let mut state = ((sample * 7919 + row) * 104_729 + column) as u32 | 1;
+    let mut uniform = || {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        state as f32 / u32::MAX as f32
+    };
+    uniform();
+    for band in 0..spec.shape.bands {
+        let z = (band as f32 / spec.shape.bands as f32 - centre) / width;
+        let value =
+            (0.15 + 0.5 * (-z * z).exp()) * light * (1.0 + 0.02 * (uniform() + uniform() - 1.0));
+        out.extend(f16::from_f32(value).to_le_bytes());
+    }
+}
+
+fn compare(dataset: &Dataset, crop: Crop, batch: usize, repeats: usize, threads: usize) {
+    let mut options = LoaderOptions::new(batch);
+    options.threads = threads;
+    options.plan = PlanOptions { crop, ..options.plan };
+    // So that nothing is read ahead while the bare decoder is measured.
+    options.end_epoch = Some(EPOCHS);
+    let mut loader = Loader::new(dataset, options).expect("sound options");
+    let frames = Frames::of(dataset);
+    // The chunks that an epoch decodes, in its order; and one epoch to warm up.
+    let mut wanted = Vec::new();
+    let mut samples = 0;
+    for batch in loader.epoch() {
+        let batch = batch.expect("checked while it was written");
+        samples += batch.len();
+        batch.items().iter().for_each(|item| frames.touched(item, &mut wanted));
+    }
+    // The rest of the epochs, so that the loader is at rest.
+    while loader.epoch().count() > 0 {}
+    let mut memory = Memory::new(batch * bytes_of(&loader), threads);
+    let (mut bare, mut load) = (Vec::new(), Vec::new());
+    for _ in 0..repeats {
+        bare.push(seconds(|| {
+            (0..EPOCHS).for_each(|_| memory.decode(&frames, &wanted, threads));
+        }));
+        load.push(seconds(|| {
+            loader.set_epoch(0);
+            for _ in 0..EPOCHS {
+                loader.epoch().for_each(|batch| assert!(!batch.expect("sound").is_empty()));
+            }
+        }));
+    }
+    let ratio = median(&bare) / median(&load);
+    let samples = samples * EPOCHS as usize;
+    let chunks = wanted.len() * EPOCHS as usize;
+    println!(
+        "{threads} threads, {crop:?}: bare decode {:.1} samples/s ({:.2} GB/s of chunks), loader {:.1} samples/s, {:.1} % of bare",
+        samples as f64 / median(&bare),
+        (chunks * frames.chunk_bytes) as f64 / median(&bare) / 1e9,
+        samples as f64 / median(&load),
+        100.0 * ratio
+    );
+    let stored: usize = wanted.iter().map(|chunk| frames.stored[*chunk].len()).sum();
+    println!(
+        "    {:.2} chunks a sample, stored {:.2} times smaller; ring: {:?}",
+        chunks as f64 / samples as f64,
+        (wanted.len() * frames.chunk_bytes) as f64 / stored as f64,
+        loader.memory()
+    );
+    println!("    {}", serde_json::to_string(&loader.stats()).expect("numbers"));
+}
+
+fn bytes_of(loader: &Loader) -> usize {
+    let shape = loader.plan().shapes()[0];
+    shape.values() * 2
+}
+
+/// All stored chunks in memory, without their checksums.
+struct Frames {
+    stored: Vec<Vec<u8>>,
+    chunk_bytes: usize,
+    across: usize,
+    per_sample: usize,
+    tile: Tile,
+}
+
+impl Frames {
+    fn of(dataset: &Dataset) -> Self {
+        let array = &dataset.stacks()[0].image;
+        let grid = array.grid();
+        let mut stored = Vec::new();
+        for index in 0..array.len() {
+            let (shard, first) = grid.locate(index);
+            let shard = array.shard(shard).expect("a shard");
+            for chunk in 0..grid.chunks_per_sample() {
+                let frame = shard.with_stored(first + chunk, |bytes| {
+                    Ok(bytes[..bytes.len() - codec::CHECKSUM_LEN].to_vec())
+                });
+                stored.push(frame.expect("sound").expect("written"));
+            }
+        }
+        Self {
+            stored,
+            chunk_bytes: array.chunk_bytes(),
+            across: grid.across(),
+            per_sample: grid.chunks_per_sample(),
+            tile: grid.tile(),
+        }
+    }
+
+    fn touched(&self, item: &hsipack_read::plan::Item, out: &mut Vec<usize>) {
+        let window = item.window;
+        let rows = window.row as usize / self.tile.rows
+            ..((window.row + window.rows) as usize).div_ceil(self.tile.rows);
+        let columns = window.column as usize / self.tile.columns
+            ..((window.column + window.columns) as usize).div_ceil(self.tile.columns);
+        for row in rows {
+            out.extend(
+                columns.clone().map(|column| {
+                    item.sample as usize * self.per_sample + row * self.across + column
+                }),
+            );
+        }
+    }
+}
+
+/// As much memory as a batch takes, touched, on huge pages where offered: cut into chunks.
+struct Memory {
+    parts: Vec<Vec<u8>>,
+}
+
+impl Memory {
+    fn new(bytes: usize, threads: usize) -> Self {
+        Self { parts: (0..threads).map(|_| vec![1; bytes / threads]).collect() }
+    }
+
+    fn decode(&mut self, frames: &Frames, wanted: &[usize], threads: usize) {
+        let next = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for part in self.parts.iter_mut().take(threads) {
+                scope.spawn(|| {
+                    let slots = (part.len() / frames.chunk_bytes).max(1);
+                    if part.len() < frames.chunk_bytes {
+                        part.resize(frames.chunk_bytes, 1);
+                    }
+                    let mut slot = 0;
+                    loop {
+                        let item = next.fetch_add(1, Ordering::Relaxed);
+                        let Some(chunk) = wanted.get(item) else { return };
+                        let out = &mut part[slot * frames.chunk_bytes..][..frames.chunk_bytes];
+                        codec::decode_frame(&frames.stored[*chunk], out).expect("sound");
+                        slot = (slot + 1) % slots;
+                    }
+                });
+            }
+        });
+    }
+}
+
+fn seconds(work: impl FnOnce()) -> f64 {
+    let start = Instant::now();
+    work();
+    start.elapsed().as_secs_f64()
+}
+
+fn median(times: &[f64]) -> f64 {
+    let mut sorted = times.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[sorted.len() / 2]
+}
