@@ -258,5 +258,7 @@ impl<P: Default + fmt::Debug> fmt::Debug for Lease<P> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, loom))]
+mod model;
+#[cfg(all(test, not(loom)))]
 mod tests;

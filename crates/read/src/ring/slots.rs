@@ -286,7 +286,7 @@ impl Slots {
     }
 
     /// The present generation.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(crate) fn generation(&self) -> u64 {
         lock(&self.inner).generation
     }

@@ -1,0 +1,162 @@
+//! The ring's states under every interleaving of its threads, by the model checker `loom`:
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p hsipack-read --lib model`.
+//!
+//! The memory of a slot is one `loom` cell a task: a write that is not ordered before the consumer's read, or
+//! two writers at once, fail the model. Waiting for ever does, too.
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+
+use super::slots::{Claimed, Slots, Taken};
+
+const TASKS: usize = 2;
+
+/// Slots with memory.
+struct Ring {
+    slots: Slots,
+    memory: Vec<[UnsafeCell<u64>; TASKS]>,
+}
+
+impl Ring {
+    fn new(slots: usize) -> Arc<Self> {
+        let cells = || std::array::from_fn(|_| UnsafeCell::new(u64::MAX));
+        Arc::new(Self { slots: Slots::new(slots), memory: (0..slots).map(|_| cells()).collect() })
+    }
+
+    /// Publishes batches until the ring is stopped or restarted; `batch` is planned before the workers can see
+    /// it, as the plan of the real ring is.
+    fn feed(&self, batches: u64, generation: u64) -> bool {
+        for batch in 0..batches {
+            match self.slots.claim(generation) {
+                Claimed::Slot(slot) => {
+                    for cell in &self.memory[slot] {
+                        // SAFETY: loom checks that nobody else has access.
+                        cell.with_mut(|value| unsafe { *value = 1000 * generation + 10 * batch });
+                    }
+                    self.slots.publish(slot, TASKS, generation);
+                }
+                Claimed::Restarted => return true,
+                Claimed::Stopped => return false,
+            }
+        }
+        self.slots.finish(generation)
+    }
+
+    fn work(&self) {
+        while let Some(task) = self.slots.take_task() {
+            // SAFETY: loom checks that nobody else has access.
+            self.memory[task.slot][task.number].with_mut(|value| unsafe { *value += 1 });
+            self.slots.task_done(task.slot, Vec::new());
+        }
+    }
+
+    /// Takes a batch, checks that all of it was written once, and gives the slot back.
+    fn consume(&self) -> Option<u64> {
+        let Taken::Batch { slot, .. } = self.slots.take(None) else { return None };
+        // SAFETY: loom checks that nobody writes.
+        let values = self.memory[slot].each_ref().map(|cell| cell.with(|value| unsafe { *value }));
+        assert!(values.iter().all(|value| value % 10 == 1), "{values:?}");
+        self.slots.release(slot);
+        Some(values[0] / 10)
+    }
+}
+
+/// Looks at every interleaving with at most `switches` switches at awkward places: the usual bound, since all
+/// of them would take days.
+fn check(switches: usize, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(switches);
+    builder.check(model);
+}
+
+#[test]
+fn one_worker_and_one_slot() {
+    check(2, || {
+        let ring = Ring::new(1);
+        let (feeder, worker) = (ring.clone(), ring.clone());
+        let feeder = thread::spawn(move || feeder.feed(2, 0));
+        let worker = thread::spawn(move || worker.work());
+        assert_eq!((ring.consume(), ring.consume(), ring.consume()), (Some(0), Some(1), None));
+        ring.slots.stop();
+        assert!(!feeder.join().unwrap());
+        worker.join().unwrap();
+    });
+}
+
+fn two_workers(switches: usize, batches: u64) {
+    check(switches, move || {
+        let ring = Ring::new(2);
+        let (feeder, one, two) = (ring.clone(), ring.clone(), ring.clone());
+        let feeder = thread::spawn(move || feeder.feed(batches, 0));
+        let one = thread::spawn(move || one.work());
+        let two = thread::spawn(move || two.work());
+        (0..batches).for_each(|batch| assert_eq!(ring.consume(), Some(batch)));
+        ring.slots.stop();
+        feeder.join().unwrap();
+        one.join().unwrap();
+        two.join().unwrap();
+    });
+}
+
+#[test]
+fn two_workers_share_a_batch() {
+    two_workers(2, 1);
+}
+
+#[test]
+fn two_workers_share_two_batches_in_two_slots() {
+    two_workers(1, 2);
+}
+
+#[test]
+fn a_stop_at_any_time_ends_every_thread() {
+    check(2, || {
+        let ring = Ring::new(1);
+        let (feeder, worker, consumer) = (ring.clone(), ring.clone(), ring.clone());
+        let feeder = thread::spawn(move || feeder.feed(2, 0));
+        let worker = thread::spawn(move || worker.work());
+        let consumer = thread::spawn(move || consumer.consume().into_iter().count());
+        ring.slots.stop();
+        feeder.join().unwrap();
+        worker.join().unwrap();
+        consumer.join().unwrap();
+    });
+}
+
+#[test]
+fn a_restart_at_any_time_gives_no_batch_of_before() {
+    check(2, || {
+        let ring = Ring::new(2);
+        let (feeder, worker) = (ring.clone(), ring.clone());
+        let feeder = thread::spawn(move || {
+            // The generation is the start's, as the real feeder reads it.
+            if feeder.feed(1, 0) {
+                feeder.feed(1, 1);
+            }
+        });
+        let worker = thread::spawn(move || worker.work());
+        assert_eq!(ring.slots.restart(), 1);
+        assert_eq!(ring.consume(), Some(100));
+        ring.slots.stop();
+        feeder.join().unwrap();
+        worker.join().unwrap();
+    });
+}
+
+#[test]
+fn a_lease_given_back_by_another_thread_lets_the_feeder_go_on() {
+    check(2, || {
+        let ring = Ring::new(1);
+        let (feeder, worker, holder) = (ring.clone(), ring.clone(), ring.clone());
+        let feeder = thread::spawn(move || feeder.feed(2, 0));
+        let worker = thread::spawn(move || worker.work());
+        let Taken::Batch { slot, .. } = ring.slots.take(None) else { panic!("no batch") };
+        let holder = thread::spawn(move || holder.slots.release(slot));
+        holder.join().unwrap();
+        assert_eq!(ring.consume(), Some(1));
+        ring.slots.stop();
+        feeder.join().unwrap();
+        worker.join().unwrap();
+    });
+}
