@@ -1,51 +1,40 @@
-//! Source readers: one file a format, all behind [`Source`].
+//! Source readers: a folder or a file a format, all behind [`Source`].
 //!
 //! A source opens a cube, says what it knows about it ([`CubeInfo`]) and hands out image rows in
 //! (row, column, band) order, whatever the order in the file, with bounded memory. It yields the
 //! numbers as they are stored: masking, scaling and the cast to fp16 come later, in
 //! [`crate::convert`].
 //!
-//! | file | formats |
-//! |---|---|
-//! | `envi.rs`, `envi_header.rs` | ENVI header + data (bsq, bil, bip; gzip) |
-//! | `numpy.rs` | `.npy`, `.npz` |
-//! | `matlab.rs`, `mat5.rs` | MATLAB v5 `.mat` |
-//! | `hdf5.rs`, `products.rs` | HDF5, NetCDF-4, HDF-EOS, MATLAB v7.3; PRISMA, EMIT, NEON, AVIRIS-3 by name |
-//! | `tiff.rs`, `tiff_directory.rs`, `tiff_chunks.rs` | TIFF, GeoTIFF, BigTIFF |
-//! | `zarr.rs`, `zarr_metadata.rs` | Zarr v2, v3 |
-//! | `tivita.rs` | Tivita `*_SpecCube.dat` |
-//! | `htc.rs`, `pickle.rs`, `blosc_frame.rs` | HTC `.blosc` |
-//! | `png.rs` | PNG, for masks |
+//! | format | in | parts |
+//! |---|---|---|
+//! | ENVI header + data (bsq, bil, bip; gzip) | `envi/` | `header` |
+//! | `.npy`, `.npz` | `numpy/` | |
+//! | MATLAB v5 `.mat` | `matlab/` | `v5` |
+//! | HDF5, NetCDF-4, HDF-EOS, MATLAB v7.3; PRISMA, EMIT, NEON, AVIRIS-3, Delmic by name | `hdf5/` | `tree`, `products`, `axes`, `spectral`, `heaps` |
+//! | TIFF, GeoTIFF, BigTIFF | `tiff/` | `directory`, `chunks`, `gdal_metadata` |
+//! | Zarr v2, v3 | `zarr/` | `metadata` |
+//! | HTC `.blosc` | `htc/` | `pickle`, `blosc_frame` |
+//! | Tivita `*_SpecCube.dat` | `tivita.rs` | |
+//! | PNG, for masks | `png.rs` | |
 //!
-//! `flat.rs` is the engine under every format that is one n-d array in a stretch of bytes;
-//! `gdal_metadata.rs` and `wavelengths.rs` read what TIFF and Zarr metadata say about bands.
-//! `variables.rs` picks the cube among the arrays of a container.
+//! What several formats share: `flat.rs` is the engine under every format that is one n-d array in a
+//! stretch of bytes, `variables.rs` picks the cube among the arrays of a container, `wavelengths.rs`
+//! knows the units. `detect.rs` tells which format a file is of; a new one is a line there.
 
-mod blosc_frame;
 mod buffer;
 mod detect;
 pub mod envi;
-pub mod envi_header;
 pub mod flat;
-pub mod gdal_metadata;
 pub mod hdf5;
 pub mod htc;
-#[doc(hidden)]
-pub mod mat5;
 pub mod matlab;
 pub mod numpy;
-#[doc(hidden)]
-pub mod pickle;
 pub mod png;
-mod products;
 pub mod tiff;
-mod tiff_chunks;
-pub mod tiff_directory;
 pub mod tivita;
 mod variables;
 mod wavelengths;
 pub mod zarr;
-pub mod zarr_metadata;
 
 use std::ops::Range;
 use std::path::PathBuf;

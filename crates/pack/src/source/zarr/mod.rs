@@ -9,6 +9,8 @@
 //! `zarrs` does not verify `crc32c` where a read needs only part of a chunk or shard: damage that
 //! still decodes shows only in reads of whole chunks.
 
+pub mod metadata;
+
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -22,10 +24,10 @@ use zarrs::array::{Array, ArrayBytes, ArrayShardedExt, ArraySubset, CodecOptions
 use zarrs::storage::byte_range::{ByteRange, ByteRangeIterator};
 use zarrs::storage::{Bytes, MaybeBytesIterator, ReadableStorageTraits, StorageError, StoreKey};
 
-use super::flat::permute;
-use super::wavelengths::{fwhm_to_nm, to_nm};
-use super::zarr_metadata::{ArrayMetadata, METADATA_FILES, Node};
-use super::{Access, Axis, AxisOrder, CubeInfo, OpenOptions, RowBuffer, Scaling, Source};
+use self::metadata::{ArrayMetadata, METADATA_FILES, Node};
+use crate::source::flat::permute;
+use crate::source::wavelengths::{fwhm_to_nm, to_nm};
+use crate::source::{Access, Axis, AxisOrder, CubeInfo, OpenOptions, RowBuffer, Scaling, Source};
 
 /// A row of the cube may take this many bytes; only damaged or crafted metadata declare more.
 const MAX_ROW: u64 = 2 << 30;

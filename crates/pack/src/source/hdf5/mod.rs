@@ -1,11 +1,11 @@
 //! HDF5 and the formats in it: NetCDF-4, HDF-EOS5, MATLAB v7.3.
 //!
 //! ```text
-//! open:  tree      what is in the file                               (hdf5/tree.rs)
+//! open:  tree      what is in the file                               (tree.rs)
 //!        products  is it a product whose layout says everything?     (products.rs)
 //!        choose    the dataset: the user's, the product's, or the only cube
 //!        axes      --axes, the product, names of dimensions, the wavelength list's length, MATLAB
-//!        spectral  wavelengths, fwhm, good bands                     (hdf5/spectral.rs)
+//!        spectral  wavelengths, fwhm, good bands                     (spectral.rs)
 //! read:  contiguous, native numbers → `FlatSource`, past libhdf5
 //!        anything else → one hyperslab of whole rows, then permuted to (row, column, band)
 //! ```
@@ -18,8 +18,9 @@
 
 mod axes;
 mod heaps;
-pub(super) mod spectral;
-pub(super) mod tree;
+mod products;
+mod spectral;
+mod tree;
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -33,10 +34,10 @@ use ::hdf5::{Container, Dataset, H5Type, Hyperslab, SliceOrIndex};
 use bytemuck::Pod;
 use hsipack_format::{CubeShape, DType, Error, ErrorKind, Result};
 
+use self::products::{self, Facts, GOOD_BANDS, ProductCube};
 use self::tree::{Entry, Tree, Values, damaged};
-use super::flat::{FileBytes, FlatLayout, FlatSource, permute};
-use super::products::{self, Facts, GOOD_BANDS, ProductCube};
-use super::{Access, Axis, AxisOrder, CubeInfo, OpenOptions, RowBuffer, Scaling, Source};
+use crate::source::flat::{FileBytes, FlatLayout, FlatSource, permute};
+use crate::source::{Access, Axis, AxisOrder, CubeInfo, OpenOptions, RowBuffer, Scaling, Source};
 
 const SIGNATURE: &[u8] = b"\x89HDF\r\n\x1a\n";
 const EXTENSIONS: [&str; 8] = ["h5", "hdf5", "he5", "hdf", "nc", "nc4", "mat", "h5ad"];

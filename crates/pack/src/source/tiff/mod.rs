@@ -12,18 +12,22 @@
 //! a compressed file that is one single strip leaves no other way than to keep that strip decoded,
 //! up to 2 GiB. What the bands are comes from GDAL's metadata, where the file has them.
 //!
-//! `tiff_directory.rs` reads the directories, `tiff_chunks.rs` decodes.
+//! `directory.rs` reads the directories, `tiff_chunks.rs` decodes.
+
+mod chunks;
+pub mod directory;
+pub mod gdal_metadata;
 
 use std::path::Path;
 use std::sync::Arc;
 
 use hsipack_format::{CubeShape, DType, Error, Result};
 
-use super::flat::{ByteSource, FileBytes, FlatLayout, FlatSource, MemoryBytes};
-use super::gdal_metadata::{GdalMetadata, parse_xml};
-use super::tiff_chunks::{Chunk, Compression, PixelLayout, Plane, Planes};
-use super::tiff_directory::{Directories, Page, has_signature};
-use super::{Access, Axis, AxisOrder, CubeInfo, OpenOptions, RowBuffer, Source};
+use self::chunks::{Chunk, Compression, PixelLayout, Plane, Planes};
+use self::directory::{Directories, Page, has_signature};
+use self::gdal_metadata::{GdalMetadata, parse_xml};
+use crate::source::flat::{ByteSource, FileBytes, FlatLayout, FlatSource, MemoryBytes};
+use crate::source::{Access, Axis, AxisOrder, CubeInfo, OpenOptions, RowBuffer, Source};
 
 /// A row of the cube may take this many bytes; only damaged or crafted files declare more.
 const MAX_ROW: u64 = 2 << 30;

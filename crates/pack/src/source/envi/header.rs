@@ -18,8 +18,8 @@ use std::iter::Peekable;
 
 use hsipack_format::{CubeShape, DType, Error, Result};
 
-use super::AxisOrder;
-use super::flat::FlatSource;
+use crate::source::AxisOrder;
+use crate::source::flat::FlatSource;
 
 /// How the bands of a cube lie in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,6 +11,8 @@
 //! The size of a plain data file is checked before anything is read. Of a gzip file only a bound is
 //! known then; that it ends early, or that its checksum is wrong, shows when its last row is read.
 
+pub mod header;
+
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -21,9 +23,9 @@ use std::path::{Path, PathBuf};
 use flate2::read::MultiGzDecoder;
 use hsipack_format::{CubeShape, Error, Result};
 
-use super::envi_header::{self, Header, Interleave, Kind};
-use super::flat::{FileBytes, FlatLayout, FlatSource, StreamBytes};
-use super::{CubeInfo, OpenOptions, Scaling, Source};
+use self::header::{Header, Interleave, Kind};
+use crate::source::flat::{FileBytes, FlatLayout, FlatSource, StreamBytes};
+use crate::source::{CubeInfo, OpenOptions, Scaling, Source};
 
 /// Headers with thousands of bands take some 100 KB.
 const LARGEST_HEADER: u64 = 4 << 20;
@@ -43,7 +45,7 @@ const RAW_SUFFIXES: [&str; 8] = ["img", "dat", "raw", "bin", "hyspex", "bsq", "b
 pub(super) fn recognises(path: &Path, head: &[u8]) -> bool {
     let is_folder = head.is_empty();
     !is_folder
-        && (envi_header::kind(head) != Kind::Other
+        && (header::kind(head) != Kind::Other
             || has_suffix(path, "hdr")
             || RAW_SUFFIXES.iter().any(|suffix| has_suffix(path, suffix))
             || header_names(path).iter().any(|header| kind_of(header) != Kind::Other))
@@ -337,7 +339,7 @@ fn kind_of(path: &Path) -> Kind {
     if !path.is_file() {
         return Kind::Other;
     }
-    read_head(path, HEAD).map_or(Kind::Other, |head| envi_header::kind(&head))
+    read_head(path, HEAD).map_or(Kind::Other, |head| header::kind(&head))
 }
 
 fn read_header_text(path: &Path) -> Result<Vec<u8>> {
@@ -355,12 +357,12 @@ fn read_header_text(path: &Path) -> Result<Vec<u8>> {
 }
 
 fn read_header(path: &Path) -> Result<Header> {
-    envi_header::parse(&read_header_text(path)?).map_err(|error| error.at(path))
+    header::parse(&read_header_text(path)?).map_err(|error| error.at(path))
 }
 
 fn refuse_esri(path: &Path) -> Error {
     match read_header_text(path) {
-        Ok(text) => envi_header::esri_refusal(&text).at(path),
+        Ok(text) => header::esri_refusal(&text).at(path),
         Err(error) => error,
     }
 }

@@ -21,9 +21,9 @@ use flate2::read::DeflateDecoder;
 use hsipack_format::{CubeShape, DType, Error, Result};
 use zip::{CompressionMethod, ZipArchive};
 
-use super::flat::{FileBytes, FlatLayout, FlatSource, StreamBytes};
-use super::variables::{self, Candidate, Role};
-use super::{CubeInfo, OpenOptions, Source};
+use crate::source::flat::{FileBytes, FlatLayout, FlatSource, StreamBytes};
+use crate::source::variables::{self, Candidate, Role};
+use crate::source::{CubeInfo, OpenOptions, Source};
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 /// Magic, version and the longer kind of header length.
