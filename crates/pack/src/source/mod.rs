@@ -8,7 +8,7 @@
 //! | format | in | parts |
 //! |---|---|---|
 //! | ENVI header + data (bsq, bil, bip; gzip) | `envi/` | `search`, `header`, `fields`, `bands`, `esri` |
-//! | `.npy`, `.npz` | `numpy/` | |
+//! | `.npy`, `.npz` | `numpy/` | `header`, `npz` |
 //! | MATLAB v5 `.mat` | `matlab/` | `v5` |
 //! | HDF5, NetCDF-4, HDF-EOS, MATLAB v7.3; PRISMA, EMIT, NEON, AVIRIS-3, Delmic by name | `hdf5/` | `tree`, `heaps`, `products`, `choose`, `meaning`, `axes`, `spectral`, `read` |
 //! | TIFF, GeoTIFF, BigTIFF | `tiff/` | `directory`, `chunks`, `gdal_metadata` |
