@@ -11,7 +11,7 @@
 //! | `.npy`, `.npz` | `numpy/` | `header`, `npz` |
 //! | MATLAB v5 `.mat` | `matlab/` | `v5` |
 //! | HDF5, NetCDF-4, HDF-EOS, MATLAB v7.3; PRISMA, EMIT, NEON, AVIRIS-3, Delmic by name | `hdf5/` | `tree`, `heaps`, `products`, `choose`, `meaning`, `axes`, `spectral`, `read` |
-//! | TIFF, GeoTIFF, BigTIFF | `tiff/` | `directory`, `chunks`, `gdal_metadata` |
+//! | TIFF, GeoTIFF, BigTIFF | `tiff/` | `directory`, `planes`, `chunks`, `description`, `gdal_metadata` |
 //! | Zarr v2, v3 | `zarr/` | `metadata`, `choose`, `axes`, `spectral`, `chunks` |
 //! | HTC `.blosc` | `htc/` | `pickle`, `blosc_frame` |
 //! | Tivita `*_SpecCube.dat` | `tivita.rs` | |

@@ -12,20 +12,24 @@
 //! a compressed file that is one single strip leaves no other way than to keep that strip decoded,
 //! up to 2 GiB. What the bands are comes from GDAL's metadata, where the file has them.
 //!
-//! `directory.rs` reads the directories, `tiff_chunks.rs` decodes.
+//! `directory.rs` reads the directories, `planes.rs` picks those of the cube, `chunks.rs` decodes.
 
 mod chunks;
+mod description;
 pub mod directory;
 pub mod gdal_metadata;
+mod planes;
 
 use std::path::Path;
 use std::sync::Arc;
 
 use hsipack_format::{CubeShape, DType, Error, Result};
 
-use self::chunks::{Chunk, Compression, PixelLayout, Plane, Planes};
+use self::chunks::Planes;
+use self::description::Hints;
 use self::directory::{Directories, Page, has_signature};
-use self::gdal_metadata::{GdalMetadata, parse_xml};
+use self::gdal_metadata::GdalMetadata;
+use self::planes::{add_headless_pages, cube_pages, pixel_layout, read_planes};
 use crate::source::flat::{ByteSource, FileBytes, FlatLayout, FlatSource, MemoryBytes};
 use crate::source::{Access, Axis, AxisOrder, CubeInfo, OpenOptions, RowBuffer, Source};
 
@@ -33,9 +37,6 @@ use crate::source::{Access, Axis, AxisOrder, CubeInfo, OpenOptions, RowBuffer, S
 const MAX_ROW: u64 = 2 << 30;
 /// A read of at least this many bytes costs little more than copying it.
 const CHEAP_READ: usize = 64 << 10;
-
-/// No cube has more bands; each takes memory of its own.
-const MOST_IMAGES: usize = 1 << 16;
 
 /// Whether a file that starts with `head` (up to 4 KiB) is of this format.
 pub(super) fn recognises(_path: &Path, head: &[u8]) -> bool {
@@ -155,355 +156,6 @@ fn format_name(page: &Page, big_tiff: bool) -> &'static str {
     }
 }
 
-/// The pages that make up the cube, with their numbers from 1: reduced copies and transparency
-/// masks are not part of it, the others must be alike.
-fn cube_pages<'a>(pages: &'a [Page], notes: &mut Vec<String>) -> Result<Vec<(usize, &'a Page)>> {
-    let numbered = || pages.iter().enumerate().map(|(index, page)| (index + 1, page));
-    let mut images: Vec<_> =
-        numbered().filter(|(_, page)| page.subfile_type & 0b101 == 0).collect();
-    if images.is_empty() {
-        images = numbered().take(1).collect();
-    }
-    if images.len() < pages.len() {
-        let skipped = pages.len() - images.len();
-        notes.push(format!("{skipped} pages are reduced copies or masks of others; left out"));
-    }
-    let kind = |page: &Page| {
-        (page.width, page.height, page.samples, page.bits, page.sample_format, page.planar)
-    };
-    let first = images[0].1;
-    if images.iter().any(|(_, page)| kind(page) != kind(first)) {
-        return Err(Error::ambiguous(format!("the pages differ: {}", list_pages(&images)))
-            .with_remedy("keep only the pages that are bands of one cube"));
-    }
-    if images.len() > 1 && first.samples > 1 {
-        return Err(Error::ambiguous(format!(
-            "{} pages of {} samples per pixel each: several cubes, or bands in two places",
-            images.len(),
-            first.samples
-        ))
-        .with_remedy("write one file a cube"));
-    }
-    Ok(images)
-}
-
-/// `1-3: 10x20x1, 4: 5x10x1`, for messages.
-fn list_pages(pages: &[(usize, &Page)]) -> String {
-    let kind = |page: &Page| {
-        let letter = match page.sample_format {
-            2 => "int",
-            3 => "float",
-            _ => "uint",
-        };
-        format!("{}x{}x{} {letter}{}", page.height, page.width, page.samples, page.bits)
-    };
-    let mut runs: Vec<(usize, usize, String)> = Vec::new();
-    for (number, page) in pages {
-        let kind = kind(page);
-        match runs.last_mut() {
-            Some(run) if run.2 == kind => run.1 = *number,
-            _ => runs.push((*number, *number, kind)),
-        }
-    }
-    let more = if runs.len() > 8 { ", …" } else { "" };
-    runs.truncate(8);
-    let runs: Vec<_> = runs
-        .into_iter()
-        .map(|(from, to, kind)| match from == to {
-            true => format!("{from}: {kind}"),
-            false => format!("{from}-{to}: {kind}"),
-        })
-        .collect();
-    runs.join(", ") + more
-}
-
-/// How the pixels of `page` are stored, if they can be read at all.
-fn pixel_layout(
-    page: &Page,
-    directories: &Directories<'_>,
-    notes: &mut Vec<String>,
-) -> Result<PixelLayout> {
-    let dtype = match (page.sample_format, page.bits) {
-        (1 | 4, 1 | 2 | 4 | 8) => DType::U8,
-        (1 | 4, 16) => DType::U16,
-        (1 | 4, 32) => DType::U32,
-        (1 | 4, 64) => DType::U64,
-        (2, 8) => DType::I8,
-        (2, 16) => DType::I16,
-        (2, 32) => DType::I32,
-        (2, 64) => DType::I64,
-        (3, 16) => DType::F16,
-        (3, 32) => DType::F32,
-        (3, 64) => DType::F64,
-        (5 | 6, _) => return Err(Error::unsupported("the values are complex numbers")),
-        (format, bits) => {
-            return Err(Error::unsupported(format!(
-                "values of {bits} bits, sample format {format}"
-            ))
-            .with_remedy("convert the file to 8, 16, 32 or 64 bits per value"));
-        }
-    };
-    if page.bits < 8 && page.samples > 1 {
-        return Err(Error::unsupported(format!(
-            "{} samples of {} bits per pixel",
-            page.samples, page.bits
-        )));
-    }
-    if page.fill_order == 2 && page.bits < 8 {
-        return Err(Error::unsupported("the bits within bytes are in reverse order (FillOrder 2)"));
-    }
-    match page.photometric {
-        Some(0) => {
-            notes.push("zero is white in this image; the stored numbers are kept".to_owned())
-        }
-        Some(2) if page.samples == 3 => notes.push("an RGB image: a cube of 3 bands".to_owned()),
-        Some(3) => notes.push("a palette image: the values are palette indices".to_owned()),
-        Some(6) => {
-            return Err(Error::unsupported("the image is stored as YCbCr colours")
-                .with_remedy("convert it to RGB or to single bands"));
-        }
-        _ => {}
-    }
-    let size = |value: u64, what: &str| {
-        usize::try_from(value)
-            .ok()
-            .filter(|value| *value <= u32::MAX as usize)
-            .ok_or_else(|| Error::malformed(format!("the image has {value} {what}")))
-    };
-    Ok(PixelLayout {
-        width: size(page.width, "columns")?,
-        height: size(page.height, "rows")?,
-        samples: if page.planar { 1 } else { page.samples as usize },
-        bits: page.bits as usize,
-        dtype,
-        big_endian: directories.big_endian,
-    })
-}
-
-/// Where the values of all planes lie: pages one after the other, samples one after the other.
-fn read_planes(
-    directories: &Directories<'_>,
-    images: &[(usize, &Page)],
-    pixel: &PixelLayout,
-    len: u64,
-) -> Result<Vec<Plane>> {
-    let mut planes = Vec::new();
-    // Every table entry takes at least 4 bytes of the file, so that more cannot be honest.
-    let mut entries_left = len / 4;
-    for (number, page) in images {
-        let compression = Compression::from_tag(page.compression)?;
-        let predictor = predictor(page, compression, pixel.dtype)?;
-        let count = if page.planar { page.samples } else { 1 };
-        let per_plane = page
-            .width
-            .div_ceil(page.chunk.0)
-            .checked_mul(page.height.div_ceil(page.chunk.1))
-            .filter(|chunks| *chunks <= len)
-            .ok_or_else(|| {
-                Error::malformed("the image claims more tiles than the file has bytes")
-            })?;
-        let expected = per_plane * count;
-        entries_left = entries_left.checked_sub(expected).ok_or_else(|| {
-            Error::malformed(format!(
-                "page {number} should have {expected} strips or tiles, more than fit into the file"
-            ))
-        })?;
-        let (offsets, counts) = directories.chunks(page, expected)?;
-        let counts = match counts {
-            Some(counts) => counts,
-            None => uncounted_strips(page, &offsets, compression)?,
-        };
-        let chunks: Vec<Chunk> = offsets
-            .into_iter()
-            .zip(counts)
-            .map(|(offset, length)| Chunk { offset, length })
-            .collect();
-        for (sample, chunks) in chunks.chunks(per_plane as usize).enumerate() {
-            let plane = Plane {
-                chunks: chunks.to_vec(),
-                chunk: (chunk_length(page.chunk.0)?, chunk_length(page.chunk.1)?),
-                tiled: page.tiled,
-                compression,
-                predictor,
-                name: match page.planar {
-                    true => format!("page {number}, band {}", sample + 1),
-                    false => format!("page {number}"),
-                },
-            };
-            plane.check(pixel, len)?;
-            planes.push(plane);
-        }
-    }
-    Ok(planes)
-}
-
-fn chunk_length(value: u64) -> Result<usize> {
-    u32::try_from(value)
-        .map(|value| value as usize)
-        .map_err(|_| Error::malformed(format!("tiles have a side of {value} pixels")))
-}
-
-/// Byte counts of strips whose writer gave none: as many as the pixels take.
-fn uncounted_strips(page: &Page, offsets: &[u64], compression: Compression) -> Result<Vec<u64>> {
-    if page.tiled || compression != Compression::None {
-        return Err(Error::malformed("the file does not say how long its strips or tiles are"));
-    }
-    let samples = if page.planar { 1 } else { page.samples };
-    let down = page.height.div_ceil(page.chunk.1) as usize;
-    let length = |index: usize| {
-        let rows = page.chunk.1.min(page.height - (index % down) as u64 * page.chunk.1);
-        let row = page.width.checked_mul(samples)?.checked_mul(page.bits)?.div_ceil(8);
-        row.checked_mul(rows)
-    };
-    (0..offsets.len())
-        .map(|index| {
-            length(index).ok_or_else(|| Error::malformed("strips of more than 2^64 bytes"))
-        })
-        .collect()
-}
-
-fn predictor(page: &Page, compression: Compression, dtype: DType) -> Result<u16> {
-    match page.predictor {
-        1 => Ok(1),
-        2 | 3 if matches!(compression, Compression::None | Compression::PackBits) => {
-            Err(Error::malformed(format!(
-                "predictor {} without LZW, deflate or zstd, which readers take in different ways",
-                page.predictor
-            ))
-            .with_remedy("rewrite the file"))
-        }
-        2 if page.bits >= 8 => Ok(2),
-        3 if dtype.is_float() => Ok(3),
-        other => {
-            Err(Error::malformed(format!("predictor {other} does not go with {dtype} values")))
-        }
-    }
-}
-
-/// ImageJ writes stacks beyond 4 GB as one directory with all images one after the other, and
-/// tifffile can be told to.
-fn add_headless_pages(
-    pixel: PixelLayout,
-    mut planes: Vec<Plane>,
-    hints: &Hints,
-    first: &Page,
-    len: u64,
-) -> Result<(PixelLayout, Vec<Plane>)> {
-    let Some(images) = hints.headless_images.filter(|_| planes.len() == 1 && first.samples == 1)
-    else {
-        return Ok((pixel, planes));
-    };
-    let image_bytes = (pixel.row_bytes() as u64)
-        .checked_mul(pixel.height as u64)
-        .ok_or_else(|| Error::malformed("the image claims more than 2^64 bytes"))?;
-    let start = planes[0].chunks[0].offset;
-    let mut end = start;
-    let together = planes[0].chunks.iter().all(|chunk| {
-        let follows = chunk.offset == end;
-        end = end.saturating_add(chunk.length);
-        follows
-    });
-    if images > MOST_IMAGES {
-        return Err(Error::unsupported(format!("the description announces {images} images")));
-    }
-    let raw = planes[0].compression == Compression::None && !first.tiled && pixel.bits >= 8;
-    if !raw || !together || end - start != image_bytes {
-        return Err(Error::unsupported(format!(
-            "the description announces {images} images, the file has one"
-        ))
-        .with_remedy("save the stack again, uncompressed or as a multi-page TIFF"));
-    }
-    let fits = image_bytes.checked_mul(images as u64).and_then(|bytes| bytes.checked_add(start));
-    if fits.is_none_or(|end| end > len) {
-        return Err(Error::malformed(format!(
-            "the description announces {images} images of {image_bytes} bytes, more than the file's \
-             {len} bytes hold"
-        ))
-        .with_remedy("copy the file again; it is cut short"));
-    }
-    planes = (0..images as u64)
-        .map(|index| Plane {
-            chunks: vec![Chunk { offset: start + index * image_bytes, length: image_bytes }],
-            chunk: (pixel.width, pixel.height),
-            tiled: false,
-            compression: Compression::None,
-            predictor: 1,
-            name: format!("image {}", index + 1),
-        })
-        .collect();
-    Ok((pixel, planes))
-}
-
-/// What ImageDescription says about the pages' meaning.
-#[derive(Debug, Default, PartialEq)]
-struct Hints {
-    /// Images that follow the first one without directories of their own.
-    headless_images: Option<usize>,
-}
-
-impl Hints {
-    /// Reads the description of a file of `pages` like pages, as ImageJ, tifffile and OME write it.
-    ///
-    /// # Errors
-    /// If it says that the pages have more than one axis.
-    fn read(description: &str, pages: usize) -> Result<Self> {
-        let axes = if description.starts_with("ImageJ=") {
-            imagej_axes(description)
-        } else if description.trim_start().starts_with('{') {
-            shaped_axes(description)
-        } else if description.contains("<OME") {
-            ome_axes(description)
-        } else {
-            None
-        };
-        let Some(axes) = axes else { return Ok(Self::default()) };
-        let long: Vec<_> = axes.iter().copied().filter(|length| *length > 1).collect();
-        let images = long.iter().try_fold(1usize, |product, length| product.checked_mul(*length));
-        if long.len() > 1 && (images == Some(pages) || pages == 1) {
-            let axes: Vec<_> = axes.iter().map(usize::to_string).collect();
-            return Err(Error::unsupported(format!(
-                "the pages have several axes ({}): more than one cube",
-                axes.join("x")
-            ))
-            .with_remedy("write one file a cube"));
-        }
-        let headless_images = images.filter(|images| pages == 1 && *images > 1);
-        Ok(Self { headless_images })
-    }
-}
-
-/// Lengths of ImageJ's channel, slice and frame axes.
-fn imagej_axes(description: &str) -> Option<Vec<usize>> {
-    let value = |key: &str| {
-        description.lines().find_map(|line| line.strip_prefix(key)?.trim().parse::<usize>().ok())
-    };
-    let axes: Vec<_> = ["channels=", "slices=", "frames="].into_iter().filter_map(value).collect();
-    let product = axes.iter().try_fold(1usize, |product, length| product.checked_mul(*length));
-    let images = value("images=").unwrap_or(1);
-    Some(if product == Some(images) { axes } else { vec![images] })
-}
-
-/// Lengths of the axes that tifffile's `{"shape": [...]}` has before row and column; `None` for
-/// shapes of colour or contiguous images, which it does not tell from others.
-fn shaped_axes(description: &str) -> Option<Vec<usize>> {
-    let json: serde_json::Value = serde_json::from_str(description).ok()?;
-    let shape: Vec<usize> = json["shape"]
-        .as_array()?
-        .iter()
-        .map(|length| usize::try_from(length.as_u64()?).ok())
-        .collect::<Option<_>>()?;
-    // Only with the key does a missing directory mean that images follow headless.
-    let truncated = json["truncated"].as_bool() == Some(true);
-    (truncated || shape.len() > 3).then(|| shape[..shape.len().saturating_sub(2)].to_vec())
-}
-
-/// Lengths of OME's Z, C and T axes.
-fn ome_axes(description: &str) -> Option<Vec<usize>> {
-    let document = parse_xml(description).ok()?;
-    let pixels = document.descendants().find(|node| node.tag_name().name() == "Pixels")?;
-    ["SizeZ", "SizeC", "SizeT"].iter().map(|name| pixels.attribute(*name)?.parse().ok()).collect()
-}
-
 /// A sentence for page stacks that look like (row, column, band) arrays written page by page.
 fn doubtful_pages([pages, height, width]: [usize; 3]) -> Option<String> {
     (width < pages && width < height).then(|| {
@@ -585,29 +237,6 @@ impl Source for TiffSource {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn descriptions_tell_headless_stacks_and_several_axes() {
-        let images =
-            |text: &str, pages| Hints::read(text, pages).map(|hints| hints.headless_images);
-        assert_eq!(images("", 1).unwrap(), None);
-        assert_eq!(images("ImageJ=1.5\nimages=100\nslices=100\n", 1).unwrap(), Some(100));
-        assert_eq!(images("ImageJ=1.5\nimages=100\nslices=100\n", 100).unwrap(), None);
-        assert!(images("ImageJ=1.5\nimages=12\nslices=4\nframes=3\n", 12).is_err());
-        assert_eq!(images(r#"{"shape": [5, 4, 3]}"#, 5).unwrap(), None);
-        assert_eq!(images(r#"{"shape": [5, 4, 3], "truncated": true}"#, 1).unwrap(), Some(5));
-        assert!(images(r#"{"shape": [2, 5, 4, 3]}"#, 10).is_err());
-        let ome = |z: u32, c: u32| {
-            format!(
-                r#"<?xml version="1.0"?><OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06">
-                <Image><Pixels SizeX="3" SizeY="4" SizeZ="{z}" SizeC="{c}" SizeT="1"/></Image></OME>"#
-            )
-        };
-        assert_eq!(images(&ome(1, 6), 6).unwrap(), None);
-        assert!(images(&ome(2, 3), 6).is_err());
-        let huge = "ImageJ=1\nimages=18446744073709551615\nslices=18446744073709551615\nframes=9";
-        assert!(images(huge, 1).is_ok());
-    }
 
     #[test]
     fn page_stacks_that_look_like_image_rows_are_pointed_out() {
