@@ -3,7 +3,7 @@
 //! | file | part |
 //! |---|---|
 //! | `options.rs` | what the user asks for |
-//! | `plan.rs` | every input opened once, checked, given its place; nothing written |
+//! | `plan/` | every input opened once, checked, given its place; nothing written |
 //! | `transform.rs`, `calibration.rs`, `cast.rs` | from stored numbers to fp16 |
 //! | `stats.rs` | per-band statistics and quantisation error |
 //! | `masks.rs` | class ids and boolean layers |
