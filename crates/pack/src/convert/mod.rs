@@ -9,7 +9,7 @@
 //! | `masks.rs` | class ids and boolean layers |
 //! | `dry_run.rs` | what would be done, and how big it gets |
 //! | `encode.rs` | one block of rows: read, transform, cast, compress |
-//! | `engine.rs` | threads, order, back-pressure |
+//! | `engine/` | threads, order, back-pressure |
 //! | `shards.rs` | shard files, written once and whole |
 //! | `staging.rs` | the folder beside the output, resume, and the commit |
 //! | `metadata.rs` | `zarr.json`, `samples.jsonl`, `SHA256SUMS` |
