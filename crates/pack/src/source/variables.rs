@@ -5,6 +5,7 @@ use std::path::Path;
 
 use hsipack_format::{CubeShape, DType, Error, Result};
 
+use super::wavelengths::{Unit, guess, known_unit, scaled};
 use super::{AxisOrder, CubeInfo, OpenOptions};
 
 /// What an array may serve as when the user names none.
@@ -336,9 +337,8 @@ pub(super) fn describe_bands(
 /// The factor to nm that a list's own name states.
 fn stated_unit(name: &str) -> Option<f64> {
     let name = last_component(name).to_ascii_lowercase();
-    match name.rsplit_once('_') {
-        Some((_, "nm")) => Some(1.0),
-        Some((_, "um")) => Some(1000.0),
+    match known_unit(name.rsplit_once('_')?.1) {
+        Some(Unit::Length(factor)) => Some(factor),
         _ => None,
     }
 }
@@ -357,18 +357,14 @@ fn take_wavelengths(
         info.notes.push(format!("'{name}' holds values that are no wavelengths and was left out"));
         return false;
     }
-    let largest = values.iter().copied().fold(0.0, f64::max);
-    let factor = stated_unit(name).unwrap_or(match largest {
-        ..1e-3 => 1e9,
-        1e-3..100.0 => 1000.0,
-        _ => 1.0,
+    let factor = stated_unit(name).unwrap_or_else(|| {
+        let (factor, unit) = guess(values);
+        if factor != 1.0 {
+            info.notes.push(format!("'{name}' was taken to be in {unit}"));
+        }
+        factor
     });
-    if factor == 1e9 {
-        info.notes.push(format!("'{name}' was taken to be in metres"));
-    } else if factor == 1000.0 && stated_unit(name).is_none() {
-        info.notes.push(format!("'{name}' was taken to be in micrometres"));
-    }
-    let nm: Vec<f64> = values.iter().map(|value| value * factor).collect();
+    let nm = scaled(values, factor);
     if nm.contains(&f64::INFINITY) {
         info.notes.push(format!("'{name}' holds values that are no wavelengths and was left out"));
         return false;
@@ -390,7 +386,7 @@ fn take_fwhm(info: &mut CubeInfo, name: &str, values: &[f64], unit: Option<f64>)
         info.notes.push(format!("'{name}' has no unit without wavelengths and was left out"));
         return false;
     };
-    let nm: Vec<f64> = values.iter().map(|value| value * factor).collect();
+    let nm = scaled(values, factor);
     if !nm.iter().all(|value| value.is_finite() && *value >= 0.0) {
         info.notes.push(format!("'{name}' holds values that are no widths and was left out"));
         return false;

@@ -1,6 +1,7 @@
 //! What an ENVI header says of bands and classes. What contradicts itself is dropped, with a note.
 
 use super::fields::{Fields, number, shorten, tokens};
+use crate::source::wavelengths::{Unit, guess, known_unit, scaled};
 
 /// The list of `key`, one number a band; dropped with a note if it is not that.
 fn numbers(fields: &Fields, key: &str, bands: usize, notes: &mut Vec<String>) -> Option<Vec<f64>> {
@@ -23,21 +24,6 @@ fn numbers(fields: &Fields, key: &str, bands: usize, notes: &mut Vec<String>) ->
     values
 }
 
-/// nm in one of the unit, for units of length.
-fn nanometres(unit: &str) -> Option<f64> {
-    Some(match unit.to_lowercase().as_str() {
-        "nm" | "nanometers" | "nanometer" | "nanometres" | "nanometre" => 1.0,
-        // Micro sign and Greek mu.
-        "um" | "\u{b5}m" | "\u{3bc}m" | "micron" | "microns" | "micrometers" | "micrometer"
-        | "micrometres" | "micrometre" => 1e3,
-        "mm" | "millimeters" | "millimeter" | "millimetres" => 1e6,
-        "cm" | "centimeters" | "centimeter" | "centimetres" => 1e7,
-        "m" | "meters" | "meter" | "metres" => 1e9,
-        "a" | "\u{e5}" | "angstrom" | "angstroms" => 0.1,
-        _ => return None,
-    })
-}
-
 pub(super) type SpectralAxis = (Option<Vec<f64>>, Option<Vec<f64>>);
 
 /// Wavelengths and fwhm in nm.
@@ -54,7 +40,7 @@ pub(super) fn spectral_axis(
     let Some(factor) = unit_factor(fields, wavelength.as_deref(), notes) else {
         return (None, None);
     };
-    let convert = |values: Vec<f64>| values.iter().map(|value| value * factor).collect();
+    let convert = |values: Vec<f64>| scaled(&values, factor);
     let usable = |values: &Vec<f64>| {
         values.iter().all(|value| *value >= 0.0 && (*value * factor).is_finite())
     };
@@ -84,7 +70,7 @@ fn unit_factor(
     notes: &mut Vec<String>,
 ) -> Option<f64> {
     let unit = fields.word("wavelength units").unwrap_or("unknown");
-    if let Some(factor) = nanometres(unit) {
+    if let Some(Unit::Length(factor)) = known_unit(unit) {
         return Some(factor);
     }
     if !matches!(unit.to_lowercase().as_str(), "unknown" | "none") {
@@ -98,12 +84,9 @@ fn unit_factor(
         notes.push("`fwhm` is not used: neither its unit nor wavelengths are known".to_owned());
         return None;
     };
-    let micrometres = wavelength.iter().copied().fold(0.0, f64::max) < 100.0;
-    notes.push(format!(
-        "the header gives no wavelength unit; taken as {}",
-        if micrometres { "micrometres" } else { "nanometres" }
-    ));
-    Some(if micrometres { 1e3 } else { 1.0 })
+    let (factor, name) = guess(wavelength);
+    notes.push(format!("the header gives no wavelength unit; taken as {name}"));
+    Some(factor)
 }
 
 pub(super) fn good_bands(

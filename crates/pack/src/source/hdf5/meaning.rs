@@ -7,6 +7,7 @@ use hsipack_format::{CubeShape, DType, Error, Result};
 use super::products::{Facts, GOOD_BANDS, ProductCube};
 use super::tree::{Attributes, Entry, Tree, damaged};
 use super::{axes, spectral};
+use crate::source::wavelengths::{fwhm_to_nm, to_nm};
 use crate::source::{Axis, AxisOrder, CubeInfo, OpenOptions, Scaling};
 
 /// A cube within a dataset.
@@ -193,13 +194,15 @@ impl Meaning<'_> {
             && let Some(list) =
                 fitting(Some(list), |l| l.values.len(), bands, "wavelength", &mut info.notes)
         {
-            match spectral::to_nanometres(&list.values, list.unit.as_deref()) {
-                Ok(nm) => info.wavelength = Some(nm),
-                Err(note) => info.notes.push(note),
-            }
-            // Widths are in the unit of the band centres.
+            let unit = list.unit.as_deref();
+            info.wavelength = to_nm(&list.values, unit).map_err(|note| info.notes.push(note)).ok();
             let fwhm = fitting(facts.fwhm, Vec::len, bands, "fwhm", &mut info.notes);
-            info.fwhm = fwhm.and_then(|fwhm| same_unit(&fwhm, &list));
+            // Widths are in the unit of the band centres.
+            if let (Some(nm), Some(fwhm)) = (&info.wavelength, fwhm) {
+                info.fwhm = fwhm_to_nm(&fwhm, unit, Some((&list.values, nm)))
+                    .map_err(|note| info.notes.push(note))
+                    .ok();
+            }
         }
         info.good_bands = fitting(facts.good_bands, Vec::len, bands, "good band", &mut info.notes);
         let attributes = self.tree.attributes(&self.entry.path);
@@ -238,16 +241,6 @@ impl Meaning<'_> {
 
 fn is_signed(dtype: DType) -> bool {
     matches!(dtype, DType::I8 | DType::I16 | DType::I32 | DType::I64)
-}
-
-/// Widths in nm, given the list of band centres whose unit they share.
-fn same_unit(fwhm: &[f64], centres: &spectral::Wavelengths) -> Option<Vec<f64>> {
-    let nm = spectral::to_nanometres(&centres.values, centres.unit.as_deref()).ok()?;
-    let at = centres.values.iter().position(|value| *value > 0.0)?;
-    let factor = nm[at] / centres.values[at];
-    // A factor of a power of ten, free of the rounding of the quotient.
-    let factor = 10f64.powi(factor.log10().round() as i32);
-    fwhm.iter().all(|width| width.is_finite()).then(|| fwhm.iter().map(|w| w * factor).collect())
 }
 
 /// The list, if it has one entry a band; else a note.
@@ -311,22 +304,5 @@ fn generic_scaling(attributes: &Attributes, notes: &mut Vec<String>) -> Scaling 
             Scaling { multiply, ..Scaling::NONE }
         }
         None => Scaling::NONE,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn widths_share_the_unit_of_the_centres() {
-        let centres = |unit: &str, values: &[f64]| spectral::Wavelengths {
-            values: values.to_vec(),
-            unit: Some(unit.into()),
-            found: String::new(),
-        };
-        assert_eq!(same_unit(&[0.01], &centres("um", &[0.45])).unwrap(), [10.0]);
-        assert_eq!(same_unit(&[10.0], &centres("nm", &[450.0])).unwrap(), [10.0]);
-        assert_eq!(same_unit(&[f64::NAN], &centres("nm", &[450.0])), None);
     }
 }

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use hsipack_format::DType;
 use serde_json::{Map, Value};
 use zarrs::array::ArraySubset;
 
@@ -10,6 +9,7 @@ use super::axes::axis_named;
 use super::choose::Found;
 use super::chunks::{open_zarrs, retrieve};
 use super::metadata::Node;
+use crate::source::variables::to_f64;
 use crate::source::wavelengths::{fwhm_to_nm, to_nm};
 use crate::source::{Axis, CubeInfo, Scaling};
 
@@ -145,35 +145,7 @@ fn beside(folder: &Path) -> Option<(Vec<f64>, Option<String>)> {
     let all = ArraySubset::new_with_shape(vec![metadata.shape[0] as u64]);
     let bytes = retrieve(&array, &all).ok()?;
     let unit = node.attributes.get("units").and_then(Value::as_str).map(str::to_owned);
-    Some((as_f64(&bytes, dtype), unit))
-}
-
-/// Numbers of type `dtype`, native byte order, as f64.
-fn as_f64(bytes: &[u8], dtype: DType) -> Vec<f64> {
-    macro_rules! numbers {
-        ($type:ty) => {
-            bytes
-                .chunks_exact(size_of::<$type>())
-                .map(|raw| bytemuck::pod_read_unaligned::<$type>(raw) as f64)
-                .collect()
-        };
-    }
-    match dtype {
-        DType::Bool | DType::U8 => numbers!(u8),
-        DType::I8 => numbers!(i8),
-        DType::U16 => numbers!(u16),
-        DType::I16 => numbers!(i16),
-        DType::U32 => numbers!(u32),
-        DType::I32 => numbers!(i32),
-        DType::U64 => numbers!(u64),
-        DType::I64 => numbers!(i64),
-        DType::F16 => bytes
-            .chunks_exact(2)
-            .map(|raw| bytemuck::pod_read_unaligned::<half::f16>(raw).to_f64())
-            .collect(),
-        DType::F32 => numbers!(f32),
-        DType::F64 => numbers!(f64),
-    }
+    Some((to_f64(&bytes, dtype, cfg!(target_endian = "big")), unit))
 }
 
 /// CF attributes: `_FillValue`, `scale_factor`, `add_offset`.
