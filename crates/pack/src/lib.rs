@@ -33,3 +33,4 @@ mod staged;
 pub mod table;
 pub mod target;
 pub mod validate;
+mod walk;
