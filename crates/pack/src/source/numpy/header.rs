@@ -258,8 +258,16 @@ pub(in crate::source) fn parse_dtype(text: &str) -> Result<(DType, bool)> {
         Some(b'=' | b'|') => (cfg!(target_endian = "big"), &text[1..]),
         _ => (cfg!(target_endian = "big"), text),
     };
-    let dtype = match code {
-        "b1" | "?" => DType::Bool,
+    match dtype_of_code(code).or((code == "?").then_some(DType::Bool)) {
+        Some(dtype) => Ok((dtype, big_endian)),
+        None => Err(refuse_dtype(text, code)),
+    }
+}
+
+/// The type behind a byte order in a NumPy type string, where hsipack takes it.
+pub(in crate::source) fn dtype_of_code(code: &str) -> Option<DType> {
+    Some(match code {
+        "b1" => DType::Bool,
         "u1" => DType::U8,
         "i1" => DType::I8,
         "u2" => DType::U16,
@@ -271,9 +279,8 @@ pub(in crate::source) fn parse_dtype(text: &str) -> Result<(DType, bool)> {
         "f2" => DType::F16,
         "f4" => DType::F32,
         "f8" => DType::F64,
-        _ => return Err(refuse_dtype(text, code)),
-    };
-    Ok((dtype, big_endian))
+        _ => return None,
+    })
 }
 
 fn refuse_dtype(text: &str, code: &str) -> Error {
