@@ -119,6 +119,11 @@ impl CubeInfo {
             files: vec![file.into()],
         }
     }
+
+    /// Bytes of an image row as [`Source::read_rows`] gives it.
+    pub fn row_bytes(&self) -> usize {
+        self.shape.row_values() * self.dtype.size()
+    }
 }
 
 /// In which order rows may be asked for.
@@ -153,6 +158,13 @@ pub trait Source: Send + Sync {
     /// # Errors
     /// If the file cannot be read, or is found to be malformed only now.
     fn read_rows(&self, rows: Range<usize>, out: &mut RowBuffer) -> Result<()>;
+}
+
+/// How many rows to read at once where `together` of them lie in the same chunks: at least `wanted`,
+/// in whole runs, as far as `affordable` goes. All three are at least 1, and so is the answer.
+fn whole_runs(wanted: usize, together: usize, affordable: usize) -> usize {
+    let rows = wanted.next_multiple_of(together).min(affordable);
+    if rows > together { rows - rows % together } else { rows }
 }
 
 /// The three axes of a cube.

@@ -264,8 +264,7 @@ impl Engine<'_> {
                     encoder.read(cube, rows.clone(), turn)?;
                     let first_chunk = rows.start / cube.grid.tile().rows * cube.grid.across();
                     let encoded = encoder.encode(cube, rows.clone(), self.recycled())?;
-                    let info = cube.source.info();
-                    let bytes = rows.len() * info.shape.row_values() * info.dtype.size();
+                    let bytes = rows.len() * cube.source.info().row_bytes();
                     self.progress.bytes_in.fetch_add(bytes as u64, Ordering::Relaxed);
                     Done {
                         task: ticket.task,

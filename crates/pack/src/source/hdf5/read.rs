@@ -171,13 +171,12 @@ impl Source for Hdf5Source {
     }
 
     fn preferred_rows(&self, budget: usize) -> usize {
-        let shape = self.info.shape;
-        let row_bytes = (shape.row_values() * self.info.dtype.size()).max(1);
+        let row_bytes = self.info.row_bytes().max(1);
         let chunk = self.chunk.as_ref().map(|chunk| Chunk {
             rows: chunk.get(self.cube.row_axis()).copied().unwrap_or(1),
             bytes: chunk.iter().fold(self.info.dtype.size(), |n, length| n.saturating_mul(*length)),
         });
-        preferred_rows(shape.rows, row_bytes, chunk, budget)
+        preferred_rows(self.info.shape.rows, row_bytes, chunk, budget)
     }
 
     fn read_rows(&self, rows: Range<usize>, out: &mut RowBuffer) -> Result<()> {

@@ -198,8 +198,7 @@ impl Source for HtcSource {
         const BLOCKS: usize = 8;
         let info = self.flat.info();
         let Some(block_rows) = self.block_rows else { return self.flat.preferred_rows(budget) };
-        let row_bytes = info.shape.row_values() * info.dtype.size();
-        let affordable = (budget / 2 / row_bytes).clamp(1, info.shape.rows);
+        let affordable = (budget / 2 / info.row_bytes()).clamp(1, info.shape.rows);
         block_rows.saturating_mul(BLOCKS).min(affordable)
     }
 

@@ -23,18 +23,19 @@ mod planes;
 use std::path::Path;
 use std::sync::Arc;
 
-use hsipack_format::{CubeShape, DType, Error, Result};
+use hsipack_format::{DType, Error, Result};
 
 use self::chunks::Planes;
 use self::description::Hints;
 use self::directory::{Directories, Page, has_signature};
 use self::gdal_metadata::GdalMetadata;
 use self::planes::{add_headless_pages, cube_pages, pixel_layout, read_planes};
+use crate::source::detect::{MAX_ROW, check_size};
 use crate::source::flat::{ByteSource, FileBytes, FlatLayout, FlatSource, MemoryBytes};
-use crate::source::{Access, Axis, AxisOrder, CubeInfo, OpenOptions, RowBuffer, Source};
+use crate::source::{
+    Access, Axis, AxisOrder, CubeInfo, OpenOptions, RowBuffer, Source, whole_runs,
+};
 
-/// A row of the cube may take this many bytes; only damaged or crafted files declare more.
-const MAX_ROW: u64 = 2 << 30;
 /// A read of at least this many bytes costs little more than copying it.
 const CHEAP_READ: usize = 64 << 10;
 
@@ -166,17 +167,6 @@ fn doubtful_pages([pages, height, width]: [usize; 3]) -> Option<String> {
     })
 }
 
-/// Refuses shapes that no memory could hold a row of.
-fn check_size(shape: CubeShape, dtype: DType) -> Result<()> {
-    let row = (shape.columns as u64)
-        .checked_mul(shape.bands as u64)
-        .and_then(|values| values.checked_mul(dtype.size() as u64));
-    match shape.checked_values().is_some() && row.is_some_and(|row| row <= MAX_ROW) {
-        true => Ok(()),
-        false => Err(Error::unsupported(format!("a cube of {shape} {dtype} values is too large"))),
-    }
-}
-
 /// `value` as one number of type `dtype`, native byte order; 0 if it does not fit.
 fn number_bytes(value: f64, dtype: DType) -> Vec<u8> {
     match dtype {
@@ -222,11 +212,9 @@ impl Source for TiffSource {
         let CubeInfo { shape, dtype, .. } = self.info();
         let values = if self.band_fastest { shape.row_values() } else { shape.columns };
         let worthwhile = CHEAP_READ.div_ceil((values * dtype.size()).max(1)).max(1);
-        let affordable = (budget / 2 / (shape.row_values() * dtype.size()).max(1)).max(1);
+        let affordable = (budget / 2 / self.info().row_bytes().max(1)).max(1);
         let together = self.rows_together.max(1);
-        let rows = worthwhile.next_multiple_of(together).min(affordable);
-        let rows = if rows > together { rows - rows % together } else { rows };
-        rows.clamp(1, shape.rows)
+        whole_runs(worthwhile, together, affordable).min(shape.rows)
     }
 
     fn read_rows(&self, rows: std::ops::Range<usize>, out: &mut RowBuffer) -> Result<()> {

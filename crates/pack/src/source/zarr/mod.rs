@@ -18,7 +18,7 @@ mod spectral;
 use std::ops::Range;
 use std::path::Path;
 
-use hsipack_format::{CubeShape, DType, Error, Result};
+use hsipack_format::{CubeShape, Error, Result};
 use zarrs::array::{Array, ArrayShardedExt, ArraySubset};
 
 use self::axes::{axis_order, cube_lengths};
@@ -26,11 +26,12 @@ use self::choose::{Found, choose, refuse_packed, whole_path};
 use self::chunks::{ChunkFiles, open_zarrs, retrieve};
 use self::metadata::{METADATA_FILES, Node};
 use self::spectral::{Spectrum, describe_values};
+use crate::source::detect::check_size;
 use crate::source::flat::permute;
-use crate::source::{Access, Axis, AxisOrder, CubeInfo, OpenOptions, RowBuffer, Source};
+use crate::source::{
+    Access, Axis, AxisOrder, CubeInfo, OpenOptions, RowBuffer, Source, whole_runs,
+};
 
-/// A row of the cube may take this many bytes; only damaged or crafted metadata declare more.
-const MAX_ROW: u64 = 2 << 30;
 /// Reads below this size spend more on finding chunks than on decoding them.
 const WORTHWHILE: usize = 1 << 20;
 
@@ -117,6 +118,9 @@ impl ZarrSource {
         let spectrum = Spectrum::find(found, &lengths, &mut notes);
         let order = axis_order(metadata, &lengths, spectrum.as_ref(), options, &mut notes);
         let shape = order.shape(lengths);
+        if shape.is_empty() {
+            return Err(Error::malformed(format!("the cube is empty: {shape}")));
+        }
         check_size(shape, dtype)?;
         let mut info =
             CubeInfo::new(format!("Zarr v{}", found.node.version), shape, dtype, &found.folder);
@@ -154,19 +158,6 @@ fn refuse_unwritten(found: &Found, options: &OpenOptions) -> Result<()> {
     }
 }
 
-fn check_size(shape: CubeShape, dtype: DType) -> Result<()> {
-    let row = (shape.columns as u64)
-        .checked_mul(shape.bands as u64)
-        .and_then(|values| values.checked_mul(dtype.size() as u64));
-    if shape.is_empty() {
-        return Err(Error::malformed(format!("the cube is empty: {shape}")));
-    }
-    match shape.checked_values().is_some() && row.is_some_and(|row| row <= MAX_ROW) {
-        true => Ok(()),
-        false => Err(Error::unsupported(format!("a cube of {shape} {dtype} values is too large"))),
-    }
-}
-
 impl Source for ZarrSource {
     fn info(&self) -> &CubeInfo {
         &self.info
@@ -178,14 +169,10 @@ impl Source for ZarrSource {
 
     /// Whole chunks, as many as make a read worth its while, as far as the budget goes.
     fn preferred_rows(&self, budget: usize) -> usize {
-        let shape = self.info.shape;
-        let row = (shape.row_values() * self.info.dtype.size()).max(1);
+        let row = self.info.row_bytes().max(1);
         // The rows as decoded, in scratch and in the output.
         let affordable = (budget / 3 / row).max(1);
-        let wanted = WORTHWHILE.div_ceil(row).max(self.chunk_rows);
-        let rows = wanted.next_multiple_of(self.chunk_rows).min(affordable);
-        let rows = if rows > self.chunk_rows { rows - rows % self.chunk_rows } else { rows };
-        rows.clamp(1, shape.rows)
+        whole_runs(WORTHWHILE.div_ceil(row), self.chunk_rows, affordable).min(self.info.shape.rows)
     }
 
     fn read_rows(&self, rows: Range<usize>, out: &mut RowBuffer) -> Result<()> {
