@@ -18,9 +18,10 @@
 //! | PNG, for masks | `png.rs` | |
 //!
 //! What several formats share: `flat.rs` is the engine under every format that is one n-d array in a
-//! stretch of bytes, `variables.rs` picks the cube among the arrays of a container, `wavelengths.rs`
-//! knows the units. `detect.rs` tells which format a file is of; a new one is a line there.
+//! stretch of bytes, `variables.rs` picks the cube among the arrays of a container, `band_lists.rs`
+//! reads what the arrays beside it say of its bands, `wavelengths.rs` knows the units. `detect.rs` tells which format a file is of; a new one is a line there.
 
+mod band_lists;
 mod buffer;
 mod detect;
 pub mod envi;

@@ -25,7 +25,7 @@ use hsipack_format::{CubeShape, Error, ErrorKind, Result};
 use self::v5::{Content, Numbers, Variable};
 use crate::source::flat::{ByteSource, FileBytes, FlatLayout, FlatSource, StreamBytes};
 use crate::source::variables::{self, Candidate, Role};
-use crate::source::{Axis, AxisOrder, CubeInfo, OpenOptions, Source};
+use crate::source::{Axis, AxisOrder, CubeInfo, OpenOptions, Source, band_lists};
 
 /// Scalars that are read for the shape of an image; reading one in a compressed struct inflates all
 /// that comes before it.
@@ -358,7 +358,7 @@ impl<'a> Workspace<'a> {
             .iter()
             .map(|(_, one)| (one.name.clone(), vector_len(&one.lengths).unwrap_or(0)))
             .collect();
-        variables::describe_bands(info, &names, |index| self.values(near[index].0, names[index].1))
+        band_lists::describe(info, &names, |index| self.values(near[index].0, names[index].1))
     }
 }
 

@@ -12,7 +12,7 @@ use zip::{CompressionMethod, ZipArchive};
 use super::header::{NpyHeader, read_header};
 use crate::source::flat::{FileBytes, FlatSource, StreamBytes};
 use crate::source::variables::{self, Candidate, Role};
-use crate::source::{CubeInfo, OpenOptions, Source};
+use crate::source::{CubeInfo, OpenOptions, Source, band_lists};
 
 /// More arrays than any archive has; the header of each is read, and all may lie in the same place.
 const MOST_MEMBERS: usize = 20_000;
@@ -75,7 +75,7 @@ fn describe(info: &mut CubeInfo, members: &[Member]) -> Result<()> {
     let vectors: Vec<(&Member, (String, usize))> =
         members.iter().filter_map(|member| Some((member, member.vector()?))).collect();
     let names: Vec<(String, usize)> = vectors.iter().map(|(_, vector)| vector.clone()).collect();
-    variables::describe_bands(info, &names, |index| {
+    band_lists::describe(info, &names, |index| {
         let (member, (name, length)) = &vectors[index];
         let Ok((header, place)) = &member.array else { return Ok(Vec::new()) };
         let mut bytes = vec![0; header.data_offset + length * header.dtype.size()];
