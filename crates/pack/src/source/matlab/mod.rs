@@ -1,4 +1,4 @@
-//! MATLAB v5 `.mat` files (`save -v6`, `-v7`); v7.3 files are HDF5 and read by `hdf5.rs`.
+//! MATLAB v5 `.mat` files (`save -v6`, `-v7`); v7.3 files are HDF5 and read by `hdf5/`.
 //!
 //! A cube is a 3-D array (row, column, band), a variable or a field of a struct, or else a matrix
 //! of spectra, (bands × pixels) or (pixels × bands), beside which scalars such as `nRow` and `nCol`
