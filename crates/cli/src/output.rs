@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Reports, and numbers as people read them.
 
 /// `1.2 GB`: powers of 1000, three significant digits.
 pub fn bytes(count: u64) -> String {
@@ -27,9 +27,13 @@ pub fn count(number: usize, what: &str) -> String {
     if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
 }
 
-/// Prints one JSON object on standard output.
-pub fn json(value: &impl serde::Serialize) {
-    println!("{}", serde_json::to_string(value).expect("reports have string keys"));
+/// Shows a report on standard output: as one JSON object (`--json`), or as `print` does for people.
+pub fn report<R: serde::Serialize>(report: &R, json: bool, print: impl FnOnce(&R)) {
+    if json {
+        println!("{}", serde_json::to_string(report).expect("reports have string keys"));
+    } else {
+        print(report);
+    }
 }
 
 #[cfg(test)]

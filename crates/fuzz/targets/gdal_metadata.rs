@@ -3,7 +3,7 @@
 
 use hsipack_format::{CubeShape, DType};
 use hsipack_pack::source::CubeInfo;
-use hsipack_pack::source::gdal_metadata::{GdalMetadata, wavelengths_in_names};
+use hsipack_pack::source::tiff::gdal_metadata::{GdalMetadata, wavelengths_in_names};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -2,7 +2,7 @@
 #![no_main]
 
 use hsipack_pack::source::flat::MemoryBytes;
-use hsipack_pack::source::tiff_directory::Directories;
+use hsipack_pack::source::tiff::directory::Directories;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

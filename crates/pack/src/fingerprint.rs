@@ -8,6 +8,8 @@ use hsipack_format::{Error, Result};
 use sha2::{Digest, Sha256};
 use walkdir::WalkDir;
 
+use crate::walk;
+
 /// Files up to this size are hashed whole.
 const WHOLE: u64 = 512 << 10;
 /// Bytes at the start and at the end of larger ones.
@@ -41,13 +43,7 @@ fn below(path: &Path) -> Result<Vec<PathBuf>> {
     }
     let mut files = Vec::new();
     for entry in WalkDir::new(path).follow_links(true).sort_by_file_name() {
-        let entry = entry.map_err(|error| {
-            Error::io(
-                path,
-                "cannot list",
-                error.into_io_error().unwrap_or_else(|| std::io::Error::other("links in a circle")),
-            )
-        })?;
+        let entry = entry.map_err(|error| walk::failed(path, error))?;
         if entry.file_type().is_file() {
             files.push(entry.into_path());
         }

@@ -287,7 +287,7 @@ impl Values {
     /// Reads every value of a cube, some rows at a time.
     fn read(source: &dyn Source) -> Result<Self> {
         let rows = source.info().shape.rows;
-        let row_bytes = source.info().shape.row_values() * source.info().dtype.size();
+        let row_bytes = source.info().row_bytes();
         // Tiny reads cost more than their bytes.
         let worthwhile = (1 << 20) / row_bytes.max(1);
         let step = source.preferred_rows(BUDGET).max(worthwhile).clamp(1, rows);

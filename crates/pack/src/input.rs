@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use walkdir::WalkDir;
 
 use crate::source;
-use crate::table;
+use crate::{table, walk};
 
 /// One cube to open.
 #[derive(Clone, Debug, PartialEq)]
@@ -139,9 +139,7 @@ fn search(folder: &Path, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input>>
     while let Some(entry) = walk.next() {
         let entry = entry.map_err(|error| {
             let path = error.path().unwrap_or(folder).to_owned();
-            let cause =
-                error.into_io_error().unwrap_or_else(|| std::io::Error::other("links in a circle"));
-            Error::io(path, "cannot list", cause)
+            walk::failed(&path, error)
         })?;
         let path = entry.path();
         if entry.file_type().is_dir()

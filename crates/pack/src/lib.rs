@@ -7,7 +7,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`source`] | reads cubes, one file a format |
+//! | [`source`] | reads cubes, a folder or file a format |
 //! | [`input`], [`table`] | what the user typed, and tables, become a list of cubes |
 //! | [`convert`] | plans and runs a conversion |
 //! | [`validate`], [`repair`] | proves a packed dataset intact, and mends it |
@@ -33,3 +33,4 @@ mod staged;
 pub mod table;
 pub mod target;
 pub mod validate;
+mod walk;

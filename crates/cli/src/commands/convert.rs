@@ -284,22 +284,14 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let options = args.options();
     if args.dry_run {
         let estimate = convert::dry_run(&options)?;
-        if args.json {
-            output::json(&estimate)
-        } else {
-            print_estimate(&estimate)
-        }
+        output::report(&estimate, args.json, print_estimate);
         return Ok(ExitCode::SUCCESS);
     }
     let task = Task::start("packed");
     let report = convert::convert(&options, &task.progress, &|plan| begin(&task, plan));
     task.finish();
     let report = report?;
-    if args.json {
-        output::json(&report)
-    } else {
-        print(&report)
-    }
+    output::report(&report, args.json, print);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -61,11 +61,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         output: args.output,
         force: args.force,
     })?;
-    if args.json {
-        output::json(&exported)
-    } else {
-        print(&exported)
-    }
+    output::report(&exported, args.json, print);
     Ok(ExitCode::SUCCESS)
 }
 

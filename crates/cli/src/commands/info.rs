@@ -62,11 +62,11 @@ pub fn run(args: Args) -> Result<ExitCode> {
     match target {
         Target::Cube(input, source) => {
             let report = CubeReport::new(&input, &*source, args.quick)?;
-            if args.json { output::json(&report) } else { print_cube(&report) }
+            output::report(&report, args.json, print_cube);
         }
         Target::Dataset(dataset) => {
             let report = DatasetReport::new(&dataset)?;
-            if args.json { output::json(&report) } else { print_dataset(&report) }
+            output::report(&report, args.json, print_dataset);
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use hsipack_format::Result;
-use hsipack_pack::preview::{self, PreviewOptions};
+use hsipack_pack::preview::{self, PreviewOptions, Previewed};
 
 use crate::output;
 
@@ -68,14 +68,10 @@ pub fn run(args: Args) -> Result<ExitCode> {
         axes: args.axes,
         force: args.force,
     })?;
-    if args.json {
-        output::json(&previewed)
-    } else {
-        println!(
-            "{}: {}",
-            previewed.output.display(),
-            output::count(previewed.cubes.len(), "cube")
-        );
-    }
+    output::report(&previewed, args.json, print);
     Ok(ExitCode::SUCCESS)
+}
+
+fn print(previewed: &Previewed) {
+    println!("{}: {}", previewed.output.display(), output::count(previewed.cubes.len(), "cube"));
 }

@@ -49,11 +49,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let result = repair::repair(&args.dataset, &options, &task.progress);
     task.finish();
     let report = result?;
-    if args.json {
-        output::json(&report)
-    } else {
-        print(&report)
-    }
+    output::report(&report, args.json, print);
     Ok(ExitCode::from(u8::from(!report.remaining.is_empty())))
 }
 

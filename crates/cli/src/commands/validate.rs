@@ -64,11 +64,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         Ok(report) => report,
         Err(error) => return not_checked(error),
     };
-    if args.json {
-        output::json(&report)
-    } else {
-        print(&report)
-    }
+    output::report(&report, args.json, print);
     Ok(ExitCode::from(match (report.ok, report.unchecked.is_empty()) {
         (false, _) => 1,
         (true, false) => NOT_CHECKED,

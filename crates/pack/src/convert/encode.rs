@@ -207,19 +207,14 @@ impl Encoder {
             encoded.lens.push(cube.codec.encode(slab, &mut encoded.data)?);
             return Ok(());
         }
-        let pixel = shape.bands * cube.dtype.size();
+        let strip = Strip {
+            bytes: slab,
+            columns: shape.columns,
+            pixel: shape.bands * cube.dtype.size(),
+            fill: NAN_PIXEL[cube.dtype.size() / 4],
+        };
         for across in 0..cube.grid.across() {
-            let columns = cube.grid.region(across).columns;
-            cut_tile(
-                slab,
-                shape.columns,
-                tile.rows,
-                columns,
-                tile.columns,
-                pixel,
-                &NAN_PIXEL[cube.dtype.size() / 4],
-                &mut self.tile,
-            );
+            strip.cut(cube.grid.region(across).columns, tile.columns, &mut self.tile);
             encoded.lens.push(cube.codec.encode(&self.tile, &mut encoded.data)?);
         }
         Ok(())
@@ -256,18 +251,10 @@ impl Encoder {
                 _ => slab.extend_from_slice(bytemuck::cast_slice(&self.ids)),
             }
             slab.resize(tile.rows * shape.columns * dtype.size(), 0);
+            let strip =
+                Strip { bytes: &slab, columns: shape.columns, pixel: dtype.size(), fill: [0; 4] };
             for across in 0..grid.across() {
-                let columns = grid.region(across).columns;
-                cut_tile(
-                    &slab,
-                    shape.columns,
-                    tile.rows,
-                    columns,
-                    tile.columns,
-                    dtype.size(),
-                    &[0; 4],
-                    &mut self.tile,
-                );
+                strip.cut(grid.region(across).columns, tile.columns, &mut self.tile);
                 encoded.lens.push(codec.encode(&self.tile, &mut encoded.data)?);
             }
         }
@@ -278,23 +265,27 @@ impl Encoder {
 /// NaN as the bytes of a float16 (twice) and of a float32: the fill of overhanging pixels.
 const NAN_PIXEL: [[u8; 4]; 2] = [[0x00, 0x7E, 0x00, 0x7E], [0x00, 0x00, 0xC0, 0x7F]];
 
-/// Copies `columns` of a slab of `rows` rows into a tile of `width` columns, the rest filled.
-#[allow(clippy::too_many_arguments)]
-fn cut_tile(
-    slab: &[u8],
-    slab_columns: usize,
-    rows: usize,
-    columns: Range<usize>,
-    width: usize,
+/// Rows of pixels, as wide as the image, to be cut into tiles.
+struct Strip<'a> {
+    /// The rows, one after the other.
+    bytes: &'a [u8],
+    /// Pixels a row.
+    columns: usize,
+    /// Bytes a pixel.
     pixel: usize,
-    fill: &[u8; 4],
-    tile: &mut Vec<u8>,
-) {
-    tile.clear();
-    for row in 0..rows {
-        let start = (row * slab_columns + columns.start) * pixel;
-        tile.extend_from_slice(&slab[start..start + columns.len() * pixel]);
-        tile.extend(fill.iter().cycle().take((width - columns.len()) * pixel));
+    /// What pixels beyond the image hold, over and over.
+    fill: [u8; 4],
+}
+
+impl Strip<'_> {
+    /// Copies `columns` of every row into `tile`, each filled up to `width` pixels.
+    fn cut(&self, columns: Range<usize>, width: usize, tile: &mut Vec<u8>) {
+        tile.clear();
+        let beyond = (width - columns.len()) * self.pixel;
+        for row in self.bytes.chunks_exact(self.columns * self.pixel) {
+            tile.extend_from_slice(&row[columns.start * self.pixel..columns.end * self.pixel]);
+            tile.extend(self.fill.iter().cycle().take(beyond));
+        }
     }
 }
 

@@ -3,13 +3,13 @@
 //! | file | part |
 //! |---|---|
 //! | `options.rs` | what the user asks for |
-//! | `plan.rs` | every input opened once, checked, given its place; nothing written |
+//! | `plan/` | every input opened once, checked, given its place; nothing written |
 //! | `transform.rs`, `calibration.rs`, `cast.rs` | from stored numbers to fp16 |
 //! | `stats.rs` | per-band statistics and quantisation error |
 //! | `masks.rs` | class ids and boolean layers |
 //! | `dry_run.rs` | what would be done, and how big it gets |
 //! | `encode.rs` | one block of rows: read, transform, cast, compress |
-//! | `engine.rs` | threads, order, back-pressure |
+//! | `engine/` | threads, order, back-pressure |
 //! | `shards.rs` | shard files, written once and whole |
 //! | `staging.rs` | the folder beside the output, resume, and the commit |
 //! | `metadata.rs` | `zarr.json`, `samples.jsonl`, `SHA256SUMS` |

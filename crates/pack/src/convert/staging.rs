@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use walkdir::WalkDir;
 
 use super::shards::{sync_folder, write_whole};
+use crate::walk;
 
 /// The staging folder of one output.
 pub struct Staging {
@@ -149,13 +150,7 @@ impl Staging {
     /// If a file cannot be linked or copied.
     pub fn link_unchanged(&self, base: &Path) -> Result<()> {
         for entry in WalkDir::new(base) {
-            let entry = entry.map_err(|error| {
-                Error::io(
-                    base,
-                    "cannot list",
-                    error.into_io_error().unwrap_or_else(|| std::io::Error::other("loop")),
-                )
-            })?;
+            let entry = entry.map_err(|error| walk::failed(base, error))?;
             let below = entry.path().strip_prefix(base).expect("walked from there");
             let target = self.dataset().join(below);
             if entry.file_type().is_dir() {

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use hsipack_format::{CubeShape, Error, Result};
+use hsipack_format::{CubeShape, DType, Error, Result};
 
 use super::{
     CubeInfo, OpenOptions, Source, envi, hdf5, htc, matlab, numpy, png, tiff, tivita, zarr,
@@ -14,7 +14,7 @@ use super::{
 const HEAD: usize = 4096;
 /// A row of a cube may take this many bytes, since no less than a row is read; only damaged or crafted
 /// files declare more.
-const MAX_ROW: u64 = 2 << 30;
+pub(super) const MAX_ROW: u64 = 2 << 30;
 
 type Recognise = fn(&Path, &[u8]) -> bool;
 type Open = fn(&Path, &OpenOptions) -> Result<Box<dyn Source>>;
@@ -65,11 +65,25 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     }
 }
 
+/// Refuses cubes whose values cannot be counted, or of which no memory could hold a row: for readers
+/// that need this before they are done.
+pub(super) fn check_size(shape: CubeShape, dtype: DType) -> Result<()> {
+    match shape.checked_values().is_some() && row_fits(shape, dtype) {
+        true => Ok(()),
+        false => Err(Error::unsupported(format!("a cube of {shape} {dtype} values is too large"))),
+    }
+}
+
+fn row_fits(shape: CubeShape, dtype: DType) -> bool {
+    let values = shape.columns.checked_mul(shape.bands);
+    let row = values.and_then(|values| values.checked_mul(dtype.size()));
+    row.is_some_and(|row| row as u64 <= MAX_ROW)
+}
+
 /// Compressed data of a few MB can honestly hold a row that no memory can.
 fn check_row(info: &CubeInfo) -> Result<()> {
     let CubeShape { columns, bands, .. } = info.shape;
-    let row = columns.checked_mul(bands).and_then(|values| values.checked_mul(info.dtype.size()));
-    match row.is_some_and(|row| row as u64 <= MAX_ROW) {
+    match row_fits(info.shape, info.dtype) {
         true => Ok(()),
         false => Err(Error::unsupported(format!(
             "a row of {columns} columns x {bands} bands takes more than 2 GiB"
@@ -112,8 +126,6 @@ pub fn is_packed(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use hsipack_format::DType;
-
     use super::*;
 
     #[test]

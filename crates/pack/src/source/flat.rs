@@ -362,7 +362,7 @@ impl Source for FlatSource {
         let shape = self.info.shape;
         let size = self.info.dtype.size();
         // Output and scratch both hold the rows.
-        let affordable = (budget / 2 / (shape.row_values() * size).max(1)).clamp(1, shape.rows);
+        let affordable = (budget / 2 / self.info.row_bytes().max(1)).clamp(1, shape.rows);
         let row_axis = self.layout.order.position(Axis::Row);
         match (row_axis, self.access()) {
             (0, _) => 1,

@@ -1,51 +1,41 @@
-//! Source readers: one file a format, all behind [`Source`].
+//! Source readers: a folder or a file a format, all behind [`Source`].
 //!
 //! A source opens a cube, says what it knows about it ([`CubeInfo`]) and hands out image rows in
 //! (row, column, band) order, whatever the order in the file, with bounded memory. It yields the
 //! numbers as they are stored: masking, scaling and the cast to fp16 come later, in
 //! [`crate::convert`].
 //!
-//! | file | formats |
-//! |---|---|
-//! | `envi.rs`, `envi_header.rs` | ENVI header + data (bsq, bil, bip; gzip) |
-//! | `numpy.rs` | `.npy`, `.npz` |
-//! | `matlab.rs`, `mat5.rs` | MATLAB v5 `.mat` |
-//! | `hdf5.rs`, `products.rs` | HDF5, NetCDF-4, HDF-EOS, MATLAB v7.3; PRISMA, EMIT, NEON, AVIRIS-3 by name |
-//! | `tiff.rs`, `tiff_directory.rs`, `tiff_chunks.rs` | TIFF, GeoTIFF, BigTIFF |
-//! | `zarr.rs`, `zarr_metadata.rs` | Zarr v2, v3 |
-//! | `tivita.rs` | Tivita `*_SpecCube.dat` |
-//! | `htc.rs`, `pickle.rs`, `blosc_frame.rs` | HTC `.blosc` |
-//! | `png.rs` | PNG, for masks |
+//! | format | in | parts |
+//! |---|---|---|
+//! | ENVI header + data (bsq, bil, bip; gzip) | `envi/` | `search`, `header`, `fields`, `bands`, `esri` |
+//! | `.npy`, `.npz` | `numpy/` | `header`, `npz` |
+//! | MATLAB v5 `.mat` | `matlab/` | `v5` |
+//! | HDF5, NetCDF-4, HDF-EOS, MATLAB v7.3; PRISMA, EMIT, NEON, AVIRIS-3, Delmic by name | `hdf5/` | `tree`, `heaps`, `products`, `choose`, `meaning`, `axes`, `spectral`, `read` |
+//! | TIFF, GeoTIFF, BigTIFF | `tiff/` | `directory`, `planes`, `chunks`, `description`, `gdal_metadata` |
+//! | Zarr v2, v3 | `zarr/` | `metadata`, `choose`, `axes`, `spectral`, `chunks` |
+//! | HTC `.blosc` | `htc/` | `pickle`, `blosc_frame` |
+//! | Tivita `*_SpecCube.dat` | `tivita.rs` | |
+//! | PNG, for masks | `png.rs` | |
 //!
-//! `flat.rs` is the engine under every format that is one n-d array in a stretch of bytes;
-//! `gdal_metadata.rs` and `wavelengths.rs` read what TIFF and Zarr metadata say about bands.
-//! `variables.rs` picks the cube among the arrays of a container.
+//! What several formats share: `flat.rs` is the engine under every format that is one n-d array in a
+//! stretch of bytes, `variables.rs` picks the cube among the arrays of a container, `band_lists.rs`
+//! reads what the arrays beside it say of its bands, `wavelengths.rs` knows the units. `detect.rs` tells which format a file is of; a new one is a line there.
 
-mod blosc_frame;
+mod band_lists;
 mod buffer;
 mod detect;
 pub mod envi;
-pub mod envi_header;
 pub mod flat;
-pub mod gdal_metadata;
 pub mod hdf5;
 pub mod htc;
-#[doc(hidden)]
-pub mod mat5;
 pub mod matlab;
 pub mod numpy;
-#[doc(hidden)]
-pub mod pickle;
 pub mod png;
-mod products;
 pub mod tiff;
-mod tiff_chunks;
-pub mod tiff_directory;
 pub mod tivita;
 mod variables;
 mod wavelengths;
 pub mod zarr;
-pub mod zarr_metadata;
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -130,6 +120,11 @@ impl CubeInfo {
             files: vec![file.into()],
         }
     }
+
+    /// Bytes of an image row as [`Source::read_rows`] gives it.
+    pub fn row_bytes(&self) -> usize {
+        self.shape.row_values() * self.dtype.size()
+    }
 }
 
 /// In which order rows may be asked for.
@@ -164,6 +159,13 @@ pub trait Source: Send + Sync {
     /// # Errors
     /// If the file cannot be read, or is found to be malformed only now.
     fn read_rows(&self, rows: Range<usize>, out: &mut RowBuffer) -> Result<()>;
+}
+
+/// How many rows to read at once where `together` of them lie in the same chunks: at least `wanted`,
+/// in whole runs, as far as `affordable` goes. All three are at least 1, and so is the answer.
+fn whole_runs(wanted: usize, together: usize, affordable: usize) -> usize {
+    let rows = wanted.next_multiple_of(together).min(affordable);
+    if rows > together { rows - rows % together } else { rows }
 }
 
 /// The three axes of a cube.

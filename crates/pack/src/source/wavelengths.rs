@@ -1,10 +1,8 @@
-//! Wavelengths and their units, as TIFF and Zarr metadata give them.
+//! Wavelengths and their units: the one way to nm, whatever the format.
 
-/// Brings `values` to nm, or says in a sentence why they cannot be used.
-///
-/// Without a unit that says something, lists that stay below 100 are micrometres: no sensor sees
-/// below 100 nm, and none sees beyond 100 µm.
-pub(crate) fn to_nm(values: &[f64], unit: Option<&str>) -> Result<Vec<f64>, String> {
+/// Brings `values` to nm, or says in a sentence why they cannot be used. Without a unit that says
+/// something, it is [guessed](guess).
+pub(super) fn to_nm(values: &[f64], unit: Option<&str>) -> Result<Vec<f64>, String> {
     if values.iter().any(|value| !value.is_finite() || *value < 0.0) {
         return Err("the wavelengths hold numbers that are no wavelengths; left out".to_owned());
     }
@@ -14,19 +12,29 @@ pub(crate) fn to_nm(values: &[f64], unit: Option<&str>) -> Result<Vec<f64>, Stri
             let unit = unit.unwrap_or_default().trim();
             return Err(format!("the wavelengths are in '{unit}', not a length; left out"));
         }
-        None if values.iter().all(|value| *value < 100.0) => 1e3,
-        None => 1.0,
+        None => guess(values).0,
     };
-    let nm: Vec<f64> = values.iter().map(|value| scaled(*value, factor)).collect();
+    let nm = scaled(values, factor);
     match nm.contains(&f64::INFINITY) {
         true => Err("the wavelengths hold numbers that are no wavelengths; left out".to_owned()),
         false => Ok(nm),
     }
 }
 
+/// The unit of a list that comes without one: nm in it, and its name. No sensor sees below 100 nm or
+/// beyond 100 µm, so below 100 are micrometres, and metres where even those would be too small.
+pub(super) fn guess(values: &[f64]) -> (f64, &'static str) {
+    let largest = values.iter().copied().fold(0.0, f64::max);
+    match largest {
+        _ if largest > 0.0 && largest < 1e-3 => (1e9, "metres"),
+        _ if largest < 100.0 => (1e3, "micrometres"),
+        _ => (1.0, "nanometres"),
+    }
+}
+
 /// `fwhm` in nm: in its own unit if it has one, else in the unit its wavelengths turned out to be
 /// in, which `wavelength` (as in the file) and `nm` show.
-pub(crate) fn fwhm_to_nm(
+pub(super) fn fwhm_to_nm(
     fwhm: &[f64],
     unit: Option<&str>,
     wavelength: Option<(&[f64], &[f64])>,
@@ -36,7 +44,7 @@ pub(crate) fn fwhm_to_nm(
         && let Some((stored, nm)) = stored.iter().zip(nm).find(|(stored, _)| **stored > 0.0)
     {
         let factor = 10f64.powi((nm / stored).log10().round() as i32);
-        let nm: Vec<f64> = fwhm.iter().map(|value| scaled(*value, factor)).collect();
+        let nm = scaled(fwhm, factor);
         return match nm.iter().all(|value| value.is_finite() && *value >= 0.0) {
             true => Ok(nm),
             false => Err("the fwhm hold numbers that are no fwhm; left out".to_owned()),
@@ -45,12 +53,15 @@ pub(crate) fn fwhm_to_nm(
     to_nm(fwhm, unit).map_err(|why| why.replace("wavelengths", "fwhm"))
 }
 
-/// `value * factor`, dividing where the factor is a negative power of ten, since 0.1 is not exact.
-fn scaled(value: f64, factor: f64) -> f64 {
-    if factor < 1.0 { value / (1.0 / factor) } else { value * factor }
+/// `values * factor`, dividing where the factor is a negative power of ten, since 0.1 is not exact.
+pub(super) fn scaled(values: &[f64], factor: f64) -> Vec<f64> {
+    let one = |value: &f64| if factor < 1.0 { value / (1.0 / factor) } else { value * factor };
+    values.iter().map(one).collect()
 }
 
-enum Unit {
+/// A unit of what a list of wavelengths holds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Unit {
     /// Nanometres in one of it.
     Length(f64),
     /// Known to be something else: wave numbers, frequencies, indices.
@@ -58,18 +69,22 @@ enum Unit {
 }
 
 /// What `unit` means; `None` if it says nothing (`Unknown`, empty, an unknown word).
-fn known_unit(unit: &str) -> Option<Unit> {
+pub(super) fn known_unit(unit: &str) -> Option<Unit> {
     let unit = unit.trim().to_lowercase();
     Some(Unit::Length(match unit.as_str() {
         "nm" | "nanometer" | "nanometers" | "nanometre" | "nanometres" => 1.0,
-        "um" | "µm" | "μm" | "micron" | "microns" | "micrometer" | "micrometers" | "micrometre"
-        | "micrometres" => 1e3,
+        // Micro sign and Greek mu.
+        "um" | "\u{b5}m" | "\u{3bc}m" | "micron" | "microns" | "micrometer" | "micrometers"
+        | "micrometre" | "micrometres" => 1e3,
         "mm" | "millimeter" | "millimeters" | "millimetre" | "millimetres" => 1e6,
         "cm" | "centimeter" | "centimeters" | "centimetre" | "centimetres" => 1e7,
         "m" | "meter" | "meters" | "metre" | "metres" => 1e9,
-        "angstrom" | "angstroms" | "å" => 0.1,
-        "cm-1" | "cm^-1" | "1/cm" | "wavenumber" | "wavenumbers" | "ghz" | "mhz" | "thz" | "hz"
-        | "ev" | "index" => return Some(Unit::Other),
+        "a" | "å" | "angstrom" | "angstroms" | "ångström" => 0.1,
+        "ev" | "index" => return Some(Unit::Other),
+        // cm-1, 1/cm, GHz.
+        other if ["cm", "wavenumber", "hz"].iter().any(|word| other.contains(word)) => {
+            return Some(Unit::Other);
+        }
         _ => return None,
     }))
 }
@@ -85,6 +100,8 @@ mod tests {
         assert_eq!(to_nm(&[0.5, 2.5], Some("Unknown")).unwrap(), [500.0, 2500.0]);
         assert_eq!(to_nm(&[0.5, 2.5], Some("Micrometers")).unwrap(), [500.0, 2500.0]);
         assert_eq!(to_nm(&[5e-7], Some("m")).unwrap(), [5e-7 * 1e9]);
+        assert_eq!(to_nm(&[5e-7], Some("unknown")).unwrap(), [5e-7 * 1e9]);
+        assert_eq!(to_nm(&[0.5], Some("µm")).unwrap(), [500.0]);
         assert_eq!(to_nm(&[5000.0], Some("Angstroms")).unwrap(), [500.0]);
         assert!(to_nm(&[5000.0], Some("cm-1")).unwrap_err().contains("cm-1"));
         assert!(to_nm(&[f64::NAN], None).is_err());

@@ -1,4 +1,4 @@
-//! Wavelength lists: their units, and finding the one that belongs to a dataset.
+//! Wavelength lists: finding the one that belongs to a dataset.
 
 use super::tree::{Attributes, Tree, parent, plain};
 
@@ -61,32 +61,6 @@ fn plausible(values: &[f64]) -> bool {
     let positive = values.iter().all(|value| value.is_finite() && *value >= 0.0);
     let top = values.iter().copied().fold(0.0, f64::max);
     positive && top > 0.0 && (values.len() < 2 || values.iter().any(|value| *value != values[0]))
-}
-
-/// Band centres in nm, from numbers in `unit`; where the unit is unknown, it is told from their
-/// size.
-///
-/// # Errors
-/// A note for the user, if they cannot be converted.
-pub(crate) fn to_nanometres(values: &[f64], unit: Option<&str>) -> Result<Vec<f64>, String> {
-    let top = values.iter().copied().fold(0.0, f64::max);
-    let unit = unit.map(|unit| unit.trim().to_lowercase()).unwrap_or_default();
-    // Powers of ten below 1 are not exact, so both a multiplier and a divisor.
-    let (multiply, divide) = match unit.as_str() {
-        "nm" | "nanometer" | "nanometers" | "nanometre" | "nanometres" => (1.0, 1.0),
-        "um" | "µm" | "μm" | "micrometer" | "micrometers" | "micrometre" | "micrometres"
-        | "micron" | "microns" => (1e3, 1.0),
-        "mm" | "millimeter" | "millimeters" | "millimetre" | "millimetres" => (1e6, 1.0),
-        "m" | "meter" | "meters" | "metre" | "metres" => (1e9, 1.0),
-        "å" | "angstrom" | "angstroms" | "ångström" => (1.0, 10.0),
-        other if other.contains("cm") || other.contains("wavenumber") || other.contains("hz") => {
-            return Err(format!("the band positions are in {other}, not wavelengths; left out"));
-        }
-        _ if top < 1e-3 => (1e9, 1.0),
-        _ if top < 100.0 => (1e3, 1.0),
-        _ => (1.0, 1.0),
-    };
-    Ok(values.iter().map(|value| value * multiply / divide).collect())
 }
 
 /// The unit of the list in the attribute `name`: `wavelength_units` beside `wavelength`, say.
@@ -193,24 +167,6 @@ pub(crate) fn beside(tree: &Tree, path: &str, names: &[&str], bands: usize) -> O
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn units_become_nanometres() {
-        for (value, unit) in [
-            (550.0, Some("Nanometers")),
-            (0.55, Some("um")),
-            (0.55, Some("µm")),
-            (5.5e-7, Some("m")),
-            (5500.0, Some("Angstrom")),
-            (550.0, None),
-            (0.55, None),
-            (5.5e-7, Some("unknown")),
-        ] {
-            let nm = to_nanometres(&[value], unit).unwrap()[0];
-            assert!((nm - 550.0).abs() < 1e-9, "{value} {unit:?}: {nm}");
-        }
-        assert!(to_nanometres(&[1e4], Some("cm-1")).unwrap_err().contains("cm-1"));
-    }
 
     #[test]
     fn names_of_band_centres_are_told_from_names_about_them() {

@@ -17,8 +17,8 @@ use hsipack_format::{Error, Result};
 use regex::Regex;
 use roxmltree::{Document, ParsingOptions};
 
-use super::wavelengths::{fwhm_to_nm, to_nm};
-use super::{CubeInfo, Scaling};
+use crate::source::wavelengths::{fwhm_to_nm, to_nm};
+use crate::source::{CubeInfo, Scaling};
 
 /// Texts of 500 bands take 200 KB.
 const LONGEST_TEXT: usize = 16 << 20;

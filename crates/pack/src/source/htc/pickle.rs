@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use hsipack_format::{DType, Error, Result};
 
-use super::numpy::parse_dtype;
+use crate::source::numpy::header::parse_dtype;
 
 /// An array as the header describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]

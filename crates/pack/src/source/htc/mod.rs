@@ -8,6 +8,10 @@
 //! The pickle is read by [`pickle`], which executes nothing. A frame is held in memory compressed,
 //! and decoded as rows are asked for.
 
+mod blosc_frame;
+#[doc(hidden)]
+pub mod pickle;
+
 use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
@@ -15,11 +19,11 @@ use std::path::Path;
 
 use hsipack_format::{Error, Result};
 
-use super::blosc_frame::{self, FrameHeader, FrameInFile};
-use super::flat::{ByteSource, FileBytes, FlatLayout, FlatSource};
-use super::pickle::{self, Array, Header};
-use super::variables::{self, Candidate, Role};
-use super::{Access, Axis, CubeInfo, OpenOptions, RowBuffer, Source, tivita};
+use self::blosc_frame::{FrameHeader, FrameInFile};
+use self::pickle::{Array, Header};
+use crate::source::flat::{ByteSource, FileBytes, FlatLayout, FlatSource};
+use crate::source::variables::{self, Candidate, Role};
+use crate::source::{Access, Axis, CubeInfo, OpenOptions, RowBuffer, Source, tivita};
 
 /// No header of a name and a shape an array comes near this.
 const LONGEST_HEADER: u64 = 1 << 20;
@@ -194,8 +198,7 @@ impl Source for HtcSource {
         const BLOCKS: usize = 8;
         let info = self.flat.info();
         let Some(block_rows) = self.block_rows else { return self.flat.preferred_rows(budget) };
-        let row_bytes = info.shape.row_values() * info.dtype.size();
-        let affordable = (budget / 2 / row_bytes).clamp(1, info.shape.rows);
+        let affordable = (budget / 2 / info.row_bytes()).clamp(1, info.shape.rows);
         block_rows.saturating_mul(BLOCKS).min(affordable)
     }
 

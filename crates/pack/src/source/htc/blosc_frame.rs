@@ -13,8 +13,8 @@ use std::sync::OnceLock;
 
 use hsipack_format::{Error, Result};
 
-use super::Access;
-use super::flat::ByteSource;
+use crate::source::Access;
+use crate::source::flat::ByteSource;
 
 /// Bytes of a frame's header.
 pub(super) const HEADER: usize = 16;

@@ -1,4 +1,4 @@
-//! The text of an ENVI header: `key = value` lines below a first line `ENVI`.
+//! The header of an ENVI file: `key = value` lines below a first line `ENVI`.
 //!
 //! [`parse`] is pure: bytes in, a [`Header`] out that holds together (no axis is empty, sizes do not
 //! overflow, every list is as long as it should be). What contradicts itself in the layout is an
@@ -13,13 +13,13 @@
 //!  367.656}
 //! ```
 
-use std::collections::BTreeMap;
-use std::iter::Peekable;
-
 use hsipack_format::{CubeShape, DType, Error, Result};
 
-use super::AxisOrder;
-use super::flat::FlatSource;
+use super::bands::{class_names, good_bands, names, spectral_axis};
+use super::esri;
+use super::fields::{Fields, decode, is_first_line, lines, number, shorten, tokens};
+use crate::source::AxisOrder;
+use crate::source::flat::FlatSource;
 
 /// How the bands of a cube lie in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,12 +125,7 @@ pub(super) fn kind(head: &[u8]) -> Kind {
     if lines(&text).next().is_some_and(is_first_line) {
         return Kind::Envi;
     }
-    let esri = esri_fields(&text);
-    let has = |key| esri.contains_key(key);
-    let is_esri = has("nrows")
-        && has("ncols")
-        && ["layout", "nbits", "nbands", "byteorder"].into_iter().any(has);
-    if is_esri { Kind::Esri } else { Kind::Other }
+    if esri::is_header(&text) { Kind::Esri } else { Kind::Other }
 }
 
 /// Reads an ENVI header.
@@ -172,161 +167,6 @@ pub fn parse(bytes: &[u8]) -> Result<Header> {
         divide: divisor(&fields, &mut notes),
         notes,
     })
-}
-
-/// Header text as a string: UTF-8, or Latin-1 if it is not (a `µ` or a name in `description`).
-fn decode(bytes: &[u8]) -> String {
-    let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
-    match std::str::from_utf8(bytes) {
-        Ok(text) => text.to_owned(),
-        Err(_) => bytes.iter().copied().map(char::from).collect(),
-    }
-}
-
-/// Trimmed lines that say something; line ends may be of any system.
-fn lines(text: &str) -> impl Iterator<Item = &str> {
-    text.split(['\n', '\r'])
-        .map(str::trim)
-        .filter(|line| !line.is_empty() && !line.starts_with(';'))
-}
-
-fn is_first_line(line: &str) -> bool {
-    line.strip_prefix("ENVI").is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t']))
-}
-
-/// Keys on which the meaning of every byte depends: said twice, they must agree.
-const LAYOUT_KEYS: [&str; 8] = [
-    "samples",
-    "lines",
-    "bands",
-    "data type",
-    "interleave",
-    "byte order",
-    "header offset",
-    "file compression",
-];
-
-/// The keys of a header, in lower case, with every value given for them, braces removed.
-struct Fields(BTreeMap<String, Vec<String>>);
-
-impl Fields {
-    fn parse(text: &str) -> Result<Fields> {
-        let mut lines = lines(text).peekable();
-        if !lines.next().is_some_and(is_first_line) {
-            return Err(not_a_header(text));
-        }
-        let mut fields: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        while let Some(line) = lines.next() {
-            let Some((key, value)) = line.split_once('=') else { continue };
-            let key = key.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
-            let value = value_of(&key, value.trim(), &mut lines)?;
-            if !value.is_empty() {
-                fields.entry(key).or_default().push(value);
-            }
-        }
-        Ok(Fields(fields))
-    }
-
-    /// The value of `key`; the last one, as other readers take it, if it is given more than once.
-    fn get(&self, key: &str) -> Option<&str> {
-        Some(self.0.get(key)?.last()?.as_str())
-    }
-
-    /// The value of `key` as a single word; a comment behind it is cut off.
-    fn word(&self, key: &str) -> Option<&str> {
-        let value = self.get(key)?.split(';').next()?.trim();
-        (!value.is_empty()).then_some(value)
-    }
-
-    /// The value of `key` as a whole number that is not negative.
-    fn whole(&self, key: &str) -> Result<Option<u64>> {
-        let Some(word) = self.word(key) else { return Ok(None) };
-        let whole = word.parse::<u64>().ok().or_else(|| {
-            let value = number(word)?;
-            let whole = value.fract() == 0.0 && (0.0..9e15).contains(&value);
-            whole.then_some(value as u64)
-        });
-        match whole {
-            Some(whole) => Ok(Some(whole)),
-            None => Err(Error::malformed(format!("`{key}` is '{}', not a count", shorten(word)))
-                .with_remedy(format!("correct `{key}` in the header"))),
-        }
-    }
-
-    /// Keys given more than once with different values.
-    fn duplicates(&self) -> Result<Vec<String>> {
-        let mut notes = Vec::new();
-        for (key, values) in &self.0 {
-            let differ = values.windows(2).any(|pair| !pair[0].eq_ignore_ascii_case(&pair[1]));
-            if !differ {
-                continue;
-            }
-            if LAYOUT_KEYS.contains(&key.as_str()) {
-                let values: Vec<_> = values.iter().map(|value| shorten(value)).collect();
-                return Err(Error::malformed(format!(
-                    "the header contradicts itself: `{key}` is given as {}",
-                    values.join(" and as ")
-                ))
-                .with_remedy(format!("keep the right `{key}` line")));
-            }
-            let (key, times) = (shorten(key), values.len());
-            notes.push(format!("the header gives `{key}` {times} times; the last counts"));
-        }
-        Ok(notes)
-    }
-}
-
-/// The value that starts with `first`, read on to the closing brace if it opens one.
-fn value_of<'a>(
-    key: &str,
-    first: &'a str,
-    lines: &mut Peekable<impl Iterator<Item = &'a str>>,
-) -> Result<String> {
-    let opens_below = first.is_empty().then(|| lines.next_if(|line| line.starts_with('{')));
-    let first = opens_below.flatten().unwrap_or(first);
-    let Some(mut line) = first.strip_prefix('{') else { return Ok(first.to_owned()) };
-    let mut value = String::new();
-    loop {
-        if let Some(end) = line.rfind('}') {
-            value.push_str(&line[..end]);
-            return Ok(value.trim().to_owned());
-        }
-        value.push_str(line);
-        value.push('\n');
-        line = lines.next().ok_or_else(|| {
-            Error::malformed(format!("the list of `{}` has no closing brace", shorten(key)))
-                .with_remedy("copy the header again, it may be cut short, or add the brace")
-        })?;
-    }
-}
-
-fn not_a_header(text: &str) -> Error {
-    // UTF-16 text, decoded as Latin-1, starts with its byte-order mark.
-    if text.starts_with("\u{FF}\u{FE}") || text.starts_with("\u{FE}\u{FF}") {
-        return Error::malformed("the header is UTF-16 text")
-            .with_remedy("save it as plain text (UTF-8)");
-    }
-    let first = lines(text).next().unwrap_or_default();
-    let what = if first.chars().any(char::is_control) || first.is_empty() {
-        "not an ENVI header: it is not text that starts with the line ENVI".to_owned()
-    } else {
-        format!("not an ENVI header: its first line is '{}', not ENVI", shorten(first))
-    };
-    Error::malformed(what).with_remedy("give an ENVI header or its data file")
-}
-
-/// A value from a file, short enough for a message.
-fn shorten(text: &str) -> String {
-    const LONG: usize = 40;
-    let mut short: String = text.chars().take(LONG).map(printable).collect();
-    if text.chars().nth(LONG).is_some() {
-        short.push('…');
-    }
-    short
-}
-
-fn printable(letter: char) -> char {
-    if letter.is_control() { ' ' } else { letter }
 }
 
 /// Whether the header is of a classification map; an error if it is of no image.
@@ -443,161 +283,6 @@ fn byte_order(fields: &Fields, dtype: DType, notes: &mut Vec<String>) -> Result<
     }
 }
 
-/// The pieces of a list of numbers; writers differ in where they put commas.
-fn tokens(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|letter: char| letter == ',' || letter.is_whitespace())
-        .filter(|token| !token.is_empty())
-}
-
-/// A number, also as IDL and Fortran write it (`1.5d+02`).
-fn number(text: &str) -> Option<f64> {
-    let text = text.trim().trim_matches('"');
-    text.parse().ok().or_else(|| text.replace(['d', 'D'], "e").parse().ok())
-}
-
-/// The list of `key`, one number a band; dropped with a note if it is not that.
-fn numbers(fields: &Fields, key: &str, bands: usize, notes: &mut Vec<String>) -> Option<Vec<f64>> {
-    let tokens: Vec<&str> = tokens(fields.get(key)?).collect();
-    if tokens.is_empty() {
-        return None;
-    }
-    if tokens.len() != bands {
-        notes.push(format!(
-            "`{key}` has {} values for {bands} bands, so it is not used",
-            tokens.len()
-        ));
-        return None;
-    }
-    let values: Option<Vec<f64>> =
-        tokens.iter().map(|token| number(token).filter(|value| value.is_finite())).collect();
-    if values.is_none() {
-        notes.push(format!("`{key}` holds something else than numbers, so it is not used"));
-    }
-    values
-}
-
-/// nm in one of the unit, for units of length.
-fn nanometres(unit: &str) -> Option<f64> {
-    Some(match unit.to_lowercase().as_str() {
-        "nm" | "nanometers" | "nanometer" | "nanometres" | "nanometre" => 1.0,
-        // Micro sign and Greek mu.
-        "um" | "\u{b5}m" | "\u{3bc}m" | "micron" | "microns" | "micrometers" | "micrometer"
-        | "micrometres" | "micrometre" => 1e3,
-        "mm" | "millimeters" | "millimeter" | "millimetres" => 1e6,
-        "cm" | "centimeters" | "centimeter" | "centimetres" => 1e7,
-        "m" | "meters" | "meter" | "metres" => 1e9,
-        "a" | "\u{e5}" | "angstrom" | "angstroms" => 0.1,
-        _ => return None,
-    })
-}
-
-type SpectralAxis = (Option<Vec<f64>>, Option<Vec<f64>>);
-
-/// Wavelengths and fwhm in nm.
-fn spectral_axis(fields: &Fields, bands: usize, notes: &mut Vec<String>) -> SpectralAxis {
-    let wavelength = numbers(fields, "wavelength", bands, notes);
-    let fwhm = numbers(fields, "fwhm", bands, notes);
-    if wavelength.is_none() && fwhm.is_none() {
-        return (None, None);
-    }
-    let Some(factor) = unit_factor(fields, wavelength.as_deref(), notes) else {
-        return (None, None);
-    };
-    let convert = |values: Vec<f64>| values.iter().map(|value| value * factor).collect();
-    let usable = |values: &Vec<f64>| {
-        values.iter().all(|value| *value >= 0.0 && (*value * factor).is_finite())
-    };
-    let unusable = |values: &Option<Vec<f64>>| values.as_ref().is_some_and(|v| !usable(v));
-    if unusable(&wavelength) || unusable(&fwhm) {
-        notes.push("negative or infinite wavelengths or fwhm are not used".to_owned());
-    }
-    let wavelength: Option<Vec<f64>> = wavelength.filter(usable).map(convert);
-    note_unlikely(wavelength.as_deref(), notes);
-    (wavelength, fwhm.filter(usable).map(convert))
-}
-
-/// Headers that say nanometres and list micrometres, or the other way round, are common.
-fn note_unlikely(wavelength: Option<&[f64]>, notes: &mut Vec<String>) {
-    let Some(wavelength) = wavelength else { return };
-    let largest = wavelength.iter().copied().fold(0.0, f64::max);
-    if !(100.0..=100_000.0).contains(&largest) {
-        notes
-            .push(format!("wavelengths up to {largest} nm are unlikely; check `wavelength units`"));
-    }
-}
-
-/// nm in one unit of the header's wavelengths; guessed where the header does not say.
-fn unit_factor(
-    fields: &Fields,
-    wavelength: Option<&[f64]>,
-    notes: &mut Vec<String>,
-) -> Option<f64> {
-    let unit = fields.word("wavelength units").unwrap_or("unknown");
-    if let Some(factor) = nanometres(unit) {
-        return Some(factor);
-    }
-    if !matches!(unit.to_lowercase().as_str(), "unknown" | "none") {
-        notes.push(format!(
-            "wavelength units are '{}', not a length; wavelengths and fwhm are not used",
-            shorten(unit)
-        ));
-        return None;
-    }
-    let Some(wavelength) = wavelength else {
-        notes.push("`fwhm` is not used: neither its unit nor wavelengths are known".to_owned());
-        return None;
-    };
-    let micrometres = wavelength.iter().copied().fold(0.0, f64::max) < 100.0;
-    notes.push(format!(
-        "the header gives no wavelength unit; taken as {}",
-        if micrometres { "micrometres" } else { "nanometres" }
-    ));
-    Some(if micrometres { 1e3 } else { 1.0 })
-}
-
-fn good_bands(fields: &Fields, bands: usize, notes: &mut Vec<String>) -> Option<Vec<bool>> {
-    let values = numbers(fields, "bbl", bands, notes)?;
-    if values.iter().any(|value| *value != 0.0 && *value != 1.0) {
-        notes.push("`bbl` holds more than 0 (bad) and 1 (good), so it is not used".to_owned());
-        return None;
-    }
-    Some(values.into_iter().map(|value| value == 1.0).collect())
-}
-
-/// A list of `count` names; dropped with a note if there are more or fewer.
-fn names(
-    fields: &Fields,
-    key: &str,
-    of: &str,
-    count: usize,
-    notes: &mut Vec<String>,
-) -> Option<Vec<String>> {
-    let names = split_names(fields.get(key)?);
-    if names.len() != count {
-        let found = names.len();
-        notes.push(format!("`{key}` has {found} names for {count} {of}, so it is not used"));
-        return None;
-    }
-    Some(names)
-}
-
-fn split_names(text: &str) -> Vec<String> {
-    let mut names: Vec<String> =
-        text.split(',').map(|name| name.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
-    if names.last().is_some_and(String::is_empty) {
-        names.pop(); // a comma behind the last one
-    }
-    names
-}
-
-fn class_names(fields: &Fields, notes: &mut Vec<String>) -> Option<Vec<String>> {
-    let count = fields.whole("classes").ok().flatten().and_then(|n| usize::try_from(n).ok());
-    match count {
-        Some(count) => names(fields, "class names", "classes", count, notes),
-        None => fields.get("class names").map(split_names),
-    }
-}
-
 fn ignore_value(fields: &Fields, dtype: DType, notes: &mut Vec<String>) -> Option<f64> {
     let text = fields.word("data ignore value")?;
     let values: Option<Vec<f64>> = tokens(text).map(number).collect();
@@ -643,43 +328,6 @@ fn note_unused_calibration(fields: &Fields, notes: &mut Vec<String>) {
             notes.push(format!("the header has `{key}`, which are not applied"));
         }
     }
-}
-
-/// `KEY value` lines of an ESRI header, keys in lower case.
-fn esri_fields(text: &str) -> BTreeMap<String, &str> {
-    lines(text)
-        .filter_map(|line| line.split_once(char::is_whitespace))
-        .map(|(key, value)| (key.to_lowercase(), value.trim()))
-        .collect()
-}
-
-/// Why an ESRI header is refused, and the ENVI header that would do instead.
-pub(super) fn esri_refusal(bytes: &[u8]) -> Error {
-    let text = decode(bytes);
-    let fields = esri_fields(&text);
-    let get = |key: &str| fields.get(key).map(|value| shorten(value));
-    let known = |key: &str| get(key).unwrap_or_else(|| "?".to_owned());
-    let pixel_type = get("pixeltype").unwrap_or_default().to_lowercase();
-    let code = match (get("nbits").as_deref().unwrap_or("8"), pixel_type.as_str()) {
-        ("8", _) => "1",
-        ("16", "signedint") => "2",
-        ("16", _) => "12",
-        ("32", "float") => "4",
-        ("32", "signedint") => "3",
-        ("32", "unsignedint") => "13",
-        _ => "?",
-    };
-    let motorola = get("byteorder").is_some_and(|order| order.to_lowercase().starts_with('m'));
-    Error::unsupported("an ESRI (ArcGIS) header, not an ENVI one").with_remedy(format!(
-        "write an ENVI header instead: the line ENVI, then samples = {}, lines = {}, bands = {}, \
-         data type = {code}, interleave = {}, byte order = {}, header offset = {}",
-        known("ncols"),
-        known("nrows"),
-        get("nbands").unwrap_or_else(|| "1".to_owned()),
-        get("layout").unwrap_or_else(|| "bil".to_owned()).to_lowercase(),
-        u8::from(motorola),
-        get("skipbytes").unwrap_or_else(|| "0".to_owned()),
-    ))
 }
 
 #[cfg(test)]
@@ -953,7 +601,7 @@ mod tests {
         assert_eq!(kind(esri.as_bytes()), Kind::Esri);
         assert_eq!(kind(b"ncols 6\nnrows 5\nxllcorner 0\n1 2 3"), Kind::Other);
         assert_eq!(kind(b"ENVI\r\nncols 6\nnrows 5\nnbits 8"), Kind::Envi);
-        let error = esri_refusal(esri.as_bytes());
+        let error = esri::refusal(esri.as_bytes());
         assert!(error.remedy().unwrap().ends_with(
             "samples = 6, lines = 5, bands = 7, data type = 4, interleave = bip, byte order = 1, \
              header offset = 0"
@@ -965,7 +613,7 @@ mod tests {
         fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
             let _ = parse(&bytes);
             let _ = kind(&bytes);
-            let _ = esri_refusal(&bytes);
+            let _ = esri::refusal(&bytes);
         }
 
         #[test]

@@ -1,4 +1,4 @@
-//! MATLAB v5 `.mat` files (`save -v6`, `-v7`); v7.3 files are HDF5 and read by `hdf5.rs`.
+//! MATLAB v5 `.mat` files (`save -v6`, `-v7`); v7.3 files are HDF5 and read by `hdf5/`.
 //!
 //! A cube is a 3-D array (row, column, band), a variable or a field of a struct, or else a matrix
 //! of spectra, (bands × pixels) or (pixels × bands), beside which scalars such as `nRow` and `nCol`
@@ -8,7 +8,10 @@
 //! Numbers come in the type they are stored in: MATLAB writes whole numbers of class double in a
 //! narrower type. Compressed variables are read as streams; since the first index is the row, a
 //! read of a few rows passes over the whole stream, and
-//! [`preferred_rows`](super::Source::preferred_rows) asks for as many as the budget allows.
+//! [`preferred_rows`](crate::source::Source::preferred_rows) asks for as many as the budget allows.
+
+#[doc(hidden)]
+pub mod v5;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -19,10 +22,10 @@ use std::path::Path;
 use flate2::read::ZlibDecoder;
 use hsipack_format::{CubeShape, Error, ErrorKind, Result};
 
-use super::flat::{ByteSource, FileBytes, FlatLayout, FlatSource, StreamBytes};
-use super::mat5::{self, Content, Numbers, Variable};
-use super::variables::{self, Candidate, Role};
-use super::{Axis, AxisOrder, CubeInfo, OpenOptions, Source};
+use self::v5::{Content, Numbers, Variable};
+use crate::source::flat::{ByteSource, FileBytes, FlatLayout, FlatSource, StreamBytes};
+use crate::source::variables::{self, Candidate, Role};
+use crate::source::{Axis, AxisOrder, CubeInfo, OpenOptions, Source, band_lists};
 
 /// Scalars that are read for the shape of an image; reading one in a compressed struct inflates all
 /// that comes before it.
@@ -46,7 +49,7 @@ const MAPS: [&str; 7] = ["map", "gt", "groundtruth", "ground_truth", "mask", "la
 /// Whether a file that starts with `head` (up to 4 KiB) is of this format.
 pub(super) fn recognises(path: &Path, head: &[u8]) -> bool {
     let named = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("mat"));
-    mat5::byte_order(head).is_some() || (named && !is_v73(head))
+    v5::byte_order(head).is_some() || (named && !is_v73(head))
 }
 
 fn is_v73(head: &[u8]) -> bool {
@@ -173,12 +176,12 @@ impl<'a> Workspace<'a> {
         let len = file.metadata().map_err(fail)?.len();
         let mut file = BufReader::new(file);
         let mut head = Vec::new();
-        (&mut file).take(mat5::HEADER as u64).read_to_end(&mut head).map_err(fail)?;
-        if mat5::byte_order(&head).is_none() {
+        (&mut file).take(v5::HEADER as u64).read_to_end(&mut head).map_err(fail)?;
+        if v5::byte_order(&head).is_none() {
             return Err(refuse_header(&head));
         }
         file.rewind().map_err(fail)?;
-        let variables = mat5::scan(&mut file, len)?;
+        let variables = v5::scan(&mut file, len)?;
         let mut workspace = Self { path, variables, image_sizes: BTreeMap::new() };
         if workspace.variables.iter().any(|one| Role::of(&one.lengths) == Role::Layer) {
             workspace.image_sizes = workspace.find_image_sizes()?;
@@ -355,7 +358,7 @@ impl<'a> Workspace<'a> {
             .iter()
             .map(|(_, one)| (one.name.clone(), vector_len(&one.lengths).unwrap_or(0)))
             .collect();
-        variables::describe_bands(info, &names, |index| self.values(near[index].0, names[index].1))
+        band_lists::describe(info, &names, |index| self.values(near[index].0, names[index].1))
     }
 }
 

@@ -8,6 +8,8 @@ use std::path::Path;
 use hsipack_format::{DType, Error, Result};
 use serde_json::{Map, Value};
 
+use crate::source::numpy::header::dtype_of_code;
+
 /// The largest metadata file taken (consolidated metadata of large groups).
 const MAX_METADATA: u64 = 64 << 20;
 /// The largest chunk taken, decoded.
@@ -178,21 +180,8 @@ fn array_v2(json: &Value, attributes: &Map<String, Value>) -> Result<ArrayMetada
         Value::String(name) => name.clone(),
         _ => "structured".to_owned(),
     };
-    let dtype = match type_name.get(1..) {
-        Some("b1") => Some(DType::Bool),
-        Some("i1") => Some(DType::I8),
-        Some("u1") => Some(DType::U8),
-        Some("i2") => Some(DType::I16),
-        Some("u2") => Some(DType::U16),
-        Some("i4") => Some(DType::I32),
-        Some("u4") => Some(DType::U32),
-        Some("i8") => Some(DType::I64),
-        Some("u8") => Some(DType::U64),
-        Some("f2") => Some(DType::F16),
-        Some("f4") => Some(DType::F32),
-        Some("f8") => Some(DType::F64),
-        _ => None,
-    };
+    // The first letter is the byte order.
+    let dtype = type_name.get(1..).and_then(dtype_of_code);
     check_chunks(&shape, &chunk, None, dtype)?;
     let dimensions = attributes
         .get("_ARRAY_DIMENSIONS")

@@ -1,6 +1,6 @@
 //! The values of a TIFF file as one flat array, decoded from strips and tiles as they are asked for.
 //!
-//! [`Planes`] looks to [`FlatSource`](super::flat::FlatSource) like bytes that hold all planes one
+//! [`Planes`] looks to [`FlatSource`](crate::source::flat::FlatSource) like bytes that hold all planes one
 //! after the other, rows of pixels within them, in native byte order. A *plane* is a page, or one
 //! sample of a planar image, or the whole image where samples lie side by side (contiguous).
 //!
@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex};
 use hsipack_format::{DType, Error, Result};
 use tiff::decoder::{Decoder, Limits};
 
-use super::Access;
-use super::flat::{ByteSource, swap_bytes};
+use crate::source::Access;
+use crate::source::flat::{ByteSource, swap_bytes};
 
 /// The largest strip or tile taken, decoded.
 const MAX_CHUNK: u64 = 2 << 30;

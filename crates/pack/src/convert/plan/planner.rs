@@ -1,265 +1,26 @@
-//! What a conversion will do: every input opened once, checked, and given its place in a stack.
-//!
-//! Nothing is written while planning, so that whatever can be found wrong is found before anything is
-//! touched: unreadable and cut-short files, repeated names, masks of another shape, wavelengths that
-//! disagree.
+//! Gives every input its place: what it needs is opened and checked, cube by cube.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use hsipack_format::dataset::ChunkArray;
-use hsipack_format::{Codec, CubeShape, DType, Dataset, Error, ErrorKind, Grid, Result, Stack};
+use hsipack_format::{CubeShape, DType, Dataset, Error, Grid, Result};
 use regex::Regex;
 use serde_json::{Map, Value};
 
-use super::calibration::{self, Calibration};
-use super::masks::{self, MaskGroup, MaskReader};
-use super::options::{BandSelection, ConvertOptions, Mode, Scale, ValueOptions};
-use super::transform::{Scratch, Transform};
+use super::append::continued;
+use super::scale::{greatest_magnitude, power_of_two_for};
+use super::{Plan, PlannedMask, PlannedSample, PlannedStack, open_source, pick, select_bands};
+use crate::convert::calibration;
+use crate::convert::masks::{MaskGroup, MaskReader};
+use crate::convert::options::{ConvertOptions, Scale};
 use crate::fingerprint::fingerprint;
-use crate::input::{self, Input};
-use crate::source::{self, AxisOrder, CubeInfo, OpenOptions, RowBuffer, Scaling, Source};
+use crate::input::Input;
+use crate::source::CubeInfo;
 use crate::table::Table;
 
-/// A conversion, planned.
-#[derive(Debug)]
-pub struct Plan {
-    /// Samples in the order of samples.jsonl.
-    pub samples: Vec<PlannedSample>,
-    /// Stacks in order of their names.
-    pub stacks: Vec<PlannedStack>,
-    /// Masks, in order of their names.
-    pub masks: Vec<MaskGroup>,
-    /// What the user should know.
-    pub notes: Vec<String>,
-    /// Inputs that were left out, with the reason (`--skip-errors`).
-    pub skipped: Vec<String>,
-}
-
-/// One cube's place.
-#[derive(Debug)]
-pub struct PlannedSample {
-    /// Where it comes from.
-    pub input: Input,
-    /// Its name.
-    pub name: String,
-    /// Stack, as an index into [`Plan::stacks`].
-    pub stack: usize,
-    /// Its place in the stack's arrays, those already there included.
-    pub index: usize,
-    /// What its file says.
-    pub info: CubeInfo,
-    /// Bands kept; `None` is all.
-    pub bands: Option<Vec<usize>>,
-    /// Columns of the user's tables.
-    pub columns: Map<String, Value>,
-    /// Which masks it has; those it lacks are filled.
-    pub has_mask: Vec<bool>,
-    /// Bytes of its files.
-    pub source_bytes: u64,
-    /// Fingerprint of its files.
-    pub fingerprint: String,
-}
-
-/// The cubes of one shape.
-#[derive(Debug)]
-pub struct PlannedStack {
-    /// `ROWSxCOLUMNSxBANDS`.
-    pub name: String,
-    /// Chunks and shards of the image.
-    pub grid: Grid,
-    /// How its chunks are compressed.
-    pub codec: Codec,
-    /// Samples that are to be added, as indices into [`Plan::samples`].
-    pub samples: Vec<usize>,
-    /// Samples that are there already (`--append`).
-    pub existing: usize,
-    /// Factor between packed and physical values.
-    pub scale: f64,
-    /// Band centres in nm.
-    pub wavelength: Option<Vec<f64>>,
-    /// Full widths at half maximum in nm.
-    pub fwhm: Option<Vec<f64>>,
-    /// The bad-band list.
-    pub good_bands: Option<Vec<bool>>,
-    /// Names of the bands.
-    pub band_names: Option<Vec<String>>,
-    /// Masks, in the order of [`Plan::masks`].
-    pub masks: Vec<PlannedMask>,
-}
-
-/// One mask array of a stack.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PlannedMask {
-    /// Name of the array.
-    pub name: String,
-    /// uint8 or uint16.
-    pub dtype: DType,
-    /// Its chunks and shards.
-    pub grid: Grid,
-    /// How its chunks are compressed.
-    pub codec: Codec,
-    /// Names of boolean layers; empty for class ids.
-    pub layers: Vec<String>,
-    /// Names of classes.
-    pub class_names: Option<Vec<String>>,
-}
-
-/// Opens the source of an input, as the options ask.
-///
-/// # Errors
-/// If it cannot be opened.
-pub fn open_source(input: &Input, values: &ValueOptions) -> Result<Box<dyn Source>> {
-    let axes = match &values.axes {
-        None => None,
-        Some(text) => Some(AxisOrder::parse(text).ok_or_else(|| {
-            Error::conflict(format!("--axes {text} is not an order of axes"))
-                .with_remedy("spell it with y, x and b, each once, such as byx")
-        })?),
-    };
-    let options = OpenOptions { variable: input.variable.clone(), axes, mask: false };
-    let source = source::open(&input.file, &options)?;
-    let shape = source.info().shape;
-    if shape.is_empty() || shape.checked_values().is_none() {
-        return Err(Error::malformed(format!("the cube has the shape {shape}")).at(&input.file));
-    }
-    Ok(source)
-}
-
-impl PlannedSample {
-    /// The transform of this sample's values.
-    ///
-    /// # Errors
-    /// If a reference cube cannot be read or does not fit.
-    pub fn transform(&self, values: &ValueOptions, scale: f64) -> Result<Transform> {
-        transform(&self.input, &self.info, self.bands.clone(), values, scale)
-    }
-}
-
-/// The transform of the cube in `input`.
-///
-/// # Errors
-/// If a reference cube cannot be read or does not fit.
-pub fn transform(
-    input: &Input,
-    info: &CubeInfo,
-    bands: Option<Vec<usize>>,
-    values: &ValueOptions,
-    scale: f64,
-) -> Result<Transform> {
-    let calibration = Calibration::load(values, input, info.shape, bands.as_deref())?.map(Arc::new);
-    Ok(with_calibration(info, bands, values, scale, calibration))
-}
-
-/// The transform of a cube whose references are known already.
-pub fn with_calibration(
-    info: &CubeInfo,
-    bands: Option<Vec<usize>>,
-    values: &ValueOptions,
-    scale: f64,
-    calibration: Option<Arc<Calibration>>,
-) -> Transform {
-    Transform {
-        source: info.shape,
-        dtype: values.dtype,
-        bands,
-        ignore_value: values.ignore_value.or(info.ignore_value),
-        scaling: if values.raw_values { Scaling::NONE } else { info.scaling },
-        calibration,
-        normalize: values.normalize,
-        nodata: values.nodata,
-        scale,
-    }
-}
-
-/// Which bands of a cube to keep; `None` is all of them.
-///
-/// # Errors
-/// If the selection asks for what the cube does not have, or keeps nothing.
-pub fn select_bands(info: &CubeInfo, values: &ValueOptions) -> Result<Option<Vec<usize>>> {
-    let all = info.shape.bands;
-    let mut bands: Vec<usize> = match &values.bands {
-        BandSelection::All => (0..all).collect(),
-        BandSelection::Numbers(numbers) => match numbers.iter().find(|band| **band >= all) {
-            Some(band) => {
-                return Err(Error::conflict(format!(
-                    "there is no band {band}; the cube has bands 0 to {}",
-                    all - 1
-                ))
-                .at(&info.files[0])
-                .with_remedy("change --bands"));
-            }
-            None => numbers.clone(),
-        },
-        BandSelection::Wavelengths(ranges) => {
-            let wavelength = info.wavelength.as_ref().ok_or_else(|| {
-                Error::conflict("the wavelengths of the bands are not known")
-                    .at(&info.files[0])
-                    .with_remedy("select bands by number with --bands")
-            })?;
-            let inside = |nm: f64| ranges.iter().any(|(low, high)| (*low..=*high).contains(&nm));
-            (0..all).filter(|band| inside(wavelength[*band])).collect()
-        }
-    };
-    if values.drop_bad_bands {
-        let good = info.good_bands.as_ref().ok_or_else(|| {
-            Error::conflict("the file has no bad-band list")
-                .at(&info.files[0])
-                .with_remedy("leave --drop-bad-bands away, or select with --bands")
-        })?;
-        bands.retain(|band| good[*band]);
-    }
-    if bands.is_empty() {
-        return Err(Error::conflict("no band is left after the selection").at(&info.files[0]));
-    }
-    Ok((bands != (0..all).collect::<Vec<_>>()).then_some(bands))
-}
-
-/// The entries of a per-band list that are kept.
-pub(crate) fn pick<T: Clone>(list: &Option<Vec<T>>, bands: &Option<Vec<usize>>) -> Option<Vec<T>> {
-    match bands {
-        None => list.clone(),
-        Some(bands) => {
-            list.as_ref().map(|list| bands.iter().map(|band| list[*band].clone()).collect())
-        }
-    }
-}
-
-/// Plans a conversion; `base` is the dataset to append to, `stop` the user's wish to stop.
-///
-/// # Errors
-/// Whatever is wrong with an input or the options, as far as it can be seen without reading every value.
-pub fn plan(options: &ConvertOptions, base: Option<&Dataset>, stop: &AtomicBool) -> Result<Plan> {
-    options.check()?;
-    let groups = masks::groups(&options.masks)?;
-    let inputs = input::expand(&options.inputs, &options.exclude)?;
-    let mut planner = Planner::new(options, base, groups)?;
-    for input in inputs {
-        if stop.load(Ordering::Relaxed) {
-            return Err(Error::new(ErrorKind::Interrupted, "stopped")
-                .with_remedy("nothing was written yet"));
-        }
-        let text = input.text();
-        if let Err(error) = planner.add(input) {
-            if !options.skip_errors {
-                return Err(error);
-            }
-            let named = error.path().is_some();
-            planner.plan.skipped.push(if named {
-                error.to_string()
-            } else {
-                format!("{text}: {error}")
-            });
-        }
-    }
-    planner.finish()
-}
-
-struct Planner<'a> {
+pub(super) struct Planner<'a> {
     options: &'a ConvertOptions,
     base: Option<&'a Dataset>,
-    plan: Plan,
+    pub plan: Plan,
     names: HashSet<String>,
     by_shape: HashMap<CubeShape, usize>,
     table: Option<Table>,
@@ -267,7 +28,7 @@ struct Planner<'a> {
 }
 
 impl<'a> Planner<'a> {
-    fn new(
+    pub fn new(
         options: &'a ConvertOptions,
         base: Option<&'a Dataset>,
         masks: Vec<MaskGroup>,
@@ -297,7 +58,7 @@ impl<'a> Planner<'a> {
         })
     }
 
-    fn add(&mut self, input: Input) -> Result<()> {
+    pub fn add(&mut self, input: Input) -> Result<()> {
         let source = open_source(&input, &self.options.values)?;
         let info = source.info().clone();
         drop(source);
@@ -594,7 +355,7 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<Plan> {
+    pub fn finish(mut self) -> Result<Plan> {
         if self.plan.samples.is_empty() {
             let first = self.plan.skipped.first().cloned().unwrap_or_default();
             return Err(Error::conflict(format!("no input could be opened; the first: {first}")));
@@ -656,150 +417,5 @@ fn sort_stacks(plan: &mut Plan) {
     plan.stacks.sort_by(|a, b| a.name.cmp(&b.name));
     for sample in &mut plan.samples {
         sample.stack = place[sample.stack];
-    }
-}
-
-/// A planned stack that goes on where `stack` of the dataset ends: its grid, scale and bands stay.
-fn continued(fresh: PlannedStack, stack: &Stack) -> Result<PlannedStack> {
-    let attributes = &stack.image.meta().attributes;
-    let hsipack = attributes.get("hsipack");
-    let list = |key: &str| hsipack.and_then(|own| own.get(key)).and_then(Value::as_array).cloned();
-    let codec = |array: &ChunkArray| {
-        let codecs = array.meta().codecs;
-        codecs.blosc.filter(|_| codecs.checksum && array.meta().chunk_shape.is_some()).ok_or_else(
-            || {
-                Error::unsupported(
-                    "chunks are not sharded, compressed with blosc and checked with crc32c",
-                )
-                .with_remedy("pack a new dataset; only hsipack's own layout can be appended to")
-            },
-        )
-    };
-    let masks = stack.masks.iter().map(|mask| {
-        let words = |key: &str| {
-            let own = mask.meta().attributes.get("hsipack").and_then(|own| own.get(key))?;
-            own.as_array()?
-                .iter()
-                .map(|word| word.as_str().map(str::to_owned))
-                .collect::<Option<Vec<_>>>()
-        };
-        Ok(PlannedMask {
-            name: mask.name().to_owned(),
-            dtype: mask.meta().dtype,
-            grid: *mask.grid(),
-            codec: codec(mask)?,
-            layers: words("layers").unwrap_or_default(),
-            class_names: words("class_names"),
-        })
-    });
-    Ok(PlannedStack {
-        grid: *stack.image.grid(),
-        codec: codec(&stack.image)?,
-        existing: stack.image.len(),
-        scale: stack.image.scale_factor(),
-        wavelength: stack.wavelength.clone(),
-        fwhm: stack.fwhm.clone(),
-        good_bands: list("good_bands").map(|list| list.iter().map(|good| good == true).collect()),
-        band_names: list("band_names").map(|list| {
-            list.iter().map(|name| name.as_str().unwrap_or_default().to_owned()).collect()
-        }),
-        masks: masks.collect::<Result<_>>()?,
-        ..fresh
-    })
-}
-
-fn greatest_magnitude(sample: &PlannedSample, options: &ConvertOptions) -> Result<f64> {
-    let source = open_source(&sample.input, &options.values)?;
-    let transform = sample.transform(&options.values, 1.0)?;
-    let rows = sample.info.shape.rows;
-    let (mut buffer, mut scratch, mut greatest) = (RowBuffer::new(), Scratch::default(), 0f64);
-    let step = source.preferred_rows(options.memory / options.jobs.max(1)).max(16).min(rows);
-    for start in (0..rows).step_by(step) {
-        source.read_rows(start..rows.min(start + step), &mut buffer)?;
-        let fold = |_, values: &[f64]| {
-            let finite = values.iter().filter(|value| value.is_finite());
-            greatest = finite.fold(greatest, |greatest, value| greatest.max(value.abs()));
-            Ok(())
-        };
-        let mut fold = fold;
-        transform
-            .apply_f64(&buffer, start, &mut scratch, &mut fold)
-            .map_err(|error| error.at(&sample.input.file))?;
-    }
-    Ok(greatest)
-}
-
-/// The power of two to divide values by, the greatest being `greatest`: 1 if fp16 holds them well.
-fn power_of_two_for(greatest: f64) -> f64 {
-    const MAX: f64 = 65504.0;
-    if greatest > MAX {
-        let mut scale = 1.0;
-        while greatest / scale > MAX {
-            scale *= 2.0;
-        }
-        scale
-    } else if greatest > 0.0 && greatest < 1.0 / 16.0 {
-        let mut scale = 1.0;
-        while greatest / scale < 0.5 && scale > 1e-30 {
-            scale /= 2.0;
-        }
-        scale
-    } else {
-        1.0
-    }
-}
-
-/// Refuses to append where options that decide the layout of what exists differ.
-///
-/// # Errors
-/// If the dataset was packed with another dtype.
-pub fn check_append(options: &ConvertOptions, base: &Dataset) -> Result<()> {
-    debug_assert!(options.mode != Mode::Create);
-    match base.stacks().iter().find(|stack| stack.image.meta().dtype != options.values.dtype) {
-        Some(stack) => Err(Error::conflict(format!(
-            "the dataset holds {}, --dtype asks for {}",
-            stack.image.meta().dtype,
-            options.values.dtype
-        ))
-        .at(base.path())
-        .with_remedy("append with the same --dtype")),
-        None => Ok(()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn automatic_scales_are_powers_of_two_that_fit() {
-        assert_eq!(power_of_two_for(0.4), 1.0);
-        assert_eq!(power_of_two_for(65504.0), 1.0);
-        assert_eq!(power_of_two_for(70000.0), 2.0);
-        assert_eq!(power_of_two_for(1e6), 16.0);
-        assert_eq!(power_of_two_for(0.01), 1.0 / 64.0);
-        assert_eq!(power_of_two_for(0.0), 1.0);
-    }
-
-    #[test]
-    fn bands_are_selected_by_number_wavelength_and_quality() {
-        let mut info = CubeInfo::new("test", CubeShape::new(1, 1, 4), DType::U8, "t");
-        info.wavelength = Some(vec![400.0, 500.0, 600.0, 700.0]);
-        info.good_bands = Some(vec![true, true, false, true]);
-        let select = |bands, drop_bad_bands| {
-            select_bands(&info, &ValueOptions { bands, drop_bad_bands, ..Default::default() })
-        };
-        assert_eq!(select(BandSelection::All, false).unwrap(), None);
-        assert_eq!(select(BandSelection::All, true).unwrap(), Some(vec![0, 1, 3]));
-        assert_eq!(select(BandSelection::Numbers(vec![3, 0]), false).unwrap(), Some(vec![3, 0]));
-        let ranges = BandSelection::Wavelengths(vec![(450.0, 600.0), (700.0, 700.0)]);
-        assert_eq!(select(ranges, true).unwrap(), Some(vec![1, 3]));
-        assert!(
-            select(BandSelection::Numbers(vec![4]), false)
-                .unwrap_err()
-                .what()
-                .contains("no band 4")
-        );
-        assert!(select(BandSelection::Wavelengths(vec![(1.0, 2.0)]), false).is_err());
     }
 }

@@ -12,7 +12,7 @@ use std::collections::HashSet;
 
 use hsipack_format::{Error, Result};
 
-use super::flat::ByteSource;
+use crate::source::flat::ByteSource;
 
 /// More directories than any cube has bands.
 const MAX_PAGES: usize = 1 << 14;
@@ -426,8 +426,8 @@ fn in_page(number: usize, error: Error) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use super::super::flat::MemoryBytes;
     use super::*;
+    use crate::source::flat::MemoryBytes;
 
     /// A little-endian file of one directory with these (tag, value) entries.
     fn file(entries: &[(u16, u32)]) -> Vec<u8> {

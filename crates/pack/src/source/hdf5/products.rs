@@ -11,9 +11,9 @@
 //!
 //! NEON radiance is split over two datasets (whole and decimal part) and is refused.
 
-use super::hdf5::spectral::{Wavelengths, beside, from_dataset};
-use super::hdf5::tree::{Tree, parent};
-use super::{AxisOrder, Scaling};
+use super::spectral::{Wavelengths, beside, from_dataset};
+use super::tree::{Tree, parent};
+use crate::source::{AxisOrder, Scaling};
 
 /// Which layout a file has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

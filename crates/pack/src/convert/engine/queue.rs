@@ -1,0 +1,174 @@
+//! Jobs in the order in which their chunks stand in the shards, handed out one at a time.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+use hsipack_format::{CubeShape, Error, Result};
+
+use super::Engine;
+use crate::convert::calibration::Calibration;
+use crate::convert::encode::OpenCube;
+use crate::convert::options::{ConvertOptions, Reference};
+use crate::convert::plan::{self, PlannedSample, PlannedStack};
+
+/// A shard to be made.
+pub(super) struct ShardTask {
+    pub stack: usize,
+    pub shard: usize,
+    /// Samples as indices into the plan.
+    pub samples: Range<usize>,
+    /// Existing samples at its start, to be carried over.
+    pub carried: usize,
+}
+
+/// The shards that the new samples of a stack go to.
+pub(super) fn shard_tasks(number: usize, stack: &PlannedStack) -> Vec<ShardTask> {
+    let per_shard = stack.grid.samples_per_shard();
+    let end = stack.existing + stack.samples.len();
+    let first = stack.existing / per_shard;
+    (first..end.div_ceil(per_shard))
+        .map(|shard| {
+            let range = shard * per_shard..end.min((shard + 1) * per_shard);
+            let start = range.start.max(stack.existing);
+            ShardTask {
+                stack: number,
+                shard,
+                samples: start - stack.existing..range.end - stack.existing,
+                carried: start - range.start,
+            }
+        })
+        .collect()
+}
+
+/// One piece of work.
+pub(super) enum Job {
+    Rows { sample: usize, cube: Arc<OpenCube>, rows: Range<usize> },
+    Mask { sample: usize, mask: usize },
+}
+
+pub(super) struct Ticket {
+    pub number: u64,
+    pub task: usize,
+    pub last: bool,
+    pub job: Job,
+}
+
+/// Jobs in order, handed out one at a time.
+pub(super) struct Queue<'a> {
+    engine: &'a Engine<'a>,
+    tasks: Vec<ShardTask>,
+    task: usize,
+    /// Sample within the task.
+    sample: usize,
+    /// The sample's cube and the next row to hand out; `None` before it is opened.
+    cube: Option<(Arc<OpenCube>, usize)>,
+    mask: usize,
+    /// Number of the next job.
+    pub next: u64,
+    reference: Option<KnownReference>,
+}
+
+/// Shape and bands of the cube that references were last read for, and the references.
+type KnownReference = (CubeShape, Option<Vec<usize>>, Option<Arc<Calibration>>);
+
+impl<'a> Queue<'a> {
+    /// The jobs of `tasks`.
+    pub fn new(engine: &'a Engine<'a>, tasks: Vec<ShardTask>) -> Self {
+        Self { engine, tasks, task: 0, sample: 0, cube: None, mask: 0, next: 0, reference: None }
+    }
+
+    /// The next job, in order.
+    pub fn take(&mut self) -> Result<Option<Ticket>> {
+        let plan = self.engine.plan;
+        let Some(task) = self.tasks.get(self.task) else { return Ok(None) };
+        let stack = &plan.stacks[task.stack];
+        let number_of = |place: usize| stack.samples[task.samples.start + place];
+        let sample = number_of(self.sample);
+        let task_number = self.task;
+        let last_sample = self.sample + 1 == task.samples.len();
+        if self.cube.is_none() {
+            let planned = &plan.samples[sample];
+            self.cube = Some((Arc::new(self.open(planned, stack)?), 0));
+        }
+        let (cube, row) = self.cube.as_mut().expect("opened above");
+        let rows = cube.grid.shape().rows;
+        let job = if *row < rows {
+            let block = block_rows(self.engine.options, cube);
+            let take = *row..rows.min(*row + block);
+            *row = take.end;
+            Job::Rows { sample, cube: cube.clone(), rows: take }
+        } else {
+            self.mask += 1;
+            Job::Mask { sample, mask: self.mask - 1 }
+        };
+        let sample_done = *row == rows && self.mask == stack.masks.len();
+        if sample_done {
+            self.cube = None;
+            self.mask = 0;
+            self.sample += 1;
+            if last_sample {
+                self.sample = 0;
+                self.task += 1;
+            }
+        }
+        self.next += 1;
+        Ok(Some(Ticket {
+            number: self.next - 1,
+            task: task_number,
+            last: sample_done && last_sample,
+            job,
+        }))
+    }
+
+    fn open(&mut self, sample: &PlannedSample, stack: &PlannedStack) -> Result<OpenCube> {
+        let values = &self.engine.options.values;
+        let source = plan::open_source(&sample.input, values)?;
+        if source.info().shape != sample.info.shape || source.info().dtype != sample.info.dtype {
+            return Err(Error::conflict("the file changed while it was being converted")
+                .at(&sample.input.file));
+        }
+        let calibration = self.calibration(sample)?;
+        Ok(OpenCube {
+            transform: plan::with_calibration(
+                &sample.info,
+                sample.bands.clone(),
+                values,
+                stack.scale,
+                calibration,
+            ),
+            source,
+            grid: stack.grid,
+            codec: stack.codec,
+            dtype: values.dtype,
+            turn: Mutex::new(()),
+        })
+    }
+
+    /// The references of a cube; those that are the same file for all cubes are read once.
+    fn calibration(&mut self, sample: &PlannedSample) -> Result<Option<Arc<Calibration>>> {
+        let values = &self.engine.options.values;
+        let own = [&values.white, &values.dark]
+            .into_iter()
+            .any(|reference| *reference == Some(Reference::Auto));
+        if let Some((shape, bands, known)) = &self.reference
+            && !own
+            && *shape == sample.info.shape
+            && *bands == sample.bands
+        {
+            return Ok(known.clone());
+        }
+        let loaded =
+            Calibration::load(values, &sample.input, sample.info.shape, sample.bands.as_deref())?
+                .map(Arc::new);
+        self.reference = Some((sample.info.shape, sample.bands.clone(), loaded.clone()));
+        Ok(loaded)
+    }
+}
+
+/// Rows a job: whole slabs of chunks, as many as the source likes to read and the memory allows.
+fn block_rows(options: &ConvertOptions, cube: &OpenCube) -> usize {
+    let slab = cube.grid.tile().rows;
+    let budget = options.memory / options.jobs.max(1);
+    let wanted = cube.source.preferred_rows(budget);
+    wanted.div_ceil(slab).max(1) * slab
+}

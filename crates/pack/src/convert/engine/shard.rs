@@ -1,0 +1,102 @@
+//! Shards being written: the image's and the masks' files of one stretch of samples.
+
+use std::sync::atomic::Ordering;
+
+use hsipack_format::Result;
+use serde_json::{Value, json};
+
+use super::queue::ShardTask;
+use super::records::SampleRecord;
+use super::{Done, Engine};
+use crate::convert::shards::{ShardWriter, WrittenShard};
+use crate::convert::stats::BandStats;
+
+/// A shard and its masks being written.
+pub(super) struct OpenShard {
+    pub task: usize,
+    arrays: Vec<ShardWriter>,
+    stats: BandStats,
+    /// Statistics of the sample that is being written.
+    sample: Option<(usize, BandStats)>,
+    records: Vec<Value>,
+}
+
+/// A shard whose files only have to reach the disk.
+pub(super) struct FinishedShard {
+    pub stack: usize,
+    pub shard: usize,
+    pub files: Vec<WrittenShard>,
+    pub record: Value,
+}
+
+impl OpenShard {
+    pub fn create(engine: &Engine, number: usize, task: &ShardTask) -> Result<Self> {
+        let stack = &engine.plan.stacks[task.stack];
+        let folder = engine.staging.dataset().join(&stack.name);
+        let mut arrays = Vec::new();
+        let image = (hsipack_format::dataset::IMAGE, &stack.grid, 4);
+        let masks = stack.masks.iter().map(|mask| (mask.name.as_str(), &mask.grid, 3));
+        for (name, grid, axes) in std::iter::once(image).chain(masks) {
+            let mut position = vec![0; axes];
+            position[0] = task.shard as u64;
+            let path = folder.join(name).join(hsipack_format::zarr::ArrayMeta::file_key(&position));
+            let mut writer = ShardWriter::create(path, grid.chunks_per_shard())?;
+            if task.carried > 0 {
+                let stack = engine
+                    .base
+                    .and_then(|base| base.stack(&stack.name))
+                    .expect("only appends carry");
+                let array = if name == hsipack_format::dataset::IMAGE {
+                    Some(&stack.image)
+                } else {
+                    stack.mask(name)
+                };
+                let array = array.expect("planned from the dataset's arrays");
+                writer
+                    .carry(&*array.shard(task.shard)?, task.carried * grid.chunks_per_sample())?;
+            }
+            arrays.push(writer);
+        }
+        let stats = BandStats::new(stack.grid.shape().bands);
+        Ok(Self { task: number, arrays, stats, sample: None, records: Vec::new() })
+    }
+
+    pub fn write(&mut self, engine: &Engine, done: &Done) -> Result<()> {
+        let sample = &engine.plan.samples[done.sample];
+        let stack = &engine.plan.stacks[sample.stack];
+        let grid = if done.array == 0 { &stack.grid } else { &stack.masks[done.array - 1].grid };
+        let (_, first) = grid.locate(sample.index);
+        for (chunk, stored) in done.encoded.chunks().enumerate() {
+            self.arrays[done.array].write(first + done.first_chunk + chunk, stored)?;
+        }
+        engine.progress.bytes_out.fetch_add(done.encoded.data.len() as u64, Ordering::Relaxed);
+        if self.sample.as_ref().is_none_or(|(current, _)| *current != done.sample) {
+            self.close_sample(engine);
+            self.sample = Some((done.sample, BandStats::new(stack.grid.shape().bands)));
+        }
+        let (_, stats) = self.sample.as_mut().expect("made above");
+        done.encoded.slabs.iter().for_each(|slab| stats.merge(slab));
+        Ok(())
+    }
+
+    fn close_sample(&mut self, engine: &Engine) {
+        let Some((sample, stats)) = self.sample.take() else { return };
+        self.records.push(SampleRecord::of(&stats).to_json(sample));
+        self.stats.merge(&stats);
+        engine.progress.cubes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn finish(mut self, engine: &Engine, task: &ShardTask) -> Result<FinishedShard> {
+        self.close_sample(engine);
+        let mut bytes = 0;
+        let mut files = Vec::new();
+        for array in self.arrays {
+            let (file, len) = array.finish()?;
+            bytes += len;
+            files.push(file);
+        }
+        let record =
+            json!({ "samples": self.records, "stats": self.stats.to_state(), "bytes": bytes });
+        Ok(FinishedShard { stack: task.stack, shard: task.shard, files, record })
+    }
+}

@@ -1,0 +1,75 @@
+//! Going on where a dataset ends (`--append`).
+
+use hsipack_format::dataset::ChunkArray;
+use hsipack_format::{Dataset, Error, Result, Stack};
+use serde_json::Value;
+
+use super::{PlannedMask, PlannedStack};
+use crate::convert::options::{ConvertOptions, Mode};
+
+/// A planned stack that goes on where `stack` of the dataset ends: its grid, scale and bands stay.
+pub(super) fn continued(fresh: PlannedStack, stack: &Stack) -> Result<PlannedStack> {
+    let attributes = &stack.image.meta().attributes;
+    let hsipack = attributes.get("hsipack");
+    let list = |key: &str| hsipack.and_then(|own| own.get(key)).and_then(Value::as_array).cloned();
+    let codec = |array: &ChunkArray| {
+        let codecs = array.meta().codecs;
+        codecs.blosc.filter(|_| codecs.checksum && array.meta().chunk_shape.is_some()).ok_or_else(
+            || {
+                Error::unsupported(
+                    "chunks are not sharded, compressed with blosc and checked with crc32c",
+                )
+                .with_remedy("pack a new dataset; only hsipack's own layout can be appended to")
+            },
+        )
+    };
+    let masks = stack.masks.iter().map(|mask| {
+        let words = |key: &str| {
+            let own = mask.meta().attributes.get("hsipack").and_then(|own| own.get(key))?;
+            own.as_array()?
+                .iter()
+                .map(|word| word.as_str().map(str::to_owned))
+                .collect::<Option<Vec<_>>>()
+        };
+        Ok(PlannedMask {
+            name: mask.name().to_owned(),
+            dtype: mask.meta().dtype,
+            grid: *mask.grid(),
+            codec: codec(mask)?,
+            layers: words("layers").unwrap_or_default(),
+            class_names: words("class_names"),
+        })
+    });
+    Ok(PlannedStack {
+        grid: *stack.image.grid(),
+        codec: codec(&stack.image)?,
+        existing: stack.image.len(),
+        scale: stack.image.scale_factor(),
+        wavelength: stack.wavelength.clone(),
+        fwhm: stack.fwhm.clone(),
+        good_bands: list("good_bands").map(|list| list.iter().map(|good| good == true).collect()),
+        band_names: list("band_names").map(|list| {
+            list.iter().map(|name| name.as_str().unwrap_or_default().to_owned()).collect()
+        }),
+        masks: masks.collect::<Result<_>>()?,
+        ..fresh
+    })
+}
+
+/// Refuses to append where options that decide the layout of what exists differ.
+///
+/// # Errors
+/// If the dataset was packed with another dtype.
+pub fn check_append(options: &ConvertOptions, base: &Dataset) -> Result<()> {
+    debug_assert!(options.mode != Mode::Create);
+    match base.stacks().iter().find(|stack| stack.image.meta().dtype != options.values.dtype) {
+        Some(stack) => Err(Error::conflict(format!(
+            "the dataset holds {}, --dtype asks for {}",
+            stack.image.meta().dtype,
+            options.values.dtype
+        ))
+        .at(base.path())
+        .with_remedy("append with the same --dtype")),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,161 @@
+//! One cube of a plan: its source, the bands that are kept and what becomes of its values.
+
+use std::sync::Arc;
+
+use hsipack_format::{Error, Result};
+
+use super::PlannedSample;
+use crate::convert::calibration::Calibration;
+use crate::convert::options::{BandSelection, ValueOptions};
+use crate::convert::transform::Transform;
+use crate::input::Input;
+use crate::source::{self, AxisOrder, CubeInfo, OpenOptions, Scaling, Source};
+
+/// Opens the source of an input, as the options ask.
+///
+/// # Errors
+/// If it cannot be opened.
+pub fn open_source(input: &Input, values: &ValueOptions) -> Result<Box<dyn Source>> {
+    let axes = match &values.axes {
+        None => None,
+        Some(text) => Some(AxisOrder::parse(text).ok_or_else(|| {
+            Error::conflict(format!("--axes {text} is not an order of axes"))
+                .with_remedy("spell it with y, x and b, each once, such as byx")
+        })?),
+    };
+    let options = OpenOptions { variable: input.variable.clone(), axes, mask: false };
+    let source = source::open(&input.file, &options)?;
+    let shape = source.info().shape;
+    if shape.is_empty() || shape.checked_values().is_none() {
+        return Err(Error::malformed(format!("the cube has the shape {shape}")).at(&input.file));
+    }
+    Ok(source)
+}
+
+impl PlannedSample {
+    /// The transform of this sample's values.
+    ///
+    /// # Errors
+    /// If a reference cube cannot be read or does not fit.
+    pub fn transform(&self, values: &ValueOptions, scale: f64) -> Result<Transform> {
+        transform(&self.input, &self.info, self.bands.clone(), values, scale)
+    }
+}
+
+/// The transform of the cube in `input`.
+///
+/// # Errors
+/// If a reference cube cannot be read or does not fit.
+pub fn transform(
+    input: &Input,
+    info: &CubeInfo,
+    bands: Option<Vec<usize>>,
+    values: &ValueOptions,
+    scale: f64,
+) -> Result<Transform> {
+    let calibration = Calibration::load(values, input, info.shape, bands.as_deref())?.map(Arc::new);
+    Ok(with_calibration(info, bands, values, scale, calibration))
+}
+
+/// The transform of a cube whose references are known already.
+pub fn with_calibration(
+    info: &CubeInfo,
+    bands: Option<Vec<usize>>,
+    values: &ValueOptions,
+    scale: f64,
+    calibration: Option<Arc<Calibration>>,
+) -> Transform {
+    Transform {
+        source: info.shape,
+        dtype: values.dtype,
+        bands,
+        ignore_value: values.ignore_value.or(info.ignore_value),
+        scaling: if values.raw_values { Scaling::NONE } else { info.scaling },
+        calibration,
+        normalize: values.normalize,
+        nodata: values.nodata,
+        scale,
+    }
+}
+
+/// Which bands of a cube to keep; `None` is all of them.
+///
+/// # Errors
+/// If the selection asks for what the cube does not have, or keeps nothing.
+pub fn select_bands(info: &CubeInfo, values: &ValueOptions) -> Result<Option<Vec<usize>>> {
+    let all = info.shape.bands;
+    let mut bands: Vec<usize> = match &values.bands {
+        BandSelection::All => (0..all).collect(),
+        BandSelection::Numbers(numbers) => match numbers.iter().find(|band| **band >= all) {
+            Some(band) => {
+                return Err(Error::conflict(format!(
+                    "there is no band {band}; the cube has bands 0 to {}",
+                    all - 1
+                ))
+                .at(&info.files[0])
+                .with_remedy("change --bands"));
+            }
+            None => numbers.clone(),
+        },
+        BandSelection::Wavelengths(ranges) => {
+            let wavelength = info.wavelength.as_ref().ok_or_else(|| {
+                Error::conflict("the wavelengths of the bands are not known")
+                    .at(&info.files[0])
+                    .with_remedy("select bands by number with --bands")
+            })?;
+            let inside = |nm: f64| ranges.iter().any(|(low, high)| (*low..=*high).contains(&nm));
+            (0..all).filter(|band| inside(wavelength[*band])).collect()
+        }
+    };
+    if values.drop_bad_bands {
+        let good = info.good_bands.as_ref().ok_or_else(|| {
+            Error::conflict("the file has no bad-band list")
+                .at(&info.files[0])
+                .with_remedy("leave --drop-bad-bands away, or select with --bands")
+        })?;
+        bands.retain(|band| good[*band]);
+    }
+    if bands.is_empty() {
+        return Err(Error::conflict("no band is left after the selection").at(&info.files[0]));
+    }
+    Ok((bands != (0..all).collect::<Vec<_>>()).then_some(bands))
+}
+
+/// The entries of a per-band list that are kept.
+pub(crate) fn pick<T: Clone>(list: &Option<Vec<T>>, bands: &Option<Vec<usize>>) -> Option<Vec<T>> {
+    match bands {
+        None => list.clone(),
+        Some(bands) => {
+            list.as_ref().map(|list| bands.iter().map(|band| list[*band].clone()).collect())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hsipack_format::{CubeShape, DType};
+
+    use super::*;
+
+    #[test]
+    fn bands_are_selected_by_number_wavelength_and_quality() {
+        let mut info = CubeInfo::new("test", CubeShape::new(1, 1, 4), DType::U8, "t");
+        info.wavelength = Some(vec![400.0, 500.0, 600.0, 700.0]);
+        info.good_bands = Some(vec![true, true, false, true]);
+        let select = |bands, drop_bad_bands| {
+            select_bands(&info, &ValueOptions { bands, drop_bad_bands, ..Default::default() })
+        };
+        assert_eq!(select(BandSelection::All, false).unwrap(), None);
+        assert_eq!(select(BandSelection::All, true).unwrap(), Some(vec![0, 1, 3]));
+        assert_eq!(select(BandSelection::Numbers(vec![3, 0]), false).unwrap(), Some(vec![3, 0]));
+        let ranges = BandSelection::Wavelengths(vec![(450.0, 600.0), (700.0, 700.0)]);
+        assert_eq!(select(ranges, true).unwrap(), Some(vec![1, 3]));
+        assert!(
+            select(BandSelection::Numbers(vec![4]), false)
+                .unwrap_err()
+                .what()
+                .contains("no band 4")
+        );
+        assert!(select(BandSelection::Wavelengths(vec![(1.0, 2.0)]), false).is_err());
+    }
+}

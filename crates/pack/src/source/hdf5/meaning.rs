@@ -1,0 +1,308 @@
+//! What a dataset means: which axis is which, and what the file says about its bands and numbers.
+
+use hdf5::Dataset;
+use hdf5::dataset::Layout;
+use hsipack_format::{CubeShape, DType, Error, Result};
+
+use super::products::{Facts, GOOD_BANDS, ProductCube};
+use super::tree::{Attributes, Entry, Tree, damaged};
+use super::{axes, spectral};
+use crate::source::wavelengths::{fwhm_to_nm, to_nm};
+use crate::source::{Axis, AxisOrder, CubeInfo, OpenOptions, Scaling};
+
+/// A cube within a dataset.
+#[derive(Clone, Debug)]
+pub(super) struct Cube {
+    /// Lengths of all axes of the dataset.
+    pub lengths: Vec<usize>,
+    /// Which of them are the cube's; the second and third may be one that the dataset lacks, of
+    /// length 1.
+    pub axes: [usize; 3],
+    /// What these are.
+    pub order: AxisOrder,
+}
+
+impl Cube {
+    fn length(&self, axis: usize) -> usize {
+        self.lengths.get(axis).copied().unwrap_or(1)
+    }
+
+    pub fn shape(&self) -> CubeShape {
+        self.order.shape(self.axes.map(|axis| self.length(axis)))
+    }
+
+    /// The dataset's axis of image rows.
+    pub fn row_axis(&self) -> usize {
+        self.axes[self.order.position(Axis::Row)]
+    }
+}
+
+/// All there is to know what a dataset means.
+pub(super) struct Meaning<'a> {
+    pub tree: &'a Tree,
+    pub entry: &'a Entry,
+    pub product: Option<&'a ProductCube>,
+    /// MATLAB's index order is the opposite of the order on disk.
+    pub matlab: bool,
+    pub options: &'a OpenOptions,
+}
+
+impl Meaning<'_> {
+    pub fn format(&self, tree: &Tree) -> String {
+        let eos = tree.groups.iter().any(|group| group == "/HDFEOS");
+        let netcdf = tree.attributes("").find(&["ncproperties"]).is_some();
+        let container = match (self.matlab, eos, netcdf) {
+            (true, _, _) => "MATLAB v7.3",
+            (_, true, _) => "HDF-EOS5",
+            (_, _, true) => "NetCDF-4",
+            _ => "HDF5",
+        };
+        match self.product {
+            Some(product) => format!("{} ({container})", product.name),
+            None => container.to_owned(),
+        }
+    }
+
+    /// The cube in the dataset, its size checked.
+    pub fn cube(&self, dataset: &Dataset) -> Result<Cube> {
+        let Entry { path, shape, .. } = self.entry;
+        let text = self.entry.shape_text();
+        if shape.contains(&0) {
+            return Err(Error::malformed(format!("'{path}' is empty: {text}")));
+        }
+        let cube =
+            if shape.len() == 2 && self.options.mask { self.image()? } else { self.three()? };
+        let lengths = cube.axes.map(|axis| cube.length(axis));
+        let product = lengths[0].checked_mul(lengths[1]).and_then(|n| n.checked_mul(lengths[2]));
+        let possible = product.filter(|_| cube.shape().checked_values().is_some());
+        let Some(values) = possible else {
+            return Err(Error::malformed(format!(
+                "'{path}' claims to be {text}: impossibly large"
+            )));
+        };
+        self.check_size(dataset, values)?;
+        Ok(cube)
+    }
+
+    /// Refuses sizes that the file cannot hold: no filter makes data 2000 times smaller, and a cube
+    /// of hardly anything but fill values is a damaged header.
+    fn check_size(&self, dataset: &Dataset, values: usize) -> Result<()> {
+        const GRACE: u64 = 1 << 30;
+        let plist = dataset.dcpl().map_err(|error| damaged("cannot read the layout", &error))?;
+        if plist.layout() == Layout::Virtual || !plist.external().is_empty() {
+            return Ok(());
+        }
+        let claimed = (values as u64).saturating_mul(8);
+        let possible = self.tree.file.size().saturating_mul(2000).saturating_add(GRACE);
+        if claimed <= possible {
+            return Ok(());
+        }
+        Err(Error::malformed(format!(
+            "'{}' claims to be {}, but the file has only {} bytes",
+            self.entry.path,
+            self.entry.shape_text(),
+            self.tree.file.size()
+        ))
+        .with_remedy("copy the file again; it is cut short or damaged"))
+    }
+
+    /// A 2-D mask: one band.
+    fn image(&self) -> Result<Cube> {
+        let lengths = self.entry.shape.clone();
+        let names = self.tree.axis_names(&self.entry.path, 2);
+        let known = [0, 1].map(|axis| names[axis].as_deref().and_then(axes::axis_of_name));
+        let turned = known == [Some(Axis::Column), Some(Axis::Row)];
+        let rows_first = AxisOrder([Axis::Row, Axis::Column, Axis::Band]);
+        let columns_first = AxisOrder([Axis::Column, Axis::Row, Axis::Band]);
+        let order = if turned != self.matlab { columns_first } else { rows_first };
+        Ok(Cube { lengths, axes: [0, 1, 2], order })
+    }
+
+    fn three(&self) -> Result<Cube> {
+        let Entry { path, shape, .. } = self.entry;
+        let rank = shape.len();
+        if rank < 3 {
+            return Err(Error::unsupported(format!(
+                "'{path}' is {rank}-D ({}), not a cube",
+                self.entry.shape_text()
+            ))
+            .with_remedy("name a 3-D dataset; a 2-D one can be a mask (--mask)"));
+        }
+        let kept = self.product.map(|product| product.axes).or_else(|| axes::axes_of(shape));
+        let Some(axes) = kept else {
+            return Err(Error::unsupported(format!(
+                "'{path}' is {rank}-D ({}), not a cube",
+                self.entry.shape_text()
+            ))
+            .with_remedy("write each cube in it to a 3-D dataset of its own"));
+        };
+        let lengths = axes.map(|axis| shape[axis]);
+        let order = self.order(axes, lengths)?;
+        Ok(Cube { lengths: shape.clone(), axes, order })
+    }
+
+    /// What the three axes are, in the order on disk.
+    fn order(&self, axes: [usize; 3], lengths: [usize; 3]) -> Result<AxisOrder> {
+        if let Some(order) = self.options.axes {
+            return Ok(if self.matlab { order.reversed() } else { order });
+        }
+        if let Some(product) = self.product {
+            return Ok(product.order);
+        }
+        let names = self.tree.axis_names(&self.entry.path, self.entry.shape.len());
+        let names = axes.map(|axis| names[axis].clone());
+        if let Some(order) = axes::order_of_names(&names) {
+            return Ok(order);
+        }
+        let shown = if self.matlab { [lengths[2], lengths[1], lengths[0]] } else { lengths };
+        let (list, _) = spectral::find(self.tree, &self.entry.path, &lengths);
+        let told = match &list {
+            Some(list) => axes::order_of_length(shown, list.values.len()),
+            None if self.options.mask => axes::order_of_length(shown, 1),
+            None => None,
+        };
+        let path = &self.entry.path;
+        let order = match (told, &list) {
+            (Some(order), _) => order,
+            // MATLAB's toolboxes and every cube published as .mat have (row, column, band).
+            (None, None) if self.matlab => AxisOrder::BIP,
+            (None, Some(list)) if self.matlab && shown[2] == list.values.len() => AxisOrder::BIP,
+            (None, Some(list)) => {
+                let why = format!(
+                    "the wavelength list in {} ({}) fits more than one axis",
+                    list.found,
+                    list.values.len()
+                );
+                return axes::cannot_tell(path, lengths, &why);
+            }
+            (None, None) => {
+                return axes::cannot_tell(path, lengths, "nothing tells which axis is the bands");
+            }
+        };
+        Ok(if self.matlab { order.reversed() } else { order })
+    }
+
+    /// Fills in what the file says about bands and numbers.
+    pub fn describe(&self, info: &mut CubeInfo) {
+        let bands = info.shape.bands;
+        let facts = match self.product {
+            Some(product) => product.facts(self.tree, bands),
+            None => self.generic_facts(bands, &mut info.notes),
+        };
+        info.notes.extend(facts.notes);
+        if let Some(list) = facts.wavelengths
+            && let Some(list) =
+                fitting(Some(list), |l| l.values.len(), bands, "wavelength", &mut info.notes)
+        {
+            let unit = list.unit.as_deref();
+            info.wavelength = to_nm(&list.values, unit).map_err(|note| info.notes.push(note)).ok();
+            let fwhm = fitting(facts.fwhm, Vec::len, bands, "fwhm", &mut info.notes);
+            // Widths are in the unit of the band centres.
+            if let (Some(nm), Some(fwhm)) = (&info.wavelength, fwhm) {
+                info.fwhm = fwhm_to_nm(&fwhm, unit, Some((&list.values, nm)))
+                    .map_err(|note| info.notes.push(note))
+                    .ok();
+            }
+        }
+        info.good_bands = fitting(facts.good_bands, Vec::len, bands, "good band", &mut info.notes);
+        let attributes = self.tree.attributes(&self.entry.path);
+        info.ignore_value = ignore_value(&attributes, &mut info.notes);
+        info.scaling =
+            facts.scaling.unwrap_or_else(|| generic_scaling(&attributes, &mut info.notes));
+        if attributes.text("_Unsigned").as_deref() == Some("true") && is_signed(info.dtype) {
+            info.notes.push(
+                "the attribute _Unsigned says that these signed numbers are unsigned; they are read \
+                 as stored"
+                    .into(),
+            );
+        }
+    }
+
+    fn generic_facts(&self, bands: usize, notes: &mut Vec<String>) -> Facts {
+        let path = &self.entry.path;
+        let (wavelengths, misfit) = spectral::find(self.tree, path, &[bands]);
+        if let (None, Some(list)) = (&wavelengths, misfit) {
+            notes.push(format!(
+                "the wavelength list in {} has {} entries for {bands} bands; left out",
+                list.found,
+                list.values.len()
+            ));
+        }
+        let names = ["fwhm", "fwhms", "bandwidth", "bandwidths"];
+        let good = spectral::beside(self.tree, path, &GOOD_BANDS, bands);
+        Facts {
+            wavelengths,
+            fwhm: spectral::beside(self.tree, path, &names, bands),
+            good_bands: good.map(|good| good.iter().map(|flag| *flag != 0.0).collect()),
+            ..Facts::default()
+        }
+    }
+}
+
+fn is_signed(dtype: DType) -> bool {
+    matches!(dtype, DType::I8 | DType::I16 | DType::I32 | DType::I64)
+}
+
+/// The list, if it has one entry a band; else a note.
+fn fitting<T>(
+    list: Option<T>,
+    len: impl Fn(&T) -> usize,
+    bands: usize,
+    what: &str,
+    notes: &mut Vec<String>,
+) -> Option<T> {
+    let list = list?;
+    if len(&list) == bands {
+        return Some(list);
+    }
+    notes.push(format!("the {what} list has {} entries for {bands} bands; left out", len(&list)));
+    None
+}
+
+/// The number that marks missing data, under any of the names in use.
+fn ignore_value(attributes: &Attributes, notes: &mut Vec<String>) -> Option<f64> {
+    const NAMES: [&str; 8] = [
+        "fillvalue",
+        "missingvalue",
+        "dataignorevalue",
+        "nodata",
+        "nodatavalue",
+        "ignorevalue",
+        "filvalue",
+        "missing",
+    ];
+    let named = |name: &'static str| Some((name, attributes.number(attributes.find(&[name])?)?));
+    let found: Vec<_> = NAMES.into_iter().filter_map(named).collect();
+    let (_, value) = *found.first()?;
+    let same = |other: f64| other == value || (other.is_nan() && value.is_nan());
+    if found.iter().any(|(_, other)| !same(*other)) {
+        let all: Vec<_> = found.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        notes.push(format!(
+            "several values mark missing data ({}); the first is taken",
+            all.join(", ")
+        ));
+    }
+    Some(value)
+}
+
+/// CF `scale_factor` multiplies; a capitalised `Scale_Factor` (NEON and products after it) divides.
+fn generic_scaling(attributes: &Attributes, notes: &mut Vec<String>) -> Scaling {
+    let usable = |value: &f64| value.is_finite() && *value != 0.0;
+    let multiply = attributes.number("scale_factor").filter(usable);
+    let add = attributes.number("add_offset").filter(|value| value.is_finite());
+    if multiply.is_some() || add.is_some() {
+        let (multiply, add) = (multiply.unwrap_or(1.0), add.unwrap_or(0.0));
+        return Scaling { multiply, divide: 1.0, add };
+    }
+    match attributes.number("Scale_Factor").filter(usable) {
+        Some(divide) if divide >= 1.0 => {
+            notes.push(format!("numbers are divided by the attribute Scale_Factor, {divide}"));
+            Scaling { divide, ..Scaling::NONE }
+        }
+        Some(multiply) => {
+            notes.push(format!("numbers are multiplied by the attribute Scale_Factor, {multiply}"));
+            Scaling { multiply, ..Scaling::NONE }
+        }
+        None => Scaling::NONE,
+    }
+}

@@ -1,0 +1,148 @@
+//! HDF5 and the formats in it: NetCDF-4, HDF-EOS5, MATLAB v7.3.
+//!
+//! ```text
+//! open:  tree      what is in the file
+//!        products  is it a product whose layout says everything?
+//!        choose    the dataset: the user's, the product's, or the only cube
+//!        meaning   axes (--axes, the product, names of dimensions, the wavelength list's length,
+//!                  MATLAB's habit), size, ignore value, scaling; wavelengths from spectral
+//! read:  contiguous, native numbers → `FlatSource`, past libhdf5
+//!        anything else → one hyperslab of whole rows, then permuted to (row, column, band)
+//! ```
+//!
+//! Where the axes of a cube cannot be told, that is an error asking for `--axes`, not a guess.
+//!
+//! libhdf5 decodes on one thread at a time, whichever file: several cubes at once do not go faster.
+//! Chunks are decoded whole, so [`Source::preferred_rows`] follows their shape; a chunk is in
+//! memory while it is decoded, whatever the budget.
+
+mod axes;
+mod choose;
+mod heaps;
+mod meaning;
+mod products;
+mod read;
+mod spectral;
+mod tree;
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+
+use hsipack_format::{DType, Error, Result};
+
+use self::choose::choose;
+use self::meaning::Meaning;
+use self::products::ProductCube;
+use self::tree::{Entry, Tree, Values, damaged};
+use crate::source::{CubeInfo, OpenOptions, Source};
+
+const SIGNATURE: &[u8] = b"\x89HDF\r\n\x1a\n";
+const EXTENSIONS: [&str; 8] = ["h5", "hdf5", "he5", "hdf", "nc", "nc4", "mat", "h5ad"];
+
+/// Whether a file that starts with `head` (up to 4 KiB) is of this format: the signature stands at
+/// the start, or after a user block of 512, 1024, 2048 … bytes.
+pub(super) fn recognises(path: &Path, head: &[u8]) -> bool {
+    let in_head = [0, 512, 1024, 2048];
+    if in_head.iter().any(|at| head.get(*at..).is_some_and(|rest| rest.starts_with(SIGNATURE))) {
+        return true;
+    }
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    EXTENSIONS.contains(&extension.to_lowercase().as_str()) && signature_further_on(path)
+}
+
+fn signature_further_on(path: &Path) -> bool {
+    let Ok(mut file) = File::open(path) else { return false };
+    let mut bytes = [0; SIGNATURE.len()];
+    (12..40).map(|power| 1u64 << power).any(|at| {
+        file.seek(SeekFrom::Start(at)).is_ok()
+            && file.read_exact(&mut bytes).is_ok()
+            && bytes == SIGNATURE
+    })
+}
+
+/// Opens the cube in `path`.
+///
+/// # Errors
+/// If the file cannot be read or is malformed, or holds no cube or several.
+pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
+    open_cube(path, options).map_err(|error| error.at(path))
+}
+
+fn open_cube(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
+    let file = File::open(path).map_err(|error| Error::io(path, "cannot read", error))?;
+    let mut head = Vec::new();
+    (&file)
+        .take(20)
+        .read_to_end(&mut head)
+        .map_err(|error| Error::io(path, "cannot read", error))?;
+    if heaps::endless(&file).map_err(|error| Error::io(path, "cannot read", error))? {
+        return Err(Error::malformed("a heap of texts in this HDF5 file is damaged")
+            .with_remedy("copy the file again"));
+    }
+    let tree = Tree::open(path)?;
+    let products = products::cubes(&tree);
+    let entry = choose(path, &tree, &products, options)?;
+    let product = products.iter().find(|cube| cube.path == entry.path);
+    if let Some((what, remedy)) = product.and_then(ProductCube::refusal) {
+        return Err(Error::unsupported(what).with_remedy(remedy));
+    }
+    let dtype = element_type(&entry)?;
+    let dataset = tree
+        .file
+        .dataset(&entry.path)
+        .map_err(|error| damaged(&format!("cannot open '{}'", entry.path), &error))?;
+    let attributes = tree.attributes(&entry.path);
+    let matlab = head.starts_with(b"MATLAB 7.3") || attributes.find(&["matlabclass"]).is_some();
+    let dtype = match attributes.text("MATLAB_class").as_deref() {
+        Some("logical") if dtype.size() == 1 => DType::Bool,
+        Some("char" | "cell" | "struct" | "function_handle") => {
+            return Err(Error::unsupported(format!("'{}' holds no numbers", entry.path)));
+        }
+        _ => dtype,
+    };
+    let meaning = Meaning { tree: &tree, entry: &entry, product, matlab, options };
+    let cube = meaning.cube(&dataset)?;
+    let mut info = CubeInfo::new(meaning.format(&tree), cube.shape(), dtype, path);
+    meaning.describe(&mut info);
+    if !tree.complete {
+        info.notes.push("the file holds more groups than were looked through".into());
+    }
+    read::source(path, dataset, cube, info)
+}
+
+fn element_type(entry: &Entry) -> Result<DType> {
+    match &entry.values {
+        Values::Numbers(dtype) => Ok(*dtype),
+        Values::Other(what) => {
+            Err(Error::unsupported(format!("'{}' holds {what}, not numbers", entry.path))
+                .with_remedy("name a dataset of integers or floats of at most 8 bytes"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_signature_is_found_behind_a_user_block() {
+        for at in [0, 512, 1024, 2048] {
+            let mut head = vec![b'x'; at];
+            head.extend(SIGNATURE);
+            assert!(recognises(Path::new("a.bin"), &head), "{at}");
+        }
+        assert!(!recognises(Path::new("a.bin"), b"\x89HDF"));
+        assert!(!recognises(Path::new("a.h5"), &[0; 4096]));
+    }
+
+    #[test]
+    fn a_large_user_block_is_looked_behind_by_extension() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.h5");
+        let mut bytes = vec![b'x'; 8192];
+        bytes.extend(SIGNATURE);
+        std::fs::write(&path, &bytes).unwrap();
+        assert!(recognises(&path, &bytes[..4096]));
+    }
+}

@@ -1,0 +1,69 @@
+//! NumPy `.npy` and `.npz`.
+//!
+//! A `.npy` file is a magic, a version, the length of a Python dictionary, the dictionary and the
+//! values ([the format](https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html)):
+//!
+//! ```text
+//! \x93NUMPY  major minor  u16 or u32 length
+//! {'descr': '<f4', 'fortran_order': False, 'shape': (480, 640, 100), }      \n
+//! ```
+//!
+//! The dictionary is parsed by hand; nothing in it is executed. A `.npz` file is a zip archive of
+//! such files, one an array. Stored members are read in place, deflated ones as a stream whose
+//! checksum is compared when its last value is read. Nothing is ever inflated whole.
+
+pub mod header;
+mod npz;
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::Path;
+
+use hsipack_format::{Error, Result};
+
+use self::header::{MAGIC, read_header};
+use crate::source::flat::{FileBytes, FlatSource};
+use crate::source::{CubeInfo, OpenOptions, Source, variables};
+
+/// Whether a file that starts with `head` (up to 4 KiB) is of this format.
+pub(super) fn recognises(path: &Path, head: &[u8]) -> bool {
+    head.starts_with(MAGIC) || npz::recognises(path, head)
+}
+
+/// Opens the cube in `path`.
+///
+/// # Errors
+/// If the file cannot be read or is malformed, or holds no cube or several.
+pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
+    let mut magic = [0; 6];
+    let is_npy = File::open(path)
+        .and_then(|mut file| file.read(&mut magic))
+        .map_err(|error| Error::io(path, "cannot read", error))?
+        == MAGIC.len()
+        && magic == MAGIC;
+    if is_npy { open_npy(path, options) } else { npz::open(path, options) }
+}
+
+fn open_npy(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
+    variables::refuse_variable(path, options)?;
+    let bytes = FileBytes::open(path)?;
+    let file = File::open(path).map_err(|error| Error::io(path, "cannot read", error))?;
+    let header = read_header(&mut BufReader::new(file)).map_err(|error| error.at(path))?;
+    let (shape, layout, len) = header.cube(options).map_err(|error| error.at(path))?;
+    if bytes.len() != len {
+        let (verb, remedy) = if bytes.len() < len {
+            ("ends before its last value", "copy the file again; it is cut short")
+        } else {
+            ("goes on after its last value", "save one array a file; more can go into one .npz")
+        };
+        return Err(Error::malformed(format!(
+            "the file {verb}: {} make {len} bytes with the header, the file has {}",
+            header.text(),
+            bytes.len()
+        ))
+        .at(path)
+        .with_remedy(remedy));
+    }
+    let info = CubeInfo::new("NumPy .npy", shape, header.dtype, path);
+    Ok(Box::new(FlatSource::new(info, layout, bytes)))
+}
