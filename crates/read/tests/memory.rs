@@ -1,0 +1,139 @@
+//! What the reader takes of the heap and of memory. These tests have a process of their own and run one after
+//! the other, since they count what all threads do.
+
+#[path = "support/mod.rs"]
+mod support;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use hsipack_read::plan::Crop;
+use hsipack_read::store::{Limited, ReadBuffer, Store, StoreKind};
+use hsipack_read::{Dataset, Loader, LoaderOptions};
+use serde_json::json;
+use support::{StackSpec, write_dataset};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: the system's allocator, with a count beside it.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(start, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const PIECE: u64 = 300_000;
+const PIECES: u64 = 30;
+/// Spans asked for before they are read.
+const AHEAD: u64 = 5;
+
+fn epoch(store: &dyn Store, folder: &std::path::Path, rounds: usize) -> usize {
+    let file = store.open(&folder.join("shard")).unwrap();
+    let span = |piece: u64| piece * PIECE..piece * PIECE + PIECE - piece;
+    let mut buffer = ReadBuffer::new();
+    let mut counted = 0;
+    for _ in 0..rounds {
+        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        for piece in 0..PIECES {
+            file.prefetch(span((piece + AHEAD) % PIECES));
+            file.with_bytes(span(piece), &mut buffer, &mut |bytes| {
+                assert!(bytes.iter().all(|byte| *byte == 7));
+                Ok(())
+            })
+            .unwrap();
+        }
+        counted = ALLOCATIONS.load(Ordering::Relaxed) - before;
+    }
+    counted
+}
+
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[test]
+fn reading_allocates_nothing_once_buffers_have_grown() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("shard"), vec![7; (PIECE * PIECES) as usize]).unwrap();
+    for kind in StoreKind::ALL {
+        assert_eq!(epoch(&*kind.store(), folder.path(), 4), 0, "{kind}");
+        let limited = Limited::new(kind.store(), 1 << 30, 1 << 30);
+        assert_eq!(epoch(&limited, folder.path(), 4), 0, "{kind}, limited");
+    }
+}
+
+fn loader(spec: StackSpec, crop: Crop, batch_size: usize) -> (tempfile::TempDir, Loader) {
+    let folder = tempfile::tempdir().unwrap();
+    let written = write_dataset(&folder.path().join("made"), &[spec], |_| json!({}));
+    let mut options = LoaderOptions::new(batch_size);
+    options.plan.crop = crop;
+    options.slots = 3;
+    let loader = Loader::new(&Dataset::open(&written.path).unwrap(), options).unwrap();
+    (folder, loader)
+}
+
+#[test]
+fn batches_allocate_nothing_in_any_thread() {
+    let _alone = alone();
+    let whole = StackSpec::new(12, 10, 7, 80).masks(&["a"]).tile(5, 10);
+    let tiled = StackSpec::new(40, 40, 3, 20).masks(&["a"]).tile(16, 16);
+    let crop = Crop::Random { rows: 9, columns: 9, per_sample: 4, min_labelled: 0.2 };
+    for (spec, crop) in [(whole, Crop::Whole), (tiled, crop)] {
+        let (_folder, mut loader) = loader(spec, crop, 2);
+        // Every slot and every working buffer has grown, every shard and mask was opened.
+        for _ in 0..3 {
+            loader.epoch().for_each(|batch| drop(batch.unwrap()));
+        }
+        let mut epoch = loader.epoch();
+        epoch.by_ref().take(8).for_each(|batch| drop(batch.unwrap()));
+        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        epoch.by_ref().take(20).for_each(|batch| drop(batch.unwrap()));
+        let counted = ALLOCATIONS.load(Ordering::Relaxed) - before;
+        assert_eq!(counted, 0, "{crop:?}");
+    }
+}
+
+/// Bytes of memory that the process has.
+fn resident() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
+
+#[test]
+fn memory_is_the_ring_and_little_more_and_does_not_grow() {
+    let _alone = alone();
+    let before = resident();
+    let spec = StackSpec::new(24, 20, 16, 100).masks(&["a"]).tile(8, 20);
+    let (_folder, mut loader) = loader(spec, Crop::Whole, 4);
+    let batches = |loader: &mut Loader, count: usize| {
+        let mut given = 0;
+        while given < count {
+            given += usize::from(loader.next_batch().is_some_and(|batch| batch.is_ok()));
+        }
+    };
+    batches(&mut loader, 500);
+    let early = resident();
+    batches(&mut loader, 10_000);
+    let late = resident();
+    assert!(late < early + (1 << 20), "grew from {early} to {late} bytes");
+    let ring = loader.memory().bytes;
+    assert!(
+        late < before + ring + (64 << 20),
+        "{before} before, a ring of {ring}, {late} at the end"
+    );
+}
