@@ -159,7 +159,7 @@ pub fn append_checksum(bytes: &mut Vec<u8>) {
 }
 
 fn append_checksum_from(start: usize, bytes: &mut Vec<u8>) {
-    let checksum = crc32c::crc32c(&bytes[start..]);
+    let checksum = crate::crc::crc32c(&bytes[start..]);
     bytes.extend(checksum.to_le_bytes());
 }
 
@@ -169,7 +169,7 @@ fn append_checksum_from(start: usize, bytes: &mut Vec<u8>) {
 /// [`ErrorKind::Damaged`](crate::ErrorKind::Damaged) if they differ or there is no room for one.
 pub fn verify(stored: &[u8]) -> Result<&[u8]> {
     let (frame, checksum) = split(stored)?;
-    let (want, got) = (u32::from_le_bytes(*checksum), crc32c::crc32c(frame));
+    let (want, got) = (u32::from_le_bytes(*checksum), crate::crc::crc32c(frame));
     if want != got {
         return Err(Error::damaged(format!("checksum is {got:08x}, recorded was {want:08x}")));
     }

@@ -38,6 +38,7 @@ compile_error!(
 
 pub mod checksums;
 pub mod codec;
+mod crc;
 mod cube;
 pub mod dataset;
 mod dtype;

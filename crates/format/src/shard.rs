@@ -45,7 +45,7 @@ impl ShardIndex {
             bytes.extend(offset.to_le_bytes());
             bytes.extend(len.to_le_bytes());
         }
-        let checksum = crc32c::crc32c(&bytes);
+        let checksum = crate::crc::crc32c(&bytes);
         bytes.extend(checksum.to_le_bytes());
         bytes
     }

@@ -43,16 +43,30 @@ pub fn add(values: &[u8], dtype: DType, counts: &mut [Counts]) {
     }
 }
 
-/// Values looked at together: where some are not finite, they are still in the first-level cache for the
-/// second look.
+/// Values looked at together, at least: where some are not finite, they are still in the second-level
+/// cache for the second look.
 const TILE_VALUES: usize = 16 << 10;
+/// Values that vectors hold, on the machines of today.
+const LANES: usize = 16;
+/// Most columns of values whose ranges stay in the first-level cache.
+const MAX_COLUMNS: usize = 4096;
+
+/// Pixels are looked at in groups, as many as make whole vectors, so that no bands are left over at the end
+/// of each pixel: 100 bands are 6¼ vectors, four pixels of them are 25. Gives values of a group.
+fn group_values(bands: usize) -> usize {
+    let pixels = LANES >> bands.trailing_zeros().min(LANES.trailing_zeros());
+    if pixels * bands <= MAX_COLUMNS { pixels * bands } else { bands }
+}
 
 fn add_half(values: &[u16], counts: &mut [Counts]) {
     let bands = counts.len();
-    let (mut min, mut max) = (vec![i16::MAX; bands], vec![i16::MIN; bands]);
+    let group = group_values(bands);
+    let (mut min, mut max) = (vec![i16::MAX; group], vec![i16::MIN; group]);
     let (mut tile_min, mut tile_max) = (min.clone(), max.clone());
     let mut pixels = 0;
-    for tile in values.chunks((TILE_VALUES / bands).max(1) * bands) {
+    let (groups, rest) = values.split_at(values.len() / group * group);
+    // Long enough that what is done once a tile costs little.
+    for tile in groups.chunks((TILE_VALUES / group).max(128) * group) {
         tile_min.fill(i16::MAX);
         tile_max.fill(i16::MIN);
         find_range(tile, &mut tile_min, &mut tile_max);
@@ -67,11 +81,13 @@ fn add_half(values: &[u16], counts: &mut [Counts]) {
             add_any(tile, counts);
         }
     }
+    add_any(rest, counts);
     if pixels == 0 {
         return;
     }
-    for (counts, (min, max)) in counts.iter_mut().zip(min.into_iter().zip(max)) {
-        counts.finite += pixels;
+    counts.iter_mut().for_each(|counts| counts.finite += pixels);
+    for (column, (min, max)) in min.into_iter().zip(max).enumerate() {
+        let counts = &mut counts[column % bands];
         counts.min = counts.min.min(value_of(min));
         counts.max = counts.max.max(value_of(max));
     }
@@ -90,18 +106,45 @@ fn value_of(order: i16) -> f64 {
     half::f16::from_bits(order_of(order as u16) as u16).to_f64()
 }
 
-/// Least and greatest value a band, pixel by pixel: a plain loop over bands, which the compiler turns
-/// into full vectors; measured eighteen times as fast as blocks of bands kept in registers.
+/// Groups whose values of one vector are looked at in a row, their range in registers.
+const ROWS: usize = 16;
+
+/// Least and greatest value a column; `values` are whole groups of as many columns as `min` and `max` have.
 fn find_range(values: &[u16], min: &mut [i16], max: &mut [i16]) {
-    let bands = min.len();
-    for pixel in values.chunks_exact(bands) {
-        // Slices of one known length let the compiler drop every bounds check.
-        let (min, max) = (&mut min[..bands], &mut max[..bands]);
-        for band in 0..bands {
-            let order = order_of(pixel[band]);
-            min[band] = min[band].min(order);
-            max[band] = max[band].max(order);
+    let columns = min.len();
+    if let ((min, []), (max, [])) = (min.as_chunks_mut(), max.as_chunks_mut()) {
+        values.chunks(ROWS * columns).for_each(|rows| find_range_of_vectors(rows, min, max));
+    } else {
+        values.chunks_exact(columns).for_each(|row| find_range_of_row(row, min, max));
+    }
+}
+
+/// Measured 1.5 times as fast as row by row with 100 bands; loops that hold a few rows at once instead are
+/// as fast or eight times slower, as the compiler likes.
+fn find_range_of_vectors(rows: &[u16], min: &mut [[i16; LANES]], max: &mut [[i16; LANES]]) {
+    let width = min.len();
+    let (vectors, _) = rows.as_chunks::<LANES>();
+    for (column, (min, max)) in min.iter_mut().zip(max).enumerate() {
+        let (mut least, mut greatest) = (*min, *max);
+        for vector in vectors[column..].iter().step_by(width) {
+            for lane in 0..LANES {
+                let order = order_of(vector[lane]);
+                least[lane] = least[lane].min(order);
+                greatest[lane] = greatest[lane].max(order);
+            }
         }
+        (*min, *max) = (least, greatest);
+    }
+}
+
+/// A plain loop, which the compiler turns into vectors and a rest.
+fn find_range_of_row(row: &[u16], min: &mut [i16], max: &mut [i16]) {
+    // Slices of one known length let the compiler drop every bounds check.
+    let (min, max) = (&mut min[..row.len()], &mut max[..row.len()]);
+    for band in 0..row.len() {
+        let order = order_of(row[band]);
+        min[band] = min[band].min(order);
+        max[band] = max[band].max(order);
     }
 }
 
@@ -153,6 +196,27 @@ mod tests {
                 add_one(half::f16::from_bits(*bits).to_f64(), &mut want[at % bands]);
             }
             prop_assert_eq!(got, want);
+        }
+    }
+
+    #[test]
+    fn groups_are_whole_vectors_unless_they_would_be_too_long() {
+        for (bands, group) in [(1, 16), (16, 16), (100, 400), (255, 4080), (333, 333), (480, 480)] {
+            assert_eq!(group_values(bands), group);
+        }
+    }
+
+    #[test]
+    fn pixels_of_many_bands_count_as_one_value_at_a_time_does() {
+        for bands in [255, 333, 480, 5000] {
+            let bits: Vec<u16> = (0..bands as u32 * 700)
+                .map(|at| (at.wrapping_mul(at) >> 3) as u16 & 0xBFFF)
+                .collect();
+            let mut got = vec![Counts::EMPTY; bands];
+            add(bytemuck::cast_slice(&bits), DType::F16, &mut got);
+            let mut want = vec![Counts::EMPTY; bands];
+            add_any(&bits, &mut want);
+            assert!(got == want, "{bands} bands");
         }
     }
 
