@@ -31,7 +31,7 @@ fn options(batch_size: usize) -> LoaderOptions {
 }
 
 /// Whether every value of a batch is what was written.
-fn check(batch: &Batch, written: &Written, bands: Option<&[usize]>) {
+pub fn check(batch: &Batch, written: &Written, bands: Option<&[usize]>) {
     let image = batch.image();
     let bytes = image.bytes.len() / batch.len();
     for (position, item) in batch.items().iter().enumerate() {

@@ -2,5 +2,6 @@
 
 mod access;
 mod loading;
+mod soak;
 #[path = "../support/mod.rs"]
 mod support;

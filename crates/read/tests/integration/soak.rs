@@ -1,0 +1,164 @@
+//! Loaders of all kinds, stopped at random times, with errors, slow consumers and batches that are kept.
+//! `HSIPACK_SOAK_SECONDS=1800` makes it half an hour; else it takes two seconds.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use hsipack_read::plan::{Crop, Order};
+use hsipack_read::store::{Limited, StoreKind};
+use hsipack_read::{
+    Batch, CacheKind, Dataset, Loader, LoaderOptions, OnDamage, OpenOptions, Verify,
+};
+use serde_json::json;
+
+use crate::loading::check;
+use crate::support::{StackSpec, Written, write_dataset};
+
+/// A small generator: what is drawn does not matter, but that a seed says all.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+
+    fn one_of<T: Copy>(&mut self, list: &[T]) -> T {
+        list[self.below(list.len() as u64) as usize]
+    }
+}
+
+fn options(dice: &mut Dice) -> LoaderOptions {
+    let mut options = LoaderOptions::new(1 + dice.below(6) as usize);
+    options.threads = 1 + dice.below(4) as usize;
+    options.slots = 2 + dice.below(4) as usize;
+    options.memory.plain = dice.below(2) == 0;
+    options.memory.no_huge_pages = true;
+    options.cache = dice.one_of(&[CacheKind::None, CacheKind::Compressed, CacheKind::Decoded]);
+    options.cache_bytes = dice.one_of(&[0, 20_000, 1 << 20]);
+    options.on_damage = dice.one_of(&[OnDamage::Error, OnDamage::Skip]);
+    options.plan.seed = dice.below(100);
+    options.plan.order = dice.one_of(&[Order::Sequential, Order::Shuffled, Order::Weighted]);
+    options.plan.crop = dice.one_of(&[
+        Crop::Whole,
+        Crop::Random { rows: 9, columns: 7, per_sample: 2, min_labelled: 0.2 },
+        Crop::Grid { rows: 8, columns: 8, row_step: 5, column_step: 8 },
+    ]);
+    options
+}
+
+fn open(written: &Written, dice: &mut Dice) -> Dataset {
+    let store =
+        dice.one_of(&[StoreKind::Mapped, StoreKind::Mapped, StoreKind::Pread, StoreKind::Direct]);
+    let mut store = store.store();
+    if dice.below(4) == 0 {
+        store = std::sync::Arc::new(Limited::new(store, 20_000_000, 100_000));
+    }
+    let verify = dice.one_of(&[Verify::Once, Verify::Always]);
+    Dataset::open_with(&written.path, OpenOptions { store: Some(store), verify }).unwrap()
+}
+
+/// One loader's life. Gives the batches and errors it gave.
+fn live(written: &Written, dice: &mut Dice) -> (usize, usize) {
+    let dataset = open(written, dice);
+    let mut loader = Loader::new(&dataset, options(dice)).unwrap();
+    let (mut batches, mut errors) = (0, 0);
+    let mut kept: Vec<Batch> = Vec::new();
+    for _ in 0..dice.below(60) {
+        match dice.below(40) {
+            0 => loader.set_epoch(dice.below(5)),
+            1 => std::thread::sleep(Duration::from_millis(dice.below(4))),
+            2 => drop(std::mem::take(&mut kept)),
+            3 => {
+                // Batches that end in another thread.
+                let moved = std::mem::take(&mut kept);
+                std::thread::spawn(move || drop(moved));
+            }
+            _ => {}
+        }
+        match loader.next_within(Duration::from_secs(60)) {
+            None => {}
+            Some(Ok(None)) => panic!("no batch within a minute"),
+            Some(Ok(Some(batch))) => {
+                check(&batch, written, None);
+                batches += 1;
+                if dice.below(5) == 0 {
+                    kept.push(batch);
+                }
+            }
+            Some(Err(_)) => {
+                errors += 1;
+                kept.clear();
+            }
+        }
+    }
+    kept.iter().for_each(|batch| check(batch, written, None));
+    if dice.below(10) == 0 {
+        std::panic::resume_unwind(Box::new("the consumer panicked"));
+    }
+    if dice.below(2) == 0 {
+        drop(loader);
+        kept.iter().for_each(|batch| check(batch, written, None));
+    }
+    (batches, errors)
+}
+
+fn own_threads() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+    names.filter(|name| name.starts_with("decode ") || name.starts_with("plan")).count()
+}
+
+#[test]
+fn loaders_that_are_stopped_fail_or_wait_leave_nothing_behind() {
+    let seconds = std::env::var("HSIPACK_SOAK_SECONDS").ok().and_then(|text| text.parse().ok());
+    let folder = tempfile::tempdir().unwrap();
+    let specs = [
+        StackSpec::new(20, 18, 5, 23).masks(&["a"]).tile(7, 5),
+        StackSpec::new(20, 18, 5, 23).masks(&["a"]),
+    ];
+    let mut sets: Vec<Written> = (0..)
+        .zip(&specs)
+        .map(|(number, spec)| {
+            write_dataset(
+                &folder.path().join(format!("{number}")),
+                std::slice::from_ref(spec),
+                |_| json!({}),
+            )
+        })
+        .collect();
+    let bad = write_dataset(&folder.path().join("bad"), &specs[1..], |_| json!({}));
+    let shard = bad.path.join("20x18x5/image/c/2/0/0/0");
+    let mut bytes = std::fs::read(&shard).unwrap();
+    bytes[100] ^= 1;
+    std::fs::write(&shard, bytes).unwrap();
+    sets.push(bad);
+
+    let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
+    let end = Instant::now() + Duration::from_secs(seconds.unwrap_or(2));
+    let (mut loaders, mut batches, mut errors, mut panics) = (0u64, 0, 0, 0);
+    while Instant::now() < end {
+        let written = &sets[dice.below(sets.len() as u64) as usize];
+        match catch_unwind(AssertUnwindSafe(|| live(written, &mut dice))) {
+            Ok((more, failed)) => (batches, errors) = (batches + more, errors + failed),
+            Err(panic) if panic.downcast_ref::<&str>() == Some(&"the consumer panicked") => {
+                panics += 1
+            }
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+        loaders += 1;
+    }
+    println!(
+        "{loaders} loaders, {batches} batches, {errors} errors, {panics} panics of the consumer"
+    );
+    assert!(loaders > 5 && batches > 50);
+    if seconds.is_some() {
+        // Alone in the process: no other test has loaders.
+        assert_eq!(own_threads(), 0);
+        let statm = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = statm.lines().find(|line| line.starts_with("VmRSS")).unwrap();
+        println!("{line}, {} descriptors", std::fs::read_dir("/proc/self/fd").unwrap().count());
+    }
+}
