@@ -24,7 +24,7 @@ pub fn bytes(count: u64) -> String {
 
 /// `1 cube`, `2 cubes`, `2 batches`.
 pub fn count(number: usize, what: &str) -> String {
-    let ending = if what.ends_with("ch") { "es" } else { "s" };
+    let ending = if what.ends_with("tch") { "es" } else { "s" };
     if number == 1 { format!("1 {what}") } else { format!("{number} {what}{ending}") }
 }
 

@@ -72,7 +72,8 @@ pub fn bytes(text: &str) -> Result<usize, String> {
 
 /// Bytes a second: `1000MB/s`; the `/s` may be left out.
 pub fn rate(text: &str) -> Result<u64, String> {
-    bytes(text.strip_suffix("/s").unwrap_or(text)).map(|rate| rate as u64)
+    let rate = bytes(text.strip_suffix("/s").unwrap_or(text)).map(|rate| rate as u64);
+    rate.map_err(|error| format!("{error}; give a rate such as 1000MB/s"))
 }
 
 /// A time with its unit: `50ms`, `2s`.

@@ -35,6 +35,8 @@ use hsipack_read::{
 };
 
 use crate::{output, parse, task};
+use figures::Look;
+use machine::Usage;
 use report::Report;
 use stream::{End, Stream};
 
@@ -470,9 +472,11 @@ pub fn run(args: Args) -> Result<ExitCode> {
         machine::drop_file_cache(dataset.path())?;
     }
     let saved = args.saved_state()?;
+    let usage = Usage::now();
     let mut loader = args.loader(&dataset, saved.as_ref())?;
     let setup = begin.elapsed();
-    let mut stream = Stream::new(&loader, &args, &progress.stop);
+    let start = Look::start(&loader, usage);
+    let mut stream = Stream::new(&loader, start, &args, &progress.stop);
     let end = stream.run(&mut loader);
     let epochs = stream.finish(&loader);
     let written =

@@ -220,7 +220,7 @@ def test_caches_deliver_the_same(
     assert 0 < report["cache"]["bytes"] <= report["cache"]["limit_bytes"]
     assert 0 < report["cached_chunks"] < report["chunks"]
     if size == "1GB":
-        assert report["cached_chunks"] == report["chunks"] * 2 // 3
+        assert report["per_epoch"][2]["stored_bytes"] == 0
 
 
 @pytest.mark.parametrize(
@@ -589,11 +589,12 @@ def test_ctrl_c_stops_at_once_and_leaves_a_state(
 @pytest.mark.parametrize("store", ["mmap", "pread"])
 def test_a_rate_limit_is_kept(store: str, hsipack: Hsipack, plain: Path) -> None:
     """Not faster, that is: how much slower a busy machine is, cannot be known."""
-    stored = read(hsipack, plain)["stored_bytes"]
-    rate = stored // 2
+    rate = 14_000_000
     report = read(hsipack, plain, "--rate-limit", f"{rate}B/s", "--store", store, "--threads", 4)
-    assert report["seconds"] >= 0.9 * stored / rate
-    assert report["stored_bytes"] == stored
+    assert report["rate_limit"] == rate
+    # Tasks may be counted just after their batch is given.
+    assert 20 * 1_200_020 <= report["stored_bytes"] <= 24 * 1_200_020
+    assert report["seconds"] >= 0.9 * report["stored_bytes"] / rate
     assert report["limit"] == "disk"
     assert any("--rate-limit" in tip for tip in report["advice"])
 
@@ -692,7 +693,7 @@ def test_options_that_do_not_fit_name_the_remedy(
         (["--rank", "1"], "--world-size"),
         (["--batch-size", "0"], "--batch-size"),
         (["--slots", "1"], "--slots"),
-        (["--rate-limit", "fast"], "number of bytes"),
+        (["--rate-limit", "fast"], "1000MB/s"),
         (["--step-time", "50"], "50ms"),
         (["--crop", "0x5"], "64x64"),
         (["--checksum"], "--json"),

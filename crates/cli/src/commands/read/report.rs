@@ -212,6 +212,9 @@ impl Report {
         for (number, tip) in self.advice.iter().enumerate() {
             line(if number == 0 { "try" } else { "" }, tip);
         }
+        if self.total.seconds < SHORT {
+            line("note", "so short a run says little about rates and limits; read more --epochs");
+        }
     }
 
     fn print_rest(&self) {
@@ -235,6 +238,9 @@ impl Report {
         self.memory.notes.iter().for_each(|note| line("note", note));
     }
 }
+
+/// Seconds below which a run is shorter than what disturbs it.
+const SHORT: f64 = 0.5;
 
 /// One line: a name in a column of its own, and what there is to say.
 fn line(name: &str, text: impl AsRef<str>) {

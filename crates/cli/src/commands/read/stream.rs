@@ -77,9 +77,9 @@ pub struct Stream<'a> {
 }
 
 impl<'a> Stream<'a> {
-    pub fn new(loader: &Loader, args: &Args, stop: &'a AtomicBool) -> Self {
+    /// `start` is the look before the loader began.
+    pub fn new(loader: &Loader, start: Look, args: &Args, stop: &'a AtomicBool) -> Self {
         let epoch = loader.state().epoch;
-        let look = Look::at(loader, 0);
         Self {
             stop,
             step: args.step_time,
@@ -88,8 +88,8 @@ impl<'a> Stream<'a> {
             epoch,
             padding: 0,
             items: args.checksum.then(Vec::new),
-            epochs: Epochs { list: Vec::new(), looks: vec![look] },
-            view: View::new(loader, epoch, args.epochs),
+            epochs: Epochs { list: Vec::new(), looks: vec![start] },
+            view: View::new(loader, start, epoch, args.epochs),
         }
     }
 

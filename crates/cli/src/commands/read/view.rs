@@ -30,7 +30,7 @@ pub struct View {
 }
 
 impl View {
-    pub fn new(loader: &Loader, epoch: u64, epochs: u64) -> Self {
+    pub fn new(loader: &Loader, start: Look, epoch: u64, epochs: u64) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
         let style = "{prefix}  {bar:24}  {pos} of {len} batches  {msg}";
         bar.set_style(ProgressStyle::with_template(style).expect("a valid template"));
@@ -43,7 +43,7 @@ impl View {
             epoch,
             length,
             batches: 0,
-            looks: vec![Look::at(loader, 0)],
+            looks: vec![start],
             looked: now,
             told: now,
         };
