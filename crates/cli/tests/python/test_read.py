@@ -1,6 +1,7 @@
-"""`hsipack read` against independent readers: every value that it delivers, in which order, at which
-rate, and how it ends."""
+"""`hsipack read` against independent readers: every value that it delivers, in which order, at
+which rate, and how it ends."""
 
+import itertools
 import json
 import shutil
 import signal
@@ -26,16 +27,18 @@ from helpers import (
 )
 from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, ShardingCodec
 
-FIGURES = (
-    "batches samples padding skipped seconds bytes stored_bytes disk_bytes chunks cached_chunks "
-    "cubes_per_s gb_per_s stored_gb_per_s ratio decode_busy read idle plan_busy consumer_waiting "
-    "consumer_waiting_s mean_ready limit"
-).split()
-RUN = (
-    "dataset fingerprint ended resumed state epochs setup_s batch_size batches_per_epoch rank "
-    "world_size order seed store verify rate_limit masks threads slots memory cache advice "
-    "first_epoch later_epochs per_epoch"
-).split()
+FIGURES = [
+    "batches", "samples", "padding", "skipped", "seconds", "bytes", "stored_bytes", "disk_bytes",
+    "chunks", "cached_chunks", "cubes_per_s", "gb_per_s", "stored_gb_per_s", "ratio",
+    "decode_busy", "read", "idle", "plan_busy", "consumer_waiting", "consumer_waiting_s",
+    "mean_ready", "limit",
+]  # fmt: skip
+RUN = [
+    "dataset", "fingerprint", "ended", "resumed", "state", "epochs", "setup_s", "batch_size",
+    "batches_per_epoch", "rank", "world_size", "order", "seed", "store", "verify", "rate_limit",
+    "masks", "threads", "slots", "memory", "cache", "advice", "first_epoch", "later_epochs",
+    "per_epoch",
+]  # fmt: skip
 
 
 # ----------------------------------------------------------------------------------------- running
@@ -250,7 +253,9 @@ def test_crops_and_bands_hold_their_windows(
         assert len({(item["row"], item["column"]) for item in items(report)}) > 50
 
 
-@pytest.mark.parametrize(("size", "step"), [((8, 8), (8, 8)), ((8, 12), (5, 7)), ((20, 27), (1, 1))])
+@pytest.mark.parametrize(
+    ("size", "step"), [((8, 8), (8, 8)), ((8, 12), (5, 7)), ((20, 27), (1, 1))]
+)
 def test_a_grid_covers_every_pixel(
     size: tuple[int, int], step: tuple[int, int], hsipack: Hsipack, packed: Path, oracle: Oracle
 ) -> None:
@@ -409,13 +414,11 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("layout", list(LAYOUTS))
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
-def test_what_zarr_python_wrote(
-    layout: str, dtype: str, hsipack: Hsipack, tmp_path: Path
-) -> None:
+def test_what_zarr_python_wrote(layout: str, dtype: str, hsipack: Hsipack, tmp_path: Path) -> None:
     path = tmp_path / "store"
     images = np.stack([smooth_cube((12, 17, 9), seed, dtype) for seed in range(7)])
     chance = np.random.default_rng(1)
-    masks = {
+    masks: dict[str, np.ndarray] = {
         "organs": chance.integers(0, 9, (7, 12, 17)).astype(np.uint8),
         "wide": chance.integers(0, 999, (7, 12, 17)).astype(np.uint16),
     }
@@ -462,11 +465,12 @@ def test_orders(hsipack: Hsipack, packed: Path) -> None:
     assert read_order("sequential") == list(range(21))
     assert set(read_order("weighted", "--epoch-length", 60)) <= set(range(1, 21, 2))
     balanced = Counter(lines[id]["label"] for id in read_order("balanced", "--epoch-length", 30))
-    assert max(balanced.values()) - min(balanced.values()) <= 30
+    assert len(balanced) == 3
+    assert min(balanced.values()) >= 3
     together = [lines[id]["group"] for id in read_order("groups-together")]
-    assert sum(a != b for a, b in zip(together, together[1:], strict=False)) == 5
+    assert sum(a != b for a, b in itertools.pairwise(together)) == 5
     spread = [lines[id]["group"] for id in read_order("groups-spread")]
-    assert sum(a == b for a, b in zip(spread, spread[1:], strict=False)) <= 1
+    assert sum(a == b for a, b in itertools.pairwise(spread)) <= 1
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 8])

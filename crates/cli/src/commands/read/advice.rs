@@ -13,9 +13,10 @@ pub fn advice(limit: Limit, loader: &Loader, args: &Args) -> Vec<String> {
         Limit::Consumer => Vec::new(),
         Limit::Disk => disk(loader, args),
         Limit::Decode => decode(loader, args),
-        Limit::Plan => {
-            vec!["a lower --min-labelled: crops are drawn until they have it, up to 32".to_owned()]
-        }
+        Limit::Plan => match args.min_labelled {
+            Some(_) => vec!["a lower --min-labelled: up to 32 crops are drawn for it".to_owned()],
+            None => vec!["more --epochs: files are opened in the first one".to_owned()],
+        },
     }
 }
 

@@ -1,5 +1,6 @@
 //! Rates and shares between two looks at the loader.
 
+use hsipack_read::plan::Crop;
 use hsipack_read::{Loader, LoaderStats};
 use serde::Serialize;
 
@@ -36,7 +37,7 @@ pub enum Limit {
     Disk,
     /// Threads decompress, or wait for a processor.
     Decode,
-    /// Choosing crops by their labels takes longer than decoding them.
+    /// Opening files, or choosing crops by their labels, takes longer than decoding them.
     Plan,
 }
 
@@ -49,6 +50,11 @@ impl Limit {
             Limit::Plan => "plan",
         }
     }
+}
+
+/// What a batch is made of.
+pub fn unit(loader: &Loader) -> &'static str {
+    if loader.plan().options().crop == Crop::Whole { "cube" } else { "crop" }
 }
 
 /// What was done in some time. Sizes in bytes, times in seconds, rates a second.
@@ -145,7 +151,7 @@ impl Figures {
     }
 
     /// `91.2 cubes/s, 5.60 GB/s`.
-    pub fn rates(&self) -> String {
-        format!("{:.1} cubes/s, {:.2} GB/s", self.cubes_per_s, self.gb_per_s)
+    pub fn rates(&self, unit: &str) -> String {
+        format!("{:.1} {unit}s/s, {:.2} GB/s", self.cubes_per_s, self.gb_per_s)
     }
 }

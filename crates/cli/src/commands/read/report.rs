@@ -8,7 +8,7 @@ use hsipack_read::{CacheKind, Loader, MemoryReport};
 use serde::Serialize;
 
 use super::advice::advice;
-use super::figures::{Figures, Limit};
+use super::figures::{Figures, Limit, unit};
 use super::stream::{End, EpochReport, Epochs};
 use super::{Args, spelled};
 use crate::output;
@@ -47,6 +47,8 @@ pub struct Report {
     first_epoch: Option<Figures>,
     later_epochs: Option<Figures>,
     per_epoch: Vec<EpochReport>,
+    #[serde(skip)]
+    unit: &'static str,
 }
 
 /// Where it went on.
@@ -114,6 +116,7 @@ impl Report {
             later_epochs: (list.len() > 1).then(|| Figures::between(&looks[1], &last)),
             total,
             per_epoch: list,
+            unit: unit(loader),
         }
     }
 
@@ -123,7 +126,7 @@ impl Report {
         println!(
             "{}: {} in {} of up to {}, {}, {:.2} s{}",
             self.dataset.display(),
-            output::count(total.samples as usize, "sample"),
+            output::count(total.samples as usize, self.unit),
             output::count(total.batches as usize, "batch"),
             self.batch_size,
             output::count(self.epochs, "epoch"),
@@ -138,10 +141,10 @@ impl Report {
             self.print_nothing();
             return;
         }
-        line("rate", rate(total));
+        line("rate", self.rate());
         if let (Some(first), Some(later)) = (&self.first_epoch, &self.later_epochs) {
-            line("first epoch", first.rates());
-            line("later epochs", later.rates());
+            line("first epoch", first.rates(self.unit));
+            line("later epochs", later.rates(self.unit));
         }
         line("data", self.data());
         line("threads", self.threads());
@@ -162,11 +165,23 @@ impl Report {
         }
     }
 
+    fn rate(&self) -> String {
+        let stored = match self.total.ratio {
+            Some(_) => format!(", {:.2} GB/s stored", self.total.stored_gb_per_s),
+            None => String::new(),
+        };
+        format!("{} uncompressed{stored}", self.total.rates(self.unit))
+    }
+
     fn data(&self) -> String {
         let Figures { bytes, stored_bytes, disk_bytes, ratio, .. } = &self.total;
         let mut text = format!("{} uncompressed", output::bytes(*bytes));
         if let Some(ratio) = ratio {
-            text += &format!(" from {} stored (ratio {ratio:.2})", output::bytes(*stored_bytes));
+            text += &format!(" from {} stored", output::bytes(*stored_bytes));
+            // Crops decode more than they deliver.
+            if self.unit == "cube" {
+                text += &format!(" (ratio {ratio:.2})");
+            }
         }
         if let Some(disk) = disk_bytes.filter(|disk| *disk > 0) {
             text += &format!(", {} of it from disk", output::bytes(disk));
@@ -206,7 +221,7 @@ impl Report {
             Limit::Consumer => "the consumer: batches are ready before they are wanted",
             Limit::Disk => "reading stored bytes",
             Limit::Decode => "decoding",
-            Limit::Plan => "finding crops with labels",
+            Limit::Plan => "planning: opening files, or finding crops with labels",
         };
         line("limited by", limit);
         for (number, tip) in self.advice.iter().enumerate() {
@@ -245,14 +260,6 @@ const SHORT: f64 = 0.5;
 /// One line: a name in a column of its own, and what there is to say.
 fn line(name: &str, text: impl AsRef<str>) {
     println!("  {name:<13}{}", text.as_ref());
-}
-
-fn rate(figures: &Figures) -> String {
-    let stored = match figures.ratio {
-        Some(_) => format!(", {:.2} GB/s stored", figures.stored_gb_per_s),
-        None => String::new(),
-    };
-    format!("{} uncompressed{stored}", figures.rates())
 }
 
 fn percent(share: f64) -> String {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use hsipack_read::Loader;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::figures::{Figures, Look};
+use super::figures::{Figures, Look, unit};
 use crate::output;
 
 /// Time between looks.
@@ -18,6 +18,7 @@ const LINES: Duration = Duration::from_secs(10);
 /// The live view.
 pub struct View {
     bar: ProgressBar,
+    unit: &'static str,
     epochs: u64,
     epoch: u64,
     /// Batches of a whole epoch.
@@ -31,14 +32,15 @@ pub struct View {
 
 impl View {
     pub fn new(loader: &Loader, start: Look, epoch: u64, epochs: u64) -> Self {
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        let length = loader.batches_per_epoch().unwrap_or(0) as u64;
+        let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr());
         let style = "{prefix}  {bar:24}  {pos} of {len} batches  {msg}";
         bar.set_style(ProgressStyle::with_template(style).expect("a valid template"));
-        let length = loader.batches_per_epoch().unwrap_or(0) as u64;
         let before: usize = loader.state().given.iter().map(|segment| segment.batches).sum();
         let now = Instant::now();
         let mut view = Self {
             bar,
+            unit: unit(loader),
             epochs,
             epoch,
             length,
@@ -55,9 +57,10 @@ impl View {
     /// An epoch begins.
     pub fn begin(&mut self, epoch: u64) {
         (self.epoch, self.batches) = (epoch, 0);
-        self.bar.set_prefix(format!("epoch {} of {}", (epoch + 1).min(self.epochs), self.epochs));
-        self.bar.set_length(self.length);
-        self.bar.set_position(0);
+        if epoch < self.epochs {
+            self.bar.set_position(0);
+            self.bar.set_prefix(format!("epoch {} of {}", epoch + 1, self.epochs));
+        }
     }
 
     /// A batch was taken.
@@ -87,7 +90,11 @@ impl View {
 
     fn draw(&self, recent: &Figures, slots: usize) {
         self.bar.set_position(self.batches);
-        self.bar.set_message(format!("{}\n{}", recent.rates(), second_line(recent, slots)));
+        self.bar.set_message(format!(
+            "{}\n{}",
+            recent.rates(self.unit),
+            second_line(recent, slots)
+        ));
     }
 
     fn tell(&mut self, recent: &Figures) {
@@ -99,7 +106,7 @@ impl View {
                 self.epochs,
                 self.batches,
                 output::count(self.length as usize, "batch"),
-                recent.rates(),
+                recent.rates(self.unit),
                 recent.limit.name()
             );
         }
@@ -111,9 +118,9 @@ impl View {
             let line = format!(
                 "epoch {}: {} in {:.1} s, {}",
                 self.epoch + 1,
-                output::count(epoch.samples as usize, "cube"),
+                output::count(epoch.samples as usize, self.unit),
                 epoch.seconds,
-                epoch.rates()
+                epoch.rates(self.unit)
             );
             // Does nothing where there is no terminal.
             self.bar.println(line);
