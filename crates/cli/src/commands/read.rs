@@ -25,7 +25,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use hsipack_format::{Error, ErrorKind, Result};
+use hsipack_format::dataset::ChunkArray;
+use hsipack_format::{Error, ErrorKind, Result, Stack};
 use hsipack_pack::convert::BandSelection;
 use hsipack_pack::progress::Progress;
 use hsipack_read::plan::{Crop, LastBatch, Order, PlanOptions, Share, State};
@@ -390,21 +391,22 @@ impl Args {
 
     /// Refuses a ring that would drive the machine out of memory; the system would kill the process.
     fn check_memory(&self, dataset: &Dataset) -> Result<()> {
-        let size = match (self.crop, self.centre_crop, self.grid) {
-            (Some(size), ..) | (_, Some(size), _) | (.., Some(size)) => Some(size),
-            _ => None,
+        let wanted = |stack: &&Stack| {
+            dataset.samples().iter().any(|sample| {
+                let split = sample.split.as_ref();
+                let chosen = self.split.is_empty() || split.is_some_and(|s| self.split.contains(s));
+                chosen && sample.stack == stack.name
+            })
         };
-        let sample = dataset.stacks().iter().map(|stack| sample_bytes(stack, size)).max();
-        let slot = sample.unwrap_or(0).saturating_mul(u64::from(self.batch_size));
-        let ring = slot.saturating_mul(u64::from(self.slots));
+        let stacks = dataset.stacks().iter().filter(wanted);
+        let sample = stacks.map(|stack| self.sample_bytes(stack)).max().unwrap_or(0);
+        let batch = sample.saturating_mul(u64::from(self.batch_size));
+        let ring = batch.saturating_mul(u64::from(self.slots));
         match machine::available_memory() {
             Some(available) if ring > available => Err(Error::conflict(format!(
                 "{} slots of {} take {}, but {} of memory are available",
                 self.slots,
-                output::count(
-                    self.batch_size as usize,
-                    if size.is_some() { "crop" } else { "cube" }
-                ),
+                output::count(self.batch_size as usize, "sample"),
                 output::bytes(ring),
                 output::bytes(available)
             ))
@@ -412,6 +414,26 @@ impl Args {
             .with_remedy("choose a smaller --batch-size, fewer --slots, or crops with --crop")),
             _ => Ok(()),
         }
+    }
+
+    /// Bytes of a cube of the stack, or a crop of it, with the masks that are read.
+    fn sample_bytes(&self, stack: &Stack) -> u64 {
+        let shape = stack.image.shape();
+        let pixels = match self.crop.or(self.centre_crop).or(self.grid) {
+            Some([rows, columns]) => u64::from(rows).saturating_mul(u64::from(columns)),
+            None => (shape.rows * shape.columns) as u64,
+        };
+        let bands = match &self.bands {
+            Some(BandSelection::Numbers(bands)) => bands.len(),
+            _ => shape.bands,
+        };
+        let read = |mask: &&ChunkArray| {
+            !self.no_masks
+                && (self.mask.is_empty() || self.mask.iter().any(|name| name == mask.name()))
+        };
+        let masks = stack.masks.iter().filter(read).map(|mask| mask.meta().dtype.size());
+        let pixel = bands * stack.image.meta().dtype.size() + masks.sum::<usize>();
+        pixels.saturating_mul(pixel as u64)
     }
 
     fn loader(&self, dataset: &Dataset, saved: Option<&State>) -> Result<Loader> {
@@ -434,24 +456,11 @@ fn burst(rate: u64) -> u64 {
     (rate / 20).min(64 << 20)
 }
 
-/// Bytes of a cube or crop with its masks.
-fn sample_bytes(stack: &hsipack_format::Stack, size: Option<[u32; 2]>) -> u64 {
-    let arrays = std::iter::once(&stack.image).chain(&stack.masks);
-    let bytes = |array: &hsipack_format::dataset::ChunkArray| {
-        let shape = array.shape();
-        let [rows, columns] =
-            size.map_or([shape.rows as u64, shape.columns as u64], |size| size.map(u64::from));
-        let pixel = (shape.bands * array.meta().dtype.size()) as u64;
-        rows.saturating_mul(columns).saturating_mul(pixel)
-    };
-    arrays.map(bytes).sum()
-}
-
 /// Bytes of all decoded chunks of a dataset.
 fn decoded_bytes(dataset: &Dataset) -> u64 {
     let stacks = dataset.stacks().iter();
     let arrays = stacks.flat_map(|stack| std::iter::once(&stack.image).chain(&stack.masks));
-    let bytes = |array: &hsipack_format::dataset::ChunkArray| {
+    let bytes = |array: &ChunkArray| {
         (array.len() * array.grid().chunks_per_sample() * array.chunk_bytes()) as u64
     };
     arrays.map(bytes).sum()

@@ -78,7 +78,8 @@ fn tiles(loader: &Loader, args: &Args) -> Option<[u32; 2]> {
     let image = &loader.dataset().stacks().first()?.image;
     let width = image.shape().columns;
     let narrow = image.grid().tile().columns == width && columns as usize * 2 <= width;
-    narrow.then_some([rows, columns])
+    // Smaller tiles cost more than they save.
+    narrow.then_some([rows, columns].map(|side| side.max(32)))
 }
 
 /// Half of the memory that is left may be used.

@@ -178,8 +178,8 @@ impl Report {
         let mut text = format!("{} uncompressed", output::bytes(*bytes));
         if let Some(ratio) = ratio {
             text += &format!(" from {} stored", output::bytes(*stored_bytes));
-            // Crops decode more than they deliver.
-            if self.unit == "cube" {
+            // Crops decode more than they deliver, caches deliver more than is read.
+            if self.unit == "cube" && self.total.cached_chunks == 0 {
                 text += &format!(" (ratio {ratio:.2})");
             }
         }
