@@ -710,10 +710,27 @@ def test_wrong_usage_is_explained(words: list[str], tells: str, hsipack: Hsipack
 
 
 def test_orders_that_look_at_what_is_not_there(hsipack: Hsipack, plain: Path) -> None:
-    assert "another --order" in refuse(hsipack, plain, "--order", "balanced")
+    message = refuse(hsipack, plain, "--order", "balanced")
+    assert "another --order" in message
+    assert "convert --table" in message
     assert "another --order" in refuse(hsipack, plain, "--order", "groups-spread")
     labelled = ["--crop", "8", "--min-labelled", "0.5"]
     assert "leave out --min-labelled" in refuse(hsipack, plain, *labelled)
+
+
+def test_a_dataset_replaced_meanwhile_is_told(
+    hsipack: Hsipack, packed: Path, plain: Path, tmp_path: Path
+) -> None:
+    copy = shutil.copytree(packed, tmp_path / "copy")
+    process = hsipack.start("read", copy, "--epochs", 1000, "--step-time", "10ms")
+    time.sleep(0.7)
+    shutil.rmtree(copy)
+    shutil.copytree(plain, copy)
+    _, error = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert error.endswith(
+        f"hsipack: {copy}: the dataset was replaced while it was open (open it again)\n"
+    )
 
 
 def test_no_dataset(hsipack: Hsipack, tmp_path: Path) -> None:

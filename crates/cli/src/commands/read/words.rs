@@ -5,7 +5,15 @@ use std::path::Path;
 use hsipack_format::Error;
 
 /// What the library calls it, and what the command line does.
-const WORDS: [(&str, &str); 18] = [
+const WORDS: [(&str, &str); 20] = [
+    (
+        "give every sample a class, leave out",
+        "give every cube a label with `hsipack convert --table`, leave out",
+    ),
+    (
+        "give every sample a group, leave out",
+        "give every cube a group with `hsipack convert --table`, leave out",
+    ),
     ("skip damaged samples", "pass --skip-damaged"),
     ("check the split and the other filters", "choose another --split"),
     (
