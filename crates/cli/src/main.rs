@@ -35,6 +35,7 @@ enum Command {
     Info(commands::info::Args),
     Preview(commands::preview::Args),
     Export(commands::export::Args),
+    Read(Box<commands::read::Args>),
     Completions(commands::completions::Args),
     Man(commands::man::Args),
 }
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         Command::Info(args) => commands::info::run(args),
         Command::Preview(args) => commands::preview::run(args),
         Command::Export(args) => commands::export::run(args),
+        Command::Read(args) => commands::read::run(*args),
         Command::Completions(args) => commands::completions::run(args, &mut Cli::command()),
         Command::Man(args) => commands::man::run(args, Cli::command()),
     };

@@ -22,9 +22,10 @@ pub fn bytes(count: u64) -> String {
     format!("{value:.digits$} {}", UNITS[unit])
 }
 
-/// `1 cube`, `2 cubes`.
+/// `1 cube`, `2 cubes`, `2 batches`.
 pub fn count(number: usize, what: &str) -> String {
-    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
+    let ending = if what.ends_with("tch") { "es" } else { "s" };
+    if number == 1 { format!("1 {what}") } else { format!("{number} {what}{ending}") }
 }
 
 /// Shows a report on standard output: as one JSON object (`--json`), or as `print` does for people.

@@ -1,5 +1,7 @@
 //! How option values are spelled.
 
+use std::time::Duration;
+
 use hsipack_format::Compressor;
 use hsipack_pack::convert::{BandSelection, ChunkShape, MaskOption, Nodata, Reference, Scale};
 
@@ -65,6 +67,40 @@ pub fn bytes(text: &str) -> Result<usize, String> {
         Ok((value * factor) as usize)
     } else {
         Err("out of range".into())
+    }
+}
+
+/// Bytes a second: `1000MB/s`; the `/s` may be left out.
+pub fn rate(text: &str) -> Result<u64, String> {
+    let rate = bytes(text.strip_suffix("/s").unwrap_or(text)).map(|rate| rate as u64);
+    rate.map_err(|error| format!("{error}; give a rate such as 1000MB/s"))
+}
+
+/// A time with its unit: `50ms`, `2s`.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let bad = || "give a time with its unit, such as 50ms or 2s".to_owned();
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(bad)?;
+    let (number, unit) = text.split_at(split);
+    let seconds = match unit.trim() {
+        "us" | "µs" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "min" => 60.0,
+        _ => return Err(bad()),
+    };
+    let value: f64 = number.parse().map_err(|_| bad())?;
+    Duration::try_from_secs_f64(value * seconds).map_err(|_| "out of range".to_owned())
+}
+
+/// Rows and columns of pixels: `64x48`, or `64` for a square.
+pub fn pixels(text: &str) -> Result<[u32; 2], String> {
+    let number = |part: &str| match part.parse() {
+        Ok(0) | Err(_) => Err("give ROWSxCOLUMNS of at least 1, such as 64x64".to_owned()),
+        Ok(number) => Ok(number),
+    };
+    match text.split_once(['x', 'X']) {
+        Some((rows, columns)) => Ok([number(rows)?, number(columns)?]),
+        None => number(text).map(|side| [side, side]),
     }
 }
 
@@ -143,6 +179,16 @@ mod tests {
         assert_eq!(bytes("1.5 GB"), Ok(1_500_000_000));
         assert_eq!(bands("3,0-2"), Ok(BandSelection::Numbers(vec![3, 0, 1, 2])));
         assert_eq!(wavelengths("450-700.5"), Ok(BandSelection::Wavelengths(vec![(450.0, 700.5)])));
+        assert_eq!(rate("1000MB/s"), Ok(1_000_000_000));
+        assert_eq!(duration("1.5ms"), Ok(Duration::from_micros(1500)));
+        assert_eq!(pixels("64x48"), Ok([64, 48]));
+        assert_eq!(pixels("64"), Ok([64, 64]));
+        for bad in ["", "0", "1x0", "x", "1x", "-1", "1x1x1"] {
+            assert!(pixels(bad).is_err(), "{bad}");
+        }
+        for bad in ["", "5", "ms", "-1s", "1h", "1e400s"] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
         for bad in ["", "3-1", "a"] {
             assert!(bands(bad).is_err() && wavelengths(bad).is_err(), "{bad}");
         }

@@ -68,7 +68,8 @@ impl Task {
     }
 }
 
-fn stop_on_ctrl_c(progress: &Arc<Progress>) {
+/// Sets `progress.stop` at the first Ctrl-C; the second ends the process at once.
+pub fn stop_on_ctrl_c(progress: &Arc<Progress>) {
     let progress = progress.clone();
     let handler = move || {
         if progress.stop.swap(true, Ordering::Relaxed) {

@@ -6,5 +6,6 @@ pub mod export;
 pub mod info;
 pub mod man;
 pub mod preview;
+pub mod read;
 pub mod repair;
 pub mod validate;

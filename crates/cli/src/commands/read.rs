@@ -1,0 +1,519 @@
+//! `hsipack read`: streams a dataset as a training run would.
+//!
+//! | file | part |
+//! |---|---|
+//! | `read.rs` | arguments, and how they become options of the loader |
+//! | `stream.rs` | the consumer: takes batches, epoch after epoch, until it is to stop |
+//! | `figures.rs` | rates and shares between two looks at the loader |
+//! | `report.rs` | the closing report |
+//! | `advice.rs` | what could make it faster |
+//! | `view.rs` | the live view |
+//! | `machine.rs` | what the system says of memory, processor time and disks |
+//! | `words.rs` | the library's errors in the command line's words |
+
+mod advice;
+mod figures;
+mod machine;
+mod report;
+mod stream;
+mod view;
+mod words;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use hsipack_format::dataset::ChunkArray;
+use hsipack_format::{Error, ErrorKind, Result, Stack};
+use hsipack_pack::convert::BandSelection;
+use hsipack_pack::progress::Progress;
+use hsipack_read::plan::{Crop, LastBatch, Order, PlanOptions, Share, State};
+use hsipack_read::store::{Limited, Store, StoreKind};
+use hsipack_read::{
+    CacheKind, Dataset, Loader, LoaderOptions, MemoryOptions, OnDamage, OpenOptions, Verify,
+};
+
+use crate::{output, parse, task};
+use figures::Look;
+use machine::Usage;
+use report::Report;
+use stream::{End, Stream};
+
+/// Stream a dataset as a training run would, and say how fast, and what limits it.
+///
+/// Decoding threads fill a ring of batches; the command takes them one by one and throws them away, or
+/// keeps each for --step-time, as if it trained. On a terminal a live view shows the rates, how full
+/// the ring is and what the threads do.
+#[derive(clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct Args {
+    /// The dataset
+    dataset: PathBuf,
+
+    /// Cubes, or crops, in a batch
+    #[arg(short, long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..))]
+    batch_size: u32,
+
+    /// Epochs in all; with --state, those before count
+    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    epochs: u64,
+
+    /// Stop after so many batches [default: at the end of the last epoch]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    max_batches: Option<u64>,
+
+    /// Pretend to train this long on each batch, such as 50ms [default: take the next one at once]
+    #[arg(long, value_name = "TIME", value_parser = parse::duration)]
+    step_time: Option<Duration>,
+
+    /// Go on from the state in FILE, if it is there, and leave the state there at the end, on Ctrl-C and
+    /// on errors. The state is the same on every rank
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
+
+    /// Print the closing report as one JSON object on stdout; its keys are listed by --help
+    #[arg(long)]
+    json: bool,
+
+    /// Add the items of every epoch to the report, in order, with CRC-32 sums of their bytes as they were
+    /// delivered. Costs time: do not measure with it
+    #[arg(long, requires = "json")]
+    checksum: bool,
+
+    /// Order of an epoch. weighted draws by the column `weight` of the table, balanced draws every label
+    /// equally often, groups-spread keeps the cubes of a group apart, groups-together in a row
+    #[arg(long, value_enum, default_value_t = OrderArg::Shuffled, help_heading = "Samples")]
+    order: OrderArg,
+
+    /// Seed of order and crops
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Samples")]
+    seed: u64,
+
+    /// Only cubes of this split (repeatable) [default: all cubes]
+    #[arg(long, value_name = "NAME", help_heading = "Samples")]
+    split: Vec<String>,
+
+    /// Cubes, or crops, of an epoch, all ranks together [default: each once]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Samples")]
+    epoch_length: Option<u32>,
+
+    /// What becomes of a last batch that is not full: filled up with others, left out, or shorter
+    #[arg(long, value_enum, default_value_t = LastArg::Short, help_heading = "Samples")]
+    last: LastArg,
+
+    /// Number of this process among those that train together, from 0
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        requires = "world_size",
+        help_heading = "Samples"
+    )]
+    rank: usize,
+
+    /// Processes that train together; each reads its share
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Samples")]
+    world_size: usize,
+
+    /// Random crops of so many pixels [default: whole cubes]
+    #[arg(long, value_name = "ROWSxCOLUMNS", value_parser = parse::pixels, conflicts_with_all = ["centre_crop", "grid"], help_heading = "Contents")]
+    crop: Option<[u32; 2]>,
+
+    /// Random crops of each cube in an epoch [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "crop", help_heading = "Contents")]
+    crops_per_cube: Option<u32>,
+
+    /// Share of pixels, 0 to 1, that random crops should have a label in: non-zero in any of the masks that
+    /// are read. Up to 32 crops are tried [default: 0]
+    #[arg(
+        long,
+        value_name = "SHARE",
+        requires = "crop",
+        conflicts_with = "no_masks",
+        help_heading = "Contents"
+    )]
+    min_labelled: Option<f64>,
+
+    /// The middle of each cube
+    #[arg(long, value_name = "ROWSxCOLUMNS", value_parser = parse::pixels, visible_alias = "center-crop", conflicts_with = "grid", help_heading = "Contents")]
+    centre_crop: Option<[u32; 2]>,
+
+    /// All crops of a grid over each cube, the last ones moved back to end with the cube
+    #[arg(long, value_name = "ROWSxCOLUMNS", value_parser = parse::pixels, help_heading = "Contents")]
+    grid: Option<[u32; 2]>,
+
+    /// Pixels from one crop of the grid to the next; less than its size makes them overlap
+    /// [default: the size]
+    #[arg(long, value_name = "ROWSxCOLUMNS", value_parser = parse::pixels, requires = "grid", help_heading = "Contents")]
+    grid_step: Option<[u32; 2]>,
+
+    /// Read this mask (repeatable) [default: all that every cube has]
+    #[arg(long, value_name = "NAME", conflicts_with = "no_masks", help_heading = "Contents")]
+    mask: Vec<String>,
+
+    /// Read no masks
+    #[arg(long, help_heading = "Contents")]
+    no_masks: bool,
+
+    /// Bands to read, numbered from 0, in this order: 0,5,10-20 [default: all]
+    #[arg(long, value_name = "LIST", value_parser = parse::bands, help_heading = "Contents")]
+    bands: Option<BandSelection>,
+
+    /// Decoding threads [default: one a core]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Resources")]
+    threads: Option<u16>,
+
+    /// Batches that the ring has room for: in use, ready and being decoded
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(2..), help_heading = "Resources")]
+    slots: u16,
+
+    /// Memory of the ring: locked (never swapped out, where the system allows it) or plain
+    #[arg(long, value_enum, default_value_t = MemoryArg::Locked, help_heading = "Resources")]
+    memory: MemoryArg,
+
+    /// Do not ask for huge pages [default: the ring is on huge pages where the system has them]
+    #[arg(long, help_heading = "Resources")]
+    no_huge_pages: bool,
+
+    /// Keep chunks in memory from the first epoch on: as stored (saves reading) or decoded (saves decoding,
+    /// too)
+    #[arg(long, value_enum, default_value_t = CacheArg::None, help_heading = "Resources")]
+    cache: CacheArg,
+
+    /// Memory for --cache; what does not fit is read again every epoch
+    #[arg(long, value_name = "BYTES", value_parser = parse::bytes, requires = "cache", help_heading = "Resources")]
+    cache_size: Option<usize>,
+
+    /// How files are read: mmap for local disks, pread for network disks, direct (past the system's cache)
+    /// for data far beyond memory
+    #[arg(long, value_enum, default_value_t = StoreArg::Mmap, help_heading = "Reading")]
+    store: StoreArg,
+
+    /// Read at most so many stored bytes a second, such as 1000MB/s, as from a slower disk
+    #[arg(long, value_name = "BYTES/s", value_parser = parse::rate, help_heading = "Reading")]
+    rate_limit: Option<u64>,
+
+    /// Drop the dataset from the system's file cache first, to measure reading from the disk
+    #[arg(long, help_heading = "Reading")]
+    drop_cache: bool,
+
+    /// When checksums are compared: whenever a chunk is decoded, the first time, or never
+    #[arg(long, value_enum, default_value_t = VerifyArg::Once, help_heading = "Reading")]
+    verify: VerifyArg,
+
+    /// Leave out cubes with damaged chunks, and count them [default: a damaged chunk is an error]
+    #[arg(long, help_heading = "Reading")]
+    skip_damaged: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  hsipack read tissue.hsipack --epochs 3
+  hsipack read tissue.hsipack --rate-limit 1000MB/s --step-time 40ms
+  hsipack read flight.hsipack --crop 64x64 --crops-per-cube 16 --batch-size 64 --min-labelled 0.5
+  hsipack read tissue.hsipack --epochs 5 --cache decoded --cache-size 16GB
+  hsipack read tissue.hsipack --drop-cache --json | jq '.gb_per_s, .limit'
+
+Keys of --json (times in seconds, sizes in bytes, GB are 10^9 bytes, shares from 0 to 1):
+  run:     dataset fingerprint ended resumed{epoch,batches} state epochs setup_s batch_size
+           batches_per_epoch rank world_size order seed store verify rate_limit masks threads slots
+           memory{bytes,kind,huge_page_bytes,notes} cache{kind,limit_bytes,bytes} advice
+           first_epoch{figures} later_epochs{figures} per_epoch[]{epoch,complete,items,figures}
+  figures: batches samples padding skipped seconds bytes stored_bytes disk_bytes chunks
+           cached_chunks cubes_per_s gb_per_s stored_gb_per_s ratio decode_busy read idle plan_busy
+           consumer_waiting consumer_waiting_s mean_ready limit
+           (of all epochs together they stand at the top level)
+  items[] (--checksum): sample repeat padding row column rows columns image masks{NAME}";
+
+#[derive(Clone, Copy, ValueEnum)]
+enum OrderArg {
+    Sequential,
+    Shuffled,
+    Weighted,
+    Balanced,
+    GroupsSpread,
+    GroupsTogether,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum LastArg {
+    Pad,
+    Drop,
+    Short,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum MemoryArg {
+    Locked,
+    Plain,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum CacheArg {
+    None,
+    Compressed,
+    Decoded,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum StoreArg {
+    Mmap,
+    Pread,
+    Direct,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum VerifyArg {
+    Always,
+    Once,
+    Never,
+}
+
+/// The value as it is typed.
+fn spelled(value: impl ValueEnum) -> String {
+    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
+impl Args {
+    fn open(&self) -> Result<Dataset> {
+        let kind = match self.store {
+            StoreArg::Mmap => StoreKind::Mapped,
+            StoreArg::Pread => StoreKind::Pread,
+            StoreArg::Direct => StoreKind::Direct,
+        };
+        let mut store = kind.store();
+        if let Some(rate) = self.rate_limit {
+            store = Arc::new(Limited::new(store, rate, burst(rate))) as Arc<dyn Store>;
+        }
+        let verify = match self.verify {
+            VerifyArg::Always => Verify::Always,
+            VerifyArg::Once => Verify::Once,
+            VerifyArg::Never => Verify::Never,
+        };
+        Dataset::open_with(&self.dataset, OpenOptions { store: Some(store), verify })
+    }
+
+    fn options(&self) -> LoaderOptions {
+        let mut options = LoaderOptions::new(self.batch_size as usize);
+        options.plan = self.plan();
+        options.share = Share { rank: self.rank, world_size: self.world_size };
+        options.splits = self.split.clone();
+        options.masks = match (self.no_masks, self.mask.as_slice()) {
+            (true, _) => Some(Vec::new()),
+            (false, []) => None,
+            (false, names) => Some(names.to_vec()),
+        };
+        options.bands = match &self.bands {
+            Some(BandSelection::Numbers(bands)) => Some(bands.clone()),
+            _ => None,
+        };
+        options.threads = self.threads.map_or(options.threads, usize::from);
+        options.slots = usize::from(self.slots);
+        options.memory = MemoryOptions {
+            plain: matches!(self.memory, MemoryArg::Plain),
+            no_huge_pages: self.no_huge_pages,
+            ..MemoryOptions::default()
+        };
+        options.on_damage = if self.skip_damaged { OnDamage::Skip } else { OnDamage::Error };
+        options.cache = match self.cache {
+            CacheArg::None => CacheKind::None,
+            CacheArg::Compressed => CacheKind::Compressed,
+            CacheArg::Decoded => CacheKind::Decoded,
+        };
+        options.cache_bytes = self.cache_size.unwrap_or(0) as u64;
+        options.end_epoch = Some(self.epochs);
+        options
+    }
+
+    fn plan(&self) -> PlanOptions {
+        PlanOptions {
+            seed: self.seed,
+            order: match self.order {
+                OrderArg::Sequential => Order::Sequential,
+                OrderArg::Shuffled => Order::Shuffled,
+                OrderArg::Weighted => Order::Weighted,
+                OrderArg::Balanced => Order::ClassBalanced,
+                OrderArg::GroupsSpread => Order::GroupsSpread,
+                OrderArg::GroupsTogether => Order::GroupsTogether,
+            },
+            crop: self.crops(),
+            last: match self.last {
+                LastArg::Pad => LastBatch::Pad,
+                LastArg::Drop => LastBatch::Drop,
+                LastArg::Short => LastBatch::Short,
+            },
+            epoch_length: self.epoch_length.map(|length| length as usize),
+            ..PlanOptions::new(self.batch_size as usize)
+        }
+    }
+
+    fn crops(&self) -> Crop {
+        if let Some([rows, columns]) = self.crop {
+            let per_sample = self.crops_per_cube.unwrap_or(1);
+            let min_labelled = self.min_labelled.unwrap_or(0.0);
+            Crop::Random { rows, columns, per_sample, min_labelled }
+        } else if let Some([rows, columns]) = self.centre_crop {
+            Crop::Centre { rows, columns }
+        } else if let Some([rows, columns]) = self.grid {
+            let [row_step, column_step] = self.grid_step.unwrap_or([rows, columns]);
+            Crop::Grid { rows, columns, row_step, column_step }
+        } else {
+            Crop::Whole
+        }
+    }
+
+    /// The state to go on from, if there is one.
+    fn saved_state(&self) -> Result<Option<State>> {
+        let Some(path) = self.state.as_ref().filter(|path| path.exists()) else { return Ok(None) };
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Error::io(path, "cannot read the state", error))?;
+        State::from_json(&text).map(Some).map_err(|error| words::state(error, path))
+    }
+
+    /// A cache has to have a size.
+    fn check_cache(&self, dataset: &Dataset) -> Result<()> {
+        if matches!(self.cache, CacheArg::None) || self.cache_size.is_some() {
+            return Ok(());
+        }
+        let all = match self.cache {
+            CacheArg::Decoded => decoded_bytes(dataset),
+            _ => machine::stored_bytes(dataset.path()),
+        };
+        let kind = spelled(self.cache);
+        Err(Error::conflict(format!("--cache {kind} without a size")).with_remedy(format!(
+            "pass --cache-size; all of {} takes {}",
+            dataset.path().display(),
+            output::bytes(all)
+        )))
+    }
+
+    /// Refuses a ring that would drive the machine out of memory; the system would kill the process.
+    fn check_memory(&self, dataset: &Dataset) -> Result<()> {
+        let wanted = |stack: &&Stack| {
+            dataset.samples().iter().any(|sample| {
+                let split = sample.split.as_ref();
+                let chosen = self.split.is_empty() || split.is_some_and(|s| self.split.contains(s));
+                chosen && sample.stack == stack.name
+            })
+        };
+        let stacks = dataset.stacks().iter().filter(wanted);
+        let sample = stacks.map(|stack| self.sample_bytes(stack)).max().unwrap_or(0);
+        let batch = sample.saturating_mul(u64::from(self.batch_size));
+        let ring = batch.saturating_mul(u64::from(self.slots));
+        match machine::available_memory() {
+            Some(available) if ring > available => Err(Error::conflict(format!(
+                "{} slots of {} take {}, but {} of memory are available",
+                self.slots,
+                output::count(self.batch_size as usize, "sample"),
+                output::bytes(ring),
+                output::bytes(available)
+            ))
+            .at(dataset.path())
+            .with_remedy("choose a smaller --batch-size, fewer --slots, or crops with --crop")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Bytes of a cube of the stack, or a crop of it, with the masks that are read.
+    fn sample_bytes(&self, stack: &Stack) -> u64 {
+        let shape = stack.image.shape();
+        let pixels = match self.crop.or(self.centre_crop).or(self.grid) {
+            Some([rows, columns]) => u64::from(rows).saturating_mul(u64::from(columns)),
+            None => (shape.rows * shape.columns) as u64,
+        };
+        let bands = match &self.bands {
+            Some(BandSelection::Numbers(bands)) => bands.len(),
+            _ => shape.bands,
+        };
+        let read = |mask: &&ChunkArray| {
+            !self.no_masks
+                && (self.mask.is_empty() || self.mask.iter().any(|name| name == mask.name()))
+        };
+        let masks = stack.masks.iter().filter(read).map(|mask| mask.meta().dtype.size());
+        let pixel = bands * stack.image.meta().dtype.size() + masks.sum::<usize>();
+        pixels.saturating_mul(pixel as u64)
+    }
+
+    fn loader(&self, dataset: &Dataset, saved: Option<&State>) -> Result<Loader> {
+        let Some(saved) = saved else {
+            return Loader::new(dataset, self.options()).map_err(words::options);
+        };
+        let path = self.state.clone().unwrap_or_default();
+        // Whatever is wrong with the state is told with its file; all else as without one.
+        Loader::with_state(dataset, self.options(), saved).map_err(|error| match error.kind() {
+            ErrorKind::Conflict if error.what().contains("training state") => {
+                words::state(error, &path)
+            }
+            _ => words::options(error),
+        })
+    }
+}
+
+/// A disk with read-ahead has some bytes ready; not so many that a measurement would show them.
+fn burst(rate: u64) -> u64 {
+    (rate / 20).min(64 << 20)
+}
+
+/// Bytes of all decoded chunks of a dataset.
+fn decoded_bytes(dataset: &Dataset) -> u64 {
+    let stacks = dataset.stacks().iter();
+    let arrays = stacks.flat_map(|stack| std::iter::once(&stack.image).chain(&stack.masks));
+    let bytes = |array: &ChunkArray| {
+        (array.len() * array.grid().chunks_per_sample() * array.chunk_bytes()) as u64
+    };
+    arrays.map(bytes).sum()
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If the options contradict each other or the dataset, it is damaged, or the command was stopped.
+pub fn run(args: Args) -> Result<ExitCode> {
+    let progress = Arc::new(Progress::default());
+    task::stop_on_ctrl_c(&progress);
+    let begin = Instant::now();
+    let dataset = args.open()?;
+    args.check_cache(&dataset)?;
+    args.check_memory(&dataset)?;
+    if args.drop_cache {
+        machine::drop_file_cache(dataset.path())?;
+    }
+    let saved = args.saved_state()?;
+    let usage = Usage::now();
+    let mut loader = args.loader(&dataset, saved.as_ref())?;
+    let setup = begin.elapsed();
+    let start = Look::start(&loader, usage);
+    let mut stream = Stream::new(&loader, start, &args, &progress.stop);
+    let end = stream.run(&mut loader);
+    let epochs = stream.finish(&loader);
+    let written =
+        args.state.as_ref().map_or(Ok(()), |path| machine::write(path, &loader.state().to_json()));
+    let report = Report::new(&args, &loader, saved.as_ref(), &end, setup, epochs);
+    // The process ends; a thread that sleeps to keep to a slow rate need not be waited for.
+    std::mem::forget(loader);
+    if let End::Failed(error) = end {
+        return Err(words::options(error));
+    }
+    written?;
+    if args.json {
+        output::json(&report)
+    } else {
+        report.print()
+    }
+    match end {
+        End::Stopped => Err(stopped(&args)),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn stopped(args: &Args) -> Error {
+    let error = Error::new(ErrorKind::Interrupted, "stopped");
+    match &args.state {
+        Some(path) => {
+            error.with_remedy(format!("the same command goes on from {}", path.display()))
+        }
+        None => error,
+    }
+}

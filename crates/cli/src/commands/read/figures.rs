@@ -1,0 +1,157 @@
+//! Rates and shares between two looks at the loader.
+
+use hsipack_read::plan::Crop;
+use hsipack_read::{Loader, LoaderStats};
+use serde::Serialize;
+
+use super::machine::Usage;
+
+/// A look at everything that is counted.
+#[derive(Clone, Copy, Debug)]
+pub struct Look {
+    stats: LoaderStats,
+    usage: Usage,
+    /// Items that only filled up batches.
+    padding: u64,
+}
+
+impl Look {
+    /// Before the loader began: its threads work from its first moment on.
+    pub fn start(loader: &Loader, usage: Usage) -> Self {
+        let LoaderStats { threads, slots, .. } = loader.stats();
+        Self { stats: LoaderStats { threads, slots, ..LoaderStats::default() }, usage, padding: 0 }
+    }
+
+    pub fn at(loader: &Loader, padding: u64) -> Self {
+        Self { stats: loader.stats(), usage: Usage::now(), padding }
+    }
+}
+
+/// What keeps batches from coming faster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Limit {
+    /// Batches are ready before they are wanted.
+    Consumer,
+    /// Threads wait for stored bytes.
+    Disk,
+    /// Threads decompress, or wait for a processor.
+    Decode,
+    /// Opening files, or choosing crops by their labels, takes longer than decoding them.
+    Plan,
+}
+
+impl Limit {
+    pub fn name(self) -> &'static str {
+        match self {
+            Limit::Consumer => "consumer",
+            Limit::Disk => "disk",
+            Limit::Decode => "decode",
+            Limit::Plan => "plan",
+        }
+    }
+}
+
+/// What a batch is made of.
+pub fn unit(loader: &Loader) -> &'static str {
+    if loader.plan().options().crop == Crop::Whole { "cube" } else { "crop" }
+}
+
+/// What was done in some time. Sizes in bytes, times in seconds, rates a second.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figures {
+    pub batches: u64,
+    /// Cubes or crops in them, with padding.
+    pub samples: u64,
+    pub padding: u64,
+    pub skipped: u64,
+    pub seconds: f64,
+    /// Delivered, images and masks.
+    pub bytes: u64,
+    pub stored_bytes: u64,
+    pub disk_bytes: Option<u64>,
+    pub chunks: u64,
+    pub cached_chunks: u64,
+    pub cubes_per_s: f64,
+    pub gb_per_s: f64,
+    pub stored_gb_per_s: f64,
+    /// Delivered bytes to bytes read.
+    pub ratio: Option<f64>,
+    /// Shares of the time of the decoding threads; `read` is part of `decode_busy`.
+    pub decode_busy: f64,
+    pub read: f64,
+    pub idle: f64,
+    /// Share of the planning thread's time.
+    pub plan_busy: f64,
+    /// Share of the consumer's time.
+    pub consumer_waiting: f64,
+    pub consumer_waiting_s: f64,
+    pub mean_ready: f64,
+    pub limit: Limit,
+}
+
+impl Figures {
+    /// What was done from one look to another.
+    pub fn between(earlier: &Look, later: &Look) -> Self {
+        let stats = later.stats.since(&earlier.stats);
+        let usage = later.usage.since(earlier.usage);
+        let seconds = stats.elapsed_s.max(f64::MIN_POSITIVE);
+        let threads = seconds * stats.threads.max(1) as f64;
+        // Work is counted when it ends, so that short times may seem to hold more than fits.
+        let share = |time: f64, all: f64| (time / all).clamp(0.0, 1.0);
+        let decode_busy = share(stats.decode_busy_s, threads);
+        let mut figures = Self {
+            batches: stats.batches,
+            samples: stats.samples,
+            padding: later.padding - earlier.padding,
+            skipped: stats.skipped,
+            seconds: stats.elapsed_s,
+            bytes: stats.bytes,
+            stored_bytes: stats.stored_bytes,
+            disk_bytes: usage.disk_bytes,
+            chunks: stats.chunks,
+            cached_chunks: stats.cached_chunks,
+            cubes_per_s: stats.samples_per_s(),
+            gb_per_s: stats.gb_per_s(),
+            stored_gb_per_s: stats.stored_bytes as f64 * 1e-9 / seconds,
+            ratio: (stats.stored_bytes > 0 && stats.bytes > 0)
+                .then(|| stats.bytes as f64 / stats.stored_bytes as f64),
+            decode_busy,
+            read: share(stats.read_s, threads),
+            idle: 1.0 - decode_busy,
+            plan_busy: share(stats.plan_busy_s, seconds),
+            consumer_waiting: share(stats.consumer_waiting_s, seconds),
+            consumer_waiting_s: stats.consumer_waiting_s,
+            mean_ready: stats.mean_ready,
+            limit: Limit::Decode,
+        };
+        figures.limit = figures.limit(&stats, usage);
+        figures
+    }
+
+    fn limit(&self, stats: &LoaderStats, usage: Usage) -> Limit {
+        if self.consumer_waiting < 0.1 {
+            return Limit::Consumer;
+        }
+        if self.decode_busy < 0.5 && self.plan_busy > 0.5 {
+            return Limit::Plan;
+        }
+        if stats.read_s > 0.5 * stats.decode_busy_s || self.faults(stats, usage) {
+            return Limit::Disk;
+        }
+        Limit::Decode
+    }
+
+    /// Whether threads mostly wait for pages of memory maps, which counts as decoding: much came from disks
+    /// and the processors were not busy.
+    fn faults(&self, stats: &LoaderStats, usage: Usage) -> bool {
+        let from_disk = usage.disk_bytes.is_some_and(|bytes| bytes > stats.stored_bytes / 4);
+        let rested = usage.cpu_s.is_some_and(|cpu| cpu < 0.6 * stats.decode_busy_s);
+        stats.stored_bytes > 0 && from_disk && rested
+    }
+
+    /// `91.2 cubes/s, 5.60 GB/s`.
+    pub fn rates(&self, unit: &str) -> String {
+        format!("{:.1} {unit}s/s, {:.2} GB/s", self.cubes_per_s, self.gb_per_s)
+    }
+}

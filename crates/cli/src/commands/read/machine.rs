@@ -1,0 +1,143 @@
+//! What the system says of memory, processor time and disks, and the files the command writes.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use hsipack_format::{Error, Result};
+
+/// What the process used so far; `None` where the system does not say.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Usage {
+    /// Processor time of all threads in seconds.
+    pub cpu_s: Option<f64>,
+    /// Bytes that came from disks, not from the system's file cache.
+    pub disk_bytes: Option<u64>,
+}
+
+impl Usage {
+    pub fn now() -> Self {
+        let text = |path| fs::read_to_string(path).ok();
+        Self {
+            cpu_s: text("/proc/self/stat").as_deref().and_then(cpu_seconds),
+            disk_bytes: text("/proc/self/io").as_deref().and_then(|io| field(io, "read_bytes:")),
+        }
+    }
+
+    /// What was used after an earlier look.
+    pub fn since(self, earlier: Self) -> Self {
+        let cpu = self.cpu_s.zip(earlier.cpu_s).map(|(now, then)| now - then);
+        let disk = self.disk_bytes.zip(earlier.disk_bytes);
+        Self { cpu_s: cpu, disk_bytes: disk.map(|(now, then)| now.saturating_sub(then)) }
+    }
+}
+
+/// User and system time of `/proc/self/stat`, in ticks of 10 ms.
+fn cpu_seconds(stat: &str) -> Option<f64> {
+    // The name of the program is in brackets and may hold anything.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks = |at: usize| fields.get(at)?.parse::<u64>().ok();
+    Some((ticks(11)? + ticks(12)?) as f64 / 100.0)
+}
+
+/// The number behind a name at the start of a line.
+fn field(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// Memory that can be had without swapping.
+pub fn available_memory() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    field(&text, "MemAvailable:").map(|kilobytes| kilobytes * 1024)
+}
+
+/// Bytes of all files below a folder.
+pub fn stored_bytes(folder: &Path) -> u64 {
+    let size = |file: PathBuf| fs::metadata(file).map_or(0, |meta| meta.len());
+    files(folder).map_or(0, |files| files.into_iter().map(size).sum())
+}
+
+/// Every file below a folder.
+fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let cannot = |error| Error::io(folder, "cannot list", error);
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).map_err(cannot)? {
+        let entry = entry.map_err(cannot)?;
+        if entry.file_type().map_err(cannot)?.is_dir() {
+            found.extend(files(&entry.path())?);
+        } else {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
+}
+
+/// Has the system forget what it caches of the files below a folder.
+///
+/// # Errors
+/// If a file cannot be opened, or the system does not take the advice.
+pub fn drop_file_cache(folder: &Path) -> Result<()> {
+    for path in files(folder)? {
+        forget(&path).map_err(|error| Error::io(path, "cannot drop from the file cache", error))?;
+    }
+    Ok(())
+}
+
+#[cfg(target_os = "linux")]
+fn forget(path: &Path) -> std::io::Result<()> {
+    let file = File::open(path)?;
+    // Pages that were not written yet would stay.
+    file.sync_data()?;
+    Ok(rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn forget(_: &Path) -> std::io::Result<()> {
+    Err(std::io::ErrorKind::Unsupported.into())
+}
+
+/// Replaces a small file as a whole: whoever reads it sees the old or the new one.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn write(path: &Path, text: &str) -> Result<()> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}.tmp", std::process::id()));
+    let temporary = PathBuf::from(name);
+    let put = || -> std::io::Result<()> {
+        let mut file = File::create(&temporary)?;
+        file.write_all(text.as_bytes())?;
+        file.write_all(b"\n")?;
+        file.sync_all()?;
+        fs::rename(&temporary, path)
+    };
+    put().map_err(|error| {
+        let _ = fs::remove_file(&temporary);
+        Error::io(path, "cannot write the state", error)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_system_writes_is_understood() {
+        let stat = "7 (a (b) c) R 1 7 7 0 -1 4194304 94 0 0 0 150 50 0 0 20 0 1 0 100 5 5";
+        assert_eq!(cpu_seconds(stat), Some(2.0));
+        assert_eq!(field("rchar: 5\nread_bytes: 4096\n", "read_bytes:"), Some(4096));
+        assert_eq!(field("", "read_bytes:"), None);
+    }
+
+    #[test]
+    fn a_file_is_replaced_as_a_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state.json");
+        write(&path, "first").unwrap();
+        write(&path, "second").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "second\n");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert!(write(&folder.path().join("no/state"), "").is_err());
+    }
+}

@@ -1,0 +1,267 @@
+//! The closing report.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hsipack_read::plan::State;
+use hsipack_read::{CacheKind, Loader, MemoryReport};
+use serde::Serialize;
+
+use super::advice::advice;
+use super::figures::{Figures, Limit, unit};
+use super::stream::{End, EpochReport, Epochs};
+use super::{Args, spelled};
+use crate::output;
+
+/// What was read, how fast, and what limits it.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    dataset: PathBuf,
+    fingerprint: String,
+    /// `complete`, `max-batches` or `stopped`.
+    ended: &'static str,
+    resumed: Option<Resumed>,
+    state: Option<PathBuf>,
+    /// Epochs read, the first and the last maybe in part.
+    epochs: usize,
+    /// Opening the dataset and making the ring.
+    setup_s: f64,
+    #[serde(flatten)]
+    total: Figures,
+    batch_size: usize,
+    batches_per_epoch: usize,
+    rank: usize,
+    world_size: usize,
+    order: String,
+    seed: u64,
+    store: String,
+    verify: String,
+    rate_limit: Option<u64>,
+    masks: Vec<String>,
+    threads: usize,
+    slots: usize,
+    memory: MemoryReport,
+    cache: Cache,
+    /// What could make it faster.
+    advice: Vec<String>,
+    first_epoch: Option<Figures>,
+    later_epochs: Option<Figures>,
+    per_epoch: Vec<EpochReport>,
+    #[serde(skip)]
+    unit: &'static str,
+}
+
+/// Where it went on.
+#[derive(Debug, Serialize)]
+struct Resumed {
+    epoch: u64,
+    batches: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Cache {
+    kind: CacheKind,
+    limit_bytes: u64,
+    bytes: u64,
+}
+
+impl Report {
+    pub fn new(
+        args: &Args,
+        loader: &Loader,
+        saved: Option<&State>,
+        end: &End,
+        setup: Duration,
+        epochs: Epochs,
+    ) -> Self {
+        let Epochs { list, looks } = epochs;
+        let (start, last) = (looks[0], looks[looks.len() - 1]);
+        let total = Figures::between(&start, &last);
+        let options = loader.options();
+        Self {
+            dataset: args.dataset.clone(),
+            fingerprint: loader.dataset().fingerprint().to_owned(),
+            ended: match end {
+                End::Complete | End::Failed(_) => "complete",
+                End::Enough => "max-batches",
+                End::Stopped => "stopped",
+            },
+            resumed: saved.map(|state| Resumed {
+                epoch: state.epoch,
+                batches: state.given.iter().map(|segment| segment.batches).sum(),
+            }),
+            state: args.state.clone(),
+            epochs: list.len(),
+            setup_s: setup.as_secs_f64(),
+            batch_size: options.plan.batch_size,
+            batches_per_epoch: loader.batches_per_epoch().unwrap_or(0),
+            rank: options.share.rank,
+            world_size: options.share.world_size,
+            order: spelled(args.order),
+            seed: options.plan.seed,
+            store: spelled(args.store),
+            verify: spelled(args.verify),
+            rate_limit: args.rate_limit,
+            masks: loader.masks().to_vec(),
+            threads: options.threads,
+            slots: options.slots,
+            memory: loader.memory().clone(),
+            cache: Cache {
+                kind: options.cache,
+                limit_bytes: options.cache_bytes,
+                bytes: loader.cached_bytes(),
+            },
+            advice: advice(total.limit, loader, args),
+            first_epoch: list.first().map(|epoch| epoch.figures.clone()),
+            later_epochs: (list.len() > 1).then(|| Figures::between(&looks[1], &last)),
+            total,
+            per_epoch: list,
+            unit: unit(loader),
+        }
+    }
+
+    /// Prints it for people.
+    pub fn print(&self) {
+        let Self { total, .. } = self;
+        println!(
+            "{}: {} in {} of up to {}, {}, {:.2} s{}",
+            self.dataset.display(),
+            output::count(total.samples as usize, self.unit),
+            output::count(total.batches as usize, "batch"),
+            self.batch_size,
+            output::count(self.epochs, "epoch"),
+            total.seconds,
+            match self.ended {
+                "stopped" => " (stopped)",
+                "max-batches" => " (as many batches as asked for)",
+                _ => "",
+            }
+        );
+        if total.batches == 0 {
+            self.print_nothing();
+            return;
+        }
+        line("rate", self.rate());
+        if let (Some(first), Some(later)) = (&self.first_epoch, &self.later_epochs) {
+            line("first epoch", first.rates(self.unit));
+            line("later epochs", later.rates(self.unit));
+        }
+        line("data", self.data());
+        line("threads", self.threads());
+        line("ring", self.ring());
+        line("consumer", format!("waited {} of the time", percent(total.consumer_waiting)));
+        self.print_limit();
+        self.print_rest();
+    }
+
+    fn print_nothing(&self) {
+        match (&self.resumed, &self.state) {
+            (Some(resumed), Some(path)) if self.ended == "complete" => println!(
+                "  note: {} read all {} before; for more, choose a larger --epochs or another --state",
+                path.display(),
+                output::count(resumed.epoch as usize, "epoch")
+            ),
+            _ => {}
+        }
+    }
+
+    fn rate(&self) -> String {
+        let stored = match self.total.ratio {
+            Some(_) => format!(", {:.2} GB/s stored", self.total.stored_gb_per_s),
+            None => String::new(),
+        };
+        format!("{} uncompressed{stored}", self.total.rates(self.unit))
+    }
+
+    fn data(&self) -> String {
+        let Figures { bytes, stored_bytes, disk_bytes, ratio, .. } = &self.total;
+        let mut text = format!("{} uncompressed", output::bytes(*bytes));
+        if let Some(ratio) = ratio {
+            text += &format!(" from {} stored", output::bytes(*stored_bytes));
+            // Crops decode more than they deliver, caches deliver more than is read.
+            if self.unit == "cube" && self.total.cached_chunks == 0 {
+                text += &format!(" (ratio {ratio:.2})");
+            }
+        }
+        if let Some(disk) = disk_bytes.filter(|disk| *disk > 0) {
+            text += &format!(", {} of it from disk", output::bytes(disk));
+        }
+        text
+    }
+
+    fn threads(&self) -> String {
+        let Figures { decode_busy, read, idle, .. } = self.total;
+        format!(
+            "{}: {} decoding, {} reading, {} idle",
+            self.threads,
+            percent(decode_busy - read),
+            percent(read),
+            percent(idle)
+        )
+    }
+
+    fn ring(&self) -> String {
+        let MemoryReport { bytes, kind, huge_page_bytes, .. } = &self.memory;
+        let pages = match huge_page_bytes {
+            0 => "no huge pages".to_owned(),
+            all if all >= bytes => "huge pages".to_owned(),
+            some => format!("{} of it on huge pages", output::bytes(*some as u64)),
+        };
+        format!(
+            "{} slots, {} {kind}, {pages}; {:.1} of {} ready when a batch was taken",
+            self.slots,
+            output::bytes(*bytes as u64),
+            self.total.mean_ready,
+            self.slots - 1
+        )
+    }
+
+    fn print_limit(&self) {
+        let limit = match self.total.limit {
+            Limit::Consumer => "the consumer: batches are ready before they are wanted",
+            Limit::Disk => "reading stored bytes",
+            Limit::Decode => "decoding",
+            Limit::Plan => "planning: opening files, or finding crops with labels",
+        };
+        line("limited by", limit);
+        for (number, tip) in self.advice.iter().enumerate() {
+            line(if number == 0 { "try" } else { "" }, tip);
+        }
+        if self.total.seconds < SHORT {
+            line("note", "so short a run says little about rates and limits; read more --epochs");
+        }
+    }
+
+    fn print_rest(&self) {
+        let Cache { kind, limit_bytes, bytes } = &self.cache;
+        if *kind != CacheKind::None {
+            let kind = if *kind == CacheKind::Decoded { "decoded" } else { "compressed" };
+            let (bytes, limit) = (output::bytes(*bytes), output::bytes(*limit_bytes));
+            let (hits, chunks) = (self.total.cached_chunks, self.total.chunks);
+            line("cache", format!("{bytes} of {limit} {kind}; gave {hits} of {chunks} chunks"));
+        }
+        if self.total.skipped > 0 {
+            let count = output::count(self.total.skipped as usize, "sample");
+            line("skipped", format!("{count} with damaged chunks"));
+        }
+        if self.total.padding > 0 {
+            line("padding", output::count(self.total.padding as usize, "sample"));
+        }
+        if let Some(path) = &self.state {
+            line("state", path.display().to_string());
+        }
+        self.memory.notes.iter().for_each(|note| line("note", note));
+    }
+}
+
+/// Seconds below which a run is shorter than what disturbs it.
+const SHORT: f64 = 0.5;
+
+/// One line: a name in a column of its own, and what there is to say.
+fn line(name: &str, text: impl AsRef<str>) {
+    println!("  {name:<13}{}", text.as_ref());
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0}%", share * 100.0)
+}

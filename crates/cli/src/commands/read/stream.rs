@@ -1,0 +1,195 @@
+//! The consumer: takes batches, epoch after epoch, as training would.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use hsipack_format::Error;
+use hsipack_read::{ArrayView, Batch, Loader};
+use serde::Serialize;
+
+use super::Args;
+use super::figures::{Figures, Look};
+use super::view::View;
+
+/// How often the command looks whether it is to stop.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Why no more batches are taken.
+#[derive(Debug)]
+pub enum End {
+    Complete,
+    /// `--max-batches` were taken.
+    Enough,
+    /// Ctrl-C.
+    Stopped,
+    Failed(Error),
+}
+
+/// What was read of one epoch.
+#[derive(Debug, Serialize)]
+pub struct EpochReport {
+    pub epoch: u64,
+    /// Whether it was read to its end.
+    pub complete: bool,
+    #[serde(flatten)]
+    pub figures: Figures,
+    /// With `--checksum`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub items: Option<Vec<ItemReport>>,
+}
+
+/// One cube or crop as it was delivered.
+#[derive(Debug, Serialize)]
+pub struct ItemReport {
+    sample: u32,
+    repeat: u32,
+    padding: bool,
+    row: u32,
+    column: u32,
+    rows: u32,
+    columns: u32,
+    /// CRC-32 of the bytes.
+    image: u32,
+    masks: BTreeMap<String, u32>,
+}
+
+/// All epochs that were read, and the looks at their start and end.
+#[derive(Debug)]
+pub struct Epochs {
+    pub list: Vec<EpochReport>,
+    pub looks: Vec<Look>,
+}
+
+/// A stream of batches that is being taken.
+pub struct Stream<'a> {
+    stop: &'a AtomicBool,
+    step: Option<Duration>,
+    /// Batches to take yet.
+    left: u64,
+    /// The epoch to end before.
+    end: u64,
+    epoch: u64,
+    padding: u64,
+    items: Option<Vec<ItemReport>>,
+    epochs: Epochs,
+    view: View,
+}
+
+impl<'a> Stream<'a> {
+    /// `start` is the look before the loader began.
+    pub fn new(loader: &Loader, start: Look, args: &Args, stop: &'a AtomicBool) -> Self {
+        let epoch = loader.state().epoch;
+        Self {
+            stop,
+            step: args.step_time,
+            left: args.max_batches.unwrap_or(u64::MAX),
+            end: args.epochs,
+            epoch,
+            padding: 0,
+            items: args.checksum.then(Vec::new),
+            epochs: Epochs { list: Vec::new(), looks: vec![start] },
+            view: View::new(loader, start, epoch, args.epochs),
+        }
+    }
+
+    /// Takes batches until there are no more, or it is to stop.
+    pub fn run(&mut self, loader: &mut Loader) -> End {
+        while self.epoch < self.end {
+            if self.stop.load(Ordering::Relaxed) {
+                return End::Stopped;
+            }
+            match loader.next_within(LOOK) {
+                None => {
+                    self.close(loader, true);
+                    let next = loader.state().epoch;
+                    if next == self.epoch {
+                        break;
+                    }
+                    self.epoch = next;
+                    self.view.begin(next);
+                }
+                Some(Ok(None)) => self.view.tick(loader),
+                Some(Ok(Some(batch))) => {
+                    self.consume(&batch);
+                    drop(batch);
+                    self.view.batch(loader);
+                    self.left -= 1;
+                    if self.left == 0 {
+                        return self.enough(loader);
+                    }
+                }
+                Some(Err(error)) => return End::Failed(error),
+            }
+        }
+        End::Complete
+    }
+
+    /// The last batch that was asked for may be the last of all.
+    fn enough(&mut self, loader: &Loader) -> End {
+        let epoch = loader.state().epoch;
+        if epoch > self.epoch {
+            self.close(loader, true);
+            self.epoch = epoch;
+        }
+        if epoch == self.end { End::Complete } else { End::Enough }
+    }
+
+    fn consume(&mut self, batch: &Batch) {
+        let taken = Instant::now();
+        self.padding += batch.items().iter().filter(|item| item.padding).count() as u64;
+        if let Some(items) = &mut self.items {
+            items.extend(checksums(batch));
+        }
+        let until = self.step.map(|step| taken + step);
+        while let Some(left) = until.and_then(|until| until.checked_duration_since(Instant::now()))
+        {
+            if left.is_zero() || self.stop.load(Ordering::Relaxed) {
+                break;
+            }
+            std::thread::sleep(left.min(LOOK));
+        }
+    }
+
+    /// Ends an epoch, or what was read of it.
+    fn close(&mut self, loader: &Loader, complete: bool) {
+        let now = Look::at(loader, self.padding);
+        let before = self.epochs.looks.last().expect("there is one of the start");
+        let figures = Figures::between(before, &now);
+        let items = self.items.as_mut().map(std::mem::take);
+        self.view.end(&figures);
+        self.epochs.list.push(EpochReport { epoch: self.epoch, complete, figures, items });
+        self.epochs.looks.push(now);
+    }
+
+    /// What was read; an epoch that was broken off is part of it.
+    pub fn finish(mut self, loader: &Loader) -> Epochs {
+        if self.epoch < self.end {
+            let now = Look::at(loader, self.padding);
+            let before = self.epochs.looks.last().expect("there is one of the start");
+            if Figures::between(before, &now).batches > 0 || self.epochs.list.is_empty() {
+                self.close(loader, false);
+            }
+        }
+        self.view.finish();
+        self.epochs
+    }
+}
+
+fn checksums(batch: &Batch) -> impl Iterator<Item = ItemReport> {
+    let sum = |array: ArrayView<'_>, place: usize| {
+        let bytes = array.bytes.len() / batch.len();
+        crc32fast::hash(&array.bytes[place * bytes..][..bytes])
+    };
+    batch.items().iter().enumerate().map(move |(place, item)| ItemReport {
+        sample: item.sample,
+        repeat: item.repeat,
+        padding: item.padding,
+        row: item.window.row,
+        column: item.window.column,
+        rows: item.window.rows,
+        columns: item.window.columns,
+        image: sum(batch.image(), place),
+        masks: batch.masks().map(|mask| (mask.name.to_owned(), sum(mask, place))).collect(),
+    })
+}
