@@ -2,21 +2,27 @@
 //!
 //! In one run, alternating: C-Blosc decoding the same chunks from memory into memory that was touched before,
 //! with the same number of threads and nothing else; then the loader, warm, whole epochs. For whole cubes,
-//! and for random crops of tiled scenes, where the baseline decodes the tiles that the crops touch.
+//! and for random crops of tiled scenes, where the baseline decodes the tiles that the crops touch. The baseline is
+//! measured in ordinary memory and on huge pages, which the ring asks for.
 //!
-//! `cargo bench -p hsipack-read --bench read_speed [-- DIR [CUBES [REPEATS [whole|crops]]]]`
+//! Then cold: the page cache of the shards dropped, an epoch beside a plain sequential read of the same files.
+//!
+//! `cargo bench -p hsipack-read --bench read_speed [-- DIR [CUBES [REPEATS [whole|crops|cold]]]]`
 
 #[path = "../tests/support/mod.rs"]
 mod support;
 
-use std::path::PathBuf;
+use std::io::Read;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use half::f16;
 use hsipack_format::{Codec, Compressor, Tile, codec};
-use hsipack_read::plan::{Crop, PlanOptions};
-use hsipack_read::{Dataset, Loader, LoaderOptions};
+use hsipack_read::plan::{Crop, Order, PlanOptions};
+use hsipack_read::store::StoreKind;
+use hsipack_read::{Dataset, Loader, LoaderOptions, OpenOptions};
 use serde_json::json;
 use support::{LZ4, StackSpec, write_dataset_of};
 
@@ -34,13 +40,14 @@ fn main() {
     let wanted = |name: &str| what.as_deref().is_none_or(|what| what == name);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     if wanted("whole") {
-        let dataset = open(
-            &folder.join("whole"),
-            StackSpec { per_shard: 8, ..StackSpec::new(480, 640, 100, cubes) }.tile(16, 640),
-        );
+        let dataset = open(&folder.join("whole"), whole(cubes));
         for threads in [1, cores] {
             compare(&dataset, Crop::Whole, BATCH, repeats, threads);
         }
+    }
+    if wanted("cold") {
+        drop(open(&folder.join("whole"), whole(cubes)));
+        compare_cold(&folder.join("whole"), repeats, cores);
     }
     if wanted("crops") {
         let scenes = cubes.div_ceil(6);
@@ -55,8 +62,12 @@ fn main() {
     }
 }
 
+fn whole(cubes: usize) -> StackSpec {
+    StackSpec { per_shard: 8, ..StackSpec::new(480, 640, 100, cubes) }.tile(16, 640)
+}
+
 /// Opens the dataset, which is written unless it is there from an earlier run.
-fn open(path: &std::path::Path, spec: StackSpec) -> Dataset {
+fn open(path: &Path, spec: StackSpec) -> Dataset {
     let spec =
         StackSpec { codec: Some(Codec { compressor: Compressor::Lz4Hc, level: 4, ..LZ4 }), ..spec };
     if !path.join("SHA256SUMS").exists() {
@@ -106,12 +117,15 @@ fn compare(dataset: &Dataset, crop: Crop, batch: usize, repeats: usize, threads:
     }
     // The rest of the epochs, so that the loader is at rest.
     while loader.epoch().count() > 0 {}
-    let mut memory = Memory::new(batch * bytes_of(&loader), threads);
-    let (mut bare, mut load) = (Vec::new(), Vec::new());
+    let bytes = batch * bytes_of(&loader);
+    let mut memory = [false, true].map(|huge| Memory::new(bytes, threads, huge));
+    let (mut bare, mut huge, mut load) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..repeats {
-        bare.push(seconds(|| {
-            (0..EPOCHS).for_each(|_| memory.decode(&frames, &wanted, threads));
-        }));
+        for (memory, times) in memory.iter_mut().zip([&mut bare, &mut huge]) {
+            times.push(seconds(|| {
+                (0..EPOCHS).for_each(|_| memory.decode(&frames, &wanted, threads));
+            }));
+        }
         load.push(seconds(|| {
             loader.set_epoch(0);
             for _ in 0..EPOCHS {
@@ -119,16 +133,19 @@ fn compare(dataset: &Dataset, crop: Crop, batch: usize, repeats: usize, threads:
             }
         }));
     }
-    let ratio = median(&bare) / median(&load);
     let samples = samples * EPOCHS as usize;
     let chunks = wanted.len() * EPOCHS as usize;
-    println!(
-        "{threads} threads, {crop:?}: bare decode {:.1} samples/s ({:.2} GB/s of chunks), loader {:.1} samples/s, {:.1} % of bare",
-        samples as f64 / median(&bare),
-        (chunks * frames.chunk_bytes) as f64 / median(&bare) / 1e9,
-        samples as f64 / median(&load),
-        100.0 * ratio
-    );
+    println!("{threads} threads, {crop:?}, medians of {repeats}");
+    for (what, times) in
+        [("bare decode", &bare), ("bare decode, huge pages", &huge), ("loader", &load)]
+    {
+        println!(
+            "    {what:24} {:7.1} samples/s  {:5.2} GB/s of chunks  {:5.1} % of bare decode",
+            samples as f64 / median(times),
+            (chunks * frames.chunk_bytes) as f64 / median(times) / 1e9,
+            100.0 * median(&bare) / median(times)
+        );
+    }
     let stored: usize = wanted.iter().map(|chunk| frames.stored[*chunk].len()).sum();
     println!(
         "    {:.2} chunks a sample, stored {:.2} times smaller; ring: {:?}",
@@ -193,14 +210,24 @@ impl Frames {
     }
 }
 
-/// As much memory as a batch takes, touched, on huge pages where offered: cut into chunks.
+/// As much memory as a batch takes, touched.
 struct Memory {
     parts: Vec<Vec<u8>>,
 }
 
 impl Memory {
-    fn new(bytes: usize, threads: usize) -> Self {
-        Self { parts: (0..threads).map(|_| vec![1; bytes / threads]).collect() }
+    fn new(bytes: usize, threads: usize, huge_pages: bool) -> Self {
+        let part = |_| {
+            let mut part: Vec<u8> = Vec::with_capacity(bytes / threads);
+            if huge_pages {
+                let pages = part.as_ptr() as usize & !4095;
+                // SAFETY: advice about memory of ours, before it is touched, changes no content.
+                unsafe { libc::madvise(pages as *mut _, bytes / threads, libc::MADV_HUGEPAGE) };
+            }
+            part.resize(bytes / threads, 1);
+            part
+        };
+        Self { parts: (0..threads).map(part).collect() }
     }
 
     fn decode(&mut self, frames: &Frames, wanted: &[usize], threads: usize) {
@@ -224,6 +251,67 @@ impl Memory {
             }
         });
     }
+}
+
+/// An epoch with an empty page cache, beside reading the same files from one end to the other.
+fn compare_cold(path: &Path, repeats: usize, threads: usize) {
+    let shards: Vec<PathBuf> = (0..)
+        .map(|shard| Dataset::open(path).expect("a dataset").stacks()[0].image.shard_path(shard))
+        .take_while(|shard| shard.exists())
+        .collect();
+    let bytes: u64 = shards.iter().map(|shard| shard.metadata().expect("a file").len()).sum();
+    let stores = [StoreKind::Mapped, StoreKind::Pread, StoreKind::Direct];
+    let mut plain = Vec::new();
+    let mut epochs: Vec<(String, Vec<f64>)> = Vec::new();
+    for (kind, order) in
+        stores.iter().flat_map(|kind| [(kind, Order::Sequential), (kind, Order::Shuffled)])
+    {
+        epochs.push((format!("{kind}, {order:?}"), Vec::new()));
+    }
+    for _ in 0..repeats {
+        shards.iter().for_each(|shard| drop_cache(shard));
+        plain.push(seconds(|| shards.iter().for_each(|shard| read_through(shard))));
+        for (number, (_, times)) in epochs.iter_mut().enumerate() {
+            shards.iter().for_each(|shard| drop_cache(shard));
+            let order = [Order::Sequential, Order::Shuffled][number % 2];
+            times.push(cold_epoch(path, stores[number / 2], order, threads));
+        }
+    }
+    println!("cold, {threads} threads, {:.0} MB stored, medians of {repeats}", bytes as f64 / 1e6);
+    let report = |what: &str, times: &[f64]| {
+        println!(
+            "    {what:24} {:6.0} MB/s  {:5.1} % of a plain sequential read",
+            bytes as f64 / median(times) / 1e6,
+            100.0 * median(&plain) / median(times)
+        );
+    };
+    report("sequential read", &plain);
+    epochs.iter().for_each(|(what, times)| report(what, times));
+}
+
+fn cold_epoch(path: &Path, store: StoreKind, order: Order, threads: usize) -> f64 {
+    let open = OpenOptions { store: Some(store.store()), ..OpenOptions::default() };
+    let dataset = Dataset::open_with(path, open).expect("a dataset");
+    let mut options = LoaderOptions::new(BATCH);
+    (options.threads, options.plan.order, options.end_epoch) = (threads, order, Some(1));
+    let mut loader = Loader::new(&dataset, options).expect("sound options");
+    loader.epoch().for_each(|batch| assert!(!batch.expect("sound").is_empty()));
+    // From when the threads started: the ring had been allocated by then.
+    loader.stats().elapsed_s
+}
+
+/// Has the kernel forget the file's pages; nobody maps it at the time.
+fn drop_cache(file: &Path) {
+    let file = std::fs::File::open(file).expect("a file");
+    file.sync_all().expect("a disk");
+    // SAFETY: advice about an open file.
+    unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+}
+
+fn read_through(file: &Path) {
+    let mut file = std::fs::File::open(file).expect("a file");
+    let mut buffer = vec![0; 1 << 20];
+    while file.read(&mut buffer).expect("a disk") > 0 {}
 }
 
 fn seconds(work: impl FnOnce()) -> f64 {

@@ -31,9 +31,12 @@ pub(crate) struct Cache {
     /// Bytes that may still be used.
     left: AtomicU64,
     used: AtomicU64,
-    /// Per stack, per array, per chunk.
-    chunks: Vec<Vec<Box<[OnceLock<Box<[u8]>>]>>>,
+    /// Per stack, per array.
+    arrays: Vec<Vec<Chunks>>,
 }
+
+/// A place for every chunk of an array.
+type Chunks = Box<[OnceLock<Box<[u8]>>]>;
 
 impl Cache {
     /// An empty cache of at most `budget` bytes; `None` if nothing is to be kept.
@@ -49,8 +52,8 @@ impl Cache {
         let arrays = |stack: usize| {
             (0..=dataset.stacks()[stack].masks.len()).map(|array| slots(stack, array)).collect()
         };
-        let chunks = (0..dataset.stacks().len()).map(arrays).collect();
-        Some(Self { kind, left: AtomicU64::new(budget), used: AtomicU64::new(0), chunks })
+        let arrays = (0..dataset.stacks().len()).map(arrays).collect();
+        Some(Self { kind, left: AtomicU64::new(budget), used: AtomicU64::new(0), arrays })
     }
 
     /// The decoded chunk, if that is what is kept and it is.
@@ -69,7 +72,7 @@ impl Cache {
     }
 
     fn get(&self, array: ArrayRef<'_>, number: usize) -> Option<&[u8]> {
-        self.chunks[array.stack][array.array][number].get().map(|chunk| &**chunk)
+        self.arrays[array.stack][array.array][number].get().map(|chunk| &**chunk)
     }
 
     /// Keeps a chunk if there is room.
@@ -80,7 +83,7 @@ impl Cache {
         if self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
             return;
         }
-        let place = &self.chunks[array.stack][array.array][number];
+        let place = &self.arrays[array.stack][array.array][number];
         if place.set(bytes.into()).is_ok() {
             self.used.fetch_add(len, Ordering::Relaxed);
         } else {

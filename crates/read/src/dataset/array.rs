@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use hsipack_format::dataset::ChunkArray;
 use hsipack_format::shard::{ChunkSpan, ShardIndex};
-use hsipack_format::{CubeShape, DType, Error, Grid, codec};
+use hsipack_format::{CubeShape, DType, Error, ErrorKind, Grid, codec};
 
 use super::{Dataset, Verify};
 use crate::Result;
@@ -49,6 +49,11 @@ pub(crate) struct Stored<'a> {
 }
 
 impl Stored<'_> {
+    /// Tells the store that it will be wanted.
+    pub(crate) fn prefetch(self) {
+        self.file.prefetch(self.span);
+    }
+
     /// Whether `next` begins in the same file where this ends.
     pub(crate) fn continues_with(&self, next: &Stored<'_>) -> bool {
         std::ptr::addr_eq(self.file, next.file) && self.span.end == next.span.start
@@ -116,10 +121,12 @@ impl<'a> ArrayRef<'a> {
         // Files opened from here on would be those of another dataset.
         self.dataset.check_unchanged()?;
         let path = self.file_path(file, index, chunk);
-        let shard = if self.may_be_absent() && !path.exists() {
-            ShardHandle { file: None, index: ShardIndex::empty(self.chunks_per_file()) }
-        } else {
-            self.open_file(path)?
+        let shard = match path.try_exists() {
+            Ok(false) if self.may_be_absent() => {
+                ShardHandle { file: None, index: ShardIndex::empty(self.chunks_per_file()) }
+            }
+            Ok(false) => return Err(Error::damaged("the shard is missing").at(path)),
+            _ => self.open_file(path)?,
         };
         Ok(self.files.open[file].get_or_init(|| shard))
     }
@@ -146,8 +153,7 @@ impl<'a> ArrayRef<'a> {
             })?;
             Ok(index.expect("the closure was called"))
         });
-        let remedy = "run `hsipack validate`, then `hsipack repair`";
-        let index = read.map_err(|error| error.at(path).with_remedy(remedy))?;
+        let index = read.map_err(|error| error.at(path))?;
         Ok(ShardHandle { file: Some(file), index })
     }
 
@@ -192,22 +198,26 @@ impl<'a> ArrayRef<'a> {
         Ok(())
     }
 
-    /// An error about a chunk, with what a user needs to find it.
-    pub(crate) fn damaged(&self, index: usize, chunk: usize, error: &Error) -> Error {
-        let sample = self.dataset.samples().iter().find(|sample| {
-            sample.stack == self.dataset.stacks()[self.stack].name && sample.index == index
-        });
+    /// The error of a chunk, with what a user needs to find it. Errors that are not about stored data (no
+    /// memory, a dataset that was replaced) stay what they are.
+    pub(crate) fn in_chunk(&self, index: usize, chunk: usize, error: Error) -> Error {
+        if error.kind() != ErrorKind::Damaged {
+            return error;
+        }
+        let stack = &self.dataset.stacks()[self.stack].name;
+        let mut samples = self.dataset.samples().iter();
+        let sample = samples.find(|sample| sample.stack == *stack && sample.index == index);
         let name = sample.map_or_else(String::new, |sample| format!(" ({})", sample.name));
         let id = sample.map_or(index as u64, |sample| sample.id);
+        let array = self.chunks.name();
+        let what = format!("sample {id}{name}, {array} chunk {chunk}: {}", error.what());
         let file = match is_sharded(self.chunks) {
             true => self.chunks.shard_path(self.grid().locate(index).0),
             false => self.chunks.chunk_path(index, chunk),
         };
-        Error::new(
-            error.kind(),
-            format!("sample {id}{name}, {} chunk {chunk}: {}", self.chunks.name(), error.what()),
-        )
-        .at(file)
-        .with_remedy("run `hsipack validate`, then `hsipack repair`; or skip damaged samples")
+        Error::damaged(what)
+            .at(file)
+            .with_remedy("run `hsipack validate`, then `hsipack repair`; or skip damaged samples")
+            .caused_by(error)
     }
 }

@@ -59,3 +59,44 @@ fn gather_as<T: bytemuck::AnyBitPattern + bytemuck::NoUninit>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 8 } else { 256 }))]
+        #[test]
+        fn windows_are_copied_as_value_by_value(
+            chunk in (1usize..6, 1usize..6, 1usize..5), at in any::<[prop::sample::Index; 5]>(), margin in 0usize..4,
+            element in prop::sample::select(vec![1usize, 2, 4]), chosen in prop::option::of(prop::collection::vec(0usize..100, 1..4))
+        ) {
+            let (height, width, bands) = chunk;
+            let chosen: Option<Vec<usize>> = chosen.map(|list| list.iter().map(|band| band % bands).collect());
+            let (from_row, from_column) = (at[0].index(height), at[1].index(width));
+            let (rows, columns) = (at[2].index(height - from_row) + 1, at[3].index(width - from_column) + 1);
+            let to_width = columns + margin;
+            let to_column = at[4].index(margin + 1);
+            let from: Vec<u8> = (0..height * width * bands * element).map(|i| (i * 7 + 1) as u8).collect();
+            let list = chosen.clone().unwrap_or_else(|| (0..bands).collect());
+            let mut want = vec![0; rows * to_width * list.len() * element];
+            for y in 0..rows {
+                for x in 0..columns {
+                    for (place, band) in list.iter().enumerate() {
+                        let source = (((from_row + y) * width + from_column + x) * bands + band) * element;
+                        let target = ((y * to_width + to_column + x) * list.len() + place) * element;
+                        want[target..target + element].copy_from_slice(&from[source..source + element]);
+                    }
+                }
+            }
+            let mut got = vec![0; want.len()];
+            let copy = Copy {
+                from_row, from_column, from_width: width, to_column, to_width, rows, columns, element, bands,
+                chosen: chosen.as_deref(),
+            };
+            copy.run(&from, &mut got);
+            prop_assert_eq!(got, want);
+        }
+    }
+}

@@ -100,8 +100,7 @@ impl Decoder<'_> {
             && end - first == tile.columns
             && rows.len() == tile.rows
             && self.bands_of(array).is_none();
-        for across in first / tile.columns..end.div_ceil(tile.columns) {
-            let chunk = down * grid.across() + across;
+        for chunk in chunks_of(array, down, window) {
             if straight {
                 self.chunk(array, index, chunk, out, scratch)?;
                 continue;
@@ -175,7 +174,9 @@ impl Decoder<'_> {
                 return decode(array, index, chunk, stored, out);
             }
         }
-        let Some(stored) = array.locate(index, chunk)? else { return array.chunks.fill(out) };
+        let located =
+            array.locate(index, chunk).map_err(|error| array.in_chunk(index, chunk, error))?;
+        let Some(stored) = located else { return array.chunks.fill(out) };
         let Scratch { read, meter, .. } = scratch;
         meter.stored_bytes += stored.span.end - stored.span.start;
         let before = Instant::now();
@@ -198,10 +199,8 @@ fn decode(
     stored: &[u8],
     out: &mut [u8],
 ) -> Result<()> {
-    array.decode(array.number(index, chunk), stored, out).map_err(|error| match error.kind() {
-        ErrorKind::Damaged => array.damaged(index, chunk, &error),
-        _ => error,
-    })
+    let number = array.number(index, chunk);
+    array.decode(number, stored, out).map_err(|error| array.in_chunk(index, chunk, error))
 }
 
 /// Whether a sample with this error may be left out instead of ending the epoch: it is this sample's data
@@ -214,6 +213,17 @@ pub(crate) fn is_damage(error: &Error) -> bool {
 pub(crate) fn chunk_rows(array: ArrayRef<'_>, window: Window) -> std::ops::Range<usize> {
     let rows = array.grid().tile().rows;
     window.row as usize / rows..((window.row + window.rows) as usize).div_ceil(rows)
+}
+
+/// Numbers of the chunks of chunk row `down` that a window touches.
+pub(crate) fn chunks_of(
+    array: ArrayRef<'_>,
+    down: usize,
+    window: Window,
+) -> std::ops::Range<usize> {
+    let (columns, first) = (array.grid().tile().columns, down * array.grid().across());
+    let end = (window.column + window.columns) as usize;
+    first + window.column as usize / columns..first + end.div_ceil(columns)
 }
 
 /// Rows of the cube that lie in chunk row `down` and in a window.

@@ -61,7 +61,16 @@ pub struct Loader {
     threads: Vec<JoinHandle<()>>,
     place: Place,
     /// A batch of the next epoch, taken before this one was known to be over.
-    pending: Option<(Lease<BatchPlan>, Vec<Failure>, usize)>,
+    pending: Option<TakenBatch>,
+}
+
+/// A slot as the ring gave it.
+#[derive(Debug)]
+struct TakenBatch {
+    lease: Lease<BatchPlan>,
+    failures: Vec<Failure>,
+    /// Batches that were ready beside it.
+    ready: usize,
 }
 
 /// How far the consumer is.
@@ -171,19 +180,25 @@ impl Loader {
                 self.begin(self.place.epoch + 1);
                 return None;
             }
-            let (lease, failures, ready) = match self.take(deadline) {
+            let taken = match self.take(deadline) {
                 Ok(Some(taken)) => taken,
-                Ok(None) => return None,
+                Ok(None) => {
+                    // Nothing was left of the last epoch, or it is over already.
+                    if self.shared.options.end_epoch.is_some_and(|end| self.place.epoch < end) {
+                        self.begin(self.place.epoch + 1);
+                    }
+                    return None;
+                }
                 Err(Taking::TimedOut) => return Some(Ok(None)),
                 Err(Taking::Failed(error)) => return Some(Err(error)),
             };
-            if lease.plan().epoch != self.place.epoch {
+            if taken.lease.plan().epoch != self.place.epoch {
                 // Nothing was left of the present epoch.
-                self.pending = Some((lease, failures, ready));
+                self.pending = Some(taken);
                 self.place.at_end = true;
                 continue;
             }
-            match self.accept(lease, failures, ready) {
+            match self.accept(taken) {
                 Ok(Some(batch)) => return Some(Ok(Some(batch))),
                 Ok(None) => {}
                 Err(error) => {
@@ -195,10 +210,7 @@ impl Loader {
     }
 
     /// Waits for the next batch of whatever epoch; `None` if none will come.
-    fn take(
-        &mut self,
-        deadline: Option<Instant>,
-    ) -> Result<Option<(Lease<BatchPlan>, Vec<Failure>, usize)>, Taking> {
+    fn take(&mut self, deadline: Option<Instant>) -> Result<Option<TakenBatch>, Taking> {
         if let Some(pending) = self.pending.take() {
             return Ok(Some(pending));
         }
@@ -206,7 +218,7 @@ impl Loader {
         let next = self.shared.ring.take(deadline);
         self.shared.counters.waited(before.elapsed());
         match next {
-            Next::Batch(lease, failures, ready) => Ok(Some((lease, failures, ready))),
+            Next::Batch(lease, failures, ready) => Ok(Some(TakenBatch { lease, failures, ready })),
             Next::Finished => Ok(None),
             Next::TimedOut => Err(Taking::TimedOut),
             Next::AllLeased => {
@@ -226,12 +238,8 @@ impl Loader {
     }
 
     /// Makes a batch of a slot; `None` if nothing is left of it without the damaged samples.
-    fn accept(
-        &mut self,
-        mut lease: Lease<BatchPlan>,
-        mut failures: Vec<Failure>,
-        ready: usize,
-    ) -> Result<Option<Batch>> {
+    fn accept(&mut self, taken: TakenBatch) -> Result<Option<Batch>> {
+        let TakenBatch { mut lease, mut failures, ready } = taken;
         let (plan, bytes) = lease.parts_mut();
         if let Some(error) = plan.error.take() {
             return Err(error);

@@ -18,9 +18,10 @@ pub(super) fn run(shared: &Shared) {
         let taken = Instant::now();
         let (plan, number, memory) = task.parts();
         let failures = do_task(shared, plan, number, memory, &mut scratch);
-        task.done(failures);
         let meter = std::mem::take(&mut scratch.meter);
+        // Before the task is back: whoever gets the batch finds all of it counted.
         shared.counters.decoded(taken - before, taken.elapsed(), meter);
+        task.done(failures);
     }
 }
 

@@ -135,7 +135,8 @@ fn a_shard_cut_short_is_an_error_that_names_it() {
     for len in [0, 10, bytes.len() / 2, bytes.len() - 1] {
         std::fs::write(&shard, &bytes[..len]).unwrap();
         let error = Dataset::open(&written.path).unwrap().sample(4).unwrap_err();
-        assert_eq!(error.path(), Some(shard.as_path()), "{error}");
+        assert_eq!((error.kind(), error.path()), (ErrorKind::Damaged, Some(shard.as_path())));
+        assert!(error.to_string().contains("sample 4 (cube 4)"), "{error}");
         assert!(error.remedy().is_some());
     }
     std::fs::remove_file(&shard).unwrap();
@@ -181,7 +182,7 @@ fn a_dataset_of_another_library_needs_no_sums_but_one_of_ours_does() {
 fn labels_groups_and_splits_are_numbered() {
     let folder = tempfile::tempdir().unwrap();
     let extra = |id: usize| {
-        let label = if id % 2 == 0 { "tumour" } else { "healthy" };
+        let label = if id.is_multiple_of(2) { "tumour" } else { "healthy" };
         json!({ "split": if id < 4 { "train" } else { "test" }, "group": format!("p{}", id / 2), "label": label })
     };
     let written = write_dataset(&folder.path().join("made"), &[StackSpec::new(4, 4, 2, 6)], extra);

@@ -376,6 +376,53 @@ fn a_batch_of_nothing_but_damage_is_left_out() {
 }
 
 #[test]
+fn a_missing_shard_or_index_is_damage_of_its_samples() {
+    let (_folder, written) = made(&[StackSpec { per_shard: 2, ..StackSpec::new(9, 8, 4, 6) }]);
+    std::fs::remove_file(written.path.join("9x8x4/image/c/1/0/0/0")).unwrap();
+    let end = std::fs::metadata(written.path.join("9x8x4/image/c/2/0/0/0")).unwrap().len();
+    let shard = damage(&written, "9x8x4/image/c/2/0/0/0", end as usize - 1);
+    let dataset = Dataset::open(&written.path).unwrap();
+    let error = dataset.sample(5).unwrap_err();
+    assert_eq!((error.kind(), error.path()), (ErrorKind::Damaged, Some(shard.as_path())));
+    let text = error.to_string();
+    assert!(text.contains("sample 5 (cube 5)") && text.contains("index is damaged"), "{text}");
+    assert!(dataset.sample(2).unwrap_err().to_string().contains("the shard is missing"));
+    let mut options = LoaderOptions { on_damage: OnDamage::Skip, ..options(4) };
+    options.plan.order = Order::Sequential;
+    let mut loader = Loader::new(&dataset, options).unwrap();
+    assert_eq!(ids(&mut loader), [0, 1]);
+}
+
+#[test]
+fn whoever_has_a_batch_finds_all_of_it_counted() {
+    let (_folder, written) = made(&[StackSpec::new(6, 5, 3, 8).tile(6, 5)]);
+    let dataset = Dataset::open(&written.path).unwrap();
+    for _ in 0..50 {
+        let end_epoch = Some(1);
+        let mut loader = Loader::new(&dataset, LoaderOptions { end_epoch, ..options(2) }).unwrap();
+        assert_eq!(ids(&mut loader).len(), 8);
+        assert_eq!(loader.stats().chunks, 8);
+    }
+}
+
+#[test]
+fn a_last_epoch_of_which_nothing_is_left_ends_once() {
+    let (_folder, written) = made(&[StackSpec::new(6, 5, 3, 8)]);
+    let dataset = Dataset::open(&written.path).unwrap();
+    let mut loader = Loader::new(&dataset, options(2)).unwrap();
+    let mut state = loader.state();
+    loader.epoch().for_each(|batch| drop(batch.unwrap()));
+    // As one saves it who counts batches without looking whether the epoch is over.
+    state.given = vec![hsipack_read::plan::Segment { batch_size: 2, world_size: 1, batches: 4 }];
+    let last = LoaderOptions { end_epoch: Some(1), ..options(4) };
+    let mut loader = Loader::with_state(&dataset, last, &state).unwrap();
+    assert!(loader.next_batch().is_none());
+    assert_eq!((loader.state().epoch, loader.state().given.len()), (1, 0));
+    assert!(loader.next_batch().is_none());
+    assert_eq!(loader.state().epoch, 1);
+}
+
+#[test]
 fn kept_batches_are_never_written_to_and_keeping_all_is_an_error() {
     let (_folder, written) = made(&[StackSpec::new(6, 5, 3, 30)]);
     let dataset = Dataset::open(&written.path).unwrap();
