@@ -48,18 +48,6 @@ pub(crate) struct Stored<'a> {
     pub span: Range<u64>,
 }
 
-impl Stored<'_> {
-    /// Tells the store that it will be wanted.
-    pub(crate) fn prefetch(self) {
-        self.file.prefetch(self.span);
-    }
-
-    /// Whether `next` begins in the same file where this ends.
-    pub(crate) fn continues_with(&self, next: &Stored<'_>) -> bool {
-        std::ptr::addr_eq(self.file, next.file) && self.span.end == next.span.start
-    }
-}
-
 impl Files {
     pub(super) fn new(chunks: &ChunkArray) -> Self {
         let total = chunks.len() * chunks.grid().chunks_per_sample();

@@ -1,15 +1,17 @@
 //! The planning thread: plans batches into free slots, and tells the store what will be wanted.
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use super::batch_plan::{BatchPlan, Part, array_of, lay_out};
 use super::labelled::LabelledMasks;
 use super::shared::{Shared, Start};
-use crate::dataset::array::{ArrayRef, Stored};
+use crate::dataset::array::ArrayRef;
 use crate::decode::chunks_of;
 use crate::plan::{EpochPlan, Item};
 use crate::ring::{Claim, PlanSlot};
+use crate::store::{StoredFile, coalesce};
 use crate::{Error, ErrorKind, Result};
 
 /// Why the feeder leaves what it is doing.
@@ -29,6 +31,21 @@ struct Feeder<'a> {
     /// The latest batch's windows and parts: the slot's own are out of reach once it is published.
     items: Vec<Item>,
     parts: Vec<Part>,
+    /// Spans of one file, ascending, that were not asked for yet.
+    spans: Vec<Range<u64>>,
+}
+
+/// Stored bytes between two wanted spans that are read along rather than asking twice.
+const GAP: u64 = 64 << 10;
+/// Bytes asked for at once.
+const RUN: u64 = 64 << 20;
+
+/// Asks a store for spans of a file, and forgets them.
+fn ask(file: Option<&dyn StoredFile>, spans: &mut Vec<Range<u64>>) {
+    if let Some(file) = file {
+        coalesce(spans, GAP, RUN).for_each(|run| file.prefetch(run.span));
+    }
+    spans.clear();
 }
 
 /// Plans batches until the ring is stopped.
@@ -38,8 +55,8 @@ pub(super) fn run(shared: &Shared) {
             let start = shared.start();
             let generation = start.generation;
             let labelled = LabelledMasks::new(shared);
-            let mut feeder =
-                Feeder { shared, generation, labelled, items: Vec::new(), parts: Vec::new() };
+            let (items, parts, spans) = (Vec::new(), Vec::new(), Vec::new());
+            let mut feeder = Feeder { shared, generation, labelled, items, parts, spans };
             match feeder.run(start) {
                 Leave::Restarted => {}
                 Leave::Stopped => return,
@@ -140,10 +157,11 @@ impl<'a> Feeder<'a> {
         lay_out(&decoder, masks, stack, len, size, &mut plan.arrays).map(drop)
     }
 
-    /// Tells the store which spans the batch needs, adjacent ones together, while the workers begin with it.
+    /// Tells the store which spans the batch needs, near ones together, while the workers begin with it.
     /// Errors wait for those who read.
-    fn prefetch(&self) {
-        let mut run: Option<Stored<'_>> = None;
+    fn prefetch(&mut self) {
+        let mut spans = std::mem::take(&mut self.spans);
+        let mut file: Option<&dyn StoredFile> = None;
         for part in &self.parts {
             let item = self.items[part.position];
             let Ok(array) = array_of(&self.shared.dataset, &self.shared.masks, item, part.array)
@@ -156,13 +174,16 @@ impl<'a> Feeder<'a> {
                     continue;
                 }
                 let Ok(Some(stored)) = array.locate(index, chunk) else { continue };
-                match &mut run {
-                    Some(run) if run.continues_with(&stored) => run.span.end = stored.span.end,
-                    _ => run.replace(stored).into_iter().for_each(Stored::prefetch),
+                let same = file.is_some_and(|file| std::ptr::addr_eq(file, stored.file));
+                let ascends = spans.last().is_none_or(|last| last.end <= stored.span.start);
+                if !same || !ascends {
+                    ask(file.replace(stored.file), &mut spans);
                 }
+                spans.push(stored.span);
             }
         }
-        run.into_iter().for_each(Stored::prefetch);
+        ask(file, &mut spans);
+        self.spans = spans;
     }
 
     fn is_cached(&self, array: ArrayRef<'_>, number: usize) -> bool {

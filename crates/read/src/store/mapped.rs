@@ -1,8 +1,9 @@
 //! Files mapped into memory: spans are views of the page cache, without a copy.
 //!
 //! The system's own read-ahead and its mapping of sixteen pages at a fault stay on: with them, warm bytes
-//! are read faster than with pages populated beforehand. No descriptors are held, so the number of files
-//! is bounded by the system's number of maps (`vm.max_map_count`, usually 65530) only.
+//! are read faster than with pages populated beforehand. Cold bytes are read ahead by a thread of the store
+//! (see `warm.rs`). No descriptors are held but a few of that thread, so the number of files is bounded by
+//! the system's number of maps (`vm.max_map_count`, usually 65530) only.
 
 use std::io;
 use std::ops::Range;
@@ -11,23 +12,25 @@ use std::sync::Arc;
 
 use hsipack_format::mapping::Mapping;
 
+use super::warm::Warmer;
 use super::{ReadBuffer, Store, StoredFile, readable};
 use crate::{Error, Result};
 
 /// Maps files into memory.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct MappedStore;
+#[derive(Clone, Debug, Default)]
+pub struct MappedStore(Arc<Warmer>);
 
 impl MappedStore {
     /// The store.
     pub fn new() -> Self {
-        Self
+        Self::default()
     }
 }
 
 impl Store for MappedStore {
     fn open(&self, path: &Path) -> Result<Arc<dyn StoredFile>> {
-        Ok(Arc::new(MappedFile(Mapping::open(path).map_err(explained)?)))
+        let map = Mapping::open(path).map_err(explained)?;
+        Ok(Arc::new(MappedFile { map, path: path.into(), warmer: self.0.clone() }))
     }
 }
 
@@ -43,15 +46,19 @@ fn explained(error: Error) -> Error {
 }
 
 #[derive(Debug)]
-struct MappedFile(Mapping);
+struct MappedFile {
+    map: Mapping,
+    path: Arc<Path>,
+    warmer: Arc<Warmer>,
+}
 
 impl StoredFile for MappedFile {
     fn path(&self) -> &Path {
-        self.0.path()
+        &self.path
     }
 
     fn len(&self) -> u64 {
-        self.0.len()
+        self.map.len()
     }
 
     fn with_bytes(
@@ -60,12 +67,12 @@ impl StoredFile for MappedFile {
         _: &mut ReadBuffer,
         take: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
-        self.0.with(span, take)
+        self.map.with(span, take)
     }
 
     fn prefetch(&self, span: Range<u64>) {
         if let Some(span) = readable(&span, self.len()) {
-            self.0.advise_will_need(span);
+            self.warmer.ask(&self.path, span);
         }
     }
 }

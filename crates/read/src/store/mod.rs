@@ -11,7 +11,8 @@
 //! | [`DirectStore`] | `direct.rs` | data far beyond RAM: leaves the page cache alone, reads ahead itself |
 //! | [`Limited`] | `limited.rs` | any of them, as if the disk were slower |
 //!
-//! `coalesce.rs` plans which spans are read together. `contract.rs` tests what every store promises.
+//! `warm.rs` reads ahead into the page cache for the first two. `coalesce.rs` plans which spans are asked for
+//! together. `contract.rs` tests what every store promises.
 //!
 //! ```
 //! use hsipack_read::store::{ReadBuffer, StoreKind};
@@ -38,6 +39,7 @@ mod direct;
 mod limited;
 mod mapped;
 mod pread;
+mod warm;
 
 use std::fmt::{self, Debug};
 use std::fs::{File, OpenOptions};

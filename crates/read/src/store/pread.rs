@@ -3,37 +3,38 @@
 
 use std::fs::{File, OpenOptions};
 use std::ops::Range;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
+use super::warm::Warmer;
 use super::{ReadBuffer, Store, StoredFile, cannot_read, checked, open_descriptor, readable};
 use crate::Result;
 
 /// Reads with `pread`. Holds a descriptor for each open file.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct PreadStore;
+#[derive(Clone, Debug, Default)]
+pub struct PreadStore(Arc<Warmer>);
 
 impl PreadStore {
     /// The store.
     pub fn new() -> Self {
-        Self
+        Self::default()
     }
 }
 
 impl Store for PreadStore {
     fn open(&self, path: &Path) -> Result<Arc<dyn StoredFile>> {
         let (file, len) = open_descriptor(path, OpenOptions::new().read(true))?;
-        Ok(Arc::new(PreadFile { file, path: path.to_owned(), len }))
+        Ok(Arc::new(PreadFile { file, path: path.into(), len, warmer: self.0.clone() }))
     }
 }
 
 #[derive(Debug)]
 struct PreadFile {
     file: File,
-    path: PathBuf,
+    path: Arc<Path>,
     len: u64,
+    warmer: Arc<Warmer>,
 }
 
 impl StoredFile for PreadFile {
@@ -60,12 +61,8 @@ impl StoredFile for PreadFile {
     }
 
     fn prefetch(&self, span: Range<u64>) {
-        let Some(span) = readable(&span, self.len) else { return };
-        // Lengths of files fit in the system's signed offsets.
-        let (start, len) = (span.start as libc::off_t, (span.end - span.start) as libc::off_t);
-        // SAFETY: advice on an open descriptor. If it is not taken, the bytes come when they are read.
-        unsafe {
-            libc::posix_fadvise(self.file.as_raw_fd(), start, len, libc::POSIX_FADV_WILLNEED)
-        };
+        if let Some(span) = readable(&span, self.len) {
+            self.warmer.ask(&self.path, span);
+        }
     }
 }
