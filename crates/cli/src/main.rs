@@ -41,6 +41,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    end_with_the_pipe();
     if let Err(message) = supported_processor() {
         eprintln!("hsipack: {message}");
         return ExitCode::from(2);
@@ -57,6 +58,16 @@ fn main() -> ExitCode {
         Command::Man(args) => commands::man::run(args, Cli::command()),
     };
     result.unwrap_or_else(failure::report)
+}
+
+/// Piped into a command that reads a part only, like `head`, end quietly as other commands do: Rust ignores
+/// the signal, and printing would panic.
+fn end_with_the_pipe() {
+    #[cfg(unix)]
+    // SAFETY: sets the default action of a signal, before any thread was started.
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+    }
 }
 
 /// The build asks for AVX2 (see `.cargo/config.toml`); on an older processor, say so instead of dying

@@ -135,6 +135,8 @@ impl<'a> ArrayRef<'a> {
         let read = data_len.and_then(|data_len| {
             let mut index = None;
             let span = data_len..file.len();
+            // Read by itself: a page fault here would bring in megabytes around it.
+            file.prefetch(span.clone());
             file.with_bytes(span, &mut ReadBuffer::default(), &mut |bytes| {
                 index = Some(ShardIndex::decode(bytes, data_len)?);
                 Ok(())

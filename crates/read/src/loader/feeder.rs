@@ -38,7 +38,7 @@ struct Feeder<'a> {
 /// Stored bytes between two wanted spans that are read along rather than asking twice.
 const GAP: u64 = 64 << 10;
 /// Bytes asked for at once.
-const RUN: u64 = 64 << 20;
+const RUN: u64 = 8 << 20;
 
 /// Asks a store for spans of a file, and forgets them.
 fn ask(file: Option<&dyn StoredFile>, spans: &mut Vec<Range<u64>>) {

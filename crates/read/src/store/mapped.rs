@@ -67,6 +67,7 @@ impl StoredFile for MappedFile {
         _: &mut ReadBuffer,
         take: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
+        self.warmer.wait_for(&self.path, &span);
         self.map.with(span, take)
     }
 

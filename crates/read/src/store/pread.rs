@@ -53,6 +53,7 @@ impl StoredFile for PreadFile {
         take: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
         let len = checked(&self.path, &span, self.len)?.len();
+        self.warmer.wait_for(&self.path, &span);
         let bytes = buffer.room(len);
         self.file
             .read_exact_at(bytes, span.start)

@@ -1,10 +1,14 @@
-//! Reading ahead into the page cache, by a thread that reads files from front to back.
+//! Reading ahead into the page cache, by threads that read files from front to back.
 //!
 //! Advice (`MADV_WILLNEED`, `POSIX_FADV_WILLNEED`) fills the cache page by page: measured on a disk that a
 //! plain sequential read takes 1620 MB/s from, it came to 810–920 MB/s at three times the processor time. The
 //! system's own read-ahead, which begins when somebody reads sequentially, works in large folios and far
-//! ahead. So somebody does: what the thread reads is thrown away, and the pages stay. What is in the cache
-//! already is not read again.
+//! ahead. So somebody does: what the threads read is thrown away, and the pages stay. What is in the cache
+//! already is not read again. There are a few threads, so that the disk has work while one of them waits for a
+//! processor.
+//!
+//! Whoever wants bytes that were asked for waits until a thread has passed them ([`Warmer::wait_for`]):
+//! page faults in between would send requests of their own, and break the sequence that makes the disk fast.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -12,37 +16,46 @@ use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-/// Reads spans into the page cache, in the order in which they were asked for. Its thread starts with the
-/// first span, and ends when it is dropped.
+use super::PAGE;
+
+/// Reads spans into the page cache, in the order in which they were asked for. Its threads start with the
+/// first span, and end when it is dropped.
 #[derive(Debug, Default)]
 pub(super) struct Warmer {
     shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 #[derive(Debug, Default)]
 struct Shared {
     queue: Mutex<Queue>,
     more: Condvar,
+    /// A thread got further.
+    progress: Condvar,
+    /// Spans asked for and not read yet: nobody has to look into the queue while there are none.
+    pending: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
     spans: VecDeque<(Arc<Path>, Range<u64>)>,
-    /// The thread has to end.
+    /// What is left of the span that each thread reads.
+    current: [Option<(Arc<Path>, Range<u64>)>; THREADS],
+    /// The threads have to end.
     closed: bool,
-    /// The thread could not be started; nothing is read ahead.
+    /// A thread could not be started; nothing is read ahead.
     broken: bool,
 }
 
+/// Threads.
+const THREADS: usize = 2;
 /// Bytes read at once.
-const PIECE: u64 = 2 << 20;
-/// How far apart bytes are that are looked for in the cache: the system reads at least as much together.
-const PROBE: u64 = 512 << 10;
-/// Files kept open by the thread.
+const PIECE: u64 = 1 << 20;
+/// Files kept open by a thread.
 const OPEN_FILES: usize = 8;
 /// Spans remembered. Beyond that the oldest are forgotten: they are being read by those who want them.
 const SPANS: usize = 1024;
@@ -58,22 +71,38 @@ impl Warmer {
             queue.spans.pop_front();
         }
         queue.spans.push_back((path.clone(), span));
+        self.shared.count(&queue);
         drop(queue);
         self.shared.more.notify_one();
         self.start();
     }
 
+    /// Waits until nothing of `span` is still to be read ahead.
+    pub(super) fn wait_for(&self, path: &Arc<Path>, span: &Range<u64>) {
+        if self.shared.pending.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let mut queue = self.shared.lock();
+        while !queue.broken && queue.has(path, span) {
+            let woken = self.shared.progress.wait(queue);
+            queue = woken.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
     fn start(&self) {
-        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
-        if thread.is_none() {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        for number in threads.len()..THREADS {
             let shared = self.shared.clone();
             let started = std::thread::Builder::new()
-                .name("read ahead".to_owned())
-                .spawn(move || shared.work());
+                .name(format!("read ahead {number}"))
+                .spawn(move || shared.work(number));
             match started {
-                Ok(started) => *thread = Some(started),
-                // Without it everything is only slower.
-                Err(_) => self.shared.lock().broken = true,
+                Ok(started) => threads.push(started),
+                // Without them everything is only slower.
+                Err(_) => {
+                    self.shared.lock().broken = true;
+                    return self.shared.progress.notify_all();
+                }
             }
         }
     }
@@ -82,49 +111,110 @@ impl Warmer {
 impl Drop for Warmer {
     fn drop(&mut self) {
         self.shared.lock().closed = true;
-        self.shared.more.notify_one();
-        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        // It has nothing to tell: errors are found by those who read.
-        let _ = thread.map(JoinHandle::join);
+        self.shared.more.notify_all();
+        for thread in self.threads.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            // It has nothing to tell: errors are found by those who read.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Queue {
+    fn has(&self, path: &Arc<Path>, span: &Range<u64>) -> bool {
+        let overlaps = |(of, asked): &(Arc<Path>, Range<u64>)| {
+            Arc::ptr_eq(of, path) && asked.start < span.end && span.start < asked.end
+        };
+        self.current.iter().flatten().any(overlaps) || self.spans.iter().any(overlaps)
     }
 }
 
 impl Shared {
+    /// Notes how much is to be done.
+    fn count(&self, queue: &Queue) {
+        let pending = queue.spans.len() + queue.current.iter().flatten().count();
+        self.pending.store(pending, Ordering::Release);
+    }
+
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn work(&self) {
+    fn work(&self, thread: usize) {
+        be_prompt();
         let mut buffer = vec![0; PIECE as usize];
         let mut open: VecDeque<(Arc<Path>, File)> = VecDeque::with_capacity(OPEN_FILES);
-        while let Some((path, span)) = self.next() {
-            let Some(file) = file_of(&mut open, &path) else { continue };
-            let mut start = span.start;
-            while start < span.end && !self.lock().closed {
-                let end = span.end.min(start + PIECE);
-                if !is_cached(file, start..end) {
-                    let piece = &mut buffer[..(end - start) as usize];
-                    if file.read_at(piece, start).is_err() {
-                        break;
-                    }
-                }
-                start = end;
+        while let Some((path, span)) = self.next(thread) {
+            if let Some(file) = file_of(&mut open, &path) {
+                self.read(thread, file, span, &mut buffer);
+            }
+            self.note(thread, None);
+        }
+    }
+
+    fn read(&self, thread: usize, file: &File, span: Range<u64>, buffer: &mut [u8]) {
+        for start in span.clone().step_by(PIECE as usize) {
+            let end = span.end.min(start + PIECE);
+            let piece = &mut buffer[..(end - start) as usize];
+            if !is_cached(file, start..end) && file.read_at(piece, start).is_err() {
+                return;
+            }
+            if !self.note(thread, Some(end)) {
+                return;
             }
         }
     }
 
-    fn next(&self) -> Option<(Arc<Path>, Range<u64>)> {
+    /// Notes how far a thread has read its span, `None` for its end; `false` if it has to end.
+    fn note(&self, thread: usize, read: Option<u64>) -> bool {
+        let mut queue = self.lock();
+        match (&mut queue.current[thread], read) {
+            (Some((_, span)), Some(end)) => span.start = end,
+            (current, _) => *current = None,
+        }
+        self.count(&queue);
+        let goes_on = !queue.closed;
+        drop(queue);
+        self.progress.notify_all();
+        goes_on
+    }
+
+    fn next(&self, thread: usize) -> Option<(Arc<Path>, Range<u64>)> {
         let mut queue = self.lock();
         loop {
             if queue.closed {
                 return None;
             }
-            if let Some(span) = queue.spans.pop_front() {
-                return Some(span);
+            if let Some(asked) = queue.spans.pop_front() {
+                queue.current[thread] = Some(asked.clone());
+                return Some(asked);
             }
             queue = self.more.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
     }
+}
+
+/// Asks the scheduler for short turns that begin early: the thread does little, but while it waits for a
+/// processor beside threads that decode, the disk has nothing to do.
+fn be_prompt() {
+    /// As the kernel's `struct sched_attr`, first version.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Attributes {
+        size: u32,
+        policy: u32,
+        flags: u64,
+        nice: i32,
+        priority: u32,
+        /// Length of a turn in ns, where the scheduler knows such a thing (since Linux 6.12).
+        runtime: u64,
+        deadline: u64,
+        period: u64,
+    }
+    let size = std::mem::size_of::<Attributes>() as u32;
+    let attributes = Attributes { size, runtime: 100_000, ..Attributes::default() };
+    // SAFETY: the call reads the struct and concerns the calling thread only. Where it is refused, the thread
+    // waits like any other.
+    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
 }
 
 /// The file, kept open: the one asked for latest is the first.
@@ -139,23 +229,42 @@ fn file_of<'a>(open: &'a mut VecDeque<(Arc<Path>, File)>, path: &Arc<Path>) -> O
     open.front().map(|(_, file)| file)
 }
 
-/// Whether the span seems to be in the page cache: single bytes of it are, a piece apart.
+/// Whether the span is in the page cache; `false` where the system does not tell (before Linux 6.5, or for
+/// somebody else's files), so that it is read again.
 fn is_cached(file: &File, span: Range<u64>) -> bool {
-    span.clone().step_by(PROBE as usize).chain([span.end - 1]).all(|at| has(file, at))
+    /// As the kernel's `struct cachestat_range` and `struct cachestat`.
+    #[repr(C)]
+    struct Bytes {
+        start: u64,
+        len: u64,
+    }
+    #[repr(C)]
+    #[derive(Default)]
+    struct Pages {
+        cached: u64,
+        dirty: u64,
+        writeback: u64,
+        evicted: u64,
+        recently_evicted: u64,
+    }
+    let (bytes, mut pages) =
+        (Bytes { start: span.start, len: span.end - span.start }, Pages::default());
+    // SAFETY: the call reads one struct and fills the other; both live beyond it.
+    let failed = unsafe {
+        libc::syscall(
+            SYS_CACHESTAT,
+            file.as_raw_fd(),
+            &raw const bytes,
+            &raw mut pages,
+            0 as libc::c_uint,
+        )
+    };
+    let page = PAGE as u64;
+    failed == 0 && pages.cached >= span.end.div_ceil(page) - span.start / page
 }
 
-fn has(file: &File, at: u64) -> bool {
-    let mut byte = 0u8;
-    let part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
-    // SAFETY: the one part is a byte that lives beyond the call.
-    let read = unsafe {
-        libc::preadv2(file.as_raw_fd(), &raw const part, 1, at as libc::off_t, libc::RWF_NOWAIT)
-    };
-    // File systems that do not know the flag, like those in memory, refuse it: reading ahead of them gains
-    // nothing, or they read ahead themselves.
-    let refused = || std::io::Error::last_os_error().raw_os_error() == Some(libc::EOPNOTSUPP);
-    read >= 0 || refused()
-}
+/// The number of `cachestat`, the same on every architecture.
+const SYS_CACHESTAT: libc::c_long = 451;
 
 #[cfg(test)]
 mod tests {
@@ -171,8 +280,9 @@ mod tests {
         file.sync_all().unwrap();
         // SAFETY: advice about an open file.
         unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
-        if is_cached(&file, 0..9 << 20) {
-            println!("skipped: the temporary folder has no disk behind its page cache");
+        file.read_at(&mut [0], 0).unwrap();
+        if is_cached(&file, 0..9 << 20) || !is_cached(&file, 0..1) {
+            println!("skipped: a folder in memory, or a system that does not tell what it caches");
             return;
         }
         let warmer = Warmer::default();
@@ -182,6 +292,31 @@ mod tests {
             assert!(start.elapsed() < Duration::from_secs(60), "it never came");
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    #[test]
+    fn whoever_waits_finds_the_bytes_read_or_nothing_to_wait_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path: Arc<Path> = folder.path().join("shard").into();
+        std::fs::write(&path, vec![7; 5 << 20]).unwrap();
+        let warmer = Warmer::default();
+        warmer.wait_for(&path, &(0..10));
+        std::thread::scope(|scope| {
+            for reader in 0..3u64 {
+                let (warmer, path) = (&warmer, &path);
+                scope.spawn(move || {
+                    for step in 0..200 {
+                        let start = (step * 7919 + reader) % (4 << 20);
+                        warmer.ask(path, start..start + (1 << 20));
+                        warmer.wait_for(path, &(start..start + 1000));
+                    }
+                });
+            }
+        });
+        // A file that is gone holds nobody up.
+        let gone: Arc<Path> = folder.path().join("gone").into();
+        warmer.ask(&gone, 0..10);
+        warmer.wait_for(&gone, &(0..10));
     }
 
     #[test]
