@@ -96,14 +96,6 @@ impl Mapping {
         if self.slot.has_failed(span) { Err(self.unreadable(&range)) } else { taken }
     }
 
-    /// Asks the system to read `range` ahead; what lies outside the file is left out.
-    pub fn advise_will_need(&self, range: Range<u64>) {
-        let end = range.end.min(self.len());
-        if let Some(span) = self.span(&(range.start..end)) {
-            self.map.will_need(span);
-        }
-    }
-
     fn span(&self, range: &Range<u64>) -> Option<Range<usize>> {
         let inside = range.start <= range.end && range.end <= self.len();
         // Both ends are at most the length, which is a `usize`.
@@ -197,20 +189,6 @@ impl Map {
         // nobody changes the file meanwhile is what the module asks of its users; pages that cannot be
         // read become zeros.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
-    }
-
-    fn will_need(&self, span: Range<usize>) {
-        if span.is_empty() {
-            return;
-        }
-        let page = page_size();
-        let start = span.start / page * page;
-        // SAFETY: page-aligned and within the map, which starts on a page; this advice changes no bytes.
-        unsafe {
-            let address = self.start.as_ptr().add(start).cast::<c_void>();
-            // Advice that is not taken is no error: the bytes come later, when they are read.
-            libc::madvise(address, span.end - start, libc::MADV_WILLNEED);
-        }
     }
 }
 
@@ -513,9 +491,7 @@ mod tests {
             [0..LEN as u64 + 1, LEN as u64 + 1..LEN as u64 + 1, 5..4, u64::MAX - 1..u64::MAX]
         {
             assert!(sum(&mapping, range.clone()).is_err(), "{range:?}");
-            mapping.advise_will_need(range);
         }
-        mapping.advise_will_need(5000..9000);
     }
 
     #[test]

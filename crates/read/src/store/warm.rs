@@ -55,6 +55,8 @@ struct Queue {
 const THREADS: usize = 2;
 /// Bytes read at once.
 const PIECE: u64 = 1 << 20;
+/// Bytes that one thread reads in sequence, at most, while another one could read as well.
+const SEQUENCE: u64 = 64 << 20;
 /// Files kept open by a thread.
 const OPEN_FILES: usize = 8;
 /// Spans remembered. Beyond that the oldest are forgotten: they are being read by those who want them.
@@ -120,6 +122,21 @@ impl Drop for Warmer {
 }
 
 impl Queue {
+    /// The oldest span, with those that go on where it ends: the longer the system reads in sequence, the
+    /// further it reads ahead.
+    fn pop(&mut self) -> Option<(Arc<Path>, Range<u64>)> {
+        let (path, mut span) = self.spans.pop_front()?;
+        while let Some((next, more)) = self.spans.front()
+            && Arc::ptr_eq(next, &path)
+            && more.start == span.end
+            && more.end - span.start <= SEQUENCE
+        {
+            span.end = more.end;
+            self.spans.pop_front();
+        }
+        Some((path, span))
+    }
+
     fn has(&self, path: &Arc<Path>, span: &Range<u64>) -> bool {
         let overlaps = |(of, asked): &(Arc<Path>, Range<u64>)| {
             Arc::ptr_eq(of, path) && asked.start < span.end && span.start < asked.end
@@ -141,21 +158,20 @@ impl Shared {
 
     fn work(&self, thread: usize) {
         be_prompt();
-        let mut buffer = vec![0; PIECE as usize];
+        let mut sink = Sink::new();
         let mut open: VecDeque<(Arc<Path>, File)> = VecDeque::with_capacity(OPEN_FILES);
         while let Some((path, span)) = self.next(thread) {
             if let Some(file) = file_of(&mut open, &path) {
-                self.read(thread, file, span, &mut buffer);
+                self.read(thread, file, span, &mut sink);
             }
             self.note(thread, None);
         }
     }
 
-    fn read(&self, thread: usize, file: &File, span: Range<u64>, buffer: &mut [u8]) {
+    fn read(&self, thread: usize, file: &File, span: Range<u64>, sink: &mut Sink) {
         for start in span.clone().step_by(PIECE as usize) {
             let end = span.end.min(start + PIECE);
-            let piece = &mut buffer[..(end - start) as usize];
-            if !is_cached(file, start..end) && file.read_at(piece, start).is_err() {
+            if !is_cached(file, start..end) && sink.swallow(file, start..end).is_err() {
                 return;
             }
             if !self.note(thread, Some(end)) {
@@ -184,13 +200,55 @@ impl Shared {
             if queue.closed {
                 return None;
             }
-            if let Some(asked) = queue.spans.pop_front() {
+            if let Some(asked) = queue.pop() {
                 queue.current[thread] = Some(asked.clone());
                 return Some(asked);
             }
             queue = self.more.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
     }
+}
+
+/// Where the bytes go: the null device, to which the system hands pages without copying them, or a buffer
+/// where it does not.
+struct Sink {
+    null: Option<File>,
+    buffer: Vec<u8>,
+}
+
+impl Sink {
+    fn new() -> Self {
+        let null = File::options().write(true).open("/dev/null").ok();
+        Self { null, buffer: Vec::new() }
+    }
+
+    fn swallow(&mut self, file: &File, span: Range<u64>) -> std::io::Result<()> {
+        if let Some(null) = &self.null {
+            if hand_over(file, null, span.clone()) {
+                return Ok(());
+            }
+            self.null = None;
+        }
+        self.buffer.resize(PIECE as usize, 0);
+        file.read_at(&mut self.buffer[..(span.end - span.start) as usize], span.start).map(drop)
+    }
+}
+
+/// Sends a span of one file to another; `false` if the system does not do that with these files. A file that
+/// has become shorter ends it early, which is for those to find who read it.
+fn hand_over(file: &File, to: &File, span: Range<u64>) -> bool {
+    let mut at = span.start as libc::off_t;
+    while (at as u64) < span.end {
+        let (from, to) = (file.as_raw_fd(), to.as_raw_fd());
+        let len = (span.end - at as u64) as usize;
+        // SAFETY: both descriptors are open, and `at` lives beyond the call, which moves it on.
+        match unsafe { libc::sendfile(to, from, &raw mut at, len) } {
+            0 => break,
+            sent if sent < 0 => return false,
+            _ => {}
+        }
+    }
+    true
 }
 
 /// Asks the scheduler for short turns that begin early: the thread does little, but while it waits for a
