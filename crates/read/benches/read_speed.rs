@@ -15,7 +15,7 @@ mod support;
 use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use half::f16;
@@ -261,7 +261,8 @@ fn compare_cold(path: &Path, repeats: usize, threads: usize) {
         .collect();
     let bytes: u64 = shards.iter().map(|shard| shard.metadata().expect("a file").len()).sum();
     let stores = [StoreKind::Mapped, StoreKind::Pread, StoreKind::Direct];
-    let mut plain = Vec::new();
+    let (mut plain, mut beside) = (Vec::new(), Vec::new());
+    let frames = Frames::of(&Dataset::open(path).expect("a dataset"));
     let mut epochs: Vec<(String, Vec<f64>)> = Vec::new();
     for (kind, order) in
         stores.iter().flat_map(|kind| [(kind, Order::Sequential), (kind, Order::Shuffled)])
@@ -271,6 +272,10 @@ fn compare_cold(path: &Path, repeats: usize, threads: usize) {
     for _ in 0..repeats {
         shards.iter().for_each(|shard| drop_cache(shard));
         plain.push(seconds(|| shards.iter().for_each(|shard| read_through(shard))));
+        shards.iter().for_each(|shard| drop_cache(shard));
+        beside.push(while_decoding(&frames, threads, || {
+            seconds(|| shards.iter().for_each(|shard| read_through(shard)))
+        }));
         for (number, (_, times)) in epochs.iter_mut().enumerate() {
             shards.iter().for_each(|shard| drop_cache(shard));
             let order = [Order::Sequential, Order::Shuffled][number % 2];
@@ -286,7 +291,28 @@ fn compare_cold(path: &Path, repeats: usize, threads: usize) {
         );
     };
     report("sequential read", &plain);
+    report("the same beside decoding", &beside);
     epochs.iter().for_each(|(what, times)| report(what, times));
+}
+
+/// Does `work` while as many threads as the loader has decode from memory: what a disk gives when the
+/// processors have something to do.
+fn while_decoding(frames: &Frames, threads: usize, work: impl FnOnce() -> f64) -> f64 {
+    let done = AtomicBool::new(false);
+    let some: Vec<usize> = (0..frames.per_sample).collect();
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                let mut memory = Memory::new(frames.per_sample * frames.chunk_bytes, 1, false);
+                while !done.load(Ordering::Relaxed) {
+                    memory.decode(frames, &some, 1);
+                }
+            });
+        }
+        let time = work();
+        done.store(true, Ordering::Relaxed);
+        time
+    })
 }
 
 fn cold_epoch(path: &Path, store: StoreKind, order: Order, threads: usize) -> f64 {

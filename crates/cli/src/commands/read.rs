@@ -497,11 +497,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         return Err(words::options(error));
     }
     written?;
-    if args.json {
-        output::json(&report)
-    } else {
-        report.print()
-    }
+    output::report(&report, args.json, Report::print);
     match end {
         End::Stopped => Err(stopped(&args)),
         _ => Ok(ExitCode::SUCCESS),
