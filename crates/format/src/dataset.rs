@@ -591,7 +591,7 @@ fn fill_bytes(meta: &ArrayMeta) -> Result<Vec<u8>> {
     let value =
         number.ok_or_else(|| Error::unsupported(format!("fill_value {}", meta.fill_value)))?;
     match meta.dtype {
-        DType::F16 => Ok(half::f16::from_f64_const(value).to_le_bytes().to_vec()),
+        DType::F16 => Ok(half::f16::from_f64(value).to_le_bytes().to_vec()),
         DType::F32 => Ok((value as f32).to_le_bytes().to_vec()),
         DType::U8 => Ok(vec![value as u8]),
         DType::U16 => Ok((value as u16).to_le_bytes().to_vec()),

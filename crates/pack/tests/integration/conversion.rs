@@ -117,7 +117,7 @@ fn check_with_zarrs(path: &Path, scale: f64) {
         _ => f64::from(rows.as_slice::<f32>()[at]),
     };
     let want: Vec<u16> =
-        (0..shape.values()).map(|at| f16::from_f64_const(number(at) / scale).to_bits()).collect();
+        (0..shape.values()).map(|at| f16::from_f64(number(at) / scale).to_bits()).collect();
 
     let store = Arc::new(zarrs::filesystem::FilesystemStore::new(&out).unwrap());
     let array = zarrs::array::Array::open(store, &format!("/{shape}/image")).unwrap();

@@ -178,7 +178,7 @@ fn number_bytes(value: f64, dtype: DType) -> Vec<u8> {
         DType::I32 => (value as i32).to_ne_bytes().to_vec(),
         DType::U64 => (value as u64).to_ne_bytes().to_vec(),
         DType::I64 => (value as i64).to_ne_bytes().to_vec(),
-        DType::F16 => half::f16::from_f64_const(value).to_ne_bytes().to_vec(),
+        DType::F16 => half::f16::from_f64(value).to_ne_bytes().to_vec(),
         DType::F32 => (value as f32).to_ne_bytes().to_vec(),
         DType::F64 => value.to_ne_bytes().to_vec(),
     }
