@@ -16,7 +16,7 @@
 //! | `run.rs` | all of it in order, and the report |
 
 mod calibration;
-mod cast;
+pub(crate) mod cast;
 mod dry_run;
 pub(crate) mod encode;
 mod engine;
