@@ -56,7 +56,7 @@ const THREADS: usize = 2;
 /// Bytes read at once.
 const PIECE: u64 = 1 << 20;
 /// Bytes that one thread reads in sequence, at most, while another one could read as well.
-const SEQUENCE: u64 = 64 << 20;
+const SEQUENCE: u64 = 16 << 20;
 /// Files kept open by a thread.
 const OPEN_FILES: usize = 8;
 /// Spans remembered. Beyond that the oldest are forgotten: they are being read by those who want them.
