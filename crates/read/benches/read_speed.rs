@@ -14,6 +14,7 @@ mod support;
 
 use std::io::Read;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
@@ -21,7 +22,7 @@ use std::time::Instant;
 use half::f16;
 use hsipack_format::{Codec, Compressor, Tile, codec};
 use hsipack_read::plan::{Crop, Order, PlanOptions};
-use hsipack_read::store::StoreKind;
+use hsipack_read::store::{PAGE, StoreKind};
 use hsipack_read::{Dataset, Loader, LoaderOptions, OpenOptions};
 use serde_json::json;
 use support::{LZ4, StackSpec, write_dataset_of};
@@ -261,7 +262,7 @@ fn compare_cold(path: &Path, repeats: usize, threads: usize) {
         .collect();
     let bytes: u64 = shards.iter().map(|shard| shard.metadata().expect("a file").len()).sum();
     let stores = [StoreKind::Mapped, StoreKind::Pread, StoreKind::Direct];
-    let (mut plain, mut beside) = (Vec::new(), Vec::new());
+    let (mut plain, mut beside, mut direct) = (Vec::new(), Vec::new(), Vec::new());
     let frames = Frames::of(&Dataset::open(path).expect("a dataset"));
     let mut epochs: Vec<(String, Vec<f64>)> = Vec::new();
     for (kind, order) in
@@ -276,6 +277,7 @@ fn compare_cold(path: &Path, repeats: usize, threads: usize) {
         beside.push(while_decoding(&frames, threads, || {
             seconds(|| shards.iter().for_each(|shard| read_through(shard)))
         }));
+        direct.push(seconds(|| shards.iter().for_each(|shard| read_through_direct(shard))));
         for (number, (_, times)) in epochs.iter_mut().enumerate() {
             shards.iter().for_each(|shard| drop_cache(shard));
             let order = [Order::Sequential, Order::Shuffled][number % 2];
@@ -283,15 +285,17 @@ fn compare_cold(path: &Path, repeats: usize, threads: usize) {
         }
     }
     println!("cold, {threads} threads, {:.0} MB stored, medians of {repeats}", bytes as f64 / 1e6);
+    println!("    {:32}  MB/s  of: plain  beside  O_DIRECT", "");
     let report = |what: &str, times: &[f64]| {
-        println!(
-            "    {what:24} {:6.0} MB/s  {:5.1} % of a plain sequential read",
-            bytes as f64 / median(times) / 1e6,
-            100.0 * median(&plain) / median(times)
-        );
+        let time = median(times);
+        let of = |baseline: &[f64]| 100.0 * median(baseline) / time;
+        let speed = bytes as f64 / time / 1e6;
+        let (plain, beside, direct) = (of(&plain), of(&beside), of(&direct));
+        println!("    {what:32} {speed:5.0}      {plain:5.1}   {beside:5.1}     {direct:5.1} %");
     };
-    report("sequential read", &plain);
+    report("plain sequential read", &plain);
     report("the same beside decoding", &beside);
+    report("plain sequential O_DIRECT read", &direct);
     epochs.iter().for_each(|(what, times)| report(what, times));
 }
 
@@ -338,6 +342,23 @@ fn read_through(file: &Path) {
     let mut file = std::fs::File::open(file).expect("a file");
     let mut buffer = vec![0; 1 << 20];
     while file.read(&mut buffer).expect("a disk") > 0 {}
+}
+
+/// The same past the page cache, as `dd iflag=direct bs=1M` does.
+fn read_through_direct(file: &Path) {
+    const BLOCK: usize = 1 << 20;
+    let mut options = std::fs::File::options();
+    let file = options.read(true).custom_flags(libc::O_DIRECT).open(file).expect("O_DIRECT");
+    let mut buffer = vec![0; BLOCK + PAGE];
+    let start = buffer.as_ptr().align_offset(PAGE);
+    let mut at = 0;
+    loop {
+        let read = file.read_at(&mut buffer[start..start + BLOCK], at).expect("a disk");
+        at += read as u64;
+        if read < BLOCK {
+            return;
+        }
+    }
 }
 
 fn seconds(work: impl FnOnce()) -> f64 {

@@ -156,8 +156,8 @@ impl Loader {
     ///
     /// # Errors
     /// If a chunk is damaged or cannot be read, the dataset was replaced, or all slots of the ring are kept.
-    /// After an error other than the last one, the epoch cannot go on; the next call begins it anew behind
-    /// the last batch given.
+    /// Where slots are merely kept, the next call waits again; after any other error it begins the epoch anew
+    /// behind the last batch given.
     pub fn next_batch(&mut self) -> Option<Result<Batch>> {
         self.next_before(None).map(|next| next.map(|batch| batch.expect("there is no deadline")))
     }

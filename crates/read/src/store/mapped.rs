@@ -1,8 +1,8 @@
 //! Files mapped into memory: spans are views of the page cache, without a copy.
 //!
 //! The system's own read-ahead and its mapping of sixteen pages at a fault stay on: with them, warm bytes
-//! are read faster than with pages populated beforehand. Cold bytes are read ahead by a thread of the store
-//! (see `warm.rs`). No descriptors are held but a few of that thread, so the number of files is bounded by
+//! are read faster than with pages populated beforehand. Cold bytes are read ahead by threads of the store
+//! (see `warm.rs`). No descriptors are held but a few of those threads, so the number of files is bounded by
 //! the system's number of maps (`vm.max_map_count`, usually 65530) only.
 
 use std::io;
