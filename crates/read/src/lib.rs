@@ -28,9 +28,13 @@ pub mod plan;
 mod ring;
 pub mod store;
 mod sync;
+#[cfg(feature = "torch")]
+mod torch;
 
 pub use cache::CacheKind;
 pub use dataset::{BandStatistics, ClassCount, Cube, Dataset, Labels, OpenOptions, Verify};
 pub use hsipack_format::{DType, Error, ErrorKind, Result, Sample};
 pub use loader::{ArrayView, Batch, Epoch, Loader, LoaderOptions, LoaderStats, OnDamage};
 pub use ring::memory::{MemoryOptions, MemoryReport, PageLocker};
+#[cfg(feature = "torch")]
+pub use torch::{best_device, cuda_is_available};

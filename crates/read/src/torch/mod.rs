@@ -1,0 +1,208 @@
+//! What `tch` does not offer of libtorch, behind safe functions; see `shim.cpp`.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::OnceLock;
+
+use tch::{Device, Kind, TchError, Tensor};
+use torch_sys::C_tensor;
+
+use crate::{Error, ErrorKind, Result};
+
+/// Bytes for a message of the C++ side.
+const ERROR_BYTES: usize = 512;
+
+// SAFETY: these are the signatures in `shim.cpp`, which is compiled with this crate.
+unsafe extern "C" {
+    fn hsipack_current_stream(device: c_int, error: *mut c_char) -> *mut c_void;
+    fn hsipack_storage_uses(tensor: *const C_tensor, error: *mut c_char) -> usize;
+    fn hsipack_from_memory(
+        data: *mut c_void,
+        sizes: *const i64,
+        dimensions: usize,
+        kind: c_int,
+        release: unsafe extern "C" fn(*mut c_void),
+        context: *mut c_void,
+        error: *mut c_char,
+    ) -> *mut C_tensor;
+    fn hsipack_fill_random(tensor: *mut C_tensor, seed: u64, normal: c_int, error: *mut c_char);
+}
+
+/// Calls a function of the shim and turns its message into an error.
+fn told<T>(call: impl FnOnce(*mut c_char) -> T) -> Result<T> {
+    let mut error: [c_char; ERROR_BYTES] = [0; ERROR_BYTES];
+    let result = call(error.as_mut_ptr());
+    // SAFETY: the shim ends every message, an empty one too, with NUL within these bytes.
+    let message = unsafe { CStr::from_ptr(error.as_ptr()) }.to_string_lossy();
+    match message.lines().next() {
+        None => Ok(result),
+        Some(line) => Err(failed(line)),
+    }
+}
+
+/// An error that libtorch told of.
+fn failed(message: &str) -> Error {
+    let message = message.lines().next().unwrap_or("it failed").trim_end_matches('.');
+    let error = Error::new(ErrorKind::Io, format!("libtorch: {message}"));
+    if message.contains("out of memory") {
+        return error.with_remedy("use smaller batches or crops");
+    }
+    error
+}
+
+/// Runs tensor operations, and makes the crate's error of libtorch's.
+pub(crate) fn run<T>(work: impl FnOnce() -> Result<T, TchError>) -> Result<T> {
+    tch::no_grad(work).map_err(|error| failed(&error.to_string()).caused_by(error))
+}
+
+/// The calling thread's current stream of a CUDA device, as the driver knows it.
+pub(crate) fn current_stream(device: usize) -> Result<*mut c_void> {
+    let device = c_int::try_from(device).map_err(|_| Error::conflict("no such device"))?;
+    // SAFETY: the message's bytes are as long as the shim expects.
+    told(|error| unsafe { hsipack_current_stream(device, error) })
+}
+
+/// Tensors and others that share the memory of `tensor`; 1 if nobody else does.
+pub(crate) fn storage_uses(tensor: &Tensor) -> Result<usize> {
+    // SAFETY: the tensor lives through the call, which only looks at it.
+    told(|error| unsafe { hsipack_storage_uses(tensor.as_ptr(), error) })
+}
+
+/// Fills a tensor with standard normal numbers of a stream that depends on `seed`, the tensor's shape and the
+/// device alone. The global generators stay as they are.
+pub(crate) fn fill_normal(tensor: &mut Tensor, seed: u64) -> Result<()> {
+    // SAFETY: the tensor is ours alone for the time of the call.
+    told(|error| unsafe { hsipack_fill_random(tensor.as_mut_ptr(), seed, 1, error) })
+}
+
+/// As [`fill_normal`], with uniform numbers in [-1, 1).
+pub(crate) fn fill_uniform(tensor: &mut Tensor, seed: u64) -> Result<()> {
+    // SAFETY: as above.
+    told(|error| unsafe { hsipack_fill_random(tensor.as_mut_ptr(), seed, 0, error) })
+}
+
+/// A CPU tensor over `data`, which lives in `owner`; the owner is dropped with the last tensor that refers to it, in
+/// whichever thread that is.
+///
+/// # Safety
+/// The memory must hold `shape`'s elements of `kind`, aligned, stay where it is as long as `owner` lives, wherever
+/// that moves, and nobody else may write to it in that time.
+pub(crate) unsafe fn tensor_over<T: Send>(
+    data: *mut u8,
+    shape: &[i64],
+    kind: Kind,
+    owner: T,
+) -> Result<Tensor> {
+    unsafe extern "C" fn release<T>(context: *mut c_void) {
+        // SAFETY: made by `Box::into_raw` below, and called once.
+        let owner = unsafe { Box::from_raw(context.cast::<T>()) };
+        // A panic must not unwind into C++.
+        let dropped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(owner)));
+        if dropped.is_err() {
+            std::process::abort();
+        }
+    }
+    let context = Box::into_raw(Box::new(owner)).cast();
+    // SAFETY: the memory is as the caller promises; `release` is called exactly once, also if the call fails.
+    let made = told(|error| unsafe {
+        hsipack_from_memory(
+            data.cast(),
+            shape.as_ptr(),
+            shape.len(),
+            scalar_type(kind),
+            release::<T>,
+            context,
+            error,
+        )
+    })?;
+    // SAFETY: the shim made the tensor with `new` for us alone.
+    Ok(unsafe { Tensor::from_ptr(made) })
+}
+
+/// The number that libtorch gives to an element type (c10's `ScalarType`), for those that memory can hold.
+fn scalar_type(kind: Kind) -> c_int {
+    match kind {
+        Kind::Uint8 => 0,
+        Kind::Int8 => 1,
+        Kind::Int16 => 2,
+        Kind::Int => 3,
+        Kind::Int64 => 4,
+        Kind::Half => 5,
+        Kind::Float => 6,
+        Kind::Double => 7,
+        Kind::Bool => 11,
+        Kind::BFloat16 => 15,
+        other => unreachable!("no array of a batch has elements of {other:?}"),
+    }
+}
+
+/// Whether a CUDA device can be used. The linker drops libtorch's CUDA part as unneeded, so it is loaded here.
+pub fn cuda_is_available() -> bool {
+    static LOADED: OnceLock<bool> = OnceLock::new();
+    let loaded = *LOADED.get_or_init(|| {
+        // SAFETY: libtorch's own library, found beside it by the run path; its initialisers register CUDA.
+        let library = unsafe {
+            libc::dlopen(c"libtorch_cuda.so".as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL)
+        };
+        !library.is_null()
+    });
+    loaded && tch::Cuda::is_available()
+}
+
+/// The first CUDA device, or the CPU where there is none.
+pub fn best_device() -> Device {
+    if cuda_is_available() { Device::Cuda(0) } else { Device::Cpu }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_tensor_over_memory_keeps_its_owner_as_long_as_anyone_looks_at_it() {
+        let owner = Arc::new(vec![1.0f32, 2.0, 3.0, 4.0]);
+        // SAFETY: the vector has four floats and stays where it is as long as the owner lives.
+        let tensor = unsafe {
+            tensor_over(owner.as_ptr() as *mut u8, &[2, 2], Kind::Float, owner.clone()).unwrap()
+        };
+        assert_eq!(storage_uses(&tensor).unwrap(), 1);
+        let row = tensor.get(1);
+        assert_eq!(storage_uses(&tensor).unwrap(), 2);
+        drop(tensor);
+        assert_eq!(Arc::strong_count(&owner), 2);
+        assert_eq!(Vec::<f32>::try_from(&row).unwrap(), [3.0, 4.0]);
+        drop(row);
+        assert_eq!(Arc::strong_count(&owner), 1);
+    }
+
+    #[test]
+    fn random_numbers_depend_on_the_seed_alone() {
+        let numbers = |seed| {
+            let mut tensor = Tensor::zeros([100], (Kind::Float, Device::Cpu));
+            fill_normal(&mut tensor, seed).unwrap();
+            Vec::<f32>::try_from(&tensor).unwrap()
+        };
+        tch::manual_seed(1);
+        let first = numbers(7);
+        let global = f64::try_from(Tensor::rand([1], (Kind::Float, Device::Cpu))).unwrap();
+        tch::manual_seed(1);
+        assert_eq!(f64::try_from(Tensor::rand([1], (Kind::Float, Device::Cpu))).unwrap(), global);
+        assert_eq!(first, numbers(7));
+        assert_ne!(first, numbers(8));
+        let mut uniform = Tensor::zeros([1000], (Kind::Float, Device::Cpu));
+        fill_uniform(&mut uniform, 3).unwrap();
+        assert!(f64::try_from(uniform.abs().max()).unwrap() < 1.0);
+        assert!(f64::try_from(uniform.min()).unwrap() < -0.9);
+    }
+
+    #[test]
+    fn what_libtorch_throws_becomes_an_error() {
+        let mut tensor = Tensor::zeros([3], (Kind::Int, Device::Cpu));
+        let error = fill_normal(&mut tensor, 1).unwrap_err();
+        assert!(error.to_string().starts_with("libtorch: "), "{error}");
+        if !cuda_is_available() {
+            assert!(current_stream(0).is_err());
+            assert_eq!(best_device(), Device::Cpu);
+        }
+    }
+}
