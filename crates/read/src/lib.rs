@@ -20,6 +20,7 @@
 //! | `loader` | the threads around the ring, batches, state, statistics |
 #![deny(missing_docs)]
 
+pub mod augment;
 mod cache;
 mod dataset;
 mod decode;

@@ -22,6 +22,10 @@ pub(crate) enum Stream {
     Window = 4,
     /// Which window of a grid is taken.
     GridWindow = 5,
+    /// Whether a sample is augmented, and how.
+    Augment = 6,
+    /// Who is mixed with whom in a batch.
+    Mix = 7,
 }
 
 /// SplitMix64's finaliser: a bijection in which every bit of the input moves every bit of the output.

@@ -118,6 +118,26 @@ pub(crate) unsafe fn tensor_over<T: Send>(
     Ok(unsafe { Tensor::from_ptr(made) })
 }
 
+/// The memory of a contiguous tensor on the CPU.
+pub(crate) fn bytes_of(tensor: &Tensor) -> &[u8] {
+    let bytes = checked_bytes(tensor);
+    // SAFETY: the tensor's elements lie there, without gaps, as long as it is borrowed.
+    unsafe { std::slice::from_raw_parts(tensor.data_ptr().cast_const().cast(), bytes) }
+}
+
+/// The memory of a contiguous tensor on the CPU, to be written to. Other tensors may share it, as ever with tensors: the
+/// caller sees to it that nobody reads them meanwhile.
+pub(crate) fn bytes_of_mut(tensor: &mut Tensor) -> &mut [u8] {
+    let bytes = checked_bytes(tensor);
+    // SAFETY: as above; the memory is aligned for its elements, and written to by the borrower alone.
+    unsafe { std::slice::from_raw_parts_mut(tensor.data_ptr().cast(), bytes) }
+}
+
+fn checked_bytes(tensor: &Tensor) -> usize {
+    assert!(tensor.device() == Device::Cpu && tensor.is_contiguous(), "not in the host's memory");
+    tensor.numel() * tensor.kind().elt_size_in_bytes()
+}
+
 /// The number that libtorch gives to an element type (c10's `ScalarType`), for those that memory can hold.
 fn scalar_type(kind: Kind) -> c_int {
     match kind {

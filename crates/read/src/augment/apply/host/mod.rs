@@ -1,0 +1,83 @@
+//! What is done on the host's memory by loops of our own, where they beat tensor operations: each pass reads and
+//! writes every value once, computes in float32 and rounds once.
+
+mod element;
+mod rows;
+mod spectra;
+mod warp;
+
+use tch::{Device, Kind, Tensor};
+
+use super::geometry::Job;
+use crate::Result;
+use crate::torch::{bytes_of, bytes_of_mut, run};
+pub(super) use rows::{blur, noise};
+pub(super) use spectra::{Normal, bands, normalize};
+
+/// Whether arrays like this one are in the host's memory, of a type that the loops take.
+pub(super) fn takes_image(image: &Tensor) -> bool {
+    image.device() == Device::Cpu && matches!(image.kind(), Kind::Half | Kind::Float)
+}
+
+/// Whether a job can be done here.
+pub(super) fn takes(job: &Job<'_>) -> bool {
+    job.from.device() == Device::Cpu && (job.nearest() || takes_image(job.from))
+}
+
+/// What a job makes of its array.
+pub(super) fn moved(job: &Job<'_>) -> Result<Tensor> {
+    let size = job.from.size();
+    let shape = [size[0], job.to[0] as i64, job.to[1] as i64, size[3]];
+    let mut out = run(|| Tensor::f_empty(shape, (job.from.kind(), Device::Cpu)))?;
+    let fields: Vec<Option<&[f32]>> = job
+        .fields
+        .iter()
+        .map(|field| field.as_ref().map(|field| bytemuck::cast_slice(bytes_of(field))))
+        .collect();
+    let plan = warp::Plan::new(job, &fields);
+    let kind = job.from.kind();
+    let (from, into) = (bytes_of(job.from), bytes_of_mut(&mut out));
+    match kind {
+        Kind::Half if !job.nearest() => {
+            let (from, into) = (bytemuck::cast_slice(from), bytemuck::cast_slice_mut(into));
+            warp::moved::<half::f16>(plan, from, into, job.fill);
+        }
+        Kind::Float if !job.nearest() => {
+            let (from, into) = (bytemuck::cast_slice(from), bytemuck::cast_slice_mut(into));
+            warp::moved::<f32>(plan, from, into, job.fill);
+        }
+        _ => {
+            let fill = run(|| {
+                let one = Tensor::f_full([1], job.fill, (kind, Device::Cpu))?;
+                Ok(bytes_of(&one).to_vec())
+            })?;
+            warp::moved_whole(plan, from, into, &fill);
+        }
+    }
+    Ok(out)
+}
+
+/// Has threads work through pieces of `out`, `piece` elements each but for the last: `work(number, piece)`. As many
+/// threads as libtorch uses.
+fn each_piece<T: Send>(out: &mut [T], piece: usize, work: impl Fn(usize, &mut [T]) + Sync) {
+    if out.is_empty() {
+        return;
+    }
+    let pieces = out.len().div_ceil(piece);
+    let threads = usize::try_from(tch::get_num_threads()).unwrap_or(1).clamp(1, pieces);
+    let queue = std::sync::Mutex::new(out.chunks_mut(piece).enumerate());
+    let run = || {
+        loop {
+            // The lock is held for a step of an iterator, which cannot panic.
+            let next = queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner).next();
+            let Some((number, piece)) = next else { return };
+            work(number, piece);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            scope.spawn(run);
+        }
+        run();
+    });
+}

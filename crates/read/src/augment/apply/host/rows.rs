@@ -1,0 +1,103 @@
+//! Loops over rows of an image: blur, noise.
+
+use tch::{Device, Kind, Tensor};
+
+use super::element::Element;
+use super::{each_piece, takes_image};
+use crate::Result;
+use crate::torch::{bytes_of, bytes_of_mut, fill_normal, run};
+
+/// Blurs one sample (rows, columns, bands) with these weights along rows and columns, mirrored at the frame's edges; a
+/// new tensor.
+pub(in super::super) fn blur(image: &Tensor, down: &[f32], across: &[f32]) -> Result<Tensor> {
+    debug_assert!(takes_image(image));
+    let mut out = run(|| image.f_empty_like())?;
+    let kind = image.kind();
+    let size: Vec<usize> = image.size().iter().map(|size| *size as usize).collect();
+    let shape = [size[0], size[1], size[2]];
+    let (from, into) = (bytes_of(image), bytes_of_mut(&mut out));
+    if kind == Kind::Half {
+        let (from, into) = (bytemuck::cast_slice(from), bytemuck::cast_slice_mut(into));
+        blurred::<half::f16>(from, into, shape, down, across);
+    } else {
+        let (from, into) = (bytemuck::cast_slice(from), bytemuck::cast_slice_mut(into));
+        blurred::<f32>(from, into, shape, down, across);
+    }
+    Ok(out)
+}
+
+fn blurred<T: Element>(
+    from: &[T],
+    into: &mut [T],
+    [rows, columns, values]: [usize; 3],
+    down: &[f32],
+    across: &[f32],
+) {
+    let line = columns * values;
+    let (high, wide) = (down.len() / 2, across.len() / 2);
+    each_piece(into, line, |row, out| {
+        // A row blurred along columns, with what its ends mirror.
+        let mut tall = vec![0.0f32; line + 2 * wide * values];
+        let middle = wide * values;
+        for (tap, weight) in down.iter().enumerate() {
+            let from = &from[mirrored(row + tap, high, rows) * line..][..line];
+            T::add(&mut tall[middle..middle + line], from, *weight);
+        }
+        for step in 1..=wide {
+            for (to, mirror) in
+                [(wide - step, wide + step), (wide + columns - 1 + step, wide + columns - 1 - step)]
+            {
+                tall.copy_within(mirror * values..(mirror + 1) * values, to * values);
+            }
+        }
+        let mut sums = vec![0.0f32; line];
+        for (tap, weight) in across.iter().enumerate() {
+            f32::add(&mut sums, &tall[tap * values..][..line], *weight);
+        }
+        T::store_all(out, &sums);
+    });
+}
+
+/// The pixel at `place` - `reach`, mirrored about the outermost ones of `size`.
+fn mirrored(place: usize, reach: usize, size: usize) -> usize {
+    let last = size as i64 - 1;
+    let place = (place as i64 - reach as i64).abs();
+    (if place > last { 2 * last - place } else { place }).max(0) as usize
+}
+
+/// Values that one seed makes noise for.
+const PIECE: usize = 1 << 20;
+
+/// Adds normal noise to one sample's values.
+pub(in super::super) fn noise(image: &mut Tensor, seed: u64, mean: f32, std: f32) -> Result<()> {
+    debug_assert!(takes_image(image));
+    let kind = image.kind();
+    let bytes = bytes_of_mut(image);
+    if kind == Kind::Half {
+        noisy::<half::f16>(bytemuck::cast_slice_mut(bytes), seed, mean, std)
+    } else {
+        noisy::<f32>(bytemuck::cast_slice_mut(bytes), seed, mean, std)
+    }
+}
+
+fn noisy<T: Element>(values: &mut [T], seed: u64, mean: f32, std: f32) -> Result<()> {
+    let failed = std::sync::Mutex::new(None);
+    each_piece(values, PIECE, |number, piece| {
+        let made = run(|| Tensor::f_empty([piece.len() as i64], (Kind::Float, Device::Cpu)))
+            .and_then(|mut made| {
+                // Pieces have seeds of their own, so that they need not wait for one another.
+                let seed = crate::plan::random::fold([seed, number as u64]);
+                fill_normal(&mut made, seed)?;
+                let noise: &[f32] = bytemuck::cast_slice(bytes_of(&made));
+                for (value, noise) in piece.iter_mut().zip(noise) {
+                    *value = T::store(value.load() + noise.mul_add(std, mean));
+                }
+                Ok(())
+            });
+        if let Err(error) = made {
+            *failed.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(error);
+        }
+    });
+    let failed = failed.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    failed.map_or(Ok(()), Err)
+}
