@@ -1,8 +1,13 @@
 //! `hsipack preview`.
 
-use std::path::PathBuf;
+#[cfg(feature = "torch")]
+mod augment;
+
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+#[cfg(not(feature = "torch"))]
+use hsipack_format::Error;
 use hsipack_format::Result;
 use hsipack_pack::preview::{self, PreviewOptions, Previewed};
 
@@ -34,6 +39,12 @@ pub struct Args {
     #[arg(long, value_name = "NAME|FILE")]
     mask: Option<String>,
 
+    /// Draw samples of a dataset beside what these augmentations make of them in the first epochs: a JSON list
+    /// such as [{"op": "hflip", "p": 0.5}], or an object with `ops`, `seed`, `fuse`; needs a build with
+    /// `--features torch`
+    #[arg(long, value_name = "FILE", conflicts_with = "axes")]
+    augment: Option<PathBuf>,
+
     /// Order of the axes of an array in its own tool's index order: y, x and b each once, such as byx
     /// [default: what the file says, else yxb]
     #[arg(long, value_name = "ORDER")]
@@ -53,23 +64,44 @@ Examples:
   hsipack preview scan.hdr -o scan.png --mask scan_labels.png
   hsipack preview pavia.mat::paviaU -o pavia.png
   hsipack preview tissue.hsipack -o sheet.png
-  hsipack preview tissue.hsipack --sample 17 --mask organs -o 17.png";
+  hsipack preview tissue.hsipack --sample 17 --mask organs -o 17.png
+  hsipack preview tissue.hsipack --augment pipeline.json -o augmented.png";
 
 /// Runs the command.
 ///
 /// # Errors
 /// As [`preview::preview`].
 pub fn run(args: Args) -> Result<ExitCode> {
-    let previewed = preview::preview(&PreviewOptions {
+    let json = args.json;
+    let previewed = match &args.augment {
+        Some(file) => augmented(&args, file)?,
+        None => plain(args)?,
+    };
+    output::report(&previewed, json, print);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn plain(args: Args) -> Result<Previewed> {
+    preview::preview(&PreviewOptions {
         path: args.path,
         output: args.output,
         sample: args.sample,
         mask: args.mask,
         axes: args.axes,
         force: args.force,
-    })?;
-    output::report(&previewed, args.json, print);
-    Ok(ExitCode::SUCCESS)
+    })
+}
+
+#[cfg(feature = "torch")]
+fn augmented(args: &Args, file: &Path) -> Result<Previewed> {
+    augment::preview(args, file)
+}
+
+#[cfg(not(feature = "torch"))]
+fn augmented(_: &Args, _: &Path) -> Result<Previewed> {
+    Err(Error::unsupported("this hsipack was built without libtorch, which augments").with_remedy(
+        "build it with `cargo install --path crates/cli --features torch`, beside `pip install torch==2.11.0`",
+    ))
 }
 
 fn print(previewed: &Previewed) {

@@ -70,11 +70,16 @@ impl ClassMap {
                 Ok(())
             })?;
         }
+        Ok(Self::of_labels(array, ids))
+    }
+
+    /// Labels of a picture's pixels, or bits of layers, that mean what those of the dataset's mask do.
+    pub fn of_labels(array: &ChunkArray, ids: Vec<u16>) -> Self {
         let meaning = match physical::words(array, "layers") {
             Some(names) => Meaning::Layers { names },
             None => Meaning::Ids { names: physical::words(array, "class_names") },
         };
-        Ok(Self::new(array.name().to_owned(), ids, meaning))
+        Self::new(array.name().to_owned(), ids, meaning)
     }
 
     /// The mask in a file, `file` or `file::variable`, of a cube of `rows` × `columns` pixels.

@@ -11,6 +11,7 @@
 //! | `canvas.rs`, `text.rs` | shapes, text, PNG |
 //! | `chart.rs` | axes, lines, legend |
 //! | `page.rs` | where everything stands |
+//! | `pictures.rs` | sheets of pictures that others made |
 //!
 //! At most 1024 rows and columns of a cube are looked at, evenly spread, so that memory does not grow
 //! with the cube; the same pixels on every run.
@@ -21,6 +22,7 @@ mod chart;
 mod classes;
 mod page;
 pub(crate) mod palette;
+pub mod pictures;
 mod sampling;
 mod spectra;
 mod stretch;

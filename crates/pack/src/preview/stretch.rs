@@ -20,7 +20,12 @@ pub struct Image {
 /// Stretches each channel from its 2nd to its 98th percentile; a pixel in which a channel is not
 /// finite gets the colour of missing data. A channel of one value only is mid-gray.
 pub fn stretch(width: usize, height: usize, values: &[[f32; 3]]) -> Image {
-    let limits = [0, 1, 2].map(|channel| percentiles(values.iter().map(|pixel| pixel[channel])));
+    stretch_like(width, height, values, values)
+}
+
+/// As [`stretch`], by the percentiles of other values.
+pub fn stretch_like(width: usize, height: usize, values: &[[f32; 3]], like: &[[f32; 3]]) -> Image {
+    let limits = [0, 1, 2].map(|channel| percentiles(like.iter().map(|pixel| pixel[channel])));
     let shade = |pixel: &[f32; 3]| {
         let mut colour = [0; 3];
         for channel in 0..3 {

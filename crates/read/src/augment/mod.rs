@@ -137,6 +137,11 @@ impl Pipeline {
         serde_json::to_string_pretty(self).expect("plain data")
     }
 
+    /// Whether an augmentation names this mask.
+    pub fn needs(&self, mask: &str) -> bool {
+        self.ops.iter().any(|op| op.masks().any(|name| name == mask))
+    }
+
     /// The frame that comes out for one that goes in.
     ///
     /// # Errors

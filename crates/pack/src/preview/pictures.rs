@@ -1,0 +1,136 @@
+//! Contact sheets of pictures that others made: augmented samples beside what they were made from.
+
+use std::path::{Path, PathBuf};
+
+use hsipack_format::dataset::ChunkArray;
+use hsipack_format::{Result, Stack};
+
+use super::bands::{self, Composite};
+use super::classes::ClassMap;
+use super::page::{self, Cell, Words};
+use super::sampling::Sampling;
+use super::stretch::stretch_like;
+use super::{Previewed, canvas, palette};
+use crate::physical;
+
+/// A picture for a sheet.
+#[derive(Clone, Debug)]
+pub struct Picture {
+    /// What stands below it.
+    pub name: String,
+    /// What stands below that.
+    pub detail: String,
+    /// Rows.
+    pub rows: usize,
+    /// Columns.
+    pub columns: usize,
+    /// Red, green and blue of every pixel, row by row, in the data's units.
+    pub rgb: Vec<[f32; 3]>,
+    /// The mask's labels, or bits of its layers, row by row.
+    pub mask: Option<Vec<u16>>,
+    /// The picture, by its place on the sheet, whose darkest and brightest values are black and white here, too;
+    /// its own if that is it.
+    pub stretched_like: usize,
+}
+
+/// A sheet of pictures.
+#[derive(Clone, Debug)]
+pub struct Sheet {
+    /// The PNG file to write.
+    pub output: PathBuf,
+    /// Overwrite a file that is not a preview.
+    pub force: bool,
+    /// The title.
+    pub title: String,
+    /// The line below it.
+    pub subtitle: String,
+    /// What the pictures show, one paragraph each.
+    pub captions: Vec<String>,
+}
+
+/// The bands that show a stack's cubes in colour, and what they are in words.
+pub fn colour_bands(stack: &Stack) -> ([usize; 3], String) {
+    let good = physical::good_bands(stack);
+    let bands = stack.image.shape().bands;
+    let Composite { bands, caption } =
+        bands::choose(bands, stack.wavelength.as_deref(), good.as_deref());
+    (bands, caption)
+}
+
+/// Checks, before work is spent, that the picture may be written.
+///
+/// # Errors
+/// If the file is there and no preview, or is not to be a PNG file.
+pub fn check_output(output: &Path, force: bool) -> Result<()> {
+    canvas::check_output(output, force)
+}
+
+/// Draws the sheet; `mask` says what labels mean.
+///
+/// # Errors
+/// If there is no memory for it, or it cannot be written.
+pub fn draw(sheet: Sheet, pictures: &[Picture], mask: Option<&ChunkArray>) -> Result<Previewed> {
+    let small: Vec<Small> = pictures.iter().map(Small::of).collect();
+    let cells: Vec<Cell> = (pictures.iter().zip(&small))
+        .map(|(picture, Small { width, height, rgb, mask: labels })| {
+            let mut image = stretch_like(*width, *height, rgb, &small[picture.stretched_like].rgb);
+            if let (Some(labels), Some(mask)) = (labels, mask) {
+                image = ClassMap::of_labels(mask, labels.clone()).overlay(&image);
+            }
+            Cell { image, name: picture.name.clone(), detail: picture.detail.clone() }
+        })
+        .collect();
+    let Sheet { output, title, subtitle, captions, .. } = sheet;
+    let nodata = cells.iter().any(|cell| cell.image.pixels.contains(&palette::NODATA));
+    let words = Words { title, subtitle, captions, nodata };
+    let (canvas, height) = page::sheet(&cells, &words, &[])?;
+    canvas.save(&output, height)?;
+    let cubes = pictures.iter().map(|picture| picture.name.clone()).collect();
+    Ok(Previewed { output, cubes, captions: words.captions })
+}
+
+/// The pixels of a picture that its cell has room for.
+struct Small {
+    width: usize,
+    height: usize,
+    rgb: Vec<[f32; 3]>,
+    mask: Option<Vec<u16>>,
+}
+
+impl Small {
+    fn of(picture: &Picture) -> Self {
+        let sampling = Sampling::new(picture.rows, picture.columns, page::CELL.0);
+        let places = || {
+            let row = |row: &usize| row * picture.columns;
+            let columns = &sampling.columns;
+            sampling.rows.iter().flat_map(move |r| columns.iter().map(move |c| row(r) + c))
+        };
+        Self {
+            width: sampling.columns.len(),
+            height: sampling.rows.len(),
+            rgb: places().map(|place| picture.rgb[place]).collect(),
+            mask: picture.mask.as_ref().map(|mask| places().map(|place| mask[place]).collect()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pictures_are_thinned_out_evenly_with_their_masks() {
+        let (rows, columns) = (600, 300);
+        let rgb = (0..rows * columns).map(|place| [place as f32; 3]).collect();
+        let mask = Some((0..rows * columns).map(|place| (place % 7) as u16).collect());
+        let (name, detail) = (String::new(), String::new());
+        let small =
+            Small::of(&Picture { name, detail, rows, columns, rgb, mask, stretched_like: 0 });
+        assert!(small.height <= page::CELL.0 && small.width == small.height / 2);
+        let mask = small.mask.unwrap();
+        assert_eq!((small.rgb.len(), mask.len()), (small.width * small.height, small.rgb.len()));
+        for (rgb, label) in small.rgb.iter().zip(mask) {
+            assert_eq!(rgb[0] as usize % 7, usize::from(label));
+        }
+    }
+}
