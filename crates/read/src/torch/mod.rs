@@ -118,6 +118,22 @@ pub(crate) unsafe fn tensor_over<T: Send>(
     Ok(unsafe { Tensor::from_ptr(made) })
 }
 
+/// A new tensor whose values are whatever lies there. On the CPU large ones ask for huge pages: libtorch gives their
+/// memory back with them, so that every batch would pay for its page faults anew, which take longer than copying.
+pub(crate) fn empty(shape: &[i64], kind: Kind, device: Device) -> Result<Tensor, TchError> {
+    const LARGE: usize = 8 << 20;
+    const PAGE: usize = 4096;
+    let tensor = Tensor::f_empty(shape, (kind, device))?;
+    let bytes = tensor.numel() * kind.elt_size_in_bytes();
+    if device == Device::Cpu && bytes >= LARGE {
+        let start = (tensor.data_ptr() as usize).next_multiple_of(PAGE);
+        let end = (tensor.data_ptr() as usize + bytes) / PAGE * PAGE;
+        // SAFETY: whole pages of the tensor's own memory; advice changes no content, and may be refused.
+        unsafe { libc::madvise(start as *mut c_void, end - start, libc::MADV_HUGEPAGE) };
+    }
+    Ok(tensor)
+}
+
 /// The memory of a contiguous tensor on the CPU.
 pub(crate) fn bytes_of(tensor: &Tensor) -> &[u8] {
     let bytes = checked_bytes(tensor);

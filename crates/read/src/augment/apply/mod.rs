@@ -25,7 +25,7 @@ use tch::{Kind, TchError, Tensor};
 
 use super::ops::{Drawn, Frame, Op};
 use super::{Parameters, Pipeline, SampleKey};
-use crate::torch::run;
+use crate::torch::{empty, run};
 use crate::{Error, Result};
 use stages::Stage;
 
@@ -337,7 +337,7 @@ impl Layers {
 
 /// A copy in memory of its own.
 fn copied(tensor: &Tensor) -> Result<Tensor, TchError> {
-    let mut copy = tensor.f_empty_like()?;
+    let mut copy = empty(&tensor.size(), tensor.kind(), tensor.device())?;
     copy.f_copy_(tensor)?;
     Ok(copy)
 }

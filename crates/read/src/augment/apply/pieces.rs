@@ -6,7 +6,7 @@ use super::super::ops::values::Fill;
 use super::super::ops::{Drawn, Erase, Frame, HideAndSeek, Jigsaw, Transplant};
 use super::sample::to_device;
 use super::{Mixed, Work, copied, sums};
-use crate::torch::run;
+use crate::torch::{empty, run};
 use crate::{Error, Result};
 
 /// Rows and columns of a rectangle.
@@ -188,7 +188,7 @@ impl Work {
         }
         let before = std::mem::replace(&mut self.image, Tensor::new());
         self.image = run(|| {
-            let out = before.f_empty_like()?;
+            let out = empty(&before.size(), before.kind(), before.device())?;
             let kind = sums(before.kind());
             for (sample, (partner, share)) in mixed.partners.iter().zip(&mixed.shares).enumerate() {
                 let mut place = out.f_get(sample as i64)?;

@@ -10,7 +10,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::geometry::Job;
 use crate::Result;
-use crate::torch::{bytes_of, bytes_of_mut, run};
+use crate::torch::{bytes_of, bytes_of_mut, empty, run};
 pub(super) use rows::{blur, noise};
 pub(super) use spectra::{Normal, bands, normalize};
 
@@ -28,7 +28,7 @@ pub(super) fn takes(job: &Job<'_>) -> bool {
 pub(super) fn moved(job: &Job<'_>) -> Result<Tensor> {
     let size = job.from.size();
     let shape = [size[0], job.to[0] as i64, job.to[1] as i64, size[3]];
-    let mut out = run(|| Tensor::f_empty(shape, (job.from.kind(), Device::Cpu)))?;
+    let mut out = run(|| empty(&shape, job.from.kind(), Device::Cpu))?;
     let fields: Vec<Option<&[f32]>> = job
         .fields
         .iter()
