@@ -203,6 +203,7 @@ impl<S, T> Handover<S, T> {
     }
 
     /// For the consumer: an item that it could not use comes first again.
+    #[cfg_attr(loom, allow(dead_code))]
     pub(super) fn untake(&self, item: T) {
         lock(&self.inner).items.push_front(item);
     }
