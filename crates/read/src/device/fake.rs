@@ -40,8 +40,8 @@ struct Inner {
     events: Vec<bool>,
     /// Memory that is free: start and length.
     free: Vec<Memory>,
-    /// Memory that a queued or running copy writes to.
-    written: Vec<usize>,
+    /// Copies that are queued or running.
+    written: Vec<Written>,
     held: Option<Stream>,
     dice: u64,
     /// Allocations until memory is out, which is one allocation long.
@@ -51,6 +51,15 @@ struct Inner {
     wrong: Vec<String>,
     copied: usize,
     checked: usize,
+}
+
+/// A copy that is queued or running.
+struct Written {
+    start: usize,
+    /// The first event behind it.
+    event: Option<usize>,
+    /// The consumer's stream was told to wait for it.
+    ordered: bool,
 }
 
 /// Bytes of the fake device, never given back to the system.
@@ -74,8 +83,6 @@ enum Op {
         want: Vec<u8>,
         what: String,
     },
-    /// Memory was freed by the consumer's thread.
-    Freed(Memory),
 }
 
 /// Frees memory when the last tensor over it is gone.
@@ -87,9 +94,11 @@ struct Owner {
 impl Drop for Owner {
     fn drop(&mut self) {
         let mut inner = self.world.lock();
-        inner.consumer.push_back(Op::Freed(self.memory));
+        // Whoever gets it next may write on the consumer's stream at once.
+        if inner.written.iter().any(|copy| copy.start == self.memory.start && !copy.ordered) {
+            inner.wrong.push("memory is freed under a copy".to_owned());
+        }
         inner.free.push(self.memory);
-        self.world.changed.notify_all();
     }
 }
 
@@ -101,7 +110,7 @@ impl World {
     fn run(&self) {
         let mut inner = self.lock();
         while !inner.over {
-            let Some((stream, op)) = inner.next() else {
+            let Some(op) = inner.next() else {
                 inner = self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
@@ -111,7 +120,7 @@ impl World {
                 std::thread::sleep(Duration::from_micros(60 * delay));
             }
             inner = self.lock();
-            inner.perform(stream, op);
+            inner.perform(op);
             self.changed.notify_all();
         }
     }
@@ -133,7 +142,7 @@ impl Inner {
     }
 
     /// The first operation of a stream that may go on, of both if both may.
-    fn next(&mut self) -> Option<(Stream, Op)> {
+    fn next(&mut self) -> Option<Op> {
         let mut streams = [Stream::Consumer, Stream::Copies];
         if self.roll() % 2 == 0 {
             streams.reverse();
@@ -146,26 +155,26 @@ impl Inner {
             };
             let goes_on = waits_for.is_none_or(|event| self.events[event]);
             if goes_on && self.held != Some(stream) {
-                return self.queue(stream).pop_front().map(|op| (stream, op));
+                return self.queue(stream).pop_front();
             }
         }
         None
     }
 
-    fn perform(&mut self, stream: Stream, op: Op) {
+    fn perform(&mut self, op: Op) {
         match op {
             Op::Copy { from, to, bytes } => {
                 // SAFETY: the transfer promises both to live until an event behind this is done; host memory of the
                 // tests and memory of this device are never given back at all.
                 unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, bytes) };
-                let place = self.written.iter().position(|start| *start == to);
+                let place = self.written.iter().position(|copy| copy.start == to);
                 self.written.swap_remove(place.expect("noted when it was queued"));
                 self.copied += 1;
             }
             Op::Record(event) => self.events[event] = true,
             Op::Wait(_) => {}
             Op::Read { start, want, what } => {
-                if self.written.contains(&start) && !self.is_fenced(start) {
+                if self.is_written(start) && !self.is_fenced(start) {
                     self.wrong.push(format!("{what} is read while it may be written"));
                 }
                 // SAFETY: memory of this device is never given back, and only this thread writes to it.
@@ -175,13 +184,11 @@ impl Inner {
                 }
                 self.checked += 1;
             }
-            Op::Freed(memory) => {
-                debug_assert_eq!(stream, Stream::Consumer);
-                if self.written.contains(&memory.start) && !self.is_fenced(memory.start) {
-                    self.wrong.push("memory is freed under a copy".to_owned());
-                }
-            }
         }
+    }
+
+    fn is_written(&self, start: usize) -> bool {
+        self.written.iter().any(|copy| copy.start == start)
     }
 
     /// Whether the queued copy to `start` stands behind an event that is not done yet: then it cannot begin.
@@ -294,6 +301,11 @@ impl Fake {
         let event = inner.events.len();
         inner.events.push(false);
         inner.queue(stream).push_back(Op::Record(event));
+        if stream == Stream::Copies {
+            for copy in &mut inner.written {
+                copy.event.get_or_insert(event);
+            }
+        }
         self.0.changed.notify_all();
         event
     }
@@ -346,7 +358,12 @@ impl Backend for Fake {
 
     fn wait_on_caller(&self, event: &usize) -> Result<()> {
         self.0.lock().check()?;
-        self.change(|inner| inner.consumer.push_back(Op::Wait(*event)));
+        self.change(|inner| {
+            inner.consumer.push_back(Op::Wait(*event));
+            for copy in &mut inner.written {
+                copy.ordered |= copy.event.is_some_and(|behind| behind <= *event);
+            }
+        });
         Ok(())
     }
 
@@ -361,9 +378,13 @@ impl Backend for Fake {
         inner.check()?;
         let (from, bytes) = (from.as_ptr() as usize, from.len());
         let to = to.data_ptr() as usize;
-        inner.written.push(to);
+        inner.written.push(Written { start: to, event: None, ordered: false });
         inner.copies.push_back(Op::Copy { from, to, bytes });
+        let delay = inner.roll() % 3;
         self.0.changed.notify_all();
+        drop(inner);
+        // Whatever others do between this call and the next.
+        std::thread::sleep(Duration::from_micros(80 * delay));
         Ok(())
     }
 

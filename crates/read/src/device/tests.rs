@@ -269,8 +269,9 @@ fn the_next_batch_is_copied_while_this_one_is_used() {
 
 #[test]
 fn the_consumer_does_not_wait_for_copies() {
-    let mut bench = bench(4, &[]);
-    bench.fake.hold(Some(Stream::Copies));
+    let fake = Fake::new(4);
+    fake.hold(Some(Stream::Copies));
+    let mut bench = bench_on(fake, &[]).unwrap();
     // It is given although not a byte of it was copied: its reader waits, on the device.
     let batch = bench.next().unwrap();
     bench.read(&batch);
@@ -360,8 +361,15 @@ fn no_memory_while_batches_are_kept_is_an_error_and_the_batch_comes_later() {
 #[test]
 fn a_batch_that_cannot_be_made_comes_again() {
     let mut bench = bench(10, &[]);
-    let failed = bench.transfer.next(None, |_, _| Err::<(), _>(Error::conflict("no memory")));
-    assert!(failed.is_err());
+    for _ in 0..3 {
+        let failed = bench.transfer.next(None, |_, _| Err::<(), _>(Error::conflict("no memory")));
+        assert!(failed.is_err());
+        let unwinding = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let panics = |_: &Tensor, _: &_| std::panic::resume_unwind(Box::new("a panic"));
+            drop(bench.transfer.next::<()>(None, panics));
+        }));
+        assert!(unwinding.is_err());
+    }
     let batch = bench.next().unwrap();
     assert_eq!(batch.name, (0, 0));
     bench.read(&batch);
@@ -389,7 +397,7 @@ fn a_lost_device_is_an_error_every_time_and_its_host_memory_is_left_to_it() {
 
 #[test]
 fn it_stops_at_any_time() {
-    for seed in 0..40 {
+    for seed in 0..60 {
         let mut bench = bench(400 + seed, &[(0, 2)]);
         let mut kept = None;
         for _ in 0..seed % 6 {

@@ -153,24 +153,21 @@ impl<B: Backend, S: Source> Transfer<B, S> {
                 .with_remedy("report this as a bug")),
             Taken::Item(Item::End(place)) => Ok(Next::End(place)),
             Taken::Item(Item::Failed(error)) => Err(error),
-            Taken::Item(Item::Batch { memory, copied, info, place }) => {
-                let built = rack
-                    .backend
-                    .wait_on_caller(&copied)
-                    .and_then(|()| rack.backend.lend(&memory))
-                    .and_then(|()| build(&memory, &info));
-                match built {
-                    Ok(built) => {
-                        rack.given().push(memory);
-                        // Where all tensors were made anew, the slot is free already.
-                        rack.reclaim()?;
-                        Ok(Next::Batch((built, Box::new(Lease(rack.clone()))), place))
-                    }
-                    Err(error) => {
-                        rack.handover.untake(Item::Batch { memory, copied, info, place });
-                        Err(error)
-                    }
-                }
+            Taken::Item(item) => {
+                let mut taken = Untaken { handover: &rack.handover, item: Some(item) };
+                let Some(Item::Batch { memory, copied, info, .. }) = &taken.item else {
+                    unreachable!("other items were looked at above");
+                };
+                rack.backend.wait_on_caller(copied)?;
+                rack.backend.lend(memory)?;
+                let built = build(memory, info)?;
+                let Some(Item::Batch { memory, place, .. }) = taken.item.take() else {
+                    unreachable!("it is the same item");
+                };
+                rack.given().push(memory);
+                // Where all tensors were made anew, the slot is free already.
+                rack.reclaim()?;
+                Ok(Next::Batch((built, Box::new(Lease(rack.clone()))), place))
             }
         }
     }
@@ -255,6 +252,20 @@ impl<B: Backend, S: Source> Rack<B, S> {
         self.slots.fetch_add(1, Ordering::Relaxed);
         self.handover.give(Slot { memory, fence });
         Ok(())
+    }
+}
+
+/// An item that goes back, to come first again, unless it is taken out.
+struct Untaken<'a, S, T> {
+    handover: &'a Handover<S, T>,
+    item: Option<T>,
+}
+
+impl<S, T> Drop for Untaken<'_, S, T> {
+    fn drop(&mut self) {
+        if let Some(item) = self.item.take() {
+            self.handover.untake(item);
+        }
     }
 }
 
