@@ -144,7 +144,7 @@ impl Inner {
     /// The first operation of a stream that may go on, of both if both may.
     fn next(&mut self) -> Option<Op> {
         let mut streams = [Stream::Consumer, Stream::Copies];
-        if self.roll() % 2 == 0 {
+        if self.roll().is_multiple_of(2) {
             streams.reverse();
         }
         for stream in streams {

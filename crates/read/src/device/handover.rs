@@ -209,6 +209,7 @@ impl<S, T> Handover<S, T> {
     }
 
     /// Whether an item can be taken without waiting.
+    #[cfg_attr(loom, allow(dead_code))]
     pub(super) fn has_items(&self) -> bool {
         !lock(&self.inner).items.is_empty()
     }

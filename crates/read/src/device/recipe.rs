@@ -3,6 +3,7 @@
 //! Everything is queued on the caller's current stream, and nothing asks the device for a value: no step waits.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use hsipack_format::DType;
 use tch::{Device, Kind, TchError, Tensor};
@@ -52,8 +53,8 @@ impl Recipe {
         let mut stacks = BTreeMap::new();
         for sample in shared.plan.samples() {
             let stack = shared.dataset.stack_of(sample.sample as usize)?;
-            if !stacks.contains_key(&stack) {
-                stacks.insert(stack, Stack::new(shared, options, stack)?);
+            if let Entry::Vacant(entry) = stacks.entry(stack) {
+                entry.insert(Stack::new(shared, options, stack)?);
             }
         }
         let numbers: Vec<usize> = stacks.keys().copied().collect();

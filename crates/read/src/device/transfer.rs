@@ -73,6 +73,8 @@ pub(super) enum Next<R, P> {
     TimedOut,
 }
 
+/// What was made of a batch, and what is to be dropped after it.
+type Built<R, P> = Next<(R, Box<dyn Send>), P>;
 type SlotOf<B> = Slot<<B as Backend>::Event>;
 type ItemOf<B, S> = Item<<B as Backend>::Event, <S as Source>::Info, <S as Source>::Place>;
 type HandoverOf<B, S> = Handover<SlotOf<B>, ItemOf<B, S>>;
@@ -143,7 +145,7 @@ impl<B: Backend, S: Source> Transfer<B, S> {
         &mut self,
         deadline: Option<Instant>,
         build: impl FnOnce(&Tensor, &S::Info) -> Result<R>,
-    ) -> Result<Next<(R, Box<dyn Send>), S::Place>> {
+    ) -> Result<Built<R, S::Place>> {
         let rack = &self.rack;
         rack.reclaim()?;
         rack.make_room(self.slot_bytes)?;

@@ -139,7 +139,8 @@ fn spectrum(
 }
 
 fn flat(tensor: &Tensor) -> Vec<f64> {
-    Vec::try_from(tensor.to_kind(Kind::Double).contiguous().view([-1])).unwrap()
+    let there = tensor.to_kind(Kind::Double).contiguous().view([-1]);
+    Vec::try_from(there.to_device(Device::Cpu)).unwrap()
 }
 
 fn check_image(batch: &DeviceBatch, written: &Written, options: &DeviceOptions) {
@@ -411,4 +412,38 @@ fn what_cannot_be_had_is_told_at_once() {
     let device = DeviceOptions { normalization: Normalization::Standardize, ..cpu() };
     let error = DeviceLoader::new(&dataset, options(3), device).unwrap_err();
     assert!(error.to_string().contains("records no statistics"), "{error}");
+}
+
+#[test]
+fn on_a_gpu_batches_are_what_the_options_say_and_kept_ones_stay() {
+    if !cuda_is_available() {
+        println!("skipped: there is no CUDA device");
+        return;
+    }
+    let (_folder, written) = made();
+    let dataset = Dataset::open(&written.path).unwrap();
+    let stored = DeviceOptions::new(Device::Cuda(0));
+    let prepared = DeviceOptions {
+        image: Kind::Float,
+        physical: true,
+        nan: Some(0.5),
+        normalization: Normalization::Snv,
+        ..stored.clone()
+    };
+    for device in [stored, prepared] {
+        let mut loader = DeviceLoader::new(&dataset, options(3), device.clone()).unwrap();
+        println!("{:?}", loader.report());
+        let mut kept = Vec::new();
+        for step in 0..1000 {
+            let Some(batch) = loader.next_batch() else { continue };
+            let batch = batch.unwrap();
+            check_image(&batch, &written, &device);
+            check_masks(&batch, &device);
+            if step % 90 == 0 {
+                kept.push(batch);
+            }
+        }
+        drop(loader);
+        kept.iter().for_each(|batch| check_image(batch, &written, &device));
+    }
 }
