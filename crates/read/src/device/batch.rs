@@ -7,7 +7,8 @@ use hsipack_format::{DType, Sample};
 use tch::{Kind, Tensor};
 
 use crate::Result;
-use crate::loader::{Batch, BatchArray, Shared};
+use crate::dataset::Dataset;
+use crate::loader::{Batch, BatchArray};
 use crate::plan::Item;
 use crate::torch::run;
 
@@ -29,7 +30,8 @@ pub struct DeviceBatch {
 
 /// What is known of a batch beside its bytes.
 pub(super) struct Info {
-    pub shared: Arc<Shared>,
+    /// Not the loader: a batch that is kept need not keep the ring.
+    pub dataset: Dataset,
     pub epoch: u64,
     pub items: Vec<Item>,
     pub arrays: Vec<BatchArray>,
@@ -63,13 +65,13 @@ impl DeviceBatch {
 
     /// What is known of the samples: names, labels, groups, the user's columns.
     pub fn samples(&self) -> impl ExactSizeIterator<Item = &Sample> {
-        let samples = self.info.shared.dataset.samples();
+        let samples = self.info.dataset.samples();
         self.items().iter().map(move |item| &samples[item.sample as usize])
     }
 
     /// Numbers of the samples' classes (see [`Labels`](crate::Labels::classes)), where they have labels.
     pub fn classes(&self) -> impl ExactSizeIterator<Item = Option<u32>> {
-        let labels = self.info.shared.dataset.labels();
+        let labels = self.info.dataset.labels();
         self.items().iter().map(move |item| labels.class_of(item.sample as usize))
     }
 
@@ -93,7 +95,7 @@ impl fmt::Debug for DeviceBatch {
 impl Info {
     pub(super) fn of(batch: &Batch) -> Arc<Self> {
         Arc::new(Self {
-            shared: batch.shared().clone(),
+            dataset: batch.dataset().clone(),
             epoch: batch.epoch(),
             items: batch.items().to_vec(),
             arrays: batch.arrays().to_vec(),

@@ -112,8 +112,7 @@ impl Recipe {
 
     /// The stack of every sample; of one only, if all are of one.
     fn stacks_of(&self, info: &Info) -> Result<Vec<&Stack>> {
-        let numbers =
-            info.items.iter().map(|item| info.shared.dataset.stack_of(item.sample as usize));
+        let numbers = info.items.iter().map(|item| info.dataset.stack_of(item.sample as usize));
         let mut numbers = numbers.collect::<Result<Vec<usize>>>()?;
         if numbers.iter().all(|number| *number == numbers[0]) {
             numbers.truncate(1);

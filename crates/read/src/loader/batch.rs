@@ -127,8 +127,8 @@ impl Batch {
 
     /// What it came from.
     #[cfg(feature = "torch")]
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
+    pub(crate) fn dataset(&self) -> &crate::Dataset {
+        &self.shared.dataset
     }
 
     fn view(&self, number: usize) -> ArrayView<'_> {
