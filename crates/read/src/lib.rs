@@ -18,12 +18,15 @@
 //! | `decode` | from stored chunks to rows of a batch |
 //! | `ring` | slots of one allocation, and who may touch which when |
 //! | `loader` | the threads around the ring, batches, state, statistics |
+//! | `device` | with the feature `torch`: batches as tensors, on the CPU or copied ahead to a GPU |
 #![deny(missing_docs)]
 
 pub mod augment;
 mod cache;
 mod dataset;
 mod decode;
+#[cfg(any(feature = "torch", all(test, loom)))]
+mod device;
 mod loader;
 pub mod plan;
 mod ring;
@@ -34,6 +37,10 @@ mod torch;
 
 pub use cache::CacheKind;
 pub use dataset::{BandStatistics, ClassCount, Cube, Dataset, Labels, OpenOptions, Verify};
+#[cfg(feature = "torch")]
+pub use device::{
+    DeviceBatch, DeviceEpoch, DeviceLoader, DeviceOptions, DeviceReport, DeviceStats, Normalization,
+};
 pub use hsipack_format::{DType, Error, ErrorKind, Result, Sample};
 pub use loader::{ArrayView, Batch, Epoch, Loader, LoaderOptions, LoaderStats, OnDamage};
 pub use ring::memory::{MemoryOptions, MemoryReport, PageLocker};

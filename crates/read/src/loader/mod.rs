@@ -26,7 +26,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 pub use batch::{ArrayView, Batch};
+#[cfg(feature = "torch")]
+pub(crate) use batch_plan::BatchArray;
 pub use options::{LoaderOptions, OnDamage};
+#[cfg(feature = "torch")]
+pub(crate) use shared::Shared;
 pub use stats::LoaderStats;
 
 use crate::dataset::Dataset;
@@ -37,6 +41,7 @@ use crate::ring::slots::Failure;
 use crate::ring::{Lease, Next};
 use crate::{Error, ErrorKind, Result};
 use batch_plan::BatchPlan;
+#[cfg(not(feature = "torch"))]
 use shared::Shared;
 
 /// Streams batches of a dataset, epoch after epoch; threads and ring live as long as it does.
@@ -301,6 +306,12 @@ impl Loader {
         State::after(&self.shared.plan, fingerprint, *epoch, given, now)
     }
 
+    /// What its threads share.
+    #[cfg(feature = "torch")]
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     /// The dataset.
     pub fn dataset(&self) -> &Dataset {
         &self.shared.dataset
@@ -342,8 +353,7 @@ impl Loader {
 
     /// Where the time went so far.
     pub fn stats(&self) -> LoaderStats {
-        let LoaderOptions { threads, slots, .. } = self.shared.options;
-        self.shared.counters.snapshot(threads, slots)
+        self.shared.stats()
     }
 }
 

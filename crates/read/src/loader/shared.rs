@@ -6,7 +6,7 @@ use hsipack_format::{CubeShape, DType};
 
 use super::batch_plan::{BatchPlan, lay_out};
 use super::options::LoaderOptions;
-use super::stats::Counters;
+use super::stats::{Counters, LoaderStats};
 use crate::cache::Cache;
 use crate::dataset::Dataset;
 use crate::decode::Decoder;
@@ -67,6 +67,11 @@ impl Shared {
             bands: self.options.bands.as_deref(),
             cache: self.cache.as_ref(),
         }
+    }
+
+    /// Where the time went so far.
+    pub(crate) fn stats(&self) -> LoaderStats {
+        self.counters.snapshot(self.options.threads, self.options.slots)
     }
 
     /// Where the feeder is to begin.

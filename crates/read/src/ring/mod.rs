@@ -78,6 +78,12 @@ impl<P: Default> Ring<P> {
         self.memory.report()
     }
 
+    /// Bytes of a slot.
+    #[cfg(feature = "torch")]
+    pub(crate) fn slot_bytes(&self) -> usize {
+        self.slot_bytes
+    }
+
     /// The state machine, for what needs no memory.
     pub(crate) fn slots(&self) -> &Slots {
         &self.slots

@@ -14,6 +14,7 @@ const ERROR_BYTES: usize = 512;
 // SAFETY: these are the signatures in `shim.cpp`, which is compiled with this crate.
 unsafe extern "C" {
     fn hsipack_current_stream(device: c_int, error: *mut c_char) -> *mut c_void;
+    fn hsipack_record_stream(tensor: *const C_tensor, device: c_int, error: *mut c_char);
     fn hsipack_storage_uses(tensor: *const C_tensor, error: *mut c_char) -> usize;
     fn hsipack_from_memory(
         data: *mut c_void,
@@ -59,6 +60,14 @@ pub(crate) fn current_stream(device: usize) -> Result<*mut c_void> {
     let device = c_int::try_from(device).map_err(|_| Error::conflict("no such device"))?;
     // SAFETY: the message's bytes are as long as the shim expects.
     told(|error| unsafe { hsipack_current_stream(device, error) })
+}
+
+/// Tells the allocator that the calling thread's current stream of that CUDA device uses the memory of `tensor`: once
+/// it is freed, it is not given to others before that stream has done what is queued on it by then.
+pub(crate) fn record_stream(tensor: &Tensor, device: usize) -> Result<()> {
+    let device = c_int::try_from(device).map_err(|_| Error::conflict("no such device"))?;
+    // SAFETY: the tensor lives through the call; the message's bytes are as long as the shim expects.
+    told(|error| unsafe { hsipack_record_stream(tensor.as_ptr(), device, error) })
 }
 
 /// Tensors and others that share the memory of `tensor`; 1 if nobody else does.

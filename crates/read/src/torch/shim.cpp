@@ -53,6 +53,16 @@ void* hsipack_current_stream(int device, char* error) {
   });
 }
 
+// Tells the allocator that the calling thread's current stream of a CUDA device uses the memory of `tensor`.
+void hsipack_record_stream(const at::Tensor* tensor, int device, char* error) {
+  guarded(error, [&]() -> int {
+    const c10::impl::VirtualGuardImpl guard(c10::DeviceType::CUDA);
+    const c10::Device on(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device));
+    tensor->record_stream(guard.getStream(on));
+    return 0;
+  });
+}
+
 // How many tensors and others share the memory of `tensor`.
 size_t hsipack_storage_uses(const at::Tensor* tensor, char* error) {
   return guarded(error, [&]() -> size_t { return tensor->storage().use_count(); });

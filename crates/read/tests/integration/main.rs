@@ -1,6 +1,8 @@
 //! The reader over datasets of every layout.
 
 mod access;
+#[cfg(feature = "torch")]
+mod device;
 mod loading;
 mod soak;
 #[path = "../support/mod.rs"]

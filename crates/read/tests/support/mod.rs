@@ -26,6 +26,8 @@ pub struct StackSpec {
     pub checksum: bool,
     /// Names of masks of class ids (uint8).
     pub masks: Vec<String>,
+    /// Names of masks of class ids beyond 255 (uint16).
+    pub wide_masks: Vec<String>,
     /// Chunks of all zeros are not written, as Zarr allows; the fill value is 0 then.
     pub omit_zeros: bool,
 }
@@ -50,6 +52,7 @@ impl StackSpec {
             codec: Some(LZ4),
             checksum: true,
             masks: Vec::new(),
+            wide_masks: Vec::new(),
             omit_zeros: false,
         }
     }
@@ -74,6 +77,11 @@ pub fn image_value(sample: usize, row: usize, column: usize, band: usize) -> f16
 /// The value of a mask: few labelled pixels, in the lower right.
 pub fn mask_value(sample: usize, row: usize, column: usize) -> u8 {
     if row + column > 20 { (1 + (sample + row / 4 + column / 4) % 5) as u8 } else { 0 }
+}
+
+/// The value of a wide mask: all bits are used.
+pub fn wide_value(sample: usize, row: usize, column: usize) -> u16 {
+    (((sample * 31 + row) * 37 + column) * 7919 % 65536) as u16
 }
 
 /// What a dataset is made of, sample by sample.
@@ -222,6 +230,11 @@ fn write_stack(root: &Path, spec: &StackSpec, samples: &[usize], image: ImagePix
     for mask in &spec.masks {
         write_array(&folder, spec, mask, DType::U8, samples, &|sample, row, column, out| {
             out.push(mask_value(sample, row, column));
+        });
+    }
+    for mask in &spec.wide_masks {
+        write_array(&folder, spec, mask, DType::U16, samples, &|sample, row, column, out| {
+            out.extend(wide_value(sample, row, column).to_le_bytes());
         });
     }
 }

@@ -1,0 +1,347 @@
+//! CUDA, through the driver that is loaded at run time: page-locking, copies on a stream of their own, events.
+//!
+//! libtorch works in the device's primary context, and so does this. Whatever names the default stream (null) means
+//! that of the calling thread's context; therefore every call here makes the primary context current for its
+//! time, and gives the thread back the one it had.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::ptr;
+use std::sync::Arc;
+
+use cudarc::driver::sys::{self, CUcontext, CUdevice, CUevent, CUresult, CUstream};
+use tch::{Device, Kind, Tensor};
+
+use super::backend::Backend;
+use super::transfer::LOST_REMEDY;
+use crate::ring::memory::PageLocker;
+use crate::torch::{cuda_is_available, current_stream, record_stream, run};
+use crate::{Error, ErrorKind, Result};
+
+/// The least CUDA that a driver must offer; below it, functions that are called here may be missing.
+const LEAST_CUDA: c_int = 12000;
+
+/// A CUDA device.
+pub(super) struct Cuda {
+    number: usize,
+    context: Arc<Context>,
+    copies: CUstream,
+}
+
+/// The primary context of a device, retained.
+struct Context {
+    device: CUdevice,
+    context: CUcontext,
+}
+
+/// A point in the work of a stream.
+pub(super) struct Event {
+    event: CUevent,
+    context: Arc<Context>,
+}
+
+// SAFETY: streams, events and contexts of the driver may be used by any thread.
+unsafe impl Send for Cuda {}
+// SAFETY: as above; the driver locks what it has to.
+unsafe impl Sync for Cuda {}
+// SAFETY: as above.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+// SAFETY: as above.
+unsafe impl Send for Event {}
+// SAFETY: as above.
+unsafe impl Sync for Event {}
+
+impl Cuda {
+    /// Opens device `number`.
+    ///
+    /// # Errors
+    /// If there is no such device, no driver, one that is too old, or libtorch cannot use it.
+    pub(super) fn open(number: usize) -> Result<Self> {
+        let context = Arc::new(Context::primary(number)?);
+        if !cuda_is_available() {
+            return Err(unusable(
+                "libtorch finds no CUDA device, though the driver does",
+                "install a libtorch that is built for this driver's CUDA",
+            ));
+        }
+        let mut copies = ptr::null_mut();
+        context.with(|| {
+            let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+            // SAFETY: the stream is written where it may be.
+            unsafe { sys::cuStreamCreate(&mut copies, flags) }
+        })?;
+        Ok(Self { number, context, copies })
+    }
+
+    /// Page-locks memory for this device.
+    pub(super) fn locker(&self) -> Arc<dyn PageLocker> {
+        Arc::new(Locker(self.context.clone()))
+    }
+
+    fn caller(&self) -> Result<CUstream> {
+        Ok(current_stream(self.number)?.cast())
+    }
+
+    fn record(&self, stream: CUstream) -> Result<Event> {
+        let mut event = ptr::null_mut();
+        let flags = sys::CUevent_flags_enum::CU_EVENT_DISABLE_TIMING as u32
+            | sys::CUevent_flags_enum::CU_EVENT_BLOCKING_SYNC as u32;
+        self.context.with(|| {
+            // SAFETY: the event is written where it may be.
+            unsafe { sys::cuEventCreate(&mut event, flags) }
+        })?;
+        // From here on, dropping it gives it back.
+        let event = Event { event, context: self.context.clone() };
+        // SAFETY: both live; the stream is of this context, or the default stream of the current one, which is it.
+        self.context.with(|| unsafe { sys::cuEventRecord(event.event, stream) })?;
+        Ok(event)
+    }
+
+    fn wait(&self, stream: CUstream, event: &Event) -> Result<()> {
+        // SAFETY: both live, and as above.
+        self.context.with(|| unsafe { sys::cuStreamWaitEvent(stream, event.event, 0) })
+    }
+}
+
+impl Backend for Cuda {
+    type Event = Event;
+
+    fn device(&self) -> Device {
+        Device::Cuda(self.number)
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<Tensor> {
+        run(|| Tensor::f_empty([bytes as i64], (Kind::Uint8, self.device()))).map_err(|error| {
+            let what =
+                format!("no {} MiB on the device: {}", bytes.div_ceil(1 << 20), error.what());
+            Error::new(error.kind(), what).with_remedy(MEMORY_REMEDY)
+        })
+    }
+
+    fn lend(&self, memory: &Tensor) -> Result<()> {
+        record_stream(memory, self.number)
+    }
+
+    fn fence(&self) -> Result<Event> {
+        self.record(self.caller()?)
+    }
+
+    fn wait_on_caller(&self, event: &Event) -> Result<()> {
+        self.wait(self.caller()?, event)
+    }
+
+    fn wait_on_copies(&self, event: &Event) -> Result<()> {
+        self.wait(self.copies, event)
+    }
+
+    unsafe fn copy(&self, from: &[u8], to: &Tensor) -> Result<()> {
+        assert!(to.numel() >= from.len(), "a batch is larger than its slot");
+        let start = to.data_ptr() as sys::CUdeviceptr;
+        // SAFETY: `to` has room, as checked, and both stay as the caller promises.
+        self.context.with(|| unsafe {
+            sys::cuMemcpyHtoDAsync_v2(start, from.as_ptr().cast(), from.len(), self.copies)
+        })
+    }
+
+    fn copied(&self) -> Result<Event> {
+        self.record(self.copies)
+    }
+
+    fn finish(&self, event: &Event) -> Result<()> {
+        // SAFETY: the event lives. It was made to block, so that the thread sleeps.
+        self.context.with(|| unsafe { sys::cuEventSynchronize(event.event) })
+    }
+}
+
+impl Drop for Cuda {
+    fn drop(&mut self) {
+        // SAFETY: the stream lives until here. What is still queued on it is done nevertheless. At the end nobody
+        // can be told of an error.
+        let _ = self.context.with(|| unsafe { sys::cuStreamDestroy_v2(self.copies) });
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: the event lives until here; streams that wait for it still do.
+        let _ = self.context.with(|| unsafe { sys::cuEventDestroy_v2(self.event) });
+    }
+}
+
+impl Context {
+    fn primary(number: usize) -> Result<Self> {
+        // SAFETY: loads and unloads the driver's library, whose initialisers do nothing but set it up.
+        if !unsafe { sys::is_culib_present() } {
+            return Err(unusable(
+                "there is no NVIDIA driver: libcuda is not found",
+                "install the driver, or use the CPU",
+            ));
+        }
+        check_driver()?;
+        // SAFETY: may be called at any time, by any thread.
+        told(unsafe { sys::cuInit(0) })?;
+        let mut count = 0;
+        // SAFETY: the count is written where it may be.
+        told(unsafe { sys::cuDeviceGetCount(&mut count) })?;
+        let number = c_int::try_from(number).ok().filter(|number| *number < count);
+        let number = number.ok_or_else(|| {
+            unusable(
+                &format!("there is no such CUDA device; there are {count}"),
+                "devices are numbered from 0; CUDA_VISIBLE_DEVICES hides some",
+            )
+        })?;
+        let (mut device, mut context) = (0, ptr::null_mut());
+        // SAFETY: both are written where they may be, and the device is one that exists.
+        unsafe {
+            told(sys::cuDeviceGet(&mut device, number))?;
+            told(sys::cuDevicePrimaryCtxRetain(&mut context, device))?;
+        }
+        Ok(Self { device, context })
+    }
+
+    /// Does what it is given with this context current, and gives the thread back the one it had.
+    fn with(&self, call: impl FnOnce() -> CUresult) -> Result<()> {
+        // SAFETY: the context is retained.
+        told(unsafe { sys::cuCtxPushCurrent_v2(self.context) })?;
+        let result = call();
+        let mut popped = ptr::null_mut();
+        // SAFETY: pops what was pushed.
+        let back = unsafe { sys::cuCtxPopCurrent_v2(&mut popped) };
+        told(result)?;
+        told(back)
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: retained once by `primary`, given back once.
+        unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
+    }
+}
+
+/// Registers memory with a device.
+struct Locker(Arc<Context>);
+
+impl PageLocker for Locker {
+    fn name(&self) -> &str {
+        "CUDA"
+    }
+
+    fn lock(&self, memory: *mut u8, bytes: usize) -> Result<(), String> {
+        let flags = sys::CU_MEMHOSTREGISTER_PORTABLE;
+        // SAFETY: the ring's memory stays until it was unlocked.
+        let locked = self
+            .0
+            .with(|| unsafe { sys::cuMemHostRegister_v2(memory.cast::<c_void>(), bytes, flags) });
+        locked.map_err(|error| error.what().to_owned())
+    }
+
+    fn unlock(&self, memory: *mut u8, _: usize) {
+        // SAFETY: registered by `lock`; no copy from it is under way, since its batches are gone.
+        let _ = self.0.with(|| unsafe { sys::cuMemHostUnregister(memory.cast()) });
+    }
+}
+
+const MEMORY_REMEDY: &str = "use smaller batches or crops, or free device memory";
+
+fn unusable(what: &str, remedy: &str) -> Error {
+    Error::unsupported(what).with_remedy(remedy)
+}
+
+/// Compares the driver's CUDA with what is called here.
+fn check_driver() -> Result<()> {
+    let mut version = 0;
+    // SAFETY: may be called before `cuInit`; the version is written where it may be.
+    told(unsafe { sys::cuDriverGetVersion(&mut version) })?;
+    if version < LEAST_CUDA {
+        let name = |version: c_int| format!("{}.{}", version / 1000, version % 1000 / 10);
+        let what = format!(
+            "the NVIDIA driver is too old: it offers CUDA {}, and {} is needed",
+            name(version),
+            name(LEAST_CUDA)
+        );
+        return Err(unusable(&what, "install a newer driver, or use the CPU"));
+    }
+    Ok(())
+}
+
+/// Makes an error of what the driver says.
+fn told(result: CUresult) -> Result<()> {
+    if result == CUresult::CUDA_SUCCESS {
+        return Ok(());
+    }
+    let mut name = ptr::null();
+    // SAFETY: the name, which lives for ever, is written where it may be.
+    let found = unsafe { sys::cuGetErrorName(result, &mut name) };
+    let name = if found == CUresult::CUDA_SUCCESS && !name.is_null() {
+        // SAFETY: the driver's names end with NUL.
+        unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
+    } else {
+        format!("error {}", result as u32)
+    };
+    Err(meaning(result, &name))
+}
+
+/// What an error of the driver means for whoever trains.
+fn meaning(result: CUresult, name: &str) -> Error {
+    match result {
+        CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
+            Error::new(ErrorKind::Io, format!("the device is out of memory: {name}"))
+                .with_remedy(MEMORY_REMEDY)
+        }
+        CUresult::CUDA_ERROR_NO_DEVICE => {
+            unusable(&format!("there is no CUDA device: {name}"), "use the CPU")
+        }
+        CUresult::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH
+        | CUresult::CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE
+        | CUresult::CUDA_ERROR_STUB_LIBRARY => unusable(
+            &format!("the NVIDIA driver does not work: {name}"),
+            "install the driver again, and restart the machine",
+        ),
+        CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE
+        | CUresult::CUDA_ERROR_ECC_UNCORRECTABLE
+        | CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE
+        | CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
+        | CUresult::CUDA_ERROR_LAUNCH_TIMEOUT
+        | CUresult::CUDA_ERROR_LAUNCH_FAILED
+        | CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED
+        | CUresult::CUDA_ERROR_ASSERT
+        | CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR
+        | CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION
+        | CUresult::CUDA_ERROR_MISALIGNED_ADDRESS
+        | CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE
+        | CUresult::CUDA_ERROR_INVALID_PC
+        | CUresult::CUDA_ERROR_EXTERNAL_DEVICE
+        | CUresult::CUDA_ERROR_DEINITIALIZED
+        | CUresult::CUDA_ERROR_UNKNOWN => {
+            Error::new(ErrorKind::Io, format!("the device is lost: {name}"))
+                .with_remedy(LOST_REMEDY)
+        }
+        _ => Error::new(ErrorKind::Io, format!("CUDA: {name}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_driver_or_a_device_opening_says_why() {
+        if cuda_is_available() {
+            println!("skipped: there is a CUDA device");
+            return;
+        }
+        let error = Cuda::open(0).err().expect("nothing to open");
+        assert!(error.remedy().is_some(), "{error}");
+    }
+
+    #[test]
+    fn errors_of_the_driver_say_what_to_do() {
+        let error = meaning(CUresult::CUDA_ERROR_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY");
+        assert!(error.to_string().contains("smaller batches"), "{error}");
+        let error = meaning(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS");
+        assert!(error.to_string().contains("lost: CUDA_ERROR_ILLEGAL_ADDRESS"), "{error}");
+        assert!(error.remedy().unwrap().contains("restart"), "{error}");
+    }
+}

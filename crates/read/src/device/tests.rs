@@ -1,0 +1,521 @@
+//! The transfer over a device that is late, reorders what events do not order, and fails.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use tch::Tensor;
+
+use super::fake::{Fake, Stream};
+use super::transfer::{Next, Source, Transfer};
+use crate::{Error, Result};
+
+const BYTES: usize = 64;
+/// Batches of an epoch.
+const EPOCH: u64 = 5;
+
+/// Gives batches of known bytes out of a few host buffers, which are filled with rubbish as soon as they are dropped.
+struct Made {
+    pool: Arc<Pool>,
+    epoch: u64,
+    number: u64,
+    /// Batches before which an error comes.
+    errors: HashSet<(u64, u64)>,
+}
+
+#[derive(Default)]
+struct Pool {
+    buffers: Mutex<Vec<&'static mut [u8]>>,
+    changed: Condvar,
+    stopped: Mutex<bool>,
+}
+
+struct HostBatch {
+    bytes: Option<&'static mut [u8]>,
+    pool: Arc<Pool>,
+    name: (u64, u64),
+}
+
+impl Drop for HostBatch {
+    fn drop(&mut self) {
+        let bytes = self.bytes.take().expect("dropped once");
+        bytes.fill(0xEE);
+        self.pool.buffers.lock().unwrap().push(bytes);
+        self.pool.changed.notify_all();
+    }
+}
+
+fn bytes_of((epoch, number): (u64, u64)) -> Vec<u8> {
+    (0..BYTES as u64).map(|byte| (epoch * 89 + number * 31 + byte * 7) as u8).collect()
+}
+
+impl Source for Made {
+    type Batch = HostBatch;
+    type Info = (u64, u64);
+    type Place = (u64, u64);
+
+    fn next(&mut self) -> Option<Result<HostBatch>> {
+        if self.errors.remove(&(self.epoch, self.number)) {
+            return Some(Err(Error::damaged("a sample")));
+        }
+        if self.number == EPOCH {
+            (self.epoch, self.number) = (self.epoch + 1, 0);
+            return None;
+        }
+        let mut buffers = self.pool.buffers.lock().unwrap();
+        let bytes = loop {
+            if *self.pool.stopped.lock().unwrap() {
+                return Some(Err(Error::conflict("stopped")));
+            }
+            match buffers.pop() {
+                Some(bytes) => break bytes,
+                None => buffers = self.pool.changed.wait(buffers).unwrap(),
+            }
+        };
+        let name = (self.epoch, self.number);
+        bytes.copy_from_slice(&bytes_of(name));
+        self.number += 1;
+        Some(Ok(HostBatch { bytes: Some(bytes), pool: self.pool.clone(), name }))
+    }
+
+    fn go_to(&mut self, epoch: u64) {
+        (self.epoch, self.number) = (epoch, 0);
+    }
+
+    fn place(&self) -> (u64, u64) {
+        (self.epoch, self.number)
+    }
+
+    fn bytes(batch: &HostBatch) -> &[u8] {
+        batch.bytes.as_ref().expect("until it is dropped")
+    }
+
+    fn info(batch: &HostBatch) -> (u64, u64) {
+        batch.name
+    }
+}
+
+/// A batch as the tests hold it: tensors are gone before the hold is.
+struct Batch {
+    tensor: Tensor,
+    name: (u64, u64),
+    _hold: Box<dyn Send>,
+}
+
+struct Bench {
+    fake: Fake,
+    pool: Arc<Pool>,
+    transfer: Transfer<Fake, Made>,
+}
+
+fn bench(seed: u64, errors: &[(u64, u64)]) -> Bench {
+    bench_on(Fake::new(seed), errors).unwrap()
+}
+
+fn bench_on(fake: Fake, errors: &[(u64, u64)]) -> Result<Bench> {
+    let pool = Arc::new(Pool::default());
+    *pool.buffers.lock().unwrap() = (0..2).map(|_| vec![0xEE; BYTES].leak()).collect();
+    let errors = errors.iter().copied().collect();
+    let source = Made { pool: pool.clone(), epoch: 0, number: 0, errors };
+    let stopping = pool.clone();
+    let interrupt = Box::new(move || {
+        let buffers = stopping.buffers.lock().unwrap();
+        *stopping.stopped.lock().unwrap() = true;
+        drop(buffers);
+        stopping.changed.notify_all();
+    });
+    let transfer = Transfer::start(Arc::new(fake.clone()), source, BYTES, interrupt)?;
+    Ok(Bench { fake, pool, transfer })
+}
+
+impl Bench {
+    fn try_next(&mut self) -> Result<Option<Batch>> {
+        let deadline = Some(Instant::now() + Duration::from_secs(20));
+        let made = self
+            .transfer
+            .next(deadline, |memory, name| Ok((memory.narrow(0, 0, BYTES as i64), *name)));
+        Ok(match made? {
+            Next::Batch(((tensor, name), hold), place) => {
+                assert_eq!(place, (name.0, name.1 + 1));
+                Some(Batch { tensor, name, _hold: hold })
+            }
+            Next::End(_) => None,
+            Next::TimedOut => panic!("nothing comes"),
+        })
+    }
+
+    fn next(&mut self) -> Option<Batch> {
+        self.try_next().unwrap()
+    }
+
+    /// Queues work that reads the batch.
+    fn read(&self, batch: &Batch) {
+        self.fake.read(&batch.tensor, bytes_of(batch.name), format!("{:?}", batch.name));
+    }
+
+    /// Ends all, and looks at what was wrong.
+    fn end(self) {
+        let Self { fake, pool, transfer } = self;
+        drop(transfer);
+        assert_eq!(pool.buffers.lock().unwrap().len(), 2, "host buffers came back");
+        fake.finish_all();
+        fake.end();
+    }
+}
+
+#[test]
+fn every_batch_is_what_it_was_however_late_work_and_copies_are() {
+    for seed in 0..20 {
+        let mut bench = bench(seed, &[]);
+        for epoch in 0..6 {
+            for number in 0..EPOCH {
+                let batch = bench.next().unwrap();
+                assert_eq!(batch.name, (epoch, number));
+                bench.read(&batch);
+            }
+            assert!(bench.next().is_none());
+        }
+        assert_eq!((bench.transfer.slots(), bench.transfer.given_away()), (2, 0));
+        bench.end();
+    }
+}
+
+#[test]
+fn asking_with_the_batch_before_in_hand_takes_no_more_memory() {
+    let mut bench = bench(7, &[]);
+    let mut before = None;
+    for _ in 0..50 {
+        let batch = bench.next();
+        if let Some(batch) = &batch {
+            bench.read(batch);
+        }
+        before = batch.or(before);
+    }
+    assert_eq!((bench.transfer.slots(), bench.transfer.given_away()), (2, 0));
+    drop(before);
+    bench.end();
+}
+
+#[test]
+fn tensors_taken_out_of_their_batch_get_a_third_slot_and_no_more() {
+    let mut bench = bench(8, &[]);
+    let mut before = None;
+    for _ in 0..50 {
+        let Some(batch) = bench.next() else { continue };
+        bench.read(&batch);
+        // The hold goes at once, the tensor with the next batch.
+        before = Some(batch.tensor);
+    }
+    assert!(before.is_some() && bench.transfer.slots() <= 3 && bench.transfer.given_away() == 0);
+    bench.end();
+}
+
+#[test]
+fn kept_batches_are_never_written_to() {
+    for seed in 0..10 {
+        let mut bench = bench(100 + seed, &[]);
+        let mut kept = Vec::new();
+        for number in 0..60 {
+            let Some(batch) = bench.next() else { continue };
+            match number % 4 {
+                0 => {}
+                // A view of a view, without the batch.
+                1 => kept.push((batch.tensor.narrow(0, 0, 16), batch.name)),
+                _ => kept.push((batch.tensor.shallow_clone(), batch.name)),
+            }
+            for (tensor, name) in kept.iter().rev().take(5) {
+                let bytes = bytes_of(*name)[..tensor.numel()].to_vec();
+                bench.fake.read(tensor, bytes, format!("kept {name:?}"));
+            }
+            if number % 7 == 6 {
+                drop(kept.swap_remove(kept.len() / 2));
+            }
+        }
+        assert!(bench.transfer.given_away() > 0);
+        for (tensor, name) in &kept {
+            let bytes = bytes_of(*name)[..tensor.numel()].to_vec();
+            bench.fake.read(tensor, bytes, format!("kept {name:?}"));
+        }
+        // Freed while work on them is queued, and while the transfer goes on.
+        drop(kept);
+        for _ in 0..10 {
+            if let Some(batch) = bench.next() {
+                bench.read(&batch);
+            }
+        }
+        bench.end();
+    }
+}
+
+#[test]
+fn the_next_batch_is_copied_while_this_one_is_used() {
+    let mut bench = bench(3, &[]);
+    let first = bench.next().unwrap();
+    bench.fake.wait_until(|(copied, _)| copied == 2);
+    // The consumer's work stands still from here on.
+    bench.fake.hold(Some(Stream::Consumer));
+    bench.read(&first);
+    drop(first);
+    let second = bench.next().unwrap();
+    bench.read(&second);
+    // The third one goes where the first one is still to be read: its copy waits, on the device.
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(bench.fake.done(), (2, 0));
+    bench.fake.hold(None);
+    bench.fake.wait_until(|(copied, checked)| copied == 3 && checked == 2);
+    drop(second);
+    bench.end();
+}
+
+#[test]
+fn the_consumer_does_not_wait_for_copies() {
+    let fake = Fake::new(4);
+    fake.hold(Some(Stream::Copies));
+    let mut bench = bench_on(fake, &[]).unwrap();
+    // It is given although not a byte of it was copied: its reader waits, on the device.
+    let batch = bench.next().unwrap();
+    bench.read(&batch);
+    assert_eq!(bench.fake.done().1, 0);
+    assert_eq!(bench.pool.buffers.lock().unwrap().len(), 1, "the host slot is kept meanwhile");
+    bench.fake.hold(None);
+    bench.fake.wait_until(|(_, checked)| checked == 1);
+    drop(batch);
+    bench.end();
+}
+
+#[test]
+fn a_restart_at_any_time_begins_the_epoch_asked_for() {
+    for seed in 0..30 {
+        let mut bench = bench(200 + seed, &[]);
+        for round in 0..4u64 {
+            for _ in 0..(seed + round) % 4 {
+                if let Some(batch) = bench.next() {
+                    bench.read(&batch);
+                }
+            }
+            let epoch = 10 * (round + 1);
+            bench.transfer.go_to(epoch);
+            let batch = bench.next().unwrap();
+            assert_eq!(batch.name, (epoch, 0));
+            bench.read(&batch);
+        }
+        bench.end();
+    }
+}
+
+#[test]
+fn errors_of_the_loader_come_in_their_place_and_nothing_is_lost() {
+    let mut bench = bench(5, &[(0, 0), (0, 3), (1, 4)]);
+    let mut seen = Vec::new();
+    let mut errors = 0;
+    while seen.len() < 10 {
+        match bench.try_next() {
+            Ok(Some(batch)) => {
+                bench.read(&batch);
+                seen.push(batch.name);
+            }
+            Ok(None) => {}
+            Err(_) => errors += 1,
+        }
+    }
+    let want: Vec<_> =
+        (0..2).flat_map(|epoch| (0..EPOCH).map(move |number| (epoch, number))).collect();
+    assert_eq!((seen, errors), (want, 3));
+    bench.end();
+}
+
+#[test]
+fn no_memory_at_the_start_is_an_error() {
+    for allocations in 0..2 {
+        let fake = Fake::new(6);
+        fake.no_memory_after(allocations);
+        let error = bench_on(fake.clone(), &[]).err().expect("no memory");
+        assert!(error.remedy().is_some() && error.to_string().contains("out of memory"), "{error}");
+        fake.finish_all();
+        fake.end();
+    }
+}
+
+#[test]
+fn no_memory_while_batches_are_kept_is_an_error_and_the_batch_comes_later() {
+    let mut bench = bench(9, &[]);
+    bench.fake.no_memory_after(1);
+    let mut kept = Vec::new();
+    let error = loop {
+        match bench.try_next() {
+            Ok(batch) => kept.extend(batch),
+            Err(error) => break error,
+        }
+    };
+    assert!(error.to_string().contains("out of memory"), "{error}");
+    let next = kept.last().unwrap().name;
+    let count = kept.len();
+    kept.clear();
+    let batch = bench.next().unwrap();
+    bench.read(&batch);
+    assert_eq!((count, batch.name), (3, (next.0, next.1 + 1)));
+    drop(batch);
+    bench.end();
+}
+
+#[test]
+fn a_batch_that_cannot_be_made_comes_again() {
+    let mut bench = bench(10, &[]);
+    for _ in 0..3 {
+        let failed = bench.transfer.next(None, |_, _| Err::<(), _>(Error::conflict("no memory")));
+        assert!(failed.is_err());
+        let unwinding = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let panics = |_: &Tensor, _: &_| std::panic::resume_unwind(Box::new("a panic"));
+            drop(bench.transfer.next::<()>(None, panics));
+        }));
+        assert!(unwinding.is_err());
+    }
+    let batch = bench.next().unwrap();
+    assert_eq!(batch.name, (0, 0));
+    bench.read(&batch);
+    drop(batch);
+    bench.end();
+}
+
+#[test]
+fn a_lost_device_is_an_error_every_time_and_its_host_memory_is_left_to_it() {
+    for seed in 0..10 {
+        let mut bench = bench(300 + seed, &[]);
+        let batch = bench.next();
+        bench.fake.lose();
+        drop(batch);
+        let mut errors = 0;
+        for _ in 0..6 {
+            errors += usize::from(bench.try_next().is_err());
+        }
+        assert!(errors >= 4, "{errors}");
+        let Bench { fake, transfer, .. } = bench;
+        drop(transfer);
+        fake.end();
+    }
+}
+
+#[test]
+fn it_stops_at_any_time() {
+    for seed in 0..60 {
+        let mut bench = bench(400 + seed, &[(0, 2)]);
+        let mut kept = None;
+        for _ in 0..seed % 6 {
+            if let Ok(Some(batch)) = bench.try_next() {
+                bench.read(&batch);
+                kept = Some(batch);
+            }
+        }
+        let Bench { fake, pool, transfer } = bench;
+        if seed % 2 == 0 {
+            drop(transfer);
+        } else {
+            // In the course of a panic.
+            let unwinding = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
+                let _transfer = transfer;
+                std::panic::resume_unwind(Box::new("a panic of the consumer"));
+            }));
+            assert!(unwinding.is_err());
+        }
+        assert_eq!(pool.buffers.lock().unwrap().len(), 2);
+        if let Some(batch) = &kept {
+            // It outlives the transfer.
+            fake.read(&batch.tensor, bytes_of(batch.name), "kept");
+        }
+        fake.finish_all();
+        drop(kept);
+        fake.finish_all();
+        fake.end();
+    }
+}
+
+#[test]
+fn batches_may_be_dropped_by_another_thread() {
+    let mut bench = bench(11, &[]);
+    let (send, receive) = std::sync::mpsc::channel::<Batch>();
+    let dropper = std::thread::spawn(move || receive.into_iter().for_each(drop));
+    for _ in 0..60 {
+        if let Some(batch) = bench.next() {
+            bench.read(&batch);
+            send.send(batch).unwrap();
+        }
+    }
+    drop(send);
+    dropper.join().unwrap();
+    bench.end();
+}
+
+#[path = "../../tests/support/mod.rs"]
+mod support;
+
+/// A whole loader over the device: contents, epochs, states, as the loader inside gives them.
+#[test]
+fn a_device_loader_gives_what_its_loader_gives() {
+    use super::{DeviceLoader, DeviceOptions};
+    use crate::{Dataset, Loader, LoaderOptions};
+    use support::{StackSpec, write_dataset};
+
+    let folder = tempfile::tempdir().unwrap();
+    let spec = StackSpec::new(12, 10, 7, 11).masks(&["a", "b"]).tile(5, 10);
+    let written = write_dataset(&folder.path().join("made"), &[spec], |_| serde_json::json!({}));
+    let dataset = Dataset::open(&written.path).unwrap();
+    let mut options = LoaderOptions::new(3);
+    (options.memory.plain, options.memory.no_huge_pages) = (true, true);
+    (options.threads, options.slots) = (2, 2);
+    let mut plain = Loader::new(&dataset, options.clone()).unwrap();
+    let fake = Fake::new(12);
+    let cpu = DeviceOptions::new(tch::Device::Cpu);
+    let mut loader =
+        DeviceLoader::start_on(fake.clone(), &dataset, options.clone(), cpu.clone(), None).unwrap();
+    let mut kept = Vec::new();
+    let mut middle = None;
+    for step in 0..60 {
+        match step {
+            23 => [loader.set_epoch(0), plain.set_epoch(0)].map(drop),
+            // The loader inside is at the next epoch's start by now.
+            40 => [loader.set_epoch(9), plain.set_epoch(9)].map(drop),
+            _ => [(); 2],
+        };
+        let (have, want) = (loader.next_batch(), plain.next_batch());
+        assert_eq!(loader.state(), plain.state(), "step {step}");
+        let (Some(have), Some(want)) = (have.transpose().unwrap(), want.transpose().unwrap())
+        else {
+            assert!(loader.state().given.iter().all(|segment| segment.batches == 0));
+            continue;
+        };
+        assert_eq!((have.epoch(), have.items()), (want.epoch(), want.items()));
+        fake.read(&have.image, want.image().bytes.to_vec(), "image");
+        for (place, mask) in want.masks().enumerate() {
+            assert_eq!(have.masks[place].0, mask.name);
+            fake.read(&have.masks[place].1, mask.bytes.to_vec(), mask.name);
+        }
+        if step == 30 {
+            middle = Some((loader.state(), loader.next_batch().unwrap().unwrap().items().to_vec()));
+            plain.next_batch();
+        }
+        if step % 5 == 0 {
+            kept.push((have, want.image().bytes.to_vec()));
+        }
+    }
+    let report = loader.report();
+    assert_eq!((report.copies, report.device_slots), ("staged", 3));
+    assert!(loader.stats().given_away > 0 && !report.notes.is_empty(), "{report:?}");
+    drop(loader);
+    for (batch, bytes) in kept {
+        fake.read(&batch.image, bytes, "kept image");
+    }
+    let (state, items) = middle.unwrap();
+    let mut resumed =
+        DeviceLoader::start_on(fake.clone(), &dataset, options, cpu, Some(&state)).unwrap();
+    assert_eq!(resumed.next_batch().unwrap().unwrap().items(), items);
+    drop(resumed);
+    fake.finish_all();
+    fake.end();
+}
+
+#[test]
+fn a_device_loader_can_go_to_another_thread() {
+    fn is_send<T: Send>() {}
+    is_send::<super::DeviceLoader>();
+    is_send::<super::DeviceBatch>();
+}

@@ -1,0 +1,449 @@
+//! Batches as tensors, on the CPU: contents for all options, kept batches, resumption, ends, errors.
+
+use std::fs;
+use std::path::Path;
+
+use half::f16;
+use hsipack_read::plan::{Crop, Item};
+use hsipack_read::{
+    Dataset, DeviceBatch, DeviceLoader, DeviceOptions, ErrorKind, Loader, LoaderOptions,
+    Normalization, cuda_is_available,
+};
+use serde_json::{Map, Value, json};
+use tch::{Device, Kind, Tensor};
+
+use crate::support::{StackSpec, Written, mask_value, wide_value, write_dataset_of, write_sums};
+
+const SCALE: f64 = 0.125;
+const OFFSET: f64 = -3.0;
+
+/// Two stacks of different scale, with statistics, class ids of both widths and boolean layers of both widths;
+/// some values are NaN, some spectra zero or constant.
+fn made() -> (tempfile::TempDir, Written) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("made");
+    let mut specs = [StackSpec::new(9, 8, 5, 7), StackSpec::new(12, 10, 5, 5)];
+    for spec in &mut specs {
+        spec.masks = vec!["few".into(), "ids".into()];
+        spec.wide_masks = vec!["many".into(), "wide".into()];
+    }
+    let written = write_dataset_of(
+        &path,
+        &specs,
+        |id| json!({ "label": id % 3 }),
+        &|_, sample, row, column, out| {
+            for band in 0..5 {
+                out.extend(f16::from_f64(value(sample, row, column, band)).to_le_bytes());
+            }
+        },
+    );
+    for (stack, factor) in [("9x8x5", 1.0), ("12x10x5", 2.0)] {
+        let stats = json!({
+            "min": [0, 0, 0, 0, 0], "max": [1, 1, 1, 1, 1], "nan": [0, 0, 0, 0, 0],
+            "mean": [1.5, 2.0, 3.0, null, 5.0], "std": [2.0, 0.0, 0.5 * factor, null, 4.0],
+        });
+        edit(&path.join(stack).join("image"), |attributes| {
+            attributes.insert("scale_factor".into(), json!(SCALE * factor));
+            attributes.insert("add_offset".into(), json!(OFFSET));
+            attributes.insert("hsipack".into(), json!({ "stats": stats }));
+        });
+        edit(&path.join(stack).join("few"), |attributes| {
+            attributes.insert("hsipack".into(), json!({ "layers": ["x", "y", "z"] }));
+        });
+        let names: Vec<String> = (0..16).map(|bit| format!("layer {bit}")).collect();
+        edit(&path.join(stack).join("many"), |attributes| {
+            attributes.insert("hsipack".into(), json!({ "layers": names }));
+        });
+    }
+    write_sums(&path);
+    (folder, written)
+}
+
+fn value(sample: usize, row: usize, column: usize, band: usize) -> f64 {
+    match (row, column) {
+        (1, 1) if band == 2 => f64::NAN,
+        (2, _) => 0.0,
+        (3, _) => 1.25,
+        _ => ((sample * 31 + row * 7 + column * 3 + band * band * 11) % 50) as f64 * 0.5 - 4.0,
+    }
+}
+
+fn edit(array: &Path, change: impl FnOnce(&mut Map<String, Value>)) {
+    let file = array.join("zarr.json");
+    let mut json: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    let object = json.as_object_mut().unwrap();
+    let attributes = object.entry("attributes").or_insert_with(|| json!({}));
+    change(attributes.as_object_mut().unwrap());
+    fs::write(file, serde_json::to_string_pretty(&json).unwrap()).unwrap();
+}
+
+fn options(batch_size: usize) -> LoaderOptions {
+    let mut options = LoaderOptions::new(batch_size);
+    options.memory.plain = true;
+    options.memory.no_huge_pages = true;
+    options.slots = 3;
+    options.threads = 2;
+    options
+}
+
+fn cpu() -> DeviceOptions {
+    DeviceOptions::new(Device::Cpu)
+}
+
+/// The spectrum of a pixel as the options say, computed plainly.
+fn spectrum(
+    written: &Written,
+    item: &Item,
+    row: usize,
+    column: usize,
+    options: &DeviceOptions,
+) -> Vec<f64> {
+    let factor = if written.places[item.sample as usize].0 == 0 { 1.0 } else { 2.0 };
+    let (row, column) = (row + item.window.row as usize, column + item.window.column as usize);
+    let (scale, offset) = if options.physical { (SCALE * factor, OFFSET) } else { (1.0, 0.0) };
+    let mut spectrum: Vec<f64> = (0..5)
+        .map(|band| value(item.sample as usize, row, column, band) * scale + offset)
+        .map(|value| if value.is_nan() { options.nan.unwrap_or(value) } else { value })
+        .collect();
+    let divide = |spectrum: &mut Vec<f64>, by: f64| {
+        let by = if by == 0.0 { 1.0 } else { by };
+        spectrum.iter_mut().for_each(|value| *value /= by);
+    };
+    match options.normalization {
+        Normalization::None => {}
+        Normalization::Standardize => {
+            let mean = [1.5, 2.0, 3.0, f64::NAN, 5.0].map(|mean| mean * scale + offset);
+            let std = [2.0, 0.0, 0.5 * factor, 0.0, 4.0].map(|std| std * scale);
+            for band in 0..5 {
+                let mean = if mean[band].is_nan() { 0.0 } else { mean[band] };
+                let std = if std[band] == 0.0 { 1.0 } else { std[band] };
+                spectrum[band] = (spectrum[band] - mean) / std;
+            }
+        }
+        Normalization::L1 => {
+            let norm = spectrum.iter().map(|value| value.abs()).sum();
+            divide(&mut spectrum, norm);
+        }
+        Normalization::L2 => {
+            let norm = spectrum.iter().map(|value| value * value).sum::<f64>().sqrt();
+            divide(&mut spectrum, norm);
+        }
+        Normalization::Snv => {
+            let mean = spectrum.iter().sum::<f64>() / 5.0;
+            spectrum.iter_mut().for_each(|value| *value -= mean);
+            let std = (spectrum.iter().map(|value| value * value).sum::<f64>() / 4.0).sqrt();
+            divide(&mut spectrum, if std < 1e-9 { 0.0 } else { std });
+        }
+    }
+    spectrum
+}
+
+fn flat(tensor: &Tensor) -> Vec<f64> {
+    let there = tensor.to_kind(Kind::Double).contiguous().view([-1]);
+    Vec::try_from(there.to_device(Device::Cpu)).unwrap()
+}
+
+fn check_image(batch: &DeviceBatch, written: &Written, options: &DeviceOptions) {
+    let size = batch.image.size();
+    let [count, bands, rows, columns] = size[..] else { panic!("{size:?}") };
+    assert_eq!((count as usize, bands), (batch.len(), 5));
+    let stride = [rows * columns * bands, 1, columns * bands, bands];
+    assert_eq!((batch.image.stride(), batch.image.kind()), (stride.to_vec(), options.image));
+    let values = flat(&batch.image.permute([0, 2, 3, 1]));
+    let mut values = values.chunks(5);
+    let tolerance = match options.image {
+        Kind::BFloat16 => 8e-3,
+        Kind::Half => 1e-3,
+        _ => 2e-6,
+    };
+    for item in batch.items() {
+        for (row, column) in (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)))
+        {
+            let want = spectrum(written, item, row as usize, column as usize, options);
+            let have = values.next().unwrap();
+            for (have, want) in have.iter().zip(&want) {
+                let near = (have - want).abs() <= tolerance * want.abs().max(1.0);
+                assert!(near || have.is_nan() && want.is_nan(), "{have} {want} {options:?}");
+            }
+        }
+    }
+}
+
+/// Values of a mask, in (sample, row, column) order.
+fn mask_values(batch: &DeviceBatch, value: impl Fn(usize, usize, usize) -> u16) -> Vec<u16> {
+    let mut values = Vec::new();
+    for item in batch.items() {
+        let window = item.window;
+        for row in window.row..window.row + window.rows {
+            for column in window.column..window.column + window.columns {
+                values.push(value(item.sample as usize, row as usize, column as usize));
+            }
+        }
+    }
+    values
+}
+
+fn check_masks(batch: &DeviceBatch, options: &DeviceOptions) {
+    let few = |sample, row, column| u16::from(mask_value(sample, row, column));
+    let image = batch.image.size();
+    for (name, bits, wide) in
+        [("few", 3, false), ("ids", 0, false), ("many", 16, true), ("wide", 0, true)]
+    {
+        let mask = batch.mask(name).unwrap();
+        let want = if wide { mask_values(batch, wide_value) } else { mask_values(batch, few) };
+        if bits > 0 && options.layers {
+            assert_eq!(
+                (mask.size(), mask.kind()),
+                (vec![image[0], bits, image[2], image[3]], Kind::Bool)
+            );
+            for bit in 0..bits {
+                let want: Vec<f64> = want.iter().map(|value| f64::from(value >> bit & 1)).collect();
+                assert_eq!(flat(&mask.select(1, bit)), want, "{name} {bit}");
+            }
+            continue;
+        }
+        let least = if wide { Kind::Int } else { Kind::Uint8 };
+        assert_eq!(
+            (mask.size(), mask.kind()),
+            (vec![image[0], image[2], image[3]], options.masks.unwrap_or(least))
+        );
+        let want: Vec<f64> = want.into_iter().map(f64::from).collect();
+        assert_eq!(flat(mask), want, "{name}");
+    }
+}
+
+#[test]
+fn batches_are_what_the_options_say() {
+    let (_folder, written) = made();
+    let dataset = Dataset::open(&written.path).unwrap();
+    let mut number = 0;
+    for normalization in [
+        Normalization::None,
+        Normalization::Standardize,
+        Normalization::L1,
+        Normalization::L2,
+        Normalization::Snv,
+    ] {
+        for (physical, nan) in [(false, None), (true, None), (false, Some(0.5)), (true, Some(-1.0))]
+        {
+            for image in [Kind::Half, Kind::Float, Kind::BFloat16, Kind::Double] {
+                let mut options = options(4);
+                if number % 2 == 0 {
+                    // Stacks mixed in a batch.
+                    options.plan.crop =
+                        Crop::Random { rows: 6, columns: 7, per_sample: 1, min_labelled: 0.0 };
+                }
+                let masks = [None, Some(Kind::Int64), Some(Kind::Float)][number % 3];
+                let layers = number % 5 > 0;
+                number += 1;
+                let device =
+                    DeviceOptions { image, masks, layers, physical, nan, normalization, ..cpu() };
+                let mut loader = DeviceLoader::new(&dataset, options, device.clone()).unwrap();
+                let mut count = 0;
+                for batch in loader.epoch() {
+                    let batch = batch.unwrap();
+                    check_image(&batch, &written, &device);
+                    check_masks(&batch, &device);
+                    count += batch.len();
+                }
+                assert_eq!((count, loader.stats().copied), (12, 0));
+            }
+        }
+    }
+}
+
+#[test]
+fn chosen_bands_have_their_own_statistics() {
+    let (_folder, written) = made();
+    let dataset = Dataset::open(&written.path).unwrap();
+    let mut options = options(2);
+    options.bands = Some(vec![4, 0]);
+    let device =
+        DeviceOptions { normalization: Normalization::Standardize, image: Kind::Float, ..cpu() };
+    let mut loader = DeviceLoader::new(&dataset, options, device.clone()).unwrap();
+    for batch in loader.epoch() {
+        let batch = batch.unwrap();
+        let want = spectrum(&written, &batch.items()[0], 0, 0, &device);
+        let have = flat(&batch.image.select(0, 0).select(1, 0).select(1, 0));
+        assert!((have[0] - want[4]).abs() < 1e-5 && (have[1] - want[0]).abs() < 1e-5);
+    }
+}
+
+#[test]
+fn a_batch_knows_its_samples() {
+    let (_folder, written) = made();
+    let dataset = Dataset::open(&written.path).unwrap();
+    let mut loader = DeviceLoader::new(&dataset, options(3), cpu()).unwrap();
+    assert_eq!(loader.layers("few").unwrap(), ["x", "y", "z"]);
+    assert_eq!((loader.layers("ids").unwrap().len(), loader.layers("none")), (0, None));
+    let batch = loader.next_batch().unwrap().unwrap();
+    for ((id, sample), class) in batch.ids().zip(batch.samples()).zip(batch.classes()) {
+        assert_eq!(sample.id, id);
+        assert_eq!(class, dataset.labels().class_of(id as usize));
+    }
+    let report = loader.report();
+    assert_eq!((report.device.as_str(), report.copies, report.device_slots), ("cpu", "none", 0));
+}
+
+#[test]
+fn kept_batches_stay_what_they_are_and_never_stop_the_loader() {
+    let (_folder, written) = made();
+    let dataset = Dataset::open(&written.path).unwrap();
+    for slots in 2..6 {
+        let mut options = options(3);
+        options.slots = slots;
+        let mut loader = DeviceLoader::new(&dataset, options, cpu()).unwrap();
+        let mut kept = Vec::new();
+        for step in 0..40 {
+            let Some(batch) = loader.next_batch() else { continue };
+            kept.push(batch.unwrap());
+            if step % 9 == 8 {
+                drop(kept.swap_remove(step % kept.len()));
+            }
+        }
+        assert!(loader.stats().copied > 0 && !loader.report().notes.is_empty());
+        kept.iter().for_each(|batch| check_image(batch, &written, &cpu()));
+        // They outlive the loader, and so does a view of a part.
+        let view = kept[0].image.select(0, 0).select(0, 2);
+        let before = flat(&view);
+        drop(loader);
+        kept.iter().for_each(|batch| check_image(batch, &written, &cpu()));
+        drop(kept);
+        assert_eq!(format!("{before:?}"), format!("{:?}", flat(&view)));
+    }
+}
+
+#[test]
+fn tensors_may_be_changed_in_place() {
+    let (_folder, written) = made();
+    let dataset = Dataset::open(&written.path).unwrap();
+    let mut loader = DeviceLoader::new(&dataset, options(3), cpu()).unwrap();
+    for _ in 0..3 {
+        for batch in loader.epoch() {
+            let mut batch = batch.unwrap();
+            check_image(&batch, &written, &cpu());
+            let _ = batch.image.fill_(77.0);
+            let _ = batch.masks[0].1.fill_(0);
+        }
+    }
+}
+
+#[test]
+fn it_goes_on_from_any_state_like_the_loader_inside() {
+    let (_folder, written) = made();
+    let dataset = Dataset::open(&written.path).unwrap();
+    let mut loader = DeviceLoader::new(&dataset, options(2), cpu()).unwrap();
+    let mut plain = Loader::new(&dataset, options(2)).unwrap();
+    for step in 0..20 {
+        let state = loader.state();
+        assert_eq!(state, plain.state());
+        if step == 11 {
+            loader.set_epoch(1);
+            plain.set_epoch(1);
+        }
+        let (have, want) = (loader.next_batch(), plain.next_batch());
+        let items = have.map(|batch| batch.unwrap().items().to_vec());
+        assert_eq!(items, want.map(|batch| batch.unwrap().items().to_vec()));
+        if step != 11 && items.is_some() {
+            let mut resumed =
+                DeviceLoader::with_state(&dataset, options(2), cpu(), &state).unwrap();
+            assert_eq!(resumed.next_batch().map(|batch| batch.unwrap().items().to_vec()), items);
+        }
+    }
+}
+
+#[test]
+fn it_stops_at_any_time() {
+    let (_folder, written) = made();
+    let dataset = Dataset::open(&written.path).unwrap();
+    for batches in 0..12 {
+        let mut loader = DeviceLoader::new(&dataset, options(3), cpu()).unwrap();
+        let mut kept = None;
+        for _ in 0..batches {
+            kept = loader.next_batch().map(Result::unwrap).or(kept);
+        }
+        drop(loader);
+        if let Some(batch) = &kept {
+            check_image(batch, &written, &cpu());
+        }
+    }
+}
+
+#[test]
+fn a_damaged_sample_is_an_error_and_the_next_call_goes_on() {
+    let (_folder, written) = made();
+    let shard = walk(&written.path.join("9x8x5/image/c"));
+    let mut bytes = fs::read(&shard).unwrap();
+    bytes[40] ^= 0x55;
+    fs::write(&shard, bytes).unwrap();
+    let dataset = Dataset::open(&written.path).unwrap();
+    let mut loader = DeviceLoader::new(&dataset, options(12), cpu()).unwrap();
+    let kinds: Vec<_> =
+        (0..4).filter_map(|_| loader.next_batch()?.err().map(|error| error.kind())).collect();
+    assert!(kinds.contains(&ErrorKind::Damaged), "{kinds:?}");
+}
+
+fn walk(folder: &Path) -> std::path::PathBuf {
+    let mut entries: Vec<_> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    entries.sort();
+    if entries[0].is_dir() { walk(&entries[0]) } else { entries[0].clone() }
+}
+
+#[test]
+fn what_cannot_be_had_is_told_at_once() {
+    let (_folder, written) = made();
+    let dataset = Dataset::open(&written.path).unwrap();
+    let refused = |device: DeviceOptions| {
+        let error = DeviceLoader::new(&dataset, options(3), device).unwrap_err();
+        assert!(error.remedy().is_some(), "{error}");
+        error.to_string()
+    };
+    assert!(refused(DeviceOptions { image: Kind::Int, ..cpu() }).contains("images of Int"));
+    let message = refused(DeviceOptions { masks: Some(Kind::Uint8), ..cpu() });
+    assert!(message.contains("uint16"), "{message}");
+    refused(DeviceOptions::new(Device::Mps));
+    if !cuda_is_available() {
+        refused(DeviceOptions::new(Device::Cuda(0)));
+    }
+    edit(&written.path.join("9x8x5/image"), |attributes| drop(attributes.remove("hsipack")));
+    write_sums(&written.path);
+    let dataset = Dataset::open(&written.path).unwrap();
+    let device = DeviceOptions { normalization: Normalization::Standardize, ..cpu() };
+    let error = DeviceLoader::new(&dataset, options(3), device).unwrap_err();
+    assert!(error.to_string().contains("records no statistics"), "{error}");
+}
+
+#[test]
+fn on_a_gpu_batches_are_what_the_options_say_and_kept_ones_stay() {
+    if !cuda_is_available() {
+        println!("skipped: there is no CUDA device");
+        return;
+    }
+    let (_folder, written) = made();
+    let dataset = Dataset::open(&written.path).unwrap();
+    let stored = DeviceOptions::new(Device::Cuda(0));
+    let prepared = DeviceOptions {
+        image: Kind::Float,
+        physical: true,
+        nan: Some(0.5),
+        normalization: Normalization::Snv,
+        ..stored.clone()
+    };
+    for device in [stored, prepared] {
+        let mut loader = DeviceLoader::new(&dataset, options(3), device.clone()).unwrap();
+        println!("{:?}", loader.report());
+        let mut kept = Vec::new();
+        for step in 0..1000 {
+            let Some(batch) = loader.next_batch() else { continue };
+            let batch = batch.unwrap();
+            check_image(&batch, &written, &device);
+            check_masks(&batch, &device);
+            if step % 90 == 0 {
+                kept.push(batch);
+            }
+        }
+        drop(loader);
+        kept.iter().for_each(|batch| check_image(batch, &written, &device));
+    }
+}
