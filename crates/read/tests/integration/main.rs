@@ -2,6 +2,8 @@
 
 mod access;
 #[cfg(feature = "torch")]
+mod augment;
+#[cfg(feature = "torch")]
 mod device;
 mod loading;
 mod soak;

@@ -7,6 +7,7 @@
 //! | file | part |
 //! |---|---|
 //! | `mod.rs` | from list to stages, one after the other |
+//! | `batch.rs` | batches of a device loader |
 //! | `stages.rs` | which augmentations are done together |
 //! | `geometry.rs` | where pixels come from; the fields of elastic warps |
 //! | `sample.rs` | warps as tensor operations, for every device and element type |
@@ -14,6 +15,7 @@
 //! | `pieces.rs` | rectangles, patches, cells and labelled pixels |
 //! | `values.rs` | values and spectra |
 
+mod batch;
 mod geometry;
 mod host;
 mod pieces;

@@ -1,6 +1,6 @@
 //! Values and spectra.
 
-use tch::{Kind, TchError, Tensor};
+use tch::{TchError, Tensor};
 
 use super::super::ops::values::gaussian;
 use super::super::ops::{Drawn, Frame, GaussianBlur, GaussianNoise, Op, Projection};
@@ -9,6 +9,7 @@ use super::host::{self, Normal};
 use super::sample::to_device;
 use super::{Work, sums};
 use crate::Result;
+use crate::device::prepare;
 use crate::torch::{fill_normal, run};
 
 /// (value - shift)·factor + summand for every band.
@@ -328,24 +329,13 @@ fn blurred(place: &Tensor, [down, across]: &[Vec<f32>; 2]) -> Result<Tensor, Tch
     planes.f_squeeze_dim(1)?.f_permute([1, 2, 0])
 }
 
+/// One sample (rows, columns, bands); what is no number afterwards becomes 0.
 fn normalized(place: &Tensor, normal: Normal) -> Result<Tensor, TchError> {
-    let values = place.f_to_kind(sums(place.kind()))?;
-    let over = [-1i64];
+    let image = place.f_permute([2, 0, 1])?.f_unsqueeze(0)?;
     let scaled = match normal {
-        Normal::L1 => values.f_div(&values.f_abs()?.f_sum_dim_intlist(
-            over.as_slice(),
-            true,
-            None::<Kind>,
-        )?)?,
-        Normal::L2 => {
-            let squares = values.f_square()?;
-            values
-                .f_div(&squares.f_sum_dim_intlist(over.as_slice(), true, None::<Kind>)?.f_sqrt()?)?
-        }
-        Normal::Snv => {
-            let moved = values.f_sub(&values.f_mean_dim(over.as_slice(), true, None::<Kind>)?)?;
-            moved.f_div(&values.f_std_dim(over.as_slice(), true, true)?)?
-        }
+        Normal::L1 => prepare::l1_normalize(&image)?,
+        Normal::L2 => prepare::l2_normalize(&image)?,
+        Normal::Snv => prepare::snv(&image)?,
     };
-    scaled.f_nan_to_num(0.0, 0.0, 0.0)
+    scaled.f_nan_to_num(0.0, 0.0, 0.0)?.f_squeeze_dim(0)?.f_permute([1, 2, 0])
 }

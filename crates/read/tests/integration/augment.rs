@@ -1,0 +1,103 @@
+//! Batches of a loader, augmented: by sample whatever the batch, and without touching what was kept.
+
+use std::collections::HashMap;
+
+use hsipack_read::augment::{Mixed, Pipeline};
+use hsipack_read::plan::Share;
+use hsipack_read::{Dataset, DeviceLoader, DeviceOptions, LoaderOptions};
+use serde_json::json;
+use tch::{Device, Kind, Tensor};
+
+use crate::support::{StackSpec, Written, write_dataset};
+
+const OPS: &str = r#"[
+    {"op": "affine", "degrees": 45, "scale": [0.8, 1.2], "padding": "reflection"},
+    {"op": "hflip"},
+    {"op": "elastic", "sigma": [3, 3], "kernel": [5, 5], "p": 0.3},
+    {"op": "random_crop", "size": [7, 5]},
+    {"op": "erase"},
+    {"op": "gain", "range": [0.5, 2]},
+    {"op": "gaussian_noise", "std": 0.1},
+    {"op": "snv", "p": 0.5}
+]"#;
+
+fn made() -> (tempfile::TempDir, Written) {
+    let folder = tempfile::tempdir().unwrap();
+    let spec = StackSpec { masks: vec!["organs".into()], ..StackSpec::new(9, 8, 5, 11) };
+    let written = write_dataset(&folder.path().join("made"), &[spec], |_| json!({}));
+    (folder, written)
+}
+
+fn loader(dataset: &Dataset, batch_size: usize, threads: usize, share: Share) -> DeviceLoader {
+    let mut options = LoaderOptions::new(batch_size);
+    (options.threads, options.share, options.end_epoch) = (threads, share, Some(2));
+    DeviceLoader::new(dataset, options, DeviceOptions::new(Device::Cpu)).unwrap()
+}
+
+/// What every sample of two epochs becomes: image and mask.
+fn augmented(mut loader: DeviceLoader) -> HashMap<(u64, u64), (Vec<f32>, Vec<i64>)> {
+    let pipeline = Pipeline { seed: 5, ..Pipeline::from_json(OPS).unwrap() };
+    let mut all = HashMap::new();
+    for _ in 0..2 {
+        for batch in loader.epoch() {
+            let mut batch = batch.unwrap();
+            let kept = (batch.image.shallow_clone(), batch.image.copy());
+            pipeline.augment_batch(&mut batch).unwrap();
+            assert_eq!(kept.0, kept.1);
+            assert_eq!(batch.image.size()[1..], [5, 7, 5]);
+            assert_eq!(batch.masks[0].1.kind(), Kind::Uint8);
+            for (place, id) in batch.ids().enumerate() {
+                let values = |tensor: &Tensor| tensor.get(place as i64).contiguous().view([-1]);
+                let image = Vec::try_from(values(&batch.image).to_kind(Kind::Float)).unwrap();
+                let mask = Vec::try_from(values(&batch.masks[0].1).to_kind(Kind::Int64)).unwrap();
+                all.insert((batch.epoch(), id), (image, mask));
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn augmented_samples_depend_on_seed_and_epoch_but_not_on_batch_thread_or_rank() {
+    let (_folder, written) = made();
+    let dataset = Dataset::open(&written.path).unwrap();
+    let all = augmented(loader(&dataset, 4, 2, Share::ALL));
+    assert_eq!(all.len(), 22);
+    for (batch_size, threads) in [(1, 1), (11, 3), (3, 2)] {
+        assert_eq!(augmented(loader(&dataset, batch_size, threads, Share::ALL)), all);
+    }
+    let mut ranks = HashMap::new();
+    for rank in 0..3 {
+        ranks.extend(augmented(loader(&dataset, 2, 1, Share { rank, world_size: 3 })));
+    }
+    assert_eq!(ranks, all);
+    let same = |id| all[&(0, id)] == all[&(1, id)];
+    assert!((0..11).filter(|id| same(*id)).count() < 3, "epochs are augmented alike");
+}
+
+#[test]
+fn mixing_says_who_was_mixed_with_whom() {
+    let (_folder, written) = made();
+    let dataset = Dataset::open(&written.path).unwrap();
+    let pipeline = Pipeline::from_json(r#"[{"op": "mixup"}]"#).unwrap();
+    let mut batch = loader(&dataset, 6, 1, Share::ALL).next_batch().unwrap().unwrap();
+    let before = batch.image.to_kind(Kind::Double);
+    let (mixed, _) = pipeline.augment_batch(&mut batch).unwrap();
+    let [Mixed { partners, shares }] = &mixed[..] else { panic!("{mixed:?}") };
+    for (sample, (partner, share)) in partners.iter().zip(shares).enumerate() {
+        let own = before.get(sample as i64) * (1.0 - share);
+        let wanted = own + before.get(*partner as i64) * *share;
+        let off = (batch.image.get(sample as i64).to_kind(Kind::Double) - &wanted).abs().max();
+        assert!(off.double_value(&[]) <= 1e-3 * wanted.abs().max().double_value(&[]));
+    }
+    let one_hot = Tensor::eye(6, (Kind::Float, Device::Cpu));
+    let labels = mixed[0].labels(&one_hot).unwrap();
+    for (sample, (partner, share)) in partners.iter().zip(shares).enumerate() {
+        let share_of = |class: usize| labels.double_value(&[sample as i64, class as i64]);
+        if *partner != sample {
+            assert!((share_of(*partner) - share).abs() < 1e-6);
+        }
+        assert!((labels.get(sample as i64).sum(Kind::Float).double_value(&[]) - 1.0).abs() < 1e-6);
+    }
+    assert!(mixed[0].labels(&Tensor::zeros([5, 3], (Kind::Float, Device::Cpu))).is_err());
+}
