@@ -19,13 +19,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
-use half::f16;
 use hsipack_format::{Codec, Compressor, Tile, codec};
 use hsipack_read::plan::{Crop, Order, PlanOptions};
 use hsipack_read::store::{PAGE, StoreKind};
 use hsipack_read::{Dataset, Loader, LoaderOptions, OpenOptions};
 use serde_json::json;
-use support::{LZ4, StackSpec, write_dataset_of};
+use support::{LZ4, StackSpec, median, reflectance, seconds, write_dataset_of};
 
 const BATCH: usize = 6;
 /// Epochs that are timed together, beginning with an empty ring.
@@ -76,28 +75,6 @@ fn open(path: &Path, spec: StackSpec) -> Dataset {
         write_dataset_of(path, &[spec], |_| json!({}), &reflectance);
     }
     Dataset::open(path).expect("a dataset")
-}
-
-/// Reflectances: four materials with smooth spectra in soft-edged fields, illumination, 1 % noise.
-fn reflectance(spec: &StackSpec, sample: usize, row: usize, column: usize, out: &mut Vec<u8>) {
-    let (x, y) = (column as f32, row as f32);
-    let field = (((x * 0.011 + sample as f32).sin() + (y * 0.017).cos() + 2.0) * 0.99) as usize;
-    let (centre, width) = (0.2 + 0.2 * field.min(3) as f32, 0.1 + 0.05 * field.min(3) as f32);
-    let light = 0.7 + 0.3 * x / spec.shape.columns as f32;
-    let mut state = ((sample * 7919 + row) * 104_729 + column) as u32 | 1;
-    let mut uniform = || {
-        state ^= state << 13;
-        state ^= state >> 17;
-        state ^= state << 5;
-        state as f32 / u32::MAX as f32
-    };
-    uniform();
-    for band in 0..spec.shape.bands {
-        let z = (band as f32 / spec.shape.bands as f32 - centre) / width;
-        let value =
-            (0.15 + 0.5 * (-z * z).exp()) * light * (1.0 + 0.02 * (uniform() + uniform() - 1.0));
-        out.extend(f16::from_f32(value).to_le_bytes());
-    }
 }
 
 fn compare(dataset: &Dataset, crop: Crop, batch: usize, repeats: usize, threads: usize) {
@@ -359,16 +336,4 @@ fn read_through_direct(file: &Path) {
             return;
         }
     }
-}
-
-fn seconds(work: impl FnOnce()) -> f64 {
-    let start = Instant::now();
-    work();
-    start.elapsed().as_secs_f64()
-}
-
-fn median(times: &[f64]) -> f64 {
-    let mut sorted = times.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted[sorted.len() / 2]
 }

@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use half::f16;
 use hsipack_format::codec::append_checksum;
@@ -372,4 +373,40 @@ fn encode_chunk(
         }
     }
     Some(stored)
+}
+
+/// Reflectances: four materials with smooth spectra in soft-edged fields, illumination, 1 % noise.
+pub fn reflectance(spec: &StackSpec, sample: usize, row: usize, column: usize, out: &mut Vec<u8>) {
+    let (x, y) = (column as f32, row as f32);
+    let field = (((x * 0.011 + sample as f32).sin() + (y * 0.017).cos() + 2.0) * 0.99) as usize;
+    let (centre, width) = (0.2 + 0.2 * field.min(3) as f32, 0.1 + 0.05 * field.min(3) as f32);
+    let light = 0.7 + 0.3 * x / spec.shape.columns as f32;
+    let mut state = ((sample * 7919 + row) * 104_729 + column) as u32 | 1;
+    let mut uniform = || {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        state as f32 / u32::MAX as f32
+    };
+    uniform();
+    for band in 0..spec.shape.bands {
+        let z = (band as f32 / spec.shape.bands as f32 - centre) / width;
+        let value =
+            (0.15 + 0.5 * (-z * z).exp()) * light * (1.0 + 0.02 * (uniform() + uniform() - 1.0));
+        out.extend(f16::from_f32(value).to_le_bytes());
+    }
+}
+
+/// How long it takes.
+pub fn seconds(work: impl FnOnce()) -> f64 {
+    let start = Instant::now();
+    work();
+    start.elapsed().as_secs_f64()
+}
+
+/// The middle one.
+pub fn median(times: &[f64]) -> f64 {
+    let mut sorted = times.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[sorted.len() / 2]
 }

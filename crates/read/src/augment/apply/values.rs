@@ -275,22 +275,25 @@ fn apply_by_band(place: &mut Tensor, by: &ByBand) -> Result<()> {
 fn spectral(op: &Op, drawn: &Drawn, bands: usize) -> Result<Vec<Vec<f64>>> {
     let Drawn::Number { value } = drawn else { return Err(drawn.misfit(op.name())) };
     let last = bands as f64 - 1.0;
-    let mut map = vec![vec![0.0; bands]; bands];
-    for band in 0..bands {
-        let mut take = |place: f64, weight: f64| {
-            map[place.clamp(0.0, last) as usize][band] += weight;
-        };
+    // Which bands go into one that comes out, and with what weights.
+    let taken = |band: f64| -> Vec<(f64, f64)> {
         if matches!(op, Op::SpectralShift(_)) {
-            let place = (band as f64 + value).clamp(0.0, last);
-            take(place.floor(), 1.0 - place.fract());
-            take(place.floor() + 1.0, place.fract());
-        } else {
-            let reach = (4.0 * value).ceil() as usize;
-            for (tap, weight) in gaussian(*value, reach).into_iter().enumerate() {
-                take(band as f64 + tap as f64 - reach as f64, weight);
-            }
+            let place = (band + value).clamp(0.0, last);
+            return vec![
+                (place.floor(), 1.0 - place.fract()),
+                (place.floor() + 1.0, place.fract()),
+            ];
         }
-    }
+        let reach = (4.0 * value).ceil() as usize;
+        let weights = gaussian(*value, reach).into_iter().enumerate();
+        weights.map(|(tap, weight)| (band + tap as f64 - reach as f64, weight)).collect()
+    };
+    let mut map = vec![vec![0.0; bands]; bands];
+    (0..bands).for_each(|band| {
+        for (place, weight) in taken(band as f64) {
+            map[place.clamp(0.0, last) as usize][band] += weight;
+        }
+    });
     Ok(map)
 }
 

@@ -382,8 +382,7 @@ impl Op {
 
     /// Draws for all samples of a batch; `None` where it is not applied.
     pub(crate) fn draw(&self, draw: Draw<'_>) -> Result<Vec<Option<Drawn>>> {
-        let mut donors = self.mixes().then(|| draw.donors()).unwrap_or_default();
-        donors.resize(draw.samples.len(), 0);
+        let donors = if self.mixes() { draw.donors() } else { vec![0; draw.samples.len()] };
         (0..draw.samples.len())
             .map(|place| {
                 let mut random = draw.random(place);

@@ -1,0 +1,178 @@
+//! How fast do batches get to a GPU, and does anything wait for them?
+//!
+//! In one run: plain asynchronous copies of page-locked memory; a device loader whose chunks lie decoded in memory, so
+//! that nothing but the copy limits it; augmentations alone; and both at once, which take no longer than the
+//! slower of them if copying and computing overlap. Then 1,000 batches compared with their samples, on the device.
+//! Without a GPU it says so, and does the same with fewer batches on the CPU, where nothing is copied.
+//!
+//! `cargo bench -p hsipack-read --features torch --bench transfer_speed [-- DIR [CUBES [BATCHES]]]`
+
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use std::path::PathBuf;
+
+use hsipack_read::augment::{Affine, Flip, Op, Padding, Pipeline, Range};
+use hsipack_read::{
+    CacheKind, Dataset, DeviceBatch, DeviceLoader, DeviceOptions, LoaderOptions, best_device,
+};
+use serde_json::json;
+use support::{LZ4, StackSpec, median, reflectance, seconds, write_dataset_of};
+use tch::{Device, Kind, Tensor};
+
+const BATCH: usize = 6;
+const REPEATS: usize = 9;
+
+fn main() {
+    let mut args = std::env::args().skip(1).filter(|arg| arg != "--bench");
+    let folder = args.next().map_or_else(std::env::temp_dir, PathBuf::from);
+    let cubes: usize = args.next().and_then(|arg| arg.parse().ok()).unwrap_or(12);
+    let device = best_device();
+    let on_gpu = device.is_cuda();
+    let default = if on_gpu { 1000 } else { 24 };
+    let batches: usize = args.next().and_then(|arg| arg.parse().ok()).unwrap_or(default);
+    if !on_gpu {
+        println!("there is no CUDA device: everything is done on the CPU");
+    }
+    let path = folder.join("hsipack-transfer-bench").join(format!("{cubes}"));
+    if !path.join("SHA256SUMS").exists() {
+        std::fs::create_dir_all(&path).expect("a writable folder");
+        let spec =
+            StackSpec { per_shard: 8, codec: Some(LZ4), ..StackSpec::new(480, 640, 100, cubes) };
+        write_dataset_of(&path, &[spec.tile(16, 640)], |_| json!({}), &reflectance);
+    }
+    let dataset = Dataset::open(&path).expect("a dataset");
+    let bytes = BATCH * 480 * 640 * 100 * 2;
+    let plain = on_gpu.then(|| plain_copies(bytes, device));
+    if let Some(plain) = plain {
+        println!("plain pinned copies: {:.2} GB/s", bytes as f64 / plain / 1e9);
+    }
+
+    let mut loader = loader(&dataset, device);
+    println!("{:?}", loader.report());
+    println!("{:?}", loader.memory());
+    // Everything is decoded once, and stays.
+    run(&mut loader, 2 * cubes.div_ceil(BATCH), device, |_| ());
+    let copied = median(&of(|| run(&mut loader, 20, device, |_| ()) / 20.0));
+    println!("batches of {BATCH}: {:.2} ms, {:.2} GB/s", 1e3 * copied, bytes as f64 / copied / 1e9);
+    if let Some(plain) = plain {
+        println!("    {:.1} % of plain pinned copies", 100.0 * plain / copied);
+    }
+    let pipeline = chain();
+    let mut batch = loader.next_batch().map_or_else(|| loader.next_batch(), Some);
+    let batch = batch.take().expect("an epoch").expect("sound");
+    let augmented = median(&of(|| {
+        let all = seconds(|| {
+            for _ in 0..20 {
+                augment(&pipeline, &batch);
+            }
+            wait(device);
+        });
+        all / 20.0
+    }));
+    drop(batch);
+    println!("augmenting one batch again and again: {:.2} ms", 1e3 * augmented);
+    let both =
+        median(&of(|| run(&mut loader, 20, device, |batch| augment(&pipeline, batch)) / 20.0));
+    println!(
+        "batches, augmented: {:.2} ms; {:.1} % of the slower one, {:.1} % of their sum",
+        1e3 * both,
+        100.0 * both / copied.max(augmented),
+        100.0 * both / (copied + augmented)
+    );
+    check(&mut loader, &dataset, batches, device);
+    println!("{:?}", loader.stats());
+}
+
+fn loader(dataset: &Dataset, device: Device) -> DeviceLoader {
+    let mut options = LoaderOptions::new(BATCH);
+    (options.cache, options.cache_bytes) = (CacheKind::Decoded, 64 << 30);
+    DeviceLoader::new(dataset, options, DeviceOptions::new(device)).expect("sound options")
+}
+
+/// The published benchmark's chain, for all samples.
+fn chain() -> Pipeline {
+    let affine = Affine {
+        p: 1.0,
+        degrees: Range::around_zero(45.0),
+        translate: [0.0625, 0.0625],
+        scale: Range::new(0.9, 1.1),
+        padding: Padding::Reflection,
+        ..Affine::default()
+    };
+    Pipeline::new(vec![Op::Affine(affine), Op::Hflip(Flip { p: 1.0 }), Op::Vflip(Flip { p: 1.0 })])
+}
+
+fn augment(pipeline: &Pipeline, batch: &DeviceBatch) {
+    let samples: Vec<_> = batch.items().iter().map(Into::into).collect();
+    let image = batch.image.shallow_clone();
+    let images = hsipack_read::augment::Images { image, masks: Vec::new(), overwrite: false };
+    pipeline.augment(images, batch.epoch(), &samples).expect("sound augmentations");
+}
+
+/// Seconds for some batches, epoch after epoch.
+fn run(
+    loader: &mut DeviceLoader,
+    batches: usize,
+    device: Device,
+    mut work: impl FnMut(&DeviceBatch),
+) -> f64 {
+    seconds(|| {
+        let mut given = 0;
+        while given < batches {
+            if let Some(batch) = loader.next_batch() {
+                work(&batch.expect("sound"));
+                given += 1;
+            }
+        }
+        wait(device);
+    })
+}
+
+fn of(mut measure: impl FnMut() -> f64) -> Vec<f64> {
+    (0..REPEATS).map(|_| measure()).collect()
+}
+
+fn wait(device: Device) {
+    if let Device::Cuda(number) = device {
+        tch::Cuda::synchronize(number as i64);
+    }
+}
+
+/// Seconds for one of many asynchronous copies of page-locked memory.
+fn plain_copies(bytes: usize, device: Device) -> f64 {
+    let host = Tensor::zeros([bytes as i64], (Kind::Uint8, Device::Cpu)).pin_memory(device);
+    median(&of(|| {
+        let all = seconds(|| {
+            for _ in 0..20 {
+                let _ = host.to_device_(device, Kind::Uint8, true, true);
+            }
+            wait(device);
+        });
+        all / 20.0
+    }))
+}
+
+/// Compares batches with their samples, where they are.
+fn check(loader: &mut DeviceLoader, dataset: &Dataset, batches: usize, device: Device) {
+    let wanted: Vec<Tensor> = (0..dataset.samples().len())
+        .map(|sample| {
+            let cube = dataset.sample(sample).expect("a sample");
+            let shape = [cube.shape.rows, cube.shape.columns, cube.shape.bands];
+            let shape = shape.map(|size| size as i64);
+            Tensor::from_data_size(&cube.bytes, &shape, Kind::Half).to_device(device)
+        })
+        .collect();
+    let mut compared = 0;
+    let mut sum = Tensor::zeros([1], (Kind::Int64, device));
+    run(loader, batches, device, |batch| {
+        for (place, id) in batch.ids().enumerate() {
+            let image = batch.image.get(place as i64).permute([1, 2, 0]);
+            sum = &sum + image.ne_tensor(&wanted[id as usize]).sum(Kind::Int64);
+            compared += 1;
+        }
+    });
+    let different = sum.int64_value(&[0]);
+    println!("{batches} batches, {compared} samples compared: {different} values differ");
+    assert_eq!(different, 0);
+}
