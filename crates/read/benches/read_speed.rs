@@ -17,7 +17,6 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Instant;
 
 use hsipack_format::{Codec, Compressor, Tile, codec};
 use hsipack_read::plan::{Crop, Order, PlanOptions};
