@@ -46,6 +46,9 @@ mod range;
 use serde::{Deserialize, Serialize};
 
 #[cfg(feature = "torch")]
+#[doc(hidden)]
+pub use apply::elastic_noise;
+#[cfg(feature = "torch")]
 pub use apply::{Augmented, Images, Mask, Mixed};
 pub use matrix::Matrix;
 pub use ops::{

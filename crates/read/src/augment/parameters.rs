@@ -79,7 +79,7 @@ impl Parameters {
             let Some(geometric) = op.geometric() else { continue };
             for (map, drawn) in maps.iter_mut().zip(&step.drawn) {
                 let (Some(drawn), Some(before)) = (drawn, *map) else { continue };
-                let source = geometric.source(drawn, frame, pipeline.kornia)?;
+                let source = geometric.points(drawn, frame, pipeline.kornia)?;
                 let forward = source.image.inverse().filter(|_| source.elastic.is_none());
                 *map = forward.map(|forward| forward.after(&before));
             }

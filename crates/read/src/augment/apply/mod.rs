@@ -27,6 +27,8 @@ use super::ops::{Drawn, Frame, Op};
 use super::{Parameters, Pipeline, SampleKey};
 use crate::torch::run;
 use crate::{Error, Result};
+#[doc(hidden)]
+pub use geometry::elastic_noise;
 use stages::Stage;
 
 /// Images and masks of a batch.
@@ -157,6 +159,17 @@ impl Pipeline {
             work.stage(self, parameters, &frames, &stage, before.as_ref())?;
         }
         work.done()
+    }
+
+    /// As [`apply`](Self::apply), but on the host, too, with the tensor operations that other devices use: so that
+    /// they can be tested without one.
+    #[doc(hidden)]
+    pub fn apply_with_tensor_operations(
+        &self,
+        images: Images,
+        parameters: &Parameters,
+    ) -> Result<Augmented> {
+        host::avoided(|| self.apply(images, parameters))
     }
 
     /// Checks the batch and brings it into the inner order.
