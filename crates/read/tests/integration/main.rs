@@ -1,6 +1,10 @@
 //! The reader over datasets of every layout.
 
 mod access;
+#[cfg(feature = "torch")]
+mod kornia;
+#[cfg(feature = "torch")]
+mod kornia_draws;
 mod loading;
 mod soak;
 #[path = "../support/mod.rs"]
