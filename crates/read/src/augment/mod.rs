@@ -42,6 +42,8 @@ mod matrix;
 mod ops;
 mod parameters;
 mod range;
+#[cfg(all(test, feature = "torch"))]
+mod test;
 
 use serde::{Deserialize, Serialize};
 

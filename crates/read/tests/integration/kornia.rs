@@ -668,3 +668,198 @@ fn augmentations_equal_kornias_with_the_same_parameters() {
     println!("{table}");
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
 }
+
+/// A chain with what was drawn for it.
+fn drawn(ops: Value, more: Value, frame: Frame, samples: u64) -> (Pipeline, Parameters) {
+    let mut json = json!({"ops": ops, "seed": 11});
+    json.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let pipeline = Pipeline::from_json(&json.to_string()).unwrap();
+    let keys: Vec<SampleKey> = (0..samples).map(|sample| SampleKey { sample, repeat: 0 }).collect();
+    let parameters = pipeline.draw(frame, 0, &keys).unwrap();
+    (pipeline, parameters)
+}
+
+fn applied(
+    pipeline: &Pipeline,
+    parameters: &Parameters,
+    image: &Tensor,
+    tensor_operations: bool,
+) -> Tensor {
+    let images = Images { image: image.shallow_clone(), masks: Vec::new(), overwrite: false };
+    let done = if tensor_operations {
+        pipeline.apply_with_tensor_operations(images, parameters)
+    } else {
+        pipeline.apply(images, parameters)
+    };
+    done.unwrap().image
+}
+
+/// Pixels normalised to -1 … 1, as libtorch's grids are.
+fn normalised(frame: Frame, align_corners: bool) -> Tensor {
+    let axis = |size: usize| {
+        let size = size as f64;
+        if align_corners { [2.0 / (size - 1.0), -1.0] } else { [2.0 / size, 1.0 / size - 1.0] }
+    };
+    let ([a, b], [c, d]) = (axis(frame.columns), axis(frame.rows));
+    Tensor::from_slice(&[a, 0.0, b, 0.0, c, d, 0.0, 0.0, 1.0]).view([3, 3])
+}
+
+/// One warp by affine matrices, in float64, as Kornia does it with libtorch's own sampling; Kornia 0.8 normalised as if
+/// with `align_corners`, whatever was asked for.
+fn warped(
+    image: &Tensor,
+    matrices: &Tensor,
+    frame: Frame,
+    padding: i64,
+    align_corners: bool,
+    normal: bool,
+) -> Tensor {
+    let normal = normalised(frame, normal);
+    let theta = normal.matmul(matrices).matmul(&normal.inverse()).inverse().narrow(1, 0, 2);
+    let shape = [matrices.size()[0], 1, frame.rows as i64, frame.columns as i64];
+    let grid = Tensor::affine_grid_generator(&theta, shape, align_corners);
+    image.to_kind(Kind::Double).grid_sampler(&grid, 0, padding, align_corners)
+}
+
+fn matrices(pipeline: &Pipeline, parameters: &Parameters) -> Tensor {
+    let matrices = parameters.matrices(pipeline).unwrap();
+    let matrices: Vec<Tensor> = matrices
+        .iter()
+        .map(|matrix| Tensor::from_slice(matrix.unwrap().0.as_flattened()).view([3, 3]))
+        .collect();
+    Tensor::stack(&matrices, 0)
+}
+
+#[test]
+fn fused_warps_are_one_warp_by_the_product_of_their_matrices() {
+    let frame = Frame { rows: 33, columns: 41, bands: 5 };
+    let image = random_image(frame, 6, 3);
+    for (padding, code) in [("zeros", 0), ("border", 1), ("reflection", 2)] {
+        for align_corners in [false, true] {
+            let more = json!({"padding": padding, "align_corners": align_corners, "p": 1.0});
+            let warp = |options: Value| {
+                let mut options = options;
+                options.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+                options
+            };
+            let ops = json!([
+                warp(json!({"op": "affine", "degrees": 45, "translate": [0.06, 0.06], "scale": [0.9, 1.1], "shear": 10})),
+                {"op": "hflip"},
+                warp(json!({"op": "rotate", "degrees": 60})),
+                {"op": "vflip"},
+            ]);
+            let (pipeline, parameters) = drawn(ops, json!({}), frame, 6);
+            let wanted = warped(
+                &image,
+                &matrices(&pipeline, &parameters),
+                frame,
+                code,
+                align_corners,
+                align_corners,
+            );
+            for tensor_operations in [false, true] {
+                let fused = applied(&pipeline, &parameters, &image, tensor_operations);
+                let error = most(&(fused.to_kind(Kind::Double) - &wanted));
+                // The bound of warps at this size; float32 positions lie up to three frames outside.
+                assert!(
+                    error <= if tensor_operations { 5e-5 } else { 1e-5 },
+                    "{padding} {align_corners}: {error:.1e}"
+                );
+            }
+        }
+    }
+}
+
+/// A smooth scene at any place: waves of a few pixels' length.
+fn scene(x: &Tensor, y: &Tensor) -> Tensor {
+    let waves = [(0.9, 0.3, 0.0), (-0.5, 0.8, 1.0), (0.2, -1.1, 2.0), (1.2, 0.6, 0.5)];
+    let bands: Vec<Tensor> =
+        waves.iter().map(|(a, b, phase)| ((x * *a + y * *b + *phase).sin() + 1.0) * 0.5).collect();
+    Tensor::stack(&bands, -3)
+}
+
+#[test]
+fn one_warp_is_nearer_to_the_scene_than_two() {
+    let frame = Frame { rows: 64, columns: 72, bands: 4 };
+    let options = (Kind::Double, Device::Cpu);
+    let x = Tensor::arange(72, options).view([1, 1, 72]).expand([6, 64, 72], true);
+    let y = Tensor::arange(64, options).view([1, 64, 1]).expand([6, 64, 72], true);
+    let image = scene(&x, &y).to_kind(Kind::Float);
+    let ops = json!([
+        {"op": "affine", "degrees": 20, "scale": [0.95, 1.05], "translate": [0.05, 0.05], "p": 1.0, "align_corners": true},
+        {"op": "rotate", "degrees": 20, "p": 1.0},
+    ]);
+    let (fused, parameters) = drawn(ops.clone(), json!({"fuse": true}), frame, 6);
+    let (sequential, _) = drawn(ops, json!({"fuse": false}), frame, 6);
+    // The scene itself where every pixel of the result comes from.
+    let back = matrices(&fused, &parameters).inverse();
+    let at = |row: i64| {
+        let number = |column: i64| back.select(1, row).select(1, column).view([6, 1, 1]);
+        &x * number(0) + &y * number(1) + number(2)
+    };
+    let wanted = scene(&at(0), &at(1));
+    let error = |pipeline: &Pipeline| {
+        let image = applied(pipeline, &parameters, &image, false).to_kind(Kind::Double);
+        // Far from the edges, where nothing comes from outside in either way.
+        let middle = |tensor: &Tensor| tensor.narrow(2, 22, 20).narrow(3, 26, 20);
+        f64::try_from((middle(&image) - middle(&wanted)).square().mean(Kind::Double))
+            .unwrap()
+            .sqrt()
+    };
+    let (fused, sequential) = (error(&fused), error(&sequential));
+    println!("error against the scene: one warp {fused:.4}, two warps {sequential:.4}");
+    assert!(fused < 0.75 * sequential, "{fused} and {sequential}");
+}
+
+#[test]
+fn kornia_0_8_is_followed_where_it_is_asked_for() {
+    let frame = Frame { rows: 33, columns: 41, bands: 3 };
+    let image = random_image(frame, 5, 4);
+    for (padding, code) in [("zeros", 0), ("border", 1), ("reflection", 2)] {
+        for align_corners in [false, true] {
+            let ops = json!([{
+                "op": "affine", "degrees": 45, "translate": [0.2, 0.1], "scale": [0.8, 1.2], "shear": 10, "p": 1.0,
+                "padding": padding, "align_corners": align_corners,
+            }]);
+            let (new, parameters) = drawn(ops.clone(), json!({"kornia": "0.9"}), frame, 5);
+            let (old, _) = drawn(ops, json!({"kornia": "0.8"}), frame, 5);
+            let matrices = matrices(&new, &parameters);
+            let wanted = warped(&image, &matrices, frame, code, align_corners, true);
+            let ours = applied(&old, &parameters, &image, false).to_kind(Kind::Double);
+            let error = most(&(&ours - &wanted));
+            assert!(error <= 1e-5, "{padding} {align_corners}: {error:.1e}");
+            let other =
+                most(&(applied(&new, &parameters, &image, false).to_kind(Kind::Double) - &wanted));
+            assert_eq!(
+                other > 1e-3,
+                !align_corners,
+                "the two differ without align_corners only: {other:.1e}"
+            );
+            if align_corners && padding == "reflection" {
+                // Kornia 0.8.2 mirrors these masks about pixels' edges, their images about centres; here masks are
+                // mirrored as their images are.
+                continue;
+            }
+            // Masks were sampled without align_corners, always: floating-point labels follow the nearest pixel.
+            let labels = (image.narrow(1, 0, 1) * 6.0).floor();
+            let nearest = {
+                let normal = normalised(frame, true);
+                let theta =
+                    normal.matmul(&matrices).matmul(&normal.inverse()).inverse().narrow(1, 0, 2);
+                let grid = Tensor::affine_grid_generator(&theta, [5, 1, 33, 41], false);
+                labels.to_kind(Kind::Double).grid_sampler(&grid, 1, code, false)
+            };
+            let mask = Mask {
+                name: "labels".to_owned(),
+                labels: labels.to_kind(Kind::Uint8).squeeze_dim(1),
+            };
+            let images =
+                Images { image: image.shallow_clone(), masks: vec![mask], overwrite: false };
+            let mask = old.apply(images, &parameters).unwrap().masks.remove(0).labels.unsqueeze(1);
+            let others =
+                i64::try_from(mask.to_kind(Kind::Double).ne_tensor(&nearest).sum(Kind::Int64))
+                    .unwrap();
+            assert_eq!(others, 0, "{padding} {align_corners}");
+        }
+    }
+}

@@ -197,6 +197,15 @@ impl Pipeline {
             let labels = if layered { labels } else { run(|| labels.f_unsqueeze(1))? };
             let (labels, moved) = inner_order(&labels)?;
             let fill = self.mask_fill.of(&name);
+            if labels.kind() != Kind::Bool && !pieces::holds(labels.kind(), fill) {
+                return Err(Error::conflict(format!(
+                    "mask_fill {fill} for mask {name}, whose labels are {:?}",
+                    labels.kind()
+                ))
+                .with_remedy(
+                    "give mask_fill a label that the mask can hold, or one for each mask",
+                ));
+            }
             Ok(Layers { name, fill, labels, ours: overwrite || moved, layered })
         });
         let masks = masks.collect::<Result<Vec<_>>>()?;

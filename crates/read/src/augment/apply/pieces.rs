@@ -301,6 +301,18 @@ impl Work {
     }
 }
 
+/// Whether labels of that type can be `label`: libtorch would compare them with its lowest bits.
+pub(super) fn holds(kind: Kind, label: i64) -> bool {
+    match kind {
+        Kind::Bool => (0..2).contains(&label),
+        Kind::Uint8 => u8::try_from(label).is_ok(),
+        Kind::Int8 => i8::try_from(label).is_ok(),
+        Kind::Int16 => i16::try_from(label).is_ok(),
+        Kind::Int => i32::try_from(label).is_ok(),
+        _ => true,
+    }
+}
+
 fn check_donor(donor: usize, samples: usize) -> Result<()> {
     if donor < samples {
         return Ok(());
@@ -356,7 +368,7 @@ fn chosen(
         let valid = valid.f_narrow(3, 0, 1)?.f_index_select(0, &theirs)?.f_ne(0)?;
         counts = counts.f_logical_and(&valid)?;
     }
-    for label in &op.excluded_labels {
+    for label in op.excluded_labels.iter().filter(|label| holds(theirs_labels.kind(), **label)) {
         counts = counts.f_logical_and(&theirs_labels.f_ne(*label)?)?;
     }
     // Which labels there are: 65536 at most, whatever the element type. Nothing here depends on their number.
