@@ -42,9 +42,14 @@ mod matrix;
 mod ops;
 mod parameters;
 mod range;
+#[cfg(all(test, feature = "torch"))]
+mod test;
 
 use serde::{Deserialize, Serialize};
 
+#[cfg(feature = "torch")]
+#[doc(hidden)]
+pub use apply::elastic_noise;
 #[cfg(feature = "torch")]
 pub use apply::{Augmented, Images, Mask, Mixed};
 pub use matrix::Matrix;

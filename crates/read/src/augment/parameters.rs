@@ -59,8 +59,17 @@ impl Parameters {
             .with_remedy("draw for this batch"));
         }
         let mut frames = vec![self.frame];
-        for op in &pipeline.ops {
-            frames.push(op.frame(frames[frames.len() - 1])?);
+        for (op, step) in pipeline.ops.iter().zip(&self.steps) {
+            let before = frames[frames.len() - 1];
+            let after = op.frame(before)?;
+            if after != before && step.drawn.iter().any(Option::is_none) {
+                return Err(Error::conflict(format!(
+                    "{} changes the frame, but was not drawn for every sample",
+                    step.op
+                ))
+                .with_remedy("replay parameters with the pipeline and the frame that drew them"));
+            }
+            frames.push(after);
         }
         Ok(frames)
     }
@@ -79,7 +88,7 @@ impl Parameters {
             let Some(geometric) = op.geometric() else { continue };
             for (map, drawn) in maps.iter_mut().zip(&step.drawn) {
                 let (Some(drawn), Some(before)) = (drawn, *map) else { continue };
-                let source = geometric.source(drawn, frame, pipeline.kornia)?;
+                let source = geometric.points(drawn, frame, pipeline.kornia)?;
                 let forward = source.image.inverse().filter(|_| source.elastic.is_none());
                 *map = forward.map(|forward| forward.after(&before));
             }

@@ -5,6 +5,10 @@ mod access;
 mod augment;
 #[cfg(feature = "torch")]
 mod device;
+#[cfg(feature = "torch")]
+mod kornia;
+#[cfg(feature = "torch")]
+mod kornia_draws;
 mod loading;
 mod soak;
 #[path = "../support/mod.rs"]

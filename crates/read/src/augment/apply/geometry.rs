@@ -129,11 +129,17 @@ fn moved(job: &Job<'_>) -> Result<Tensor> {
 
 /// A smooth field of displacements (2, rows, columns) in pixels, x first: uniform numbers in [-1, 1) smoothed with a
 /// Gaussian, zeros around.
-fn displacement(field: &Field, [rows, columns]: [usize; 2], device: Device) -> Result<Tensor> {
+fn displacement(field: &Field, size: [usize; 2], device: Device) -> Result<Tensor> {
+    smooth(&elastic_noise(field.seed, size, device)?, field)
+}
+
+/// The numbers (2, rows, columns) that an elastic field is smoothed from: along x, along y.
+#[doc(hidden)]
+pub fn elastic_noise(seed: u64, [rows, columns]: [usize; 2], device: Device) -> Result<Tensor> {
     let shape = [2, rows as i64, columns as i64];
     let mut noise = run(|| Tensor::f_empty(shape, (Kind::Float, device)))?;
-    fill_uniform(&mut noise, field.seed)?;
-    smooth(&noise, field)
+    fill_uniform(&mut noise, seed)?;
+    Ok(noise)
 }
 
 /// Smooths numbers (2, rows, columns) and scales them to pixels.

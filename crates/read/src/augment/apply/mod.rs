@@ -29,6 +29,8 @@ use super::ops::{Drawn, Frame, Op};
 use super::{Parameters, Pipeline, SampleKey};
 use crate::torch::{empty, run};
 use crate::{Error, Result};
+#[doc(hidden)]
+pub use geometry::elastic_noise;
 use stages::Stage;
 
 /// Images and masks of a batch.
@@ -161,6 +163,17 @@ impl Pipeline {
         work.done()
     }
 
+    /// As [`apply`](Self::apply), but on the host, too, with the tensor operations that other devices use: so that
+    /// they can be tested without one.
+    #[doc(hidden)]
+    pub fn apply_with_tensor_operations(
+        &self,
+        images: Images,
+        parameters: &Parameters,
+    ) -> Result<Augmented> {
+        host::avoided(|| self.apply(images, parameters))
+    }
+
     /// Checks the batch and brings it into the inner order.
     fn work(&self, images: Images) -> Result<Work> {
         let Images { image, masks, overwrite } = images;
@@ -186,6 +199,15 @@ impl Pipeline {
             let labels = if layered { labels } else { run(|| labels.f_unsqueeze(1))? };
             let (labels, moved) = inner_order(&labels)?;
             let fill = self.mask_fill.of(&name);
+            if labels.kind() != Kind::Bool && !pieces::holds(labels.kind(), fill) {
+                return Err(Error::conflict(format!(
+                    "mask_fill {fill} for mask {name}, whose labels are {:?}",
+                    labels.kind()
+                ))
+                .with_remedy(
+                    "give mask_fill a label that the mask can hold, or one for each mask",
+                ));
+            }
             Ok(Layers { name, fill, labels, ours: overwrite || moved, layered })
         });
         let masks = masks.collect::<Result<Vec<_>>>()?;

@@ -22,8 +22,10 @@ impl Rectangle {
     /// # Errors
     /// If it does not lie in the frame, as with parameters that were made by hand.
     fn new([x, y, width, height]: [usize; 4], [rows, columns]: [i64; 2]) -> Result<Self> {
-        let [x, y, width, height] = [x, y, width, height].map(|size| size as i64);
-        if x + width <= columns && y + height <= rows {
+        let inside =
+            |first: usize, size: usize, all: i64| first.saturating_add(size) <= all as usize;
+        if inside(x, width, columns) && inside(y, height, rows) {
+            let [x, y, width, height] = [x, y, width, height].map(|size| size as i64);
             return Ok(Self { x, y, width, height });
         }
         Err(Error::conflict(format!(
@@ -82,7 +84,8 @@ impl Work {
             let [high, wide] = size.map(|size| size.max(1));
             let across = frame.columns.div_ceil(wide);
             for patch in hidden {
-                let (y, x) = (patch / across * high, patch % across * wide);
+                let y = (patch / across).saturating_mul(high);
+                let x = patch % across * wide;
                 if y >= frame.rows {
                     return Err(Drawn::Patches { size: *size, hidden: hidden.clone() }
                         .misfit("hide_and_seek"));
@@ -298,6 +301,18 @@ impl Work {
     }
 }
 
+/// Whether labels of that type can be `label`: libtorch would compare them with its lowest bits.
+pub(super) fn holds(kind: Kind, label: i64) -> bool {
+    match kind {
+        Kind::Bool => (0..2).contains(&label),
+        Kind::Uint8 => u8::try_from(label).is_ok(),
+        Kind::Int8 => i8::try_from(label).is_ok(),
+        Kind::Int16 => i16::try_from(label).is_ok(),
+        Kind::Int => i32::try_from(label).is_ok(),
+        _ => true,
+    }
+}
+
 fn check_donor(donor: usize, samples: usize) -> Result<()> {
     if donor < samples {
         return Ok(());
@@ -353,7 +368,7 @@ fn chosen(
         let valid = valid.f_narrow(3, 0, 1)?.f_index_select(0, &theirs)?.f_ne(0)?;
         counts = counts.f_logical_and(&valid)?;
     }
-    for label in &op.excluded_labels {
+    for label in op.excluded_labels.iter().filter(|label| holds(theirs_labels.kind(), **label)) {
         counts = counts.f_logical_and(&theirs_labels.f_ne(*label)?)?;
     }
     // Which labels there are: 65536 at most, whatever the element type. Nothing here depends on their number.
@@ -371,7 +386,8 @@ fn chosen(
     let there = there.f_scatter_value(1, &index, 1)?.f_narrow(1, 0, most)?;
     let number = there.f_sum_dim_intlist([1i64].as_slice(), true, Kind::Int64)?;
     let picks = to_device(Tensor::f_from_slice(picks)?, device)?.f_view([samples, 1])?;
-    let wanted = picks.f_mul(&number)?.f_floor()?.f_add_scalar(1.0)?;
+    // A pick next to 1 may be 1 in float32.
+    let wanted = picks.f_mul(&number)?.f_floor()?.f_add_scalar(1.0)?.f_minimum(&number)?;
     let rank = there.f_cumsum(1, Kind::Int64)?;
     let label = rank.f_ge_tensor(&wanted)?.f_to_kind(Kind::Int8)?.f_argmax(1, true)?;
     // What was given by hand, or -1.

@@ -186,7 +186,9 @@ fn positions(
     let (mut px, mut py) = (row(0)?, row(3)?);
     if sampled.iter().any(|(_, source)| !job.map(source).is_affine()) {
         let scale = row(6)?;
-        (px, py) = (px.f_div(&scale)?, py.f_div(&scale)?);
+        // The horizon itself lies far outside, and at no place that could not be an index.
+        let far = |p: Tensor| p.f_nan_to_num(-1e6, 1e6, -1e6);
+        (px, py) = (far(px.f_div(&scale)?)?, far(py.f_div(&scale)?)?);
     }
     let Some(outside) = job.together.outside else { return Ok((px, py)) };
     let place = |p: Tensor, size: i64, least: i64| -> Result<Tensor, TchError> {

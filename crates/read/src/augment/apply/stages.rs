@@ -89,8 +89,8 @@ fn join(pipeline: &Pipeline, last: &Stage, op: &Op) -> Option<Kind> {
 
 fn by_edges(op: &Op) -> bool {
     match op {
-        Op::Resize(op) => !op.align_corners,
-        Op::ResizedCrop(op) => !op.align_corners,
+        Op::Resize(op) => op.by_centres() == Some(false),
+        Op::ResizedCrop(op) => op.by_centres() == Some(false),
         _ => false,
     }
 }

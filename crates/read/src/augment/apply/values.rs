@@ -6,6 +6,7 @@ use super::super::ops::values::gaussian;
 use super::super::ops::{Drawn, Frame, GaussianBlur, GaussianNoise, Op, Projection};
 use super::super::parameters::Step;
 use super::host::{self, Normal};
+use super::pieces::holds;
 use super::sample::to_device;
 use super::{Work, sums};
 use crate::Result;
@@ -145,7 +146,8 @@ impl Work {
                 if let (Some(labels), Some(mask)) = (&op.labels, mask) {
                     let there = self.masks[mask].labels.f_get(sample as i64)?.f_narrow(2, 0, 1)?;
                     let none = there.f_ne_tensor(&there)?;
-                    let wanted = labels.iter().try_fold(none, |wanted, label| {
+                    let mut possible = labels.iter().filter(|label| holds(there.kind(), **label));
+                    let wanted = possible.try_fold(none, |wanted, label| {
                         wanted.f_logical_or(&there.f_eq(*label)?)
                     })?;
                     mapped = mapped.f_where_self(&wanted, &place)?;
@@ -274,6 +276,9 @@ fn apply_by_band(place: &mut Tensor, by: &ByBand) -> Result<()> {
 /// The matrix that a spectral augmentation multiplies spectra by from the right: rows are bands that go in.
 fn spectral(op: &Op, drawn: &Drawn, bands: usize) -> Result<Vec<Vec<f64>>> {
     let Drawn::Number { value } = drawn else { return Err(drawn.misfit(op.name())) };
+    if !(-1e6..=1e6).contains(value) {
+        return Err(drawn.misfit(op.name()));
+    }
     let last = bands as f64 - 1.0;
     // Which bands go into one that comes out, and with what weights.
     let taken = |band: f64| -> Vec<(f64, f64)> {

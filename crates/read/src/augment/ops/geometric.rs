@@ -275,6 +275,10 @@ pub(crate) trait Geometric {
     }
     /// Where the pixels come from.
     fn source(&self, drawn: &Drawn, frame: Frame, compat: KorniaCompat) -> Result<Source>;
+    /// The same for points, without what decides which of two pixels is taken.
+    fn points(&self, drawn: &Drawn, frame: Frame, compat: KorniaCompat) -> Result<Source> {
+        self.source(drawn, frame, compat)
+    }
     /// What is needed from outside the frame.
     fn outside(&self) -> Option<Outside> {
         None
@@ -292,6 +296,10 @@ impl<T: Geometric> Geometric for &T {
 
     fn source(&self, drawn: &Drawn, frame: Frame, compat: KorniaCompat) -> Result<Source> {
         T::source(self, drawn, frame, compat)
+    }
+
+    fn points(&self, drawn: &Drawn, frame: Frame, compat: KorniaCompat) -> Result<Source> {
+        T::points(self, drawn, frame, compat)
     }
 
     fn outside(&self) -> Option<Outside> {
@@ -332,16 +340,17 @@ impl Rot90 {
         let [least, most] = self.turns;
         let turns = if self.kornia_law {
             let turns = Range::new(f64::from(least), f64::from(most)).draw(random);
-            turns.round_ties_even() as i32
+            turns.round_ties_even() as i64
         } else {
             let step = if frame.rows == frame.columns { 1 } else { 2 };
+            let (least, most) = (i64::from(least), i64::from(most));
             // From the least number of turns that the frame allows.
-            let least = least + (least.rem_euclid(step));
+            let least = least + least.rem_euclid(step);
             let choices = (most - least).div_euclid(step) + 1;
             if choices < 1 {
                 return Err(odd_turn(frame));
             }
-            least + step * random.below(choices as u64) as i32
+            least + step * random.below(choices as u64) as i64
         };
         let turns = turns.rem_euclid(4) as u8;
         if turns % 2 == 1 && frame.rows != frame.columns {
@@ -624,15 +633,17 @@ impl RandomCrop {
 
     /// Pixels put to the left and above, and the size with all of them.
     fn padded(&self, frame: Frame) -> ([usize; 2], Frame) {
-        let [left, top, right, bottom] = self.pad;
-        let (mut columns, mut rows) = (frame.columns + left + right, frame.rows + top + bottom);
-        let mut before = [left, top];
+        let [mut left, mut top, mut right, mut bottom] = self.pad;
         if self.pad_if_needed {
-            let lacks = [self.size[1].saturating_sub(columns), self.size[0].saturating_sub(rows)];
-            before = [left + lacks[0], top + lacks[1]];
-            (columns, rows) = (columns + 2 * lacks[0], rows + 2 * lacks[1]);
+            // As Kornia does: what the frame itself lacks, or what is put around it anyway if that is more.
+            let across = self.size[1].saturating_sub(frame.columns);
+            let down = self.size[0].saturating_sub(frame.rows);
+            (left, right) = (left.max(across), right.max(across));
+            (top, bottom) = (top.max(down), bottom.max(down));
         }
-        (before, Frame { rows, columns, ..frame })
+        let columns = frame.columns.saturating_add(left).saturating_add(right);
+        let rows = frame.rows.saturating_add(top).saturating_add(bottom);
+        ([left, top], Frame { rows, columns, ..frame })
     }
 
     pub(super) fn draw(&self, frame: Frame, random: &mut Random) -> Drawn {
@@ -693,6 +704,12 @@ impl Geometric for CenterCrop {
 }
 
 impl ResizedCrop {
+    /// Whether pixels' centres are kept, or their edges; `None` if the nearest pixel is taken, which goes by edges
+    /// whatever is asked for, as torch's does.
+    pub(crate) fn by_centres(&self) -> Option<bool> {
+        (self.interpolation == Interpolation::Bilinear).then_some(self.align_corners)
+    }
+
     /// To `rows` × `columns`, with Kornia's default scale and ratio.
     pub fn new(rows: usize, columns: usize) -> Self {
         Self {
@@ -741,20 +758,23 @@ impl ResizedCrop {
     }
 }
 
-impl Geometric for ResizedCrop {
-    fn frame(&self, frame: Frame) -> Result<Frame> {
-        Ok(frame.resized(self.size))
-    }
-
-    fn source(&self, drawn: &Drawn, frame: Frame, compat: KorniaCompat) -> Result<Source> {
+impl ResizedCrop {
+    fn resized(
+        &self,
+        drawn: &Drawn,
+        frame: Frame,
+        align: Option<bool>,
+        compat: KorniaCompat,
+    ) -> Result<Source> {
         let Drawn::Window { x, y, width, height } = *drawn else {
             return Err(drawn.misfit("resized_crop"));
         };
-        let inside = x + width <= frame.columns && y + height <= frame.rows;
+        let inside =
+            x.saturating_add(width) <= frame.columns && y.saturating_add(height) <= frame.rows;
         if !inside || width == 0 || height == 0 {
             return Err(drawn.misfit("resized_crop"));
         }
-        let mut source = resize([height, width], self.size, self.align_corners, compat);
+        let mut source = resize([height, width], self.size, align, compat);
         let shift = Matrix::translation(x as f64, y as f64);
         source.image = shift.after(&source.image);
         source.mask = shift.after(&source.mask);
@@ -763,9 +783,23 @@ impl Geometric for ResizedCrop {
         });
         Ok(source)
     }
+}
+
+impl Geometric for ResizedCrop {
+    fn frame(&self, frame: Frame) -> Result<Frame> {
+        Ok(frame.resized(self.size))
+    }
+
+    fn source(&self, drawn: &Drawn, frame: Frame, compat: KorniaCompat) -> Result<Source> {
+        self.resized(drawn, frame, self.by_centres(), compat)
+    }
+
+    fn points(&self, drawn: &Drawn, frame: Frame, compat: KorniaCompat) -> Result<Source> {
+        self.resized(drawn, frame, self.by_centres().or(Some(false)), compat)
+    }
 
     fn outside(&self) -> Option<Outside> {
-        border_unless(self.align_corners)
+        border_unless(self.by_centres())
     }
 
     fn interpolation(&self) -> Option<Interpolation> {
@@ -774,13 +808,15 @@ impl Geometric for ResizedCrop {
 }
 
 /// Resizing by edges reaches half a pixel beyond the outermost centres.
-fn border_unless(align_corners: bool) -> Option<Outside> {
+fn border_unless(align: Option<bool>) -> Option<Outside> {
     let padding = Padding::Border;
-    (!align_corners).then_some(Outside { padding, fill: 0.0, align_corners: false })
+    (align == Some(false)).then_some(Outside { padding, fill: 0.0, align_corners: false })
 }
 
 /// Where pixels come from when a frame of `from` (rows, columns) is resized to `to`.
-fn resize(from: [usize; 2], to: [usize; 2], align: bool, compat: KorniaCompat) -> Source {
+///
+/// `align` is `None` where the nearest pixel is taken: then images go as masks do.
+fn resize(from: [usize; 2], to: [usize; 2], align: Option<bool>, compat: KorniaCompat) -> Source {
     let axis = |from: usize, to: usize| {
         let (from, to) = (from as f64, to as f64);
         let by_edges = (from / to, 0.5 * from / to - 0.5);
@@ -790,17 +826,31 @@ fn resize(from: [usize; 2], to: [usize; 2], align: bool, compat: KorniaCompat) -
             // The pixel that the new one's edge falls into.
             KorniaCompat::V0_8 => (from / to, -0.5),
         };
-        (if align { by_centres } else { by_edges }, mask)
+        // Masks take the pixel that the new one's centre falls into, the later one if it falls between two, which
+        // rounding half to even would not always do. Fractions of the new size are no nearer to the middle than
+        // this, but for those that are there.
+        let mask = (mask.0, mask.1 + 0.25 / to);
+        match align {
+            Some(true) => (by_centres, mask),
+            Some(false) => (by_edges, mask),
+            None => (mask, mask),
+        }
     };
     let ((image_y, mask_y), (image_x, mask_x)) = (axis(from[0], to[0]), axis(from[1], to[1]));
-    // Masks take the pixel that the new one's centre falls into, the later one if it falls between two, which
-    // rounding half to even would not always do.
-    let later = 1.0 / 65536.0;
     Source {
         image: Matrix::axes(image_x.0, image_x.1, image_y.0, image_y.1),
-        mask: Matrix::axes(mask_x.0, mask_x.1 + later, mask_y.0, mask_y.1 + later),
-        bounds: (!align).then(|| [0.0, from[1] as f64 - 1.0, 0.0, from[0] as f64 - 1.0]),
+        mask: Matrix::axes(mask_x.0, mask_x.1, mask_y.0, mask_y.1),
+        bounds: (align == Some(false))
+            .then(|| [0.0, from[1] as f64 - 1.0, 0.0, from[0] as f64 - 1.0]),
         elastic: None,
+    }
+}
+
+impl Resize {
+    /// Whether pixels' centres are kept, or their edges; `None` if the nearest pixel is taken, which goes by edges
+    /// whatever is asked for, as torch's does.
+    pub(crate) fn by_centres(&self) -> Option<bool> {
+        (self.interpolation == Interpolation::Bilinear).then_some(self.align_corners)
     }
 }
 
@@ -811,11 +861,16 @@ impl Geometric for Resize {
     }
 
     fn source(&self, _: &Drawn, frame: Frame, compat: KorniaCompat) -> Result<Source> {
-        Ok(resize([frame.rows, frame.columns], self.size, self.align_corners, compat))
+        Ok(resize([frame.rows, frame.columns], self.size, self.by_centres(), compat))
+    }
+
+    fn points(&self, _: &Drawn, frame: Frame, compat: KorniaCompat) -> Result<Source> {
+        let align = self.by_centres().or(Some(false));
+        Ok(resize([frame.rows, frame.columns], self.size, align, compat))
     }
 
     fn outside(&self) -> Option<Outside> {
-        border_unless(self.align_corners)
+        border_unless(self.by_centres())
     }
 
     fn interpolation(&self) -> Option<Interpolation> {

@@ -6,6 +6,8 @@ mod rows;
 mod spectra;
 mod warp;
 
+use std::cell::Cell;
+
 use tch::{Device, Kind, Tensor};
 
 use super::geometry::Job;
@@ -14,14 +16,35 @@ use crate::torch::{bytes_of, bytes_of_mut, empty, run};
 pub(super) use rows::{blur, noise};
 pub(super) use spectra::{Normal, bands, normalize};
 
+thread_local! {
+    /// Whether this thread leaves everything to tensor operations.
+    static AVOIDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Has `work` done without the loops, as on other devices.
+pub(super) fn avoided<T>(work: impl FnOnce() -> T) -> T {
+    struct Before(bool);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            AVOIDED.set(self.0);
+        }
+    }
+    let _before = Before(AVOIDED.replace(true));
+    work()
+}
+
+fn on_host(tensor: &Tensor) -> bool {
+    tensor.device() == Device::Cpu && !AVOIDED.get()
+}
+
 /// Whether arrays like this one are in the host's memory, of a type that the loops take.
 pub(super) fn takes_image(image: &Tensor) -> bool {
-    image.device() == Device::Cpu && matches!(image.kind(), Kind::Half | Kind::Float)
+    on_host(image) && matches!(image.kind(), Kind::Half | Kind::Float)
 }
 
 /// Whether a job can be done here.
 pub(super) fn takes(job: &Job<'_>) -> bool {
-    job.from.device() == Device::Cpu && (job.nearest() || takes_image(job.from))
+    on_host(job.from) && (job.nearest() || takes_image(job.from))
 }
 
 /// What a job makes of its array.

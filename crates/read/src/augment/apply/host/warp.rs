@@ -180,7 +180,7 @@ fn blend<T: Element>(from: &[T], plan: Plan<'_>, [x, y]: [f64; 2], out: &mut [T]
     let (left, top) = (left as i64, top as i64);
     let pixel = |x: usize, y: usize| &from[(y * columns + x) * values..][..values];
     let whole = x.is_finite() && y.is_finite();
-    if whole && left >= 0 && top >= 0 && left + 1 < columns as i64 && top + 1 < rows as i64 {
+    if whole && left >= 0 && top >= 0 && left < columns as i64 - 1 && top < rows as i64 - 1 {
         let (x, y) = (left as usize, top as usize);
         let taps = [pixel(x, y), pixel(x + 1, y), pixel(x, y + 1), pixel(x + 1, y + 1)];
         T::blend(out, taps, weights, 0.0);
