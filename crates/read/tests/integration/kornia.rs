@@ -237,13 +237,14 @@ const POINTWISE: [&str; 9] = [
     "snv",
 ];
 
-fn law(name: &str) -> Law {
+/// The law of a group's results.
+fn law_of(name: &str) -> Law {
     if EXACT.contains(&name) {
         Law::Exact
     } else if POINTWISE.contains(&name) {
         Law::Pointwise
     } else {
-        assert!(WARPS.contains(&name));
+        assert!(WARPS.contains(&name) || name == "chain");
         Law::Warp
     }
 }
@@ -330,7 +331,7 @@ fn case(name: &str, number: u64) -> Case {
             labels: random_mask(frame, samples, kinds[place], &mut dice),
         })
         .collect();
-    let law = if chain { Law::Warp } else { law(name) };
+    let law = law_of(name);
     Case {
         group: name.to_owned(),
         name: format!("{number}"),
@@ -366,7 +367,7 @@ impl Case {
         let kind = if way.half { Kind::Half } else { Kind::Float };
         // Half of the cases lie as the loader has them, the others as Kornia wants them.
         let image = image.to_kind(kind).copy();
-        let image = if self.name.len() % 2 == 0 {
+        let image = if self.name.ends_with(['0', '2', '4', '6', '8']) {
             image
         } else {
             image.permute([0, 2, 3, 1]).contiguous().permute([0, 3, 1, 2])
@@ -482,14 +483,16 @@ fn tolerance(case: &Case, way: Way, wanted: &Tensor, results: &BTreeMap<String, 
                 (true, false) => 3e-4 * x,
                 (true, true) => 1e-3 * x,
             };
-            // Coordinates in float32 are as coarse as the greatest number on their way; from one pixel to the next
-            // the image changes by 1 at most.
-            let reach = match results.get("reach") {
-                Some(reach) => reach.unsqueeze(1).expand_as(wanted),
-                None => wanted.zeros_like(),
-            };
-            let coarse = reach * (4.0 * f32_step * x);
-            if way.half { coarse + rounding } else { coarse.clamp_min(rounding) }
+            // The loops compute coordinates in float64, the tensor operations in float32, which are as coarse as the
+            // greatest number on their way; from one pixel to the next the image changes by its greatest value at
+            // most. At these sizes that is hardly ever more than the rest.
+            match results.get("reach") {
+                Some(reach) if way.tensor_operations && !way.half => {
+                    let reach = reach.unsqueeze(1).expand_as(wanted);
+                    (reach * (4.0 * f32_step * x)).clamp_min(rounding)
+                }
+                _ => wanted.zeros_like() + rounding,
+            }
         }
     }
 }
@@ -649,6 +652,10 @@ fn augmentations_equal_kornias_with_the_same_parameters() {
         let mut errors = Errors::default();
         for case in cases {
             compare(case, &by_case[&case.name], &mut errors);
+        }
+        // Kornia's own float32 is off by as much as 1e-5, and by more near a perspective's horizon.
+        if law_of(group) == Law::Warp && *group != "perspective" && errors.between > 2e-5 {
+            errors.failures.push(format!("{:.1e} from Kornia in float32", errors.between));
         }
         let [a, b, c, d] = WAYS.map(|way| errors.ours.get(&way).copied().unwrap_or_default());
         writeln!(

@@ -215,8 +215,9 @@ fn what_is_drawn_is_independent_of_what_else_is() {
 fn orders_are_all_equally_likely() {
     let columns = ours(&json!({"op": "jigsaw", "grid": [2, 2], "p": 1.0}));
     let mut counts: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+    let cells: Vec<&Vec<f64>> = (0..4).map(|cell| &columns[&format!("order{cell}")]).collect();
     for number in 0..NUMBERS as usize {
-        let order = (0..4).map(|cell| columns[&format!("order{cell}")][number] as u8).collect();
+        let order = cells.iter().map(|cell| cell[number] as u8).collect();
         *counts.entry(order).or_default() += 1;
     }
     assert_eq!(counts.len(), 24);
