@@ -38,7 +38,10 @@
 
 #[cfg(feature = "torch")]
 mod apply;
+// Without libtorch nothing asks where pixels come from.
+#[cfg_attr(not(feature = "torch"), allow(dead_code))]
 mod matrix;
+#[cfg_attr(not(feature = "torch"), allow(dead_code))]
 mod ops;
 mod parameters;
 mod range;

@@ -15,11 +15,13 @@ use serde::{Deserialize, Serialize};
 use super::matrix::Matrix;
 use crate::plan::random::{Random, Stream, fold};
 use crate::{Error, Result};
+pub(crate) use geometric::Geometric;
 pub use geometric::{
     Affine, CenterCrop, Elastic, Flip, Interpolation, KorniaCompat, PadTo, Padding, Perspective,
     RandomCrop, Resize, ResizedCrop, Rot90, Rotate,
 };
-pub(crate) use geometric::{Field, Geometric, Outside, Source};
+#[cfg(feature = "torch")]
+pub(crate) use geometric::{Field, Outside, Source};
 pub use mixing::{Count, CutMix, Direction, HideAndSeek, Jigsaw, MixUp, Transplant};
 pub use values::{
     BandDropout, BandNoise, Erase, Fill, GaussianBlur, GaussianNoise, IlluminationRamp, Normalize,
