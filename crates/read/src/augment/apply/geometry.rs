@@ -1,11 +1,12 @@
 //! Where the pixels of every sample come from, and bringing them there.
 
-use tch::{Device, Kind, Tensor};
+use tch::{Device, Kind, TchError, Tensor};
 
 use super::super::matrix::{Matrix, Whole};
 use super::super::ops::values::gaussian;
 use super::super::ops::{Field, Frame, Interpolation, KorniaCompat, Op, Source};
 use super::super::parameters::Step;
+use super::sample::to_device;
 use super::stages::Together;
 use super::{Work, host, sample};
 use crate::Result;
@@ -143,37 +144,36 @@ pub fn elastic_noise(seed: u64, [rows, columns]: [usize; 2], device: Device) -> 
 }
 
 /// Smooths numbers (2, rows, columns) and scales them to pixels.
-pub(super) fn smooth(noise: &Tensor, field: &Field) -> Result<Tensor> {
-    run(|| {
-        let Field { kernel: [high, wide], sigma, pixels, .. } = field;
-        let weights = |size: usize, sigma: f64| -> Vec<f32> {
-            gaussian(sigma, size / 2).into_iter().map(|weight| weight as f32).collect()
-        };
-        let (down, across) = (weights(*high, sigma[0]), weights(*wide, sigma[1]));
-        let down = Tensor::f_from_slice(&down)?.f_to_device(noise.device())?;
-        let across = Tensor::f_from_slice(&across)?.f_to_device(noise.device())?;
-        let none = None::<Tensor>;
-        let smoothed = noise
-            .f_unsqueeze(1)?
-            .f_conv2d(
-                &across.f_view([1, 1, 1, -1])?,
-                none.as_ref(),
-                [1, 1],
-                [0, *wide as i64 / 2],
-                [1, 1],
-                1,
-            )?
-            .f_conv2d(
-                &down.f_view([1, 1, -1, 1])?,
-                none.as_ref(),
-                [1, 1],
-                [*high as i64 / 2, 0],
-                [1, 1],
-                1,
-            )?
-            .f_squeeze_dim(1)?;
-        let pixels = pixels.map(|pixels| pixels as f32);
-        let pixels = Tensor::f_from_slice(&pixels)?.f_to_device(noise.device())?;
-        smoothed.f_mul(&pixels.f_view([2, 1, 1])?)
-    })
+fn smooth(noise: &Tensor, field: &Field) -> Result<Tensor> {
+    let Field { kernel: [high, wide], sigma, pixels, .. } = field;
+    let weights = |size: usize, sigma: f64, scale: f64| -> Vec<f32> {
+        gaussian(sigma, size / 2).into_iter().map(|weight| (scale * weight) as f32).collect()
+    };
+    let planes = [0, 1].map(|plane| {
+        let noise = run(|| noise.f_get(plane as i64))?;
+        let down = weights(*high, sigma[0], pixels[plane]);
+        let across = weights(*wide, sigma[1], 1.0);
+        if host::takes_image(&noise) {
+            let noise = run(|| noise.f_unsqueeze(-1))?;
+            let smoothed = host::blur(&noise, &down, &across, host::Around::Zeros)?;
+            return run(|| smoothed.f_squeeze_dim(-1));
+        }
+        run(|| convolved(&noise, &down, &across))
+    });
+    let [x, y] = planes;
+    let planes = [x?, y?];
+    run(|| Tensor::f_stack(&planes, 0))
+}
+
+/// One plane (rows, columns), smoothed, zeros around.
+fn convolved(noise: &Tensor, down: &[f32], across: &[f32]) -> Result<Tensor, TchError> {
+    let (high, wide) = (down.len() as i64 / 2, across.len() as i64 / 2);
+    let down = to_device(Tensor::f_from_slice(down)?, noise.device())?.f_view([1, 1, -1, 1])?;
+    let across = to_device(Tensor::f_from_slice(across)?, noise.device())?.f_view([1, 1, 1, -1])?;
+    let none = None::<&Tensor>;
+    noise
+        .f_view([1, 1, noise.size()[0], noise.size()[1]])?
+        .f_conv2d(&across, none, [1, 1], [0, wide], [1, 1], 1)?
+        .f_conv2d(&down, none, [1, 1], [high, 0], [1, 1], 1)?
+        .f_view_as(noise)
 }

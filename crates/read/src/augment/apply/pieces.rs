@@ -5,7 +5,7 @@ use tch::{Device, Kind, TchError, Tensor};
 use super::super::ops::values::Fill;
 use super::super::ops::{Drawn, Erase, Frame, HideAndSeek, Jigsaw, Transplant};
 use super::sample::to_device;
-use super::{Mixed, Work, copied, sums};
+use super::{Mixed, Work, copied, host, sums};
 use crate::torch::{empty, run};
 use crate::{Error, Result};
 
@@ -200,7 +200,12 @@ impl Work {
                     place.f_copy_(&own)?;
                     continue;
                 }
-                let other = before.f_get(*partner as i64)?.f_to_kind(kind)?;
+                let other = before.f_get(*partner as i64)?;
+                if host::takes_image(&place) {
+                    host::mix(&mut place, &own, &other, *share as f32);
+                    continue;
+                }
+                let other = other.f_to_kind(kind)?;
                 let own = own.f_to_kind(kind)?.f_mul_scalar(1.0 - share)?;
                 place.f_copy_(&own.f_add(&other.f_mul_scalar(*share)?)?)?;
             }

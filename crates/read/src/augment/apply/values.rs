@@ -217,7 +217,7 @@ impl Work {
             });
             let mut place = run(|| self.image.f_get(sample as i64))?;
             let blurred = if host::takes_image(&place) {
-                host::blur(&place, &weights[0], &weights[1])?
+                host::blur(&place, &weights[0], &weights[1], host::Around::Mirrored)?
             } else {
                 run(|| blurred(&place, &weights))?
             };

@@ -13,7 +13,7 @@ use tch::{Device, Kind, Tensor};
 use super::geometry::Job;
 use crate::Result;
 use crate::torch::{bytes_of, bytes_of_mut, empty, run};
-pub(super) use rows::{blur, noise};
+pub(super) use rows::{Around, blur, mix, noise};
 pub(super) use spectra::{Normal, bands, normalize};
 
 thread_local! {

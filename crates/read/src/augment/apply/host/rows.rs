@@ -1,27 +1,40 @@
-//! Loops over rows of an image: blur, noise.
+//! Loops over rows of an image: blur, noise, mixing.
 
 use tch::{Device, Kind, Tensor};
 
 use super::element::Element;
 use super::{each_piece, takes_image};
 use crate::Result;
-use crate::torch::{bytes_of, bytes_of_mut, fill_normal, run};
+use crate::torch::{bytes_of, bytes_of_mut, empty, fill_normal, run};
 
-/// Blurs one sample (rows, columns, bands) with these weights along rows and columns, mirrored at the frame's edges; a
-/// new tensor.
-pub(in super::super) fn blur(image: &Tensor, down: &[f32], across: &[f32]) -> Result<Tensor> {
+/// What lies around a frame that is blurred.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Around {
+    /// The frame, mirrored about its outermost pixels' centres.
+    Mirrored,
+    /// Zeros.
+    Zeros,
+}
+
+/// Blurs one sample (rows, columns, values) with these weights along rows and columns; a new tensor.
+pub(in super::super) fn blur(
+    image: &Tensor,
+    down: &[f32],
+    across: &[f32],
+    around: Around,
+) -> Result<Tensor> {
     debug_assert!(takes_image(image));
-    let mut out = run(|| image.f_empty_like())?;
+    let mut out = run(|| empty(&image.size(), image.kind(), Device::Cpu))?;
     let kind = image.kind();
     let size: Vec<usize> = image.size().iter().map(|size| *size as usize).collect();
     let shape = [size[0], size[1], size[2]];
     let (from, into) = (bytes_of(image), bytes_of_mut(&mut out));
     if kind == Kind::Half {
         let (from, into) = (bytemuck::cast_slice(from), bytemuck::cast_slice_mut(into));
-        blurred::<half::f16>(from, into, shape, down, across);
+        blurred::<half::f16>(from, into, shape, [down, across], around);
     } else {
         let (from, into) = (bytemuck::cast_slice(from), bytemuck::cast_slice_mut(into));
-        blurred::<f32>(from, into, shape, down, across);
+        blurred::<f32>(from, into, shape, [down, across], around);
     }
     Ok(out)
 }
@@ -30,29 +43,63 @@ fn blurred<T: Element>(
     from: &[T],
     into: &mut [T],
     [rows, columns, values]: [usize; 3],
-    down: &[f32],
-    across: &[f32],
+    [down, across]: [&[f32]; 2],
+    around: Around,
 ) {
     let line = columns * values;
     let (high, wide) = (down.len() / 2, across.len() / 2);
     each_piece(into, line, |row, out| {
-        // A row blurred along columns, with what its ends mirror.
+        // A row blurred along columns, with what lies beside its ends.
         let mut tall = vec![0.0f32; line + 2 * wide * values];
         let middle = wide * values;
         for (tap, weight) in down.iter().enumerate() {
-            let from = &from[mirrored(row + tap, high, rows) * line..][..line];
-            T::add(&mut tall[middle..middle + line], from, *weight);
+            let from_row = match around {
+                Around::Mirrored => Some(mirrored(row + tap, high, rows)),
+                Around::Zeros => (row + tap).checked_sub(high).filter(|row| *row < rows),
+            };
+            if let Some(from_row) = from_row {
+                let from = &from[from_row * line..][..line];
+                T::add(&mut tall[middle..middle + line], from, *weight);
+            }
         }
-        for step in 1..=wide {
-            for (to, mirror) in
-                [(wide - step, wide + step), (wide + columns - 1 + step, wide + columns - 1 - step)]
-            {
-                tall.copy_within(mirror * values..(mirror + 1) * values, to * values);
+        if around == Around::Mirrored {
+            let last = wide + columns - 1;
+            for step in 1..=wide {
+                for (to, mirror) in [(wide - step, wide + step), (last + step, last - step)] {
+                    tall.copy_within(mirror * values..(mirror + 1) * values, to * values);
+                }
             }
         }
         let mut sums = vec![0.0f32; line];
         for (tap, weight) in across.iter().enumerate() {
             f32::add(&mut sums, &tall[tap * values..][..line], *weight);
+        }
+        T::store_all(out, &sums);
+    });
+}
+
+/// Values that a thread mixes at once.
+const MIXED: usize = 1 << 14;
+
+/// out = own·(1 - share) + other·share, all of one shape and type.
+pub(in super::super) fn mix(out: &mut Tensor, own: &Tensor, other: &Tensor, share: f32) {
+    debug_assert!(takes_image(out));
+    let kind = out.kind();
+    let (out, own, other) = (bytes_of_mut(out), bytes_of(own), bytes_of(other));
+    if kind == Kind::Half {
+        let rows = [bytemuck::cast_slice(own), bytemuck::cast_slice(other)];
+        mixed::<half::f16>(bytemuck::cast_slice_mut(out), rows, share);
+    } else {
+        let rows = [bytemuck::cast_slice(own), bytemuck::cast_slice(other)];
+        mixed::<f32>(bytemuck::cast_slice_mut(out), rows, share);
+    }
+}
+
+fn mixed<T: Element>(out: &mut [T], rows: [&[T]; 2], share: f32) {
+    each_piece(out, MIXED, |number, out| {
+        let mut sums = vec![0.0f32; out.len()];
+        for (row, weight) in rows.into_iter().zip([1.0 - share, share]) {
+            T::add(&mut sums, &row[number * MIXED..][..out.len()], weight);
         }
         T::store_all(out, &sums);
     });
