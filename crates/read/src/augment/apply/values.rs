@@ -11,7 +11,7 @@ use super::sample::to_device;
 use super::{Work, sums};
 use crate::Result;
 use crate::device::prepare;
-use crate::torch::{fill_normal, run};
+use crate::torch::{empty, fill_normal, run};
 
 /// (value - shift)·factor + summand for every band.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,20 +83,33 @@ impl ByBand {
 }
 
 impl Work {
-    /// Products and sums by band.
+    /// Products and sums by band: in place where the image is ours, else on the way into a new one.
     pub(super) fn bands(&mut self, ops: &[Op], steps: &[Step], frame: Frame) -> Result<()> {
-        self.own_image()?;
         let samples = self.image.size()[0] as usize;
-        for sample in 0..samples {
-            let mut by_band = ByBand::nothing(frame.bands);
+        let nothing = ByBand::nothing(frame.bands);
+        let mut by_sample = vec![nothing.clone(); samples];
+        for (sample, by_band) in by_sample.iter_mut().enumerate() {
             for (op, step) in ops.iter().zip(steps) {
                 if let Some(drawn) = &step.drawn[sample] {
                     by_band.follow(op, drawn, frame.bands)?;
                 }
             }
-            if by_band != ByBand::nothing(frame.bands) {
-                let mut place = run(|| self.image.f_get(sample as i64))?;
-                apply_by_band(&mut place, &by_band)?;
+        }
+        let before =
+            (!self.ours && host::takes_image(&self.image)).then(|| self.image.shallow_clone());
+        if let Some(before) = &before {
+            self.image = run(|| empty(&before.size(), before.kind(), before.device()))?;
+            self.ours = true;
+        }
+        self.own_image()?;
+        for (sample, by_band) in by_sample.iter().enumerate() {
+            let part = |image: &Tensor| run(|| image.f_get(sample as i64));
+            let mut place = part(&self.image)?;
+            let before = before.as_ref().map(part).transpose()?;
+            match before {
+                Some(before) if *by_band == nothing => run(|| place.f_copy_(&before))?,
+                None if *by_band == nothing => {}
+                before => apply_by_band(&mut place, before.as_ref(), by_band)?,
             }
         }
         Ok(())
@@ -245,10 +258,13 @@ impl Work {
     }
 }
 
-fn apply_by_band(place: &mut Tensor, by: &ByBand) -> Result<()> {
+/// Does it to one sample, from `before` if it is not done in place, which only the host's loops do otherwise.
+fn apply_by_band(place: &mut Tensor, before: Option<&Tensor>, by: &ByBand) -> Result<()> {
     let single = |values: &[f64]| values.iter().map(|value| *value as f32).collect::<Vec<_>>();
     if host::takes_image(place) {
-        host::bands(place, &single(&by.shift), &single(&by.factor), &single(&by.summand));
+        let (shift, factor, summand) = (single(&by.shift), single(&by.factor), single(&by.summand));
+        let by = host::Bands { shift: &shift, factor: &factor, summand: &summand };
+        host::bands(place, before, by);
         return Ok(());
     }
     run(|| {

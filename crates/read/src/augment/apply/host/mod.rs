@@ -14,7 +14,7 @@ use super::geometry::Job;
 use crate::Result;
 use crate::torch::{bytes_of, bytes_of_mut, empty, run};
 pub(super) use rows::{Around, blur, mix, noise};
-pub(super) use spectra::{Normal, bands, normalize};
+pub(super) use spectra::{Bands, Normal, bands, normalize};
 
 thread_local! {
     /// Whether this thread leaves everything to tensor operations.

@@ -4,7 +4,7 @@ use tch::{Kind, Tensor};
 
 use super::element::Element;
 use super::{each_piece, takes_image};
-use crate::torch::bytes_of_mut;
+use crate::torch::{bytes_of, bytes_of_mut};
 
 /// How a spectrum is normalised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,11 +18,40 @@ pub(in super::super) enum Normal {
 }
 
 /// Pixels that a thread takes at once.
-const PIXELS: usize = 512;
+const PIXELS: usize = 256;
 
-/// values = (values - shift)·factor + summand, by band, in place.
-pub(in super::super) fn bands(image: &mut Tensor, shift: &[f32], factor: &[f32], summand: &[f32]) {
-    each_spectrum(image, |spectrum| spectrum.affine(shift, factor, summand));
+/// Factors and summands by band.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Bands<'a> {
+    pub shift: &'a [f32],
+    pub factor: &'a [f32],
+    pub summand: &'a [f32],
+}
+
+/// values = (values - shift)·factor + summand, by band, of one sample; from another tensor, or in place.
+pub(in super::super) fn bands(into: &mut Tensor, from: Option<&Tensor>, by: Bands<'_>) {
+    debug_assert!(takes_image(into));
+    let kind = into.kind();
+    let (into, from) = (bytes_of_mut(into), from.map(bytes_of));
+    if kind == Kind::Half {
+        scaled::<half::f16>(bytemuck::cast_slice_mut(into), from.map(bytemuck::cast_slice), by);
+    } else {
+        scaled::<f32>(bytemuck::cast_slice_mut(into), from.map(bytemuck::cast_slice), by);
+    }
+}
+
+fn scaled<T: Element>(into: &mut [T], from: Option<&[T]>, by: Bands<'_>) {
+    let Bands { shift, factor, summand } = by;
+    let piece_len = PIXELS * shift.len();
+    each_piece(into, piece_len, |number, piece| {
+        // Copied first, it is still in the cache when it is multiplied.
+        if let Some(from) = from {
+            piece.copy_from_slice(&from[number * piece_len..][..piece.len()]);
+        }
+        for spectrum in piece.chunks_exact_mut(shift.len()) {
+            T::affine(spectrum, shift, factor, summand);
+        }
+    });
 }
 
 /// Normalises every spectrum in place; one that cannot be (all zeros, constant) becomes 0, and so do values that
@@ -38,13 +67,6 @@ enum Spectrum<'a> {
 }
 
 impl Spectrum<'_> {
-    fn affine(self, shift: &[f32], factor: &[f32], summand: &[f32]) {
-        match self {
-            Self::Half(values, _) => Element::affine(values, shift, factor, summand),
-            Self::Float(values) => Element::affine(values, shift, factor, summand),
-        }
-    }
-
     fn normalize(self, normal: Normal) {
         match self {
             Self::Float(values) => normalized(values, normal),
