@@ -223,11 +223,8 @@ fn pictures(
     let keys: Vec<SampleKey> =
         shown.samples.iter().map(|_| SampleKey { sample: 0, repeat: 0 }).collect();
     let (plain, _) = nothing.augment(shown.images(pipeline)?, 0, &keys)?;
-    let normalises = |op: &Op| {
-        matches!(op, Op::L1Normalize(_) | Op::L2Normalize(_) | Op::Snv(_) | Op::Standardize(_))
-    };
     // Otherwise brighter is to look brighter.
-    let own_stretch = pipeline.ops.iter().any(normalises);
+    let own_stretch = normalises(pipeline);
     let wanted = if args.sample.is_some() { 1 } else { shown.samples.len() };
     let mut pictures = Vec::new();
     for (place, sample) in shown.samples.iter().enumerate().take(wanted) {
@@ -252,6 +249,13 @@ fn pictures(
     Ok(pictures)
 }
 
+/// Whether values come out in other units, so that a stretch of the stored ones would show nothing.
+fn normalises(pipeline: &Pipeline) -> bool {
+    pipeline.ops.iter().any(|op| {
+        matches!(op, Op::L1Normalize(_) | Op::L2Normalize(_) | Op::Snv(_) | Op::Standardize(_))
+    })
+}
+
 /// The augmentations that a sample was given.
 fn applied(steps: &[Step], place: usize) -> String {
     let names: Vec<&str> = (steps.iter())
@@ -273,10 +277,7 @@ fn subtitle(pipeline: &Pipeline) -> String {
 
 fn captions(shown: &Shown<'_>, pipeline: &Pipeline) -> Vec<String> {
     let mut captions = vec![format!("{}.", shown.caption)];
-    let normalises = |op: &Op| {
-        matches!(op, Op::L1Normalize(_) | Op::L2Normalize(_) | Op::Snv(_) | Op::Standardize(_))
-    };
-    captions.push(match pipeline.ops.iter().any(normalises) {
+    captions.push(match normalises(pipeline) {
         true => "Each channel of each picture is stretched from its 2nd to its 98th percentile.".to_owned(),
         false => "Each channel is stretched from the 2nd to the 98th percentile of the sample as it is stored.".to_owned(),
     });

@@ -100,8 +100,7 @@ fn pads(op: &Op) -> bool {
         || matches!(op, Op::RandomCrop(crop) if crop.pad_if_needed || crop.pad != [0; 4])
 }
 
-/// What both want, if they do not want different things.
-#[allow(clippy::option_option)] // nothing wanted is an agreement too
+/// What both want, if they do not want different things; to want nothing is an agreement, too.
 fn agree<T: PartialEq>(one: Option<T>, other: Option<T>) -> Option<Option<T>> {
     match (one, other) {
         (Some(one), Some(other)) => (one == other).then_some(Some(one)),

@@ -2,7 +2,7 @@
 //!
 //! | file | augmentations |
 //! |---|---|
-//! | `geometric.rs` | those that move pixels |
+//! | `geometric/` | those that move pixels |
 //! | `mixing.rs` | those that take pixels of other samples, or move pieces |
 //! | `values.rs` | those that change values |
 
