@@ -78,6 +78,22 @@ def test_preview_shows_what_augmentations_make(
     assert np.array_equal(top[:, 30:278], top[:, 298:546])
 
 
+def test_of_several_shapes_one_is_shown_and_named(torch_hsipack: Hsipack, tmp_path: Path) -> None:
+    for number, rows in enumerate((8, 12)):
+        cube = np.linspace(0, 1, rows * 9 * 4, dtype="<f4").reshape(rows, 9, 4)
+        write_envi(tmp_path / f"cube{number}.hdr", cube)
+    out = tmp_path / "out.hsipack"
+    torch_hsipack.convert(tmp_path, out=out)
+    pipeline = tmp_path / "pipeline.json"
+    pipeline.write_text(json.dumps([{"op": "vflip"}]))
+    for sample, stack in ((None, "8x9x4"), (1, "12x9x4")):
+        words = ["preview", out, "--augment", pipeline, "-o", tmp_path / "x.png", "--json"]
+        done = torch_hsipack.run(*words, *([] if sample is None else ["--sample", sample]))
+        assert done.returncode == 0, done.stderr
+        captions = json.loads(done.stdout)["captions"]
+        assert any(f"Only cubes of {stack}" in caption for caption in captions), captions
+
+
 @pytest.mark.parametrize(
     ("text", "names"),
     [

@@ -281,6 +281,13 @@ fn captions(shown: &Shown<'_>, pipeline: &Pipeline) -> Vec<String> {
         true => "Each channel of each picture is stretched from its 2nd to its 98th percentile.".to_owned(),
         false => "Each channel is stretched from the 2nd to the 98th percentile of the sample as it is stored.".to_owned(),
     });
+    if shown.dataset.stacks().len() > 1 {
+        // A batch has one shape, so that samples can be mixed.
+        captions.push(format!(
+            "Only cubes of {} are shown; --sample chooses others.",
+            shown.stack.name
+        ));
+    }
     let shape = shown.stack.image.shape();
     let [_, _, rows, columns] = shown.window;
     if (rows, columns) != (shape.rows, shape.columns) {
