@@ -99,6 +99,16 @@ fn mixing_says_who_was_mixed_with_whom() {
         }
         assert!((labels.get(sample as i64).sum(Kind::Float).double_value(&[]) - 1.0).abs() < 1e-6);
     }
+    // Also where nobody drew it, so that the list can be counted on.
+    let pipeline = Pipeline::from_json(
+        r#"[{"op": "mixup", "p": 0}, {"op": "cutmix_rect", "p": 0}, {"op": "mixup"}]"#,
+    );
+    let (all, _) = pipeline.unwrap().augment_batch(&mut batch).unwrap();
+    assert_eq!(all.len(), 3);
+    for nobody in &all[..2] {
+        assert_eq!(nobody.partners, [0, 1, 2, 3, 4, 5]);
+        assert_eq!(nobody.labels(&one_hot).unwrap(), one_hot);
+    }
     assert!(mixed[0].labels(&Tensor::zeros([5, 3], (Kind::Float, Device::Cpu))).is_err());
 }
 

@@ -76,6 +76,10 @@ pub struct Mixed {
 }
 
 impl Mixed {
+    fn nobody(samples: usize) -> Self {
+        Self { partners: (0..samples).collect(), shares: vec![0.0; samples] }
+    }
+
     /// Mixes labels (samples, classes) as the images were: one-hot ones, or probabilities.
     ///
     /// # Errors
@@ -283,6 +287,9 @@ impl Work {
         let steps = &parameters.steps[stage.ops.clone()];
         let nothing = steps.iter().all(|step| step.drawn.iter().all(Option::is_none));
         if nothing {
+            if matches!(ops[0], Op::Mixup(_) | Op::CutmixRect(_)) {
+                self.mixed.push(Mixed::nobody(steps[0].drawn.len()));
+            }
             return Ok(());
         }
         let frames = &frames[stage.ops.start..=stage.ops.end];

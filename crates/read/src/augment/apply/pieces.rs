@@ -120,7 +120,7 @@ impl Work {
 
     pub(super) fn cut_and_mix(&mut self, drawn: &[Option<Drawn>]) -> Result<()> {
         let samples = drawn.len();
-        let mut mixed = Mixed { partners: (0..samples).collect(), shares: vec![0.0; samples] };
+        let mut mixed = Mixed::nobody(samples);
         let mut cuts = Vec::new();
         for (sample, drawn) in drawn.iter().enumerate() {
             let Some(drawn) = drawn else { continue };
@@ -182,7 +182,7 @@ impl Work {
 
     pub(super) fn mix_up(&mut self, drawn: &[Option<Drawn>]) -> Result<()> {
         let samples = drawn.len();
-        let mut mixed = Mixed { partners: (0..samples).collect(), shares: vec![0.0; samples] };
+        let mut mixed = Mixed::nobody(samples);
         for (sample, drawn) in drawn.iter().enumerate() {
             let Some(drawn) = drawn else { continue };
             let Drawn::MixUp { donor, lambda } = drawn else { return Err(drawn.misfit("mixup")) };

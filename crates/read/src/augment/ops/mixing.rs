@@ -139,8 +139,8 @@ impl CutMix {
         let [height, width] = [frame.rows, frame.columns].map(|side| (cut * side as f64) as usize);
         let x = random.below((frame.columns - width + 1) as u64) as usize;
         let y = random.below((frame.rows - height + 1) as u64) as usize;
-        let kept = 1.0 - (width * height) as f64 / (frame.rows * frame.columns) as f64;
-        Drawn::CutMix { donor, x, y, width, height, lambda: 1.0 - kept }
+        let lambda = (width * height) as f64 / (frame.rows * frame.columns) as f64;
+        Drawn::CutMix { donor, x, y, width, height, lambda }
     }
 }
 
