@@ -152,7 +152,7 @@ impl Pipeline {
         let samples = images.image.size()[0] as usize;
         if parameters.frame != frame {
             return Err(Error::conflict(format!(
-                "images of {frame:?}, but parameters were drawn for {:?}",
+                "images of {frame}, but parameters were drawn for {}",
                 parameters.frame
             ))
             .with_remedy("draw for images of this size"));

@@ -39,6 +39,12 @@ pub struct Frame {
     pub bands: usize,
 }
 
+impl std::fmt::Display for Frame {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} x {} x {} (rows, columns, bands)", self.rows, self.columns, self.bands)
+    }
+}
+
 impl Frame {
     /// (x, y) of the middle.
     fn centre(self) -> [f64; 2] {
