@@ -1,0 +1,104 @@
+"""Augmentations of images and masks together, with Kornia's names, arguments and results.
+
+    from hsipack.augment import AugmentationSequential, RandomAffine, RandomHorizontalFlip
+
+    augment = AugmentationSequential(RandomAffine(45, p=0.5), RandomHorizontalFlip(), seed=7)
+    image, mask = augment(image, mask)              # (B, C, H, W), (B, H, W), on any device
+    loader = hsipack.Loader(dataset, 8, augment=augment)
+
+Classes that Kornia has take its arguments in its order, so that code changes over by changing the
+import; arguments that have no counterpart are refused with what to do instead. Differences:
+`clip_output` of RandomContrast and RandomBrightness, `ensure_perm` of RandomJigsaw and
+`crop_if_exceeds` of PadTo are False; masks are integers or booleans, and come back with the shape
+they had; `keepdim` changes nothing, since images do so too. docs/augmentations.md says what each
+one does."""
+
+from ._augmentation import Augmentation
+from .geometric import (
+    CenterCrop,
+    PadTo,
+    RandomAffine,
+    RandomCrop,
+    RandomElasticTransform,
+    RandomHorizontalFlip,
+    RandomPerspective,
+    RandomResizedCrop,
+    RandomRotation,
+    RandomRotation90,
+    RandomVerticalFlip,
+    Resize,
+)
+from .mixing import (
+    HideAndSeek,
+    RandomCutMixV2,
+    RandomErasing,
+    RandomJigsaw,
+    RandomMixUpV2,
+    RandomTransplantation,
+    ValidGuard,
+    mix_labels,
+)
+from .sequential import AugmentationSequential, from_config, to_config
+from .values import (
+    SNV,
+    BandJitter,
+    BandOffset,
+    Gain,
+    IlluminationRamp,
+    L1Normalize,
+    L2Normalize,
+    Normalize,
+    Offset,
+    Projection,
+    RandomBrightness,
+    RandomChannelDropout,
+    RandomContrast,
+    RandomGaussianBlur,
+    RandomGaussianNoise,
+    SpectralShift,
+    SpectralSmooth,
+)
+
+__all__ = [
+    "SNV",
+    "Augmentation",
+    "AugmentationSequential",
+    "BandJitter",
+    "BandOffset",
+    "CenterCrop",
+    "Gain",
+    "HideAndSeek",
+    "IlluminationRamp",
+    "L1Normalize",
+    "L2Normalize",
+    "Normalize",
+    "Offset",
+    "PadTo",
+    "Projection",
+    "RandomAffine",
+    "RandomBrightness",
+    "RandomChannelDropout",
+    "RandomContrast",
+    "RandomCrop",
+    "RandomCutMixV2",
+    "RandomElasticTransform",
+    "RandomErasing",
+    "RandomGaussianBlur",
+    "RandomGaussianNoise",
+    "RandomHorizontalFlip",
+    "RandomJigsaw",
+    "RandomMixUpV2",
+    "RandomPerspective",
+    "RandomResizedCrop",
+    "RandomRotation",
+    "RandomRotation90",
+    "RandomTransplantation",
+    "RandomVerticalFlip",
+    "Resize",
+    "SpectralShift",
+    "SpectralSmooth",
+    "ValidGuard",
+    "from_config",
+    "mix_labels",
+    "to_config",
+]

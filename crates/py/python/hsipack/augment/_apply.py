@@ -1,0 +1,362 @@
+"""From tensors to the library and back.
+
+A call is taken apart into an image, named masks and how to put the results together again
+(`Call`), and into who the samples are. The rest is the library's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, overload
+
+import torch
+from torch import Tensor
+from torch.utils import dlpack
+
+from .. import _hsipack
+from .._errors import ConflictError, UnsupportedError
+from ._arguments import plain
+
+Masks: TypeAlias = Tensor | Mapping[str, Tensor]
+# Numbers of the samples, or (number, which of its crops).
+Ids: TypeAlias = int | Tensor | Sequence[int] | Sequence[tuple[int, int]]
+
+_IMAGE_KEYS = ("input", "image")
+
+
+class Applicable:
+    """What can be called with images and masks."""
+
+    def __init__(self, data_keys: Sequence[Any] | None = None) -> None:
+        self.counter = 0
+        """Samples drawn for so far without ids; restore it to go on with the same draws."""
+        self.mixed: list[dict[str, list[Any]]] = []
+        """Who was mixed with whom in the last call: of every augmentation that mixes, for every
+        sample of the batch the `partners` place in it and the partner's share (`shares`, 0 to
+        1)."""
+        self._drawn: str | None = None
+        self._pipeline: _hsipack.Pipeline | None = None
+        self._keys = None if data_keys is None else _known_keys(data_keys)
+
+    def to_json(self) -> str:
+        """The configuration that the library reads."""
+        raise NotImplementedError
+
+    @property
+    def parameters(self) -> dict[str, Any] | None:
+        """What the last call drew: `frame` (rows, columns, bands of the images that went in) and
+        `steps`, for every augmentation `op` and for every sample of the batch `drawn`, null where
+        it was not applied. Plain data, fit for JSON and for `replay`. None before the first
+        call."""
+        return None if self._drawn is None else json.loads(self._drawn)
+
+    @overload
+    def __call__(
+        self, image: Tensor, /, *, ids: Ids | None = ..., epoch: int | None = ...
+    ) -> Tensor: ...
+    @overload
+    def __call__(
+        self, image: Tensor, /, *masks: Masks, ids: Ids | None = ..., epoch: int | None = ...
+    ) -> tuple[Any, ...]: ...
+    @overload
+    def __call__(
+        self,
+        batch: Mapping[str, Any],
+        /,
+        *,
+        ids: Ids | None = ...,
+        epoch: int | None = ...,
+        mask_keys: Sequence[str] | None = ...,
+    ) -> dict[str, Any]: ...
+    def __call__(
+        self,
+        image: Tensor | Mapping[str, Any],
+        /,
+        *masks: Masks,
+        ids: Ids | None = None,
+        epoch: int | None = None,
+        mask_keys: Sequence[str] | None = None,
+    ) -> Any:
+        """Draws and applies. Nothing that is given is written to.
+
+        `image` is (B, C, H, W) or (C, H, W), floating point, on any device. Masks are integers or
+        booleans: (B, H, W) or (B, layers, H, W), without B if the image has none; each may be a
+        dict of them by name, for augmentations that ask for a mask by name (else the first is
+        called `mask`, the others `mask1`, `mask2` …). Images, masks and dicts come back as they
+        were given, with other rows and columns after a crop.
+
+        In place of all these a dict as the loader or the dataset gives it: its `image` and its
+        masks are replaced in a copy of it. Masks are those of `mask_keys`, else every integer or
+        boolean tensor with the image's rows and columns.
+
+        What a sample is given depends on the seed, on `epoch` (0 where there is none) and on its
+        id. Without `ids` a counter numbers the samples, so that no two calls draw the same, but two
+        runs do. A dict's own ids are taken if `epoch` is given.
+
+        Raises ConflictError if shapes, element types or options do not fit, UnsupportedError for
+        images that need gradients.
+        """
+        call = _taken_apart(image, masks, mask_keys, self._keys)
+        samples = self._samples(call, ids, epoch)
+        made, self._drawn = self._native().augment(*call.capsules(), epoch or 0, samples, False)
+        return self._made(call, *made)
+
+    def replay(
+        self,
+        image: Tensor | Mapping[str, Any],
+        /,
+        *masks: Masks,
+        parameters: Mapping[str, Any] | None = None,
+        mask_keys: Sequence[str] | None = None,
+    ) -> Any:
+        """Applies what was drawn before: `parameters`, or those of the last call.
+
+        Arguments and results are those of a call. Raises ConflictError if the parameters were drawn
+        for other augmentations, another size or number of samples, or if there are none.
+        """
+        drawn = self._drawn if parameters is None else json.dumps(parameters)
+        if drawn is None:
+            raise ConflictError("nothing was drawn yet", remedy="call first, or give parameters")
+        call = _taken_apart(image, masks, mask_keys, self._keys)
+        made = self._native().replay(*call.capsules(), drawn, False)
+        self._drawn = drawn
+        return self._made(call, *made)
+
+    def _made(
+        self,
+        call: Call,
+        image: _hsipack.Array,
+        masks: list[_hsipack.Array],
+        mixed: list[tuple[list[int], list[float]]],
+    ) -> Any:
+        self.mixed = [{"partners": partners, "shares": shares} for partners, shares in mixed]
+        return call.put_together(image, masks, self.mixed)
+
+    def _native(self) -> _hsipack.Pipeline:
+        if self._pipeline is None:
+            self._pipeline = _hsipack.Pipeline(self.to_json())
+        return self._pipeline
+
+    def _samples(self, call: Call, ids: Ids | None, epoch: int | None) -> list[tuple[int, int]]:
+        count = len(call.image)
+        if ids is not None:
+            return _keys_of(ids, count)
+        if epoch is not None and call.ids is not None:
+            return _keys_of(call.ids, count)
+        first, self.counter = self.counter, self.counter + count
+        return [(number, 0) for number in range(first, first + count)]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_pipeline": None}
+
+
+@dataclass(frozen=True)
+class Call:
+    """The arguments of a call, as batches."""
+
+    # (B, C, H, W)
+    image: Tensor
+    # Names, and (B, H, W) or (B, layers, H, W).
+    masks: list[tuple[str, Tensor]]
+    # Makes the result from what became of images and masks, and who was mixed.
+    assemble: Callable[[Tensor, list[Tensor], list[dict[str, list[Any]]]], Any]
+    # Whether there was an axis of samples.
+    batched: bool
+    # What a dict says about who its samples are.
+    ids: Ids | None = None
+
+    def capsules(self) -> tuple[Any, list[tuple[str, Any]]]:
+        return _capsule(self.image), [(name, _capsule(mask)) for name, mask in self.masks]
+
+    def put_together(
+        self,
+        image: _hsipack.Array,
+        masks: list[_hsipack.Array],
+        mixed: list[dict[str, list[Any]]],
+    ) -> Any:
+        given = [self.image, *(mask for _, mask in self.masks)]
+        made = [_tensor(array) for array in (image, *masks)]
+        # Where nothing was done, what comes out is what went in; nobody may write to that by
+        # writing to the result.
+        made = [_apart(new, old) for new, old in zip(made, given, strict=True)]
+        if not self.batched:
+            made = [tensor[0] for tensor in made]
+        return self.assemble(made[0], made[1:], mixed)
+
+
+def _taken_apart(
+    image: Tensor | Mapping[str, Any],
+    masks: Sequence[Masks],
+    mask_keys: Sequence[str] | None,
+    data_keys: Sequence[str] | None,
+) -> Call:
+    if isinstance(image, Mapping):
+        if masks:
+            raise ConflictError("a dict and masks beside it", remedy="put the masks into the dict")
+        return _of_dict(image, mask_keys)
+    if mask_keys is not None:
+        remedy = "give masks as {name: mask}"
+        raise ConflictError("mask_keys without a dict of image and masks", remedy=remedy)
+    if data_keys is not None and len(data_keys) != 1 + len(masks):
+        raise ConflictError(
+            f"{1 + len(masks)} arguments for data_keys = {list(data_keys)}",
+            remedy="give one argument for every key, or leave data_keys out",
+        )
+    return _of_arguments(image, masks)
+
+
+def _of_arguments(image: Tensor, masks: Sequence[Masks]) -> Call:
+    batched = _batched(image)
+    named: list[tuple[str, Tensor]] = []
+    for place, mask in enumerate(masks):
+        plain = {f"mask{place or ''}": mask} if isinstance(mask, Tensor) else mask
+        if not isinstance(plain, Mapping):
+            raise ConflictError(
+                f"a mask that is a {type(mask).__name__}", remedy="give tensors, or {name: tensor}"
+            )
+        named.extend((name, _mask(name, labels, image)) for name, labels in plain.items())
+    twice = {name for name, _ in named if sum(name == other for other, _ in named) > 1}
+    if twice:
+        raise ConflictError(f"several masks named {sorted(twice)}", remedy="name every mask once")
+
+    def assemble(new: Tensor, labels: list[Tensor], _: Any) -> Any:
+        rest = iter(labels)
+        back = [
+            next(rest) if isinstance(mask, Tensor) else {name: next(rest) for name in mask}
+            for mask in masks
+        ]
+        return (new, *back) if back else new
+
+    return Call(_batch(image, batched), _batches(named, batched), assemble, batched)
+
+
+def _of_dict(batch: Mapping[str, Any], mask_keys: Sequence[str] | None) -> Call:
+    image = batch.get("image")
+    if not isinstance(image, Tensor):
+        remedy = "give a dict with the images as `image`, or tensors"
+        raise ConflictError(f"a dict of {sorted(batch)}", remedy=remedy)
+    batched = _batched(image)
+    missing = [key for key in mask_keys or () if not isinstance(batch.get(key), Tensor)]
+    if missing:
+        raise ConflictError(
+            f"a dict without the masks {missing}", remedy=f"name some of {sorted(batch)}"
+        )
+    keys = [key for key in batch if _is_mask(batch[key], image)] if mask_keys is None else mask_keys
+    named = [(key, _mask(key, batch[key], image)) for key in keys]
+
+    def assemble(new: Tensor, labels: list[Tensor], mixed: list[dict[str, list[Any]]]) -> Any:
+        out = {**batch, "image": new, **dict(zip(keys, labels, strict=True))}
+        return {**out, "mixed": mixed} if mixed else out
+
+    ids = _ids_of(batch, batched)
+    return Call(_batch(image, batched), _batches(named, batched), assemble, batched, ids)
+
+
+def _ids_of(batch: Mapping[str, Any], batched: bool) -> Ids | None:
+    """(id, crop) of the samples; crops of a sample are told apart by where they were cut out."""
+    if "id" not in batch:
+        return None
+    if not batched:
+        return [(int(batch["id"]), 0)]
+    ids = [int(number) for number in batch["id"]]
+    crops = batch.get("repeat")
+    if crops is not None:
+        return [(sample, int(crop)) for sample, crop in zip(ids, crops, strict=True)]
+    if "window" not in batch:
+        return ids
+    places = [(int(window[0]), int(window[1])) for window in batch["window"]]
+    return [(sample, row << 32 | column) for sample, (row, column) in zip(ids, places, strict=True)]
+
+
+def _batched(image: Any) -> bool:
+    if not isinstance(image, Tensor):
+        raise ConflictError(
+            f"an image that is a {type(image).__name__}",
+            remedy="give a tensor; of an array: torch.from_numpy(array)",
+        )
+    if image.ndim not in (3, 4) or not image.is_floating_point():
+        raise ConflictError(
+            f"an image of shape {tuple(image.shape)} and type {image.dtype}",
+            remedy="give (B, C, H, W) or (C, H, W), floating point",
+        )
+    if image.requires_grad and torch.is_grad_enabled():
+        raise UnsupportedError(
+            "an image that needs gradients, which augmentations do not carry",
+            remedy="give image.detach(), or call under torch.no_grad()",
+        )
+    return image.ndim == 4
+
+
+def _mask(name: str, mask: Any, image: Tensor) -> Tensor:
+    if isinstance(mask, Tensor) and _is_mask(mask, image):
+        return mask
+    what = f"mask {name} that is a {type(mask).__name__}"
+    if isinstance(mask, Tensor):
+        what = f"mask {name} of shape {tuple(mask.shape)} and type {mask.dtype}"
+    wanted = "(B, H, W) or (B, layers, H, W)" if image.ndim == 4 else "(H, W) or (layers, H, W)"
+    raise ConflictError(
+        f"{what} beside images of {tuple(image.shape)}",
+        remedy=f"give {wanted}, integers or booleans: mask.long()",
+    )
+
+
+def _is_mask(value: Any, image: Tensor) -> bool:
+    return (
+        isinstance(value, Tensor)
+        and not value.is_floating_point()
+        and not value.is_complex()
+        and value.ndim in (image.ndim - 1, image.ndim)
+        and value.shape[-2:] == image.shape[-2:]
+        and (image.ndim == 3 or value.shape[0] == image.shape[0])
+    )
+
+
+def _batch(tensor: Tensor, batched: bool) -> Tensor:
+    return tensor if batched else tensor[None]
+
+
+def _batches(masks: list[tuple[str, Tensor]], batched: bool) -> list[tuple[str, Tensor]]:
+    return [(name, _batch(mask, batched)) for name, mask in masks]
+
+
+def _keys_of(ids: Ids, count: int) -> list[tuple[int, int]]:
+    given = plain(ids)
+    listed: Sequence[Any] = [given] if isinstance(given, int) else given
+    keys = [
+        (int(entry[0]), int(entry[1])) if isinstance(entry, list) else (int(entry), 0)
+        for entry in listed
+    ]
+    if len(keys) != count:
+        raise ConflictError(f"{len(keys)} ids for {count} samples", remedy="give one for each")
+    if any(number < 0 for key in keys for number in key):
+        raise ConflictError(f"ids {keys}", remedy="give ids that are not below 0")
+    return keys
+
+
+def _known_keys(data_keys: Sequence[Any]) -> list[str]:
+    keys = [str(getattr(key, "name", key)).lower() for key in data_keys]
+    if keys and keys[0] in _IMAGE_KEYS and all(key == "mask" for key in keys[1:]):
+        return keys
+    raise UnsupportedError(
+        f"data_keys = {keys}",
+        remedy='give ["input", "mask", …]: an image, then masks; labels are mixed with mix_labels',
+    )
+
+
+def _capsule(tensor: Tensor) -> Any:
+    return tensor.detach().__dlpack__()
+
+
+def _tensor(array: _hsipack.Array) -> Tensor:
+    tensor: Tensor = dlpack.from_dlpack(array.__dlpack__())
+    return tensor
+
+
+def _apart(new: Tensor, old: Tensor) -> Tensor:
+    """`new` in memory of its own, if it lies in that of `old`."""
+    first = old.data_ptr()
+    steps = zip(old.shape, old.stride(), strict=True)
+    last = first + sum((size - 1) * step for size, step in steps) * old.element_size()
+    return new.clone() if first <= new.data_ptr() <= last else new

@@ -1,0 +1,161 @@
+"""Kornia's ways to write arguments, read into the config's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from .._errors import ConflictError, UnsupportedError
+
+# A number, or a tensor of one.
+Number: TypeAlias = Any
+# Several numbers: a tuple, a list, a tensor, an array.
+Numbers: TypeAlias = Any
+# "bilinear" or "nearest", in any case, Kornia's enum or its number.
+Resample: TypeAlias = Any
+# "zeros", "border" or "reflection", in any case, Kornia's enum or its number.
+Padding: TypeAlias = Any
+
+_RESAMPLE = {0: "nearest", 1: "bilinear", 2: "bicubic"}
+_PADDING = {0: "zeros", 1: "border", 2: "reflection", 3: "fill"}
+_CROP_PADDING = {"constant": "zeros", "replicate": "border", "reflect": "reflection"}
+
+
+def plain(value: Any) -> Any:
+    """Tensors and arrays as numbers and lists of them."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [plain(entry) for entry in value]
+    return value
+
+
+def numbers(name: str, value: Numbers, *counts: int) -> list[float]:
+    """As many numbers as one of `counts`."""
+    given = plain(value)
+    if isinstance(given, list) and len(given) in counts:
+        return [float(number) for number in given]
+    wanted = " or ".join(map(str, counts))
+    raise ConflictError(f"{name} = {given!r}", remedy=f"give {wanted} numbers")
+
+
+def around(
+    name: str, value: Number | Numbers, *, centre: float = 0.0, least: float | None = None
+) -> list[float]:
+    """[low, high]; a number stands for `centre` ± that, but no less than `least`."""
+    given = plain(value)
+    if isinstance(given, list):
+        return numbers(name, given, 2)
+    most = float(given)
+    if most < 0:
+        raise ConflictError(
+            f"{name} = {most}", remedy="give a number that is not below 0, or [low, high]"
+        )
+    low = centre - most
+    return [low if least is None else max(least, low), centre + most]
+
+
+def per_band(value: Number | Numbers) -> float | list[float]:
+    """A number for all bands, or one for each."""
+    given = plain(value)
+    return [float(number) for number in given] if isinstance(given, list) else float(given)
+
+
+def one_for_all(name: str, value: Number | Numbers) -> float:
+    """A number; one for each band only if they are all the same."""
+    given = per_band(value)
+    if not isinstance(given, list):
+        return given
+    if given and all(number == given[0] for number in given):
+        return given[0]
+    raise UnsupportedError(
+        f"{name} with different numbers for the bands", remedy="give one number for all bands"
+    )
+
+
+def size(name: str, value: Any) -> list[int]:
+    """[rows, columns]."""
+    given = plain(value)
+    if isinstance(given, list) and len(given) == 2:
+        return [int(given[0]), int(given[1])]
+    raise ConflictError(f"{name} = {given!r}", remedy="give (rows, columns)")
+
+
+def square(name: str, value: Any) -> list[int]:
+    """[rows, columns]; a number stands for both."""
+    given = plain(value)
+    return [int(given)] * 2 if not isinstance(given, list) else size(name, given)
+
+
+def resample(value: Resample) -> str:
+    """How values between pixels come about."""
+    name = _named(value, _RESAMPLE)
+    if name in ("bilinear", "nearest"):
+        return name
+    raise UnsupportedError(f"resample = {value!r}", remedy='give "bilinear" or "nearest"')
+
+
+def padding(value: Padding) -> str:
+    """What lies outside the frame of a warp."""
+    name = _named(value, _PADDING)
+    if name in ("zeros", "border", "reflection"):
+        return name
+    remedy = 'give "zeros", "border" or "reflection"; zeros are replaced with fill_value'
+    raise UnsupportedError(f"padding_mode = {value!r}", remedy=remedy)
+
+
+def crop_padding(name: str, value: str) -> str:
+    """What is put around a frame."""
+    known = _CROP_PADDING.get(str(value).lower())
+    if known is not None:
+        return known
+    remedy = 'give "constant", "replicate" or "reflect"'
+    raise UnsupportedError(f"{name} = {value!r}", remedy=remedy)
+
+
+def _named(value: Any, names: dict[int, str]) -> str:
+    name = getattr(value, "name", value)
+    return str(names.get(name, name) if isinstance(name, int) else name).lower()
+
+
+def each_by_itself(same_on_batch: bool | None) -> None:
+    """Refuses one draw for a whole batch."""
+    if same_on_batch:
+        raise UnsupportedError(
+            "same_on_batch = True: every sample is drawn for by itself",
+            remedy="leave it out, or call with the same id for every sample: ids=[0] * len(image)",
+        )
+
+
+def always(name: str, p: float) -> None:
+    """Refuses a share for what changes the frame: samples of a batch have one size."""
+    if p != 1:
+        raise UnsupportedError(
+            f"{name} with p = {p}: samples of a batch have one size",
+            remedy="leave p out: crops and resizing are always applied",
+        )
+
+
+def whole_batches(p_batch: float) -> None:
+    """Refuses a gate for whole batches."""
+    if p_batch != 1:
+        raise UnsupportedError(
+            f"p_batch = {p_batch}: every sample is drawn for by itself",
+            remedy="give p, the share of the samples",
+        )
+
+
+def unclipped(clip_output: bool) -> None:
+    """Refuses to clip values."""
+    if clip_output:
+        raise UnsupportedError(
+            "clip_output = True: spectra are not bound to 0 … 1",
+            remedy="leave it out, or clip yourself: image.clamp(0, 1)",
+        )
+
+
+def cut_out(cropping_mode: str) -> None:
+    """Crops are cut out; Kornia's other mode interpolates."""
+    if cropping_mode != "slice":
+        remedy = 'leave it out: pixels are cut out ("slice"), never interpolated'
+        raise UnsupportedError(f"cropping_mode = {cropping_mode!r}", remedy=remedy)

@@ -1,0 +1,209 @@
+"""Lists of augmentations."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias, overload
+
+from .._errors import FileError, MalformedError, UnsupportedError
+from . import _arguments as read
+from . import geometric, mixing, values
+from ._apply import Applicable
+from ._augmentation import Augmentation
+
+Config: TypeAlias = Mapping[str, Any]
+_DEFAULTS: dict[str, Any] = {"seed": 0, "fuse": True, "mask_fill": 0, "kornia": "0.9"}
+
+
+class AugmentationSequential(Applicable):
+    """Augmentations, one after the other, for images and their masks.
+
+    `augmentations` are those of this module, or configurations ({"op": "hflip", …}). `seed` of all
+    that is drawn. `fuse` makes one warp of consecutive geometric augmentations; without, each
+    resamples, as Kornia does. `mask_fill`: what masks are given outside the frame, in erased
+    rectangles and hidden patches; a number, or one for each mask by name. `kornia`: "0.8" follows
+    the older arithmetic of warps. `data_keys`: Kornia's names of the arguments of a call, an image
+    and masks; without them any number of masks may be given. Images come back with as many
+    dimensions as they were given, whatever `keepdim` says. Other arguments of Kornia's class are
+    refused.
+
+    Raises MalformedError if a configuration is none, UnsupportedError for arguments of Kornia's
+    that have no counterpart.
+
+    >>> import torch
+    >>> from hsipack.augment import RandomAffine, RandomHorizontalFlip
+    >>> augment = AugmentationSequential(RandomHorizontalFlip(), RandomAffine(45), seed=7)
+    >>> image, mask = augment(torch.rand(6, 7, 20, 24), torch.zeros(6, 20, 24, dtype=torch.uint8))
+    >>> image.shape, mask.shape
+    (torch.Size([6, 7, 20, 24]), torch.Size([6, 20, 24]))
+    """
+
+    def __init__(
+        self,
+        *augmentations: Augmentation | Config,
+        seed: int = 0,
+        fuse: bool = True,
+        mask_fill: int | Mapping[str, int] = 0,
+        kornia: str = "0.9",
+        data_keys: Sequence[Any] | None = None,
+        same_on_batch: bool | None = None,
+        keepdim: bool | None = None,
+        random_apply: Any = False,
+        random_apply_weights: Any = None,
+        transformation_matrix_mode: str = "silent",
+        extra_args: Any = None,
+    ) -> None:
+        super().__init__(data_keys)
+        read.each_by_itself(same_on_batch)
+        if random_apply is not False or random_apply_weights is not None:
+            remedy = "leave it out; p of every augmentation says how often it is applied"
+            raise UnsupportedError(f"random_apply = {random_apply!r}", remedy=remedy)
+        if extra_args is not None:
+            remedy = (
+                "leave it out; masks take the nearest pixel, mask_fill says what surrounds them"
+            )
+            raise UnsupportedError("extra_args", remedy=remedy)
+        self._augmentations = [_augmentation(entry) for entry in augmentations]
+        fill = dict(mask_fill) if isinstance(mask_fill, Mapping) else mask_fill
+        self._options: dict[str, Any] = {
+            "seed": seed,
+            "fuse": fuse,
+            "mask_fill": fill,
+            "kornia": kornia,
+        }
+        self._pipeline = self._native()
+
+    def config(self) -> dict[str, Any]:
+        """The configuration: `ops`, `seed`, `fuse`, `mask_fill`, `kornia`; plain data as in
+        docs/augmentations.md."""
+        return {**self._options, "ops": [entry.config() for entry in self._augmentations]}
+
+    def to_json(self) -> str:
+        """The configuration as JSON, which `hsipack preview --augment` reads too."""
+        return json.dumps(self.config(), indent=2)
+
+    def __len__(self) -> int:
+        return len(self._augmentations)
+
+    def __iter__(self) -> Iterator[Augmentation]:
+        return iter(self._augmentations)
+
+    @overload
+    def __getitem__(self, index: int) -> Augmentation: ...
+    @overload
+    def __getitem__(self, index: slice) -> AugmentationSequential: ...
+    def __getitem__(self, index: int | slice) -> Augmentation | AugmentationSequential:
+        """One of the augmentations; of a slice a list of them with the same options."""
+        if isinstance(index, slice):
+            return AugmentationSequential(*self._augmentations[index], **self._options)
+        return self._augmentations[index]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AugmentationSequential) and self.config() == other.config()
+
+    def __hash__(self) -> int:
+        return hash(self.to_json())
+
+    def __repr__(self) -> str:
+        options = (
+            f"{name}={value!r}" for name, value in self._options.items() if value != _DEFAULTS[name]
+        )
+        return f"AugmentationSequential({', '.join([*map(repr, self._augmentations), *options])})"
+
+
+def from_config(
+    config: Sequence[Augmentation | Config] | Config | str | Path,
+) -> AugmentationSequential:
+    """Reads a configuration: a list of augmentations, an object with `ops` and maybe `seed`,
+    `fuse`, `mask_fill` and `kornia`, either of them as JSON, or the path of a JSON file.
+
+    Raises MalformedError, which names the place, if it is something else.
+
+    >>> from_config('[{"op": "hflip", "p": 1.0}]')
+    AugmentationSequential(hflip(p=1.0))
+    """
+    if isinstance(config, Path) or (
+        isinstance(config, str) and config.lstrip()[:1] not in ("[", "{")
+    ):
+        return _from_file(Path(config))
+    if isinstance(config, str):
+        return _from_json(config)
+    if not isinstance(config, Mapping):
+        return AugmentationSequential(*config)
+    unknown = sorted(set(config) - set(_DEFAULTS) - {"ops"})
+    if unknown or "ops" not in config:
+        what = f"a configuration with {unknown}" if unknown else "a configuration without ops"
+        remedy = f"give ops, and of {', '.join(_DEFAULTS)} what is not to be the default"
+        raise MalformedError(what, remedy=remedy)
+    options = {name: value for name, value in config.items() if name != "ops"}
+    return AugmentationSequential(*config["ops"], **options)
+
+
+def to_config(
+    augmentations: Applicable | Sequence[Augmentation | Config] | Config | str | Path,
+) -> dict[str, Any]:
+    """The whole configuration, plain data, of whatever says what it is: an augmentation, a list of
+    them or of configurations, or what `from_config` reads.
+
+    >>> to_config([{"op": "hflip", "p": 1.0}])["ops"]
+    [{'op': 'hflip', 'p': 1.0}]
+    """
+    if isinstance(augmentations, Augmentation):
+        augmentations = [augmentations]
+    if not isinstance(augmentations, AugmentationSequential):
+        augmentations = from_config(augmentations)  # type: ignore[arg-type]
+    return augmentations.config()
+
+
+def _from_file(path: Path) -> AugmentationSequential:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        remedy = "give the path of a JSON file, a list, or JSON that begins with [ or {"
+        raise FileError(error.strerror or str(error), path=str(path), remedy=remedy) from error
+    try:
+        return _from_json(text)
+    except MalformedError as error:
+        raise MalformedError(error.what, path=str(path), remedy=error.remedy) from error
+
+
+def _from_json(text: str) -> AugmentationSequential:
+    try:
+        return from_config(json.loads(text))
+    except json.JSONDecodeError as error:
+        remedy = 'give a list such as [{"op": "hflip", "p": 0.5}]'
+        raise MalformedError(f"these are no augmentations: {error}", remedy=remedy) from error
+
+
+def _augmentation(entry: Augmentation | Config) -> Augmentation:
+    if isinstance(entry, Augmentation):
+        return entry
+    if isinstance(entry, AugmentationSequential):
+        raise UnsupportedError(
+            "an AugmentationSequential within another", remedy="unpack it: *augmentations"
+        )
+    if not isinstance(entry, Mapping):
+        raise UnsupportedError(
+            f"{type(entry).__module__}.{type(entry).__name__} is no augmentation of hsipack",
+            remedy="take the class of the same name from hsipack.augment",
+        )
+    # With the options as they are: the library checks them and has the defaults.
+    kind = _CLASSES.get(str(entry.get("op")), Augmentation)
+    made = kind.__new__(kind)
+    Augmentation.__init__(made)
+    made._config = json.loads(json.dumps(dict(entry)))
+    return made
+
+
+def _classes() -> dict[str, type[Augmentation]]:
+    found: dict[str, type[Augmentation]] = {}
+    for module in (geometric, mixing, values):
+        for kind in vars(module).values():
+            if isinstance(kind, type) and issubclass(kind, Augmentation) and kind.op:
+                found.setdefault(kind.op, kind)
+    return found
+
+
+_CLASSES = _classes()
