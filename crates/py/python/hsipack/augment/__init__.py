@@ -8,13 +8,13 @@
 
 Classes that Kornia has take its arguments in its order, so that code changes over by changing the
 import; arguments that have no counterpart are refused with what to do instead. Differences:
-`clip_output` of RandomContrast and RandomBrightness, `ensure_perm` of RandomJigsaw and
-`crop_if_exceeds` of PadTo are False; masks are integers or booleans, and come back with the shape
-they had; `keepdim` changes nothing, since images do so too. docs/augmentations.md says what each
+``clip_output`` of RandomContrast and RandomBrightness, ``ensure_perm`` of RandomJigsaw and
+``crop_if_exceeds`` of PadTo are False; masks are integers or booleans, and come back with the shape
+they had; ``keepdim`` changes nothing, since images do so too. docs/augmentations.md says what each
 one does."""
 
-from ._augmentation import Augmentation
-from .geometric import (
+from hsipack.augment._augmentation import Augmentation
+from hsipack.augment.geometric import (
     CenterCrop,
     PadTo,
     RandomAffine,
@@ -28,7 +28,7 @@ from .geometric import (
     RandomVerticalFlip,
     Resize,
 )
-from .mixing import (
+from hsipack.augment.mixing import (
     HideAndSeek,
     RandomCutMixV2,
     RandomErasing,
@@ -38,8 +38,14 @@ from .mixing import (
     ValidGuard,
     mix_labels,
 )
-from .sequential import AugmentationSequential, from_config, to_config
-from .values import (
+from hsipack.augment.sequential import (
+    Augmentations,
+    AugmentationSequential,
+    from_config,
+    sequential,
+    to_config,
+)
+from hsipack.augment.values import (
     SNV,
     BandJitter,
     BandOffset,
@@ -63,6 +69,7 @@ __all__ = [
     "SNV",
     "Augmentation",
     "AugmentationSequential",
+    "Augmentations",
     "BandJitter",
     "BandOffset",
     "CenterCrop",
@@ -100,5 +107,6 @@ __all__ = [
     "ValidGuard",
     "from_config",
     "mix_labels",
+    "sequential",
     "to_config",
 ]

@@ -1,7 +1,7 @@
 """From tensors to the library and back.
 
 A call is taken apart into an image, named masks and how to put the results together again
-(`Call`), and into who the samples are. The rest is the library's.
+(``Call``), and into who the samples are. The rest is the library's.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 from torch.utils import dlpack
 
-from .. import _hsipack
-from .._errors import ConflictError, UnsupportedError
-from ._arguments import plain
+from hsipack import _hsipack
+from hsipack._errors import ConflictError, UnsupportedError
+from hsipack.augment._arguments import plain
 
 Masks: TypeAlias = Tensor | Mapping[str, Tensor]
 # Numbers of the samples, or (number, which of its crops).
@@ -34,7 +34,7 @@ class Applicable:
         """Samples drawn for so far without ids; restore it to go on with the same draws."""
         self.mixed: list[dict[str, list[Any]]] = []
         """Who was mixed with whom in the last call: of every augmentation that mixes, for every
-        sample of the batch the `partners` place in it and the partner's share (`shares`, 0 to
+        sample of the batch the ``partners`` place in it and the partner's share (``shares``, 0 to
         1)."""
         self._drawn: str | None = None
         self._pipeline: _hsipack.Pipeline | None = None
@@ -46,9 +46,9 @@ class Applicable:
 
     @property
     def parameters(self) -> dict[str, Any] | None:
-        """What the last call drew: `frame` (rows, columns, bands of the images that went in) and
-        `steps`, for every augmentation `op` and for every sample of the batch `drawn`, null where
-        it was not applied. Plain data, fit for JSON and for `replay`. None before the first
+        """What the last call drew: ``frame`` (rows, columns, bands of the images that went in) and
+        ``steps``, for every augmentation ``op`` and for every sample of the batch ``drawn``, null
+        where it was not applied. Plain data, fit for JSON and for ``replay``. None before the first
         call."""
         return None if self._drawn is None else json.loads(self._drawn)
 
@@ -81,19 +81,19 @@ class Applicable:
     ) -> Any:
         """Draws and applies. Nothing that is given is written to.
 
-        `image` is (B, C, H, W) or (C, H, W), floating point, on any device. Masks are integers or
+        ``image`` is (B, C, H, W) or (C, H, W), floating point, on any device. Masks are integers or
         booleans: (B, H, W) or (B, layers, H, W), without B if the image has none; each may be a
         dict of them by name, for augmentations that ask for a mask by name (else the first is
-        called `mask`, the others `mask1`, `mask2` …). Images, masks and dicts come back as they
-        were given, with other rows and columns after a crop.
+        called ``mask``, the others ``mask1``, ``mask2`` …). Images, masks and dicts come back as
+        they were given, with other rows and columns after a crop.
 
-        In place of all these a dict as the loader or the dataset gives it: its `image` and its
-        masks are replaced in a copy of it. Masks are those of `mask_keys`, else every integer or
+        In place of all these a dict as the loader or the dataset gives it: its ``image`` and its
+        masks are replaced in a copy of it. Masks are those of ``mask_keys``, else every integer or
         boolean tensor with the image's rows and columns.
 
-        What a sample is given depends on the seed, on `epoch` (0 where there is none) and on its
-        id. Without `ids` a counter numbers the samples, so that no two calls draw the same, but two
-        runs do. A dict's own ids are taken if `epoch` is given.
+        What a sample is given depends on the seed, on ``epoch`` (0 where there is none) and on its
+        id. Without ``ids`` a counter numbers the samples, so that no two calls draw the same, but
+        two runs do. A dict's own ids are taken if ``epoch`` is given.
 
         Raises ConflictError if shapes, element types or options do not fit, UnsupportedError for
         images that need gradients.
@@ -111,7 +111,7 @@ class Applicable:
         parameters: Mapping[str, Any] | None = None,
         mask_keys: Sequence[str] | None = None,
     ) -> Any:
-        """Applies what was drawn before: `parameters`, or those of the last call.
+        """Applies what was drawn before: ``parameters``, or those of the last call.
 
         Arguments and results are those of a call. Raises ConflictError if the parameters were drawn
         for other augmentations, another size or number of samples, or if there are none.
@@ -355,7 +355,7 @@ def _tensor(array: _hsipack.Array) -> Tensor:
 
 
 def _apart(new: Tensor, old: Tensor) -> Tensor:
-    """`new` in memory of its own, if it lies in that of `old`."""
+    """``new`` in memory of its own, if it lies in that of ``old``."""
     first = old.data_ptr()
     steps = zip(old.shape, old.stride(), strict=True)
     last = first + sum((size - 1) * step for size, step in steps) * old.element_size()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from .._errors import ConflictError, UnsupportedError
+from hsipack._errors import ConflictError, UnsupportedError
 
 # A number, or a tensor of one.
 Number: TypeAlias = Any
@@ -31,7 +31,7 @@ def plain(value: Any) -> Any:
 
 
 def numbers(name: str, value: Numbers, *counts: int) -> list[float]:
-    """As many numbers as one of `counts`."""
+    """As many numbers as one of ``counts``."""
     given = plain(value)
     if isinstance(given, list) and len(given) in counts:
         return [float(number) for number in given]
@@ -42,7 +42,7 @@ def numbers(name: str, value: Numbers, *counts: int) -> list[float]:
 def around(
     name: str, value: Number | Numbers, *, centre: float = 0.0, least: float | None = None
 ) -> list[float]:
-    """[low, high]; a number stands for `centre` ± that, but no less than `least`."""
+    """[low, high]; a number stands for ``centre`` ± that, but no less than ``least``."""
     given = plain(value)
     if isinstance(given, list):
         return numbers(name, given, 2)

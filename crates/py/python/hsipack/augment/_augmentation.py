@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from ._apply import Applicable
+from hsipack.augment._apply import Applicable
 
 
 class Augmentation(Applicable):
@@ -26,7 +26,7 @@ class Augmentation(Applicable):
         self._config = {"op": self.op, **given}
 
     def config(self) -> dict[str, Any]:
-        """The configuration: `op` and the options, plain data as in docs/augmentations.md."""
+        """The configuration: ``op`` and the options, plain data as in docs/augmentations.md."""
         return copy.deepcopy(self._config)
 
     def to_json(self) -> str:

@@ -1,6 +1,6 @@
 """Augmentations that move pixels, of images and masks alike.
 
-Masks take the nearest pixel and are given the `mask_fill` of their AugmentationSequential where
+Masks take the nearest pixel and are given the ``mask_fill`` of their AugmentationSequential where
 there is nothing. Consecutive ones are one warp.
 """
 
@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._errors import UnsupportedError
-from . import _arguments as read
-from ._arguments import Number, Numbers, Padding, Resample
-from ._augmentation import Augmentation
+from hsipack._errors import UnsupportedError
+from hsipack.augment import _arguments as read
+from hsipack.augment._arguments import Number, Numbers, Padding, Resample
+from hsipack.augment._augmentation import Augmentation
 
 
 class RandomHorizontalFlip(Augmentation):
-    """Mirrors left and right, a share `p` of the samples. Moves pixels, changes none.
+    """Mirrors left and right, a share ``p`` of the samples. Moves pixels, changes none.
 
     >>> import torch
     >>> RandomHorizontalFlip(p=1.0)(torch.tensor([[[1.0, 2.0, 3.0]]]))
@@ -37,7 +37,7 @@ class RandomHorizontalFlip(Augmentation):
 
 
 class RandomVerticalFlip(Augmentation):
-    """Mirrors top and bottom, a share `p` of the samples. Moves pixels, changes none.
+    """Mirrors top and bottom, a share ``p`` of the samples. Moves pixels, changes none.
 
     >>> import torch
     >>> RandomVerticalFlip(p=1.0)(torch.tensor([[[1.0], [2.0]]]))
@@ -60,12 +60,12 @@ class RandomVerticalFlip(Augmentation):
 
 
 class RandomRotation90(Augmentation):
-    """Turns by quarters, counter-clockwise: between `times[0]` and `times[1]` of them.
+    """Turns by quarters, counter-clockwise: between ``times[0]`` and ``times[1]`` of them.
 
-    Pixels are moved exactly, so that `resample` and `align_corners` mean nothing. All numbers of
-    turns come equally often; with `kornia_law` the least and the greatest come half as often, as
-    Kornia has it. Frames that are not square are turned by halves only; with `kornia_law`, or where
-    `times` has only odd numbers, they raise ConflictError when called.
+    Pixels are moved exactly, so that ``resample`` and ``align_corners`` mean nothing. All numbers
+    of turns come equally often; with ``kornia_law`` the least and the greatest come half as often,
+    as Kornia has it. Frames that are not square are turned by halves only; with ``kornia_law``, or
+    where ``times`` has only odd numbers, they raise ConflictError when called.
 
     >>> import torch
     >>> RandomRotation90((1, 1), p=1.0)(torch.tensor([[[1.0, 2.0], [3.0, 4.0]]]))
@@ -95,12 +95,12 @@ class RandomRotation90(Augmentation):
 class RandomAffine(Augmentation):
     """Shears, then turns and scales about the centre, then moves.
 
-    `degrees`: (low, high), or a number for ± that; positive angles turn clockwise. `translate`: the
-    most it moves by, as parts of the width and of the height. `scale`: (low, high) of the factor,
-    or (low, high, low, high) of x and y apart. `shear`: degrees along x as a number for ± that or
-    (low, high), or (low, high, low, high) along x and y. `resample`: "bilinear" or "nearest".
-    `padding_mode`: "zeros", "border", "reflection", or "fill" for `fill_value`, which zeros are
-    replaced with (one number for all bands).
+    ``degrees``: (low, high), or a number for ± that; positive angles turn clockwise. ``translate``:
+    the most it moves by, as parts of the width and of the height. ``scale``: (low, high) of the
+    factor, or (low, high, low, high) of x and y apart. ``shear``: degrees along x as a number for ±
+    that or (low, high), or (low, high, low, high) along x and y. ``resample``: "bilinear" or
+    "nearest". ``padding_mode``: "zeros", "border", "reflection", or "fill" for ``fill_value``,
+    which zeros are replaced with (one number for all bands).
 
     >>> RandomAffine(45, (0.1, 0.1), (0.9, 1.1), padding_mode="reflection").config()["degrees"]
     [-45.0, 45.0]
@@ -163,8 +163,8 @@ def _filled(padding_mode: Padding, fill_value: Number | Numbers | None) -> dict[
 
 
 class RandomRotation(Augmentation):
-    """Turns about the centre. `degrees`: (low, high), or a number for ± that; positive angles turn
-    counter-clockwise. Kornia pads with zeros only; `padding_mode` is "zeros", "border" or
+    """Turns about the centre. ``degrees``: (low, high), or a number for ± that; positive angles
+    turn counter-clockwise. Kornia pads with zeros only; ``padding_mode`` is "zeros", "border" or
     "reflection".
 
     >>> RandomRotation((10, 20)).config()["degrees"]
@@ -196,8 +196,9 @@ class RandomRotation(Augmentation):
 
 class RandomPerspective(Augmentation):
     """Moves the corners, each by itself, and the plane with them: inwards by up to
-    `distortion_scale` (0 to 1) of half the frame, with `sampling_method` "area_preserving" inwards
-    and outwards. Kornia pads with zeros only; `padding_mode` is "zeros", "border" or "reflection".
+    ``distortion_scale`` (0 to 1) of half the frame, with ``sampling_method`` "area_preserving"
+    inwards and outwards. Kornia pads with zeros only; ``padding_mode`` is "zeros", "border" or
+    "reflection".
 
     >>> RandomPerspective(0.2, sampling_method="area_preserving").config()["area_preserving"]
     True
@@ -235,7 +236,7 @@ class RandomPerspective(Augmentation):
 class RandomElasticTransform(Augmentation):
     """Moves every pixel by a smooth random field: numbers from -1 to 1, smoothed by a Gaussian.
 
-    `kernel_size` (odd) and `sigma` of the Gaussian are in pixels, rows first; `alpha` is the
+    ``kernel_size`` (odd) and ``sigma`` of the Gaussian are in pixels, rows first; ``alpha`` is the
     strength along x and y, in halves of the frame.
 
     >>> RandomElasticTransform((31, 31), (16, 16), (0.7, 0.7)).config()["alpha"]
@@ -269,13 +270,13 @@ class RandomElasticTransform(Augmentation):
 
 
 class RandomCrop(Augmentation):
-    """Cuts a window of `size` (rows, columns) out of every sample, anywhere.
+    """Cuts a window of ``size`` (rows, columns) out of every sample, anywhere.
 
-    `padding` puts pixels around the frame before: a number, (left and right, top and bottom) or
-    (left, top, right, bottom). `pad_if_needed` puts as many on both sides as a frame lacks that is
-    too small, which else raises ConflictError. `padding_mode` says what they are: "constant"
-    (`fill`, one number), "replicate" or "reflect". Pixels are never interpolated: `resample` and
-    `align_corners` mean nothing.
+    ``padding`` puts pixels around the frame before: a number, (left and right, top and bottom) or
+    (left, top, right, bottom). ``pad_if_needed`` puts as many on both sides as a frame lacks that
+    is too small, which else raises ConflictError. ``padding_mode`` says what they are: "constant"
+    (``fill``, one number), "replicate" or "reflect". Pixels are never interpolated: ``resample``
+    and ``align_corners`` mean nothing.
 
     >>> import torch
     >>> RandomCrop((2, 3))(torch.zeros(4, 7, 20, 20)).shape
@@ -320,7 +321,7 @@ def _sides(padding: Any) -> list[int]:
 
 
 class CenterCrop(Augmentation):
-    """Cuts out the middle: `size` (rows, columns), or a number for both. Frames that are smaller
+    """Cuts out the middle: ``size`` (rows, columns), or a number for both. Frames that are smaller
     raise ConflictError when called.
 
     >>> import torch
@@ -346,9 +347,9 @@ class CenterCrop(Augmentation):
 
 
 class RandomResizedCrop(Augmentation):
-    """Cuts out a window of random size and shape and resizes it to `size` (rows, columns).
+    """Cuts out a window of random size and shape and resizes it to ``size`` (rows, columns).
 
-    `scale`: (low, high) of its part of the frame's area; `ratio`: of width to height.
+    ``scale``: (low, high) of its part of the frame's area; ``ratio``: of width to height.
 
     >>> import torch
     >>> RandomResizedCrop((5, 6))(torch.zeros(4, 7, 20, 20)).shape
@@ -382,8 +383,8 @@ class RandomResizedCrop(Augmentation):
 
 
 class Resize(Augmentation):
-    """Resizes to `size` (rows, columns). Kornia's single number, which keeps the proportions, is
-    refused, and so is `antialias`.
+    """Resizes to ``size`` (rows, columns). Kornia's single number, which keeps the proportions, is
+    refused, and so is ``antialias``.
 
     >>> import torch
     >>> Resize((1, 3))(torch.tensor([[[1.0, 2.0]]]))
@@ -415,10 +416,10 @@ class Resize(Augmentation):
 
 
 class PadTo(Augmentation):
-    """Puts pixels below and to the right until the frame has `size` (rows, columns).
+    """Puts pixels below and to the right until the frame has ``size`` (rows, columns).
 
-    `pad_mode`: "constant" (`pad_value`), "replicate" or "reflect". Frames that are larger raise
-    ConflictError when called; Kornia would crop them, which `crop_if_exceeds` asks for in vain.
+    ``pad_mode``: "constant" (``pad_value``), "replicate" or "reflect". Frames that are larger raise
+    ConflictError when called; Kornia would crop them, which ``crop_if_exceeds`` asks for in vain.
 
     >>> import torch
     >>> PadTo((1, 3), pad_value=9)(torch.tensor([[[1.0, 2.0]]]))

@@ -8,18 +8,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._errors import ConflictError, UnsupportedError
-from . import _arguments as read
-from ._arguments import Number, Numbers
-from ._augmentation import Augmentation
+from hsipack._errors import ConflictError, UnsupportedError
+from hsipack.augment import _arguments as read
+from hsipack.augment._arguments import Number, Numbers
+from hsipack.augment._augmentation import Augmentation
 
 
 class RandomErasing(Augmentation):
-    """Erases a rectangle; masks are given `mask_fill` there.
+    """Erases a rectangle; masks are given ``mask_fill`` there.
 
-    `scale`: (low, high) of its part of the frame's area; `ratio`: of height to width. `value`: what
-    erased pixels become: a number, a spectrum (one number for each band), or "random_l1" for a
-    random spectrum whose absolute values sum to 1.
+    ``scale``: (low, high) of its part of the frame's area; ``ratio``: of height to width.
+    ``value``: what erased pixels become: a number, a spectrum (one number for each band), or
+    "random_l1" for a random spectrum whose absolute values sum to 1.
 
     >>> RandomErasing(value=[0.1, 0.2, 0.3]).config()["value"]
     [0.1, 0.2, 0.3]
@@ -48,10 +48,10 @@ class RandomErasing(Augmentation):
 class RandomTransplantation(Augmentation):
     """Copies all pixels of one label, images and masks, from another sample of the batch.
 
-    A label is drawn from those of the donor but `excluded_labels`. `mask` names the mask that has
-    the labels (the first); `valid` one that is not 0 where labels count. The donor is the sample
-    before (`direction` "prev") or after ("next"). `count` "bernoulli" draws for every sample by
-    itself; "fixed" takes the first p·B, as HTC does.
+    A label is drawn from those of the donor but ``excluded_labels``. ``mask`` names the mask that
+    has the labels (the first); ``valid`` one that is not 0 where labels count. The donor is the
+    sample before (``direction`` "prev") or after ("next"). ``count`` "bernoulli" draws for every
+    sample by itself; "fixed" takes the first p·B, as HTC does.
 
     >>> import torch
     >>> image = torch.tensor([[[[1.0, 2.0]]], [[[3.0, 4.0]]]])
@@ -91,10 +91,10 @@ class RandomTransplantation(Augmentation):
 class RandomCutMixV2(Augmentation):
     """Copies a rectangle from another sample of the batch, images and masks.
 
-    The part that is kept has the distribution Beta(`beta`, `beta`). Who was mixed with whom, and
-    with what share of the area, is in `mixed`; `mix_labels` mixes labels alike (always the right
-    way round, which `use_correct_lambda` asks Kornia for). `num_mix` other than 1 and `cut_size`
-    are refused.
+    The part that is kept has the distribution Beta(``beta``, ``beta``). Who was mixed with whom,
+    and with what share of the area, is in ``mixed``; ``mix_labels`` mixes labels alike (always the
+    right way round, which ``use_correct_lambda`` asks Kornia for). ``num_mix`` other than 1 and
+    ``cut_size`` are refused.
 
     >>> RandomCutMixV2(beta=0.4).config()
     {'op': 'cutmix_rect', 'beta': 0.4, 'p': 1.0}
@@ -128,8 +128,8 @@ class RandomCutMixV2(Augmentation):
 class RandomMixUpV2(Augmentation):
     """Mixes images with other samples of the batch: x·(1 - share) + other·share. Masks stay.
 
-    `lambda_val`: (low, high) of the share, from 0 to 1. Who was mixed with whom is in `mixed`;
-    `mix_labels` mixes labels alike.
+    ``lambda_val``: (low, high) of the share, from 0 to 1. Who was mixed with whom is in ``mixed``;
+    ``mix_labels`` mixes labels alike.
 
     >>> RandomMixUpV2((0.0, 0.5)).config()["lambda"]
     [0.0, 0.5]
@@ -151,8 +151,8 @@ class RandomMixUpV2(Augmentation):
 
 
 class RandomJigsaw(Augmentation):
-    """Cuts the frame into `grid` (rows, columns) cells and puts them in another order, images and
-    masks. The grid has to divide the frame. Kornia's `ensure_perm`, which never draws the order
+    """Cuts the frame into ``grid`` (rows, columns) cells and puts them in another order, images and
+    masks. The grid has to divide the frame. Kornia's ``ensure_perm``, which never draws the order
     that changes nothing, is refused.
 
     >>> import torch
@@ -180,11 +180,11 @@ class RandomJigsaw(Augmentation):
 
 
 class HideAndSeek(Augmentation):
-    """Hides patches of every sample; masks are given `mask_fill` there.
+    """Hides patches of every sample; masks are given ``mask_fill`` there.
 
-    `patches`: sizes (rows, columns), of which one is drawn for every sample. `proportion` (0 to 1)
-    of all its patches are drawn, `with_replacement` as HTC does, so that fewer are hidden. Hidden
-    pixels become `fill`.
+    ``patches``: sizes (rows, columns), of which one is drawn for every sample. ``proportion`` (0 to
+    1) of all its patches are drawn, ``with_replacement`` as HTC does, so that fewer are hidden.
+    Hidden pixels become ``fill``.
 
     >>> HideAndSeek([(4, 4)], 0.25).config()["patches"]
     [[4, 4]]
@@ -210,7 +210,7 @@ class HideAndSeek(Augmentation):
 
 
 class ValidGuard(Augmentation):
-    """Gives samples back as they were, images and masks, if nothing of the mask named `mask` is
+    """Gives samples back as they were, images and masks, if nothing of the mask named ``mask`` is
     left. Put it after whatever can lose pixels, and before crops.
 
     >>> ValidGuard("valid").config()
@@ -226,8 +226,8 @@ class ValidGuard(Augmentation):
 def mix_labels(labels: Tensor, mixed: Sequence[Mapping[str, Sequence[Any]]]) -> Tensor:
     """Mixes labels as the images of a batch were mixed.
 
-    `labels` is (B, classes), floating point: one-hot, or probabilities; `mixed` is `mixed` of the
-    augmentation or of the loader's batch. Raises ConflictError if shape or type are others.
+    ``labels`` is (B, classes), floating point: one-hot, or probabilities; ``mixed`` is ``mixed`` of
+    the augmentation or of the loader's batch. Raises ConflictError if shape or type are others.
 
     >>> import torch
     >>> mix_labels(torch.eye(2), [{"partners": [1, 1], "shares": [0.25, 0.0]}])

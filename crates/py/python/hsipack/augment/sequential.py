@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, overload
 
-from .._errors import FileError, MalformedError, UnsupportedError
-from . import _arguments as read
-from . import geometric, mixing, values
-from ._apply import Applicable
-from ._augmentation import Augmentation
+from hsipack._errors import FileError, MalformedError, UnsupportedError
+from hsipack.augment import _arguments as read
+from hsipack.augment import geometric, mixing, values
+from hsipack.augment._apply import Applicable
+from hsipack.augment._augmentation import Augmentation
 
 Config: TypeAlias = Mapping[str, Any]
 _DEFAULTS: dict[str, Any] = {"seed": 0, "fuse": True, "mask_fill": 0, "kornia": "0.9"}
@@ -20,13 +20,13 @@ _DEFAULTS: dict[str, Any] = {"seed": 0, "fuse": True, "mask_fill": 0, "kornia": 
 class AugmentationSequential(Applicable):
     """Augmentations, one after the other, for images and their masks.
 
-    `augmentations` are those of this module, or configurations ({"op": "hflip", …}). `seed` of all
-    that is drawn. `fuse` makes one warp of consecutive geometric augmentations; without, each
-    resamples, as Kornia does. `mask_fill`: what masks are given outside the frame, in erased
-    rectangles and hidden patches; a number, or one for each mask by name. `kornia`: "0.8" follows
-    the older arithmetic of warps. `data_keys`: Kornia's names of the arguments of a call, an image
-    and masks; without them any number of masks may be given. Images come back with as many
-    dimensions as they were given, whatever `keepdim` says. Other arguments of Kornia's class are
+    ``augmentations`` are those of this module, or configurations ({"op": "hflip", …}). ``seed`` of
+    all that is drawn. ``fuse`` makes one warp of consecutive geometric augmentations; without, each
+    resamples, as Kornia does. ``mask_fill``: what masks are given outside the frame, in erased
+    rectangles and hidden patches; a number, or one for each mask by name. ``kornia``: "0.8" follows
+    the older arithmetic of warps. ``data_keys``: Kornia's names of the arguments of a call, an
+    image and masks; without them any number of masks may be given. Images come back with as many
+    dimensions as they were given, whatever ``keepdim`` says. Other arguments of Kornia's class are
     refused.
 
     Raises MalformedError if a configuration is none, UnsupportedError for arguments of Kornia's
@@ -76,12 +76,12 @@ class AugmentationSequential(Applicable):
         self._pipeline = self._native()
 
     def config(self) -> dict[str, Any]:
-        """The configuration: `ops`, `seed`, `fuse`, `mask_fill`, `kornia`; plain data as in
-        docs/augmentations.md."""
+        """The configuration: ``ops``, ``seed``, ``fuse``, ``mask_fill``, ``kornia``; plain data as
+        in docs/augmentations.md."""
         return {**self._options, "ops": [entry.config() for entry in self._augmentations]}
 
     def to_json(self) -> str:
-        """The configuration as JSON, which `hsipack preview --augment` reads too."""
+        """The configuration as JSON, which ``hsipack preview --augment`` reads too."""
         return json.dumps(self.config(), indent=2)
 
     def __len__(self) -> int:
@@ -113,68 +113,83 @@ class AugmentationSequential(Applicable):
         return f"AugmentationSequential({', '.join([*map(repr, self._augmentations), *options])})"
 
 
+Augmentations: TypeAlias = (
+    AugmentationSequential | Augmentation | Sequence[Augmentation | Config] | Config | str | Path
+)
+"""Whatever says what augmentations it is: see ``sequential``."""
+
+
 def from_config(
     config: Sequence[Augmentation | Config] | Config | str | Path,
 ) -> AugmentationSequential:
-    """Reads a configuration: a list of augmentations, an object with `ops` and maybe `seed`,
-    `fuse`, `mask_fill` and `kornia`, either of them as JSON, or the path of a JSON file.
+    """Reads a configuration: a list of augmentations, an object with ``ops`` and maybe ``seed``,
+    ``fuse``, ``mask_fill`` and ``kornia``, either of them as JSON, or the path of a JSON file.
 
-    Raises MalformedError, which names the place, if it is something else.
+    Raises FileError if there is no such file, MalformedError, which names the place, if it is
+    something else.
 
     >>> from_config('[{"op": "hflip", "p": 1.0}]')
     AugmentationSequential(hflip(p=1.0))
     """
-    if isinstance(config, Path) or (
-        isinstance(config, str) and config.lstrip()[:1] not in ("[", "{")
-    ):
-        return _from_file(Path(config))
-    if isinstance(config, str):
-        return _from_json(config)
+    return sequential(config)
+
+
+def sequential(augmentations: Augmentations, *, seed: int = 0) -> AugmentationSequential:
+    """An AugmentationSequential of whatever says what augmentations it is: one, a list of them or
+    of configurations, or what ``from_config`` reads; with ``seed``, unless it has a seed of its
+    own.
+
+    >>> sequential([{"op": "hflip"}], seed=3)
+    AugmentationSequential(hflip(), seed=3)
+    """
+    if isinstance(augmentations, AugmentationSequential):
+        return augmentations
+    if isinstance(augmentations, Augmentation):
+        return AugmentationSequential(augmentations, seed=seed)
+    if isinstance(augmentations, str) and augmentations.lstrip()[:1] in ("[", "{"):
+        return _made(_parsed(augmentations), seed)
+    if isinstance(augmentations, (str, Path)):
+        return _of_file(Path(augmentations), seed)
+    return _made(augmentations, seed)
+
+
+def to_config(augmentations: Augmentations) -> dict[str, Any]:
+    """The whole configuration, plain data, of whatever says what augmentations it is.
+
+    >>> to_config([{"op": "hflip", "p": 1.0}])["ops"]
+    [{'op': 'hflip', 'p': 1.0}]
+    """
+    return sequential(augmentations).config()
+
+
+def _of_file(path: Path, seed: int) -> AugmentationSequential:
+    try:
+        return _made(_parsed(path.read_text(encoding="utf-8")), seed)
+    except OSError as error:
+        remedy = "give the path of a JSON file, a list, or JSON that begins with [ or {"
+        raise FileError(error.strerror or str(error), path=str(path), remedy=remedy) from error
+    except MalformedError as error:
+        raise MalformedError(error.what, path=str(path), remedy=error.remedy) from error
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        remedy = 'give a list such as [{"op": "hflip", "p": 0.5}]'
+        raise MalformedError(f"these are no augmentations: {error}", remedy=remedy) from error
+
+
+def _made(config: Sequence[Augmentation | Config] | Config, seed: int) -> AugmentationSequential:
     if not isinstance(config, Mapping):
-        return AugmentationSequential(*config)
+        return AugmentationSequential(*config, seed=seed)
     unknown = sorted(set(config) - set(_DEFAULTS) - {"ops"})
     if unknown or "ops" not in config:
         what = f"a configuration with {unknown}" if unknown else "a configuration without ops"
         remedy = f"give ops, and of {', '.join(_DEFAULTS)} what is not to be the default"
         raise MalformedError(what, remedy=remedy)
-    options = {name: value for name, value in config.items() if name != "ops"}
+    options = {"seed": seed, **{name: value for name, value in config.items() if name != "ops"}}
     return AugmentationSequential(*config["ops"], **options)
-
-
-def to_config(
-    augmentations: Applicable | Sequence[Augmentation | Config] | Config | str | Path,
-) -> dict[str, Any]:
-    """The whole configuration, plain data, of whatever says what it is: an augmentation, a list of
-    them or of configurations, or what `from_config` reads.
-
-    >>> to_config([{"op": "hflip", "p": 1.0}])["ops"]
-    [{'op': 'hflip', 'p': 1.0}]
-    """
-    if isinstance(augmentations, Augmentation):
-        augmentations = [augmentations]
-    if not isinstance(augmentations, AugmentationSequential):
-        augmentations = from_config(augmentations)  # type: ignore[arg-type]
-    return augmentations.config()
-
-
-def _from_file(path: Path) -> AugmentationSequential:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        remedy = "give the path of a JSON file, a list, or JSON that begins with [ or {"
-        raise FileError(error.strerror or str(error), path=str(path), remedy=remedy) from error
-    try:
-        return _from_json(text)
-    except MalformedError as error:
-        raise MalformedError(error.what, path=str(path), remedy=error.remedy) from error
-
-
-def _from_json(text: str) -> AugmentationSequential:
-    try:
-        return from_config(json.loads(text))
-    except json.JSONDecodeError as error:
-        remedy = 'give a list such as [{"op": "hflip", "p": 0.5}]'
-        raise MalformedError(f"these are no augmentations: {error}", remedy=remedy) from error
 
 
 def _augmentation(entry: Augmentation | Config) -> Augmentation:

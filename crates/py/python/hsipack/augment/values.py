@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .._errors import UnsupportedError
-from . import _arguments as read
-from ._arguments import Number, Numbers
-from ._augmentation import Augmentation
+from hsipack._errors import UnsupportedError
+from hsipack.augment import _arguments as read
+from hsipack.augment._arguments import Number, Numbers
+from hsipack.augment._augmentation import Augmentation
 
 
 class Gain(Augmentation):
-    """Multiplies all values of a sample by a number drawn from `range` (low, high).
+    """Multiplies all values of a sample by a number drawn from ``range`` (low, high).
 
     >>> import torch
     >>> Gain((2, 2))(torch.ones(1, 1, 2))
@@ -25,7 +25,7 @@ class Gain(Augmentation):
 
 
 class Offset(Augmentation):
-    """Adds a number drawn from `range` (low, high) to all values of a sample.
+    """Adds a number drawn from ``range`` (low, high) to all values of a sample.
 
     >>> import torch
     >>> Offset((-1, -1))(torch.ones(1, 1, 2))
@@ -41,8 +41,8 @@ class Offset(Augmentation):
 class RandomContrast(Augmentation):
     """Multiplies all values of a sample by a factor, as Kornia's RandomContrast does.
 
-    `contrast`: (low, high), or a number for 1 ± that, but no less than 0. Kornia clips to 0 … 1
-    unless told not to; here values are never clipped, and `clip_output=True` is refused.
+    ``contrast``: (low, high), or a number for 1 ± that, but no less than 0. Kornia clips to 0 … 1
+    unless told not to; here values are never clipped, and ``clip_output=True`` is refused.
 
     >>> RandomContrast(0.2).config()
     {'op': 'gain', 'range': [0.8, 1.2], 'p': 1.0}
@@ -66,8 +66,8 @@ class RandomContrast(Augmentation):
 class RandomBrightness(Augmentation):
     """Adds f - 1 to all values of a sample, as Kornia's RandomBrightness does.
 
-    `brightness`: (low, high) of f, or a number for 1 ± that, but no less than 0. Kornia clips to 0
-    … 1 unless told not to; here values are never clipped, and `clip_output=True` is refused.
+    ``brightness``: (low, high) of f, or a number for 1 ± that, but no less than 0. Kornia clips to
+    0 … 1 unless told not to; here values are never clipped, and ``clip_output=True`` is refused.
 
     >>> RandomBrightness((0.75, 1.5)).config()
     {'op': 'offset', 'range': [-0.25, 0.5], 'p': 1.0}
@@ -90,7 +90,7 @@ class RandomBrightness(Augmentation):
 
 
 class RandomGaussianNoise(Augmentation):
-    """Adds independent normal noise of `mean` and standard deviation `std` to every value.
+    """Adds independent normal noise of ``mean`` and standard deviation ``std`` to every value.
 
     >>> RandomGaussianNoise(std=0.01).config()
     {'op': 'gaussian_noise', 'mean': 0.0, 'std': 0.01, 'p': 0.5}
@@ -111,9 +111,9 @@ class RandomGaussianNoise(Augmentation):
 
 
 class RandomGaussianBlur(Augmentation):
-    """Blurs every band with a Gaussian: `kernel_size` (rows, columns; odd, or one number for both),
-    `sigma` (low, high) in pixels. The frame is mirrored at its border; other `border_type`s are
-    refused. `separable` changes nothing.
+    """Blurs every band with a Gaussian: ``kernel_size`` (rows, columns; odd, or one number for
+    both), ``sigma`` (low, high) in pixels. The frame is mirrored at its border; other
+    ``border_type``s are refused. ``separable`` changes nothing.
 
     >>> RandomGaussianBlur(5, (0.5, 2.0)).config()["kernel"]
     [5, 5]
@@ -142,10 +142,10 @@ class RandomGaussianBlur(Augmentation):
 
 
 class RandomChannelDropout(Augmentation):
-    """Replaces whole bands of a sample, drawn anew for every sample, with `fill_value`: a number,
+    """Replaces whole bands of a sample, drawn anew for every sample, with ``fill_value``: a number,
     or one for each band (the dataset's means, say).
 
-    `num_drop_channels`: how many, or (least, most); with `contiguous` they lie side by side.
+    ``num_drop_channels``: how many, or (least, most); with ``contiguous`` they lie side by side.
 
     >>> RandomChannelDropout((1, 5), contiguous=True).config()["bands"]
     [1, 5]
@@ -173,8 +173,8 @@ class RandomChannelDropout(Augmentation):
 
 
 class BandJitter(Augmentation):
-    """Multiplies every band of a sample by 1 + ε, ε normal with standard deviation `sigma` and
-    alike over `correlation` bands (0: every band by itself).
+    """Multiplies every band of a sample by 1 + ε, ε normal with standard deviation ``sigma`` and
+    alike over ``correlation`` bands (0: every band by itself).
 
     >>> BandJitter(0.02, correlation=5).config()
     {'op': 'band_jitter', 'sigma': 0.02, 'correlation': 5, 'p': 0.5}
@@ -200,7 +200,7 @@ class BandOffset(Augmentation):
 
 
 class SpectralShift(Augmentation):
-    """Shifts spectra along the bands by up to `max_bands` of them, parts of a band included.
+    """Shifts spectra along the bands by up to ``max_bands`` of them, parts of a band included.
 
     >>> SpectralShift(0.5).config()
     {'op': 'spectral_shift', 'max_bands': 0.5, 'p': 0.5}
@@ -213,7 +213,7 @@ class SpectralShift(Augmentation):
 
 
 class SpectralSmooth(Augmentation):
-    """Smooths spectra with a Gaussian whose width is drawn from `sigma` (low, high), in bands.
+    """Smooths spectra with a Gaussian whose width is drawn from ``sigma`` (low, high), in bands.
 
     >>> SpectralSmooth((1, 2)).config()["sigma"]
     [1.0, 2.0]
@@ -226,9 +226,9 @@ class SpectralSmooth(Augmentation):
 
 
 class Projection(Augmentation):
-    """Maps spectra linearly: y = x·`matrix` + `offset`, with `matrix` (bands, bands) and `offset` a
-    number or one for each band; only pixels with `labels` in the mask named `mask` (the first), if
-    they are given.
+    """Maps spectra linearly: y = x·``matrix`` + ``offset``, with ``matrix`` (bands, bands) and
+    ``offset`` a number or one for each band; only pixels with ``labels`` in the mask named ``mask``
+    (the first), if they are given.
 
     >>> import torch
     >>> Projection([[0, 1], [1, 0]], p=1.0)(torch.tensor([[[1.0]], [[2.0]]])).flatten()
@@ -256,7 +256,7 @@ class Projection(Augmentation):
 
 class IlluminationRamp(Augmentation):
     """Lights the scene from a side: x·(1 + s·(u·cos φ + v·sin φ)), u and v from -1 to 1 across the
-    frame, s drawn from `strength` (low, high), any φ.
+    frame, s drawn from ``strength`` (low, high), any φ.
 
     >>> IlluminationRamp((0, 0.1)).config()["strength"]
     [0.0, 0.1]
@@ -313,8 +313,8 @@ class SNV(Augmentation):
 
 
 class Normalize(Augmentation):
-    """Standardises bands: (x - `mean`)/`std`, numbers or one for each band (`dataset.stats` has
-    them).
+    """Standardises bands: (x - ``mean``)/``std``, numbers or one for each band (``dataset.stats``
+    has them).
 
     >>> import torch
     >>> Normalize([1, 2], [1, 4])(torch.tensor([[[2.0]], [[4.0]]])).flatten()
