@@ -42,7 +42,7 @@ enum Command {
 
 fn main() -> ExitCode {
     end_with_the_pipe();
-    if let Err(message) = supported_processor() {
+    if let Err(message) = hsipack_format::processor::check() {
         eprintln!("hsipack: {message}");
         return ExitCode::from(2);
     }
@@ -68,22 +68,4 @@ fn end_with_the_pipe() {
     unsafe {
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
     }
-}
-
-/// The build asks for AVX2 (see `.cargo/config.toml`); on an older processor, say so instead of dying
-/// of an illegal instruction.
-fn supported_processor() -> Result<(), &'static str> {
-    #[cfg(all(target_arch = "x86_64", target_feature = "avx2"))]
-    {
-        // `is_x86_feature_detected!` is constant where the build assumes the feature, so ask the
-        // processor itself: leaf 7, EBX bit 5.
-        use std::arch::x86_64::{__cpuid, __cpuid_count};
-        let avx2 = __cpuid(0).eax >= 7 && __cpuid_count(7, 0).ebx & (1 << 5) != 0;
-        if !avx2 {
-            return Err(
-                "this build needs a processor with AVX2 (2013 or later); build it from source with RUSTFLAGS=\"\"",
-            );
-        }
-    }
-    Ok(())
 }

@@ -12,6 +12,7 @@
 //! | [`grid`] | which chunk of which shard holds which pixels |
 //! | [`mapping`] | memory maps whose I/O errors are errors |
 //! | [`shard`] | shard files and their index |
+//! | [`processor`] | whether the processor can run this build |
 //! | [`zarr`] | `zarr.json` |
 //! | [`checksums`] | `SHA256SUMS` |
 //! | [`samples`] | `samples.jsonl` |
@@ -45,6 +46,7 @@ mod dtype;
 mod error;
 pub mod grid;
 pub mod mapping;
+pub mod processor;
 pub mod samples;
 pub mod shard;
 pub mod zarr;

@@ -18,6 +18,7 @@
 //! | `decode` | from stored chunks to rows of a batch |
 //! | `ring` | slots of one allocation, and who may touch which when |
 //! | `loader` | the threads around the ring, batches, state, statistics |
+//! | `process` | what a forked process must not touch |
 //! | `device` | with the feature `torch`: batches as tensors, on the CPU or copied ahead to a GPU |
 #![deny(missing_docs)]
 
@@ -29,6 +30,7 @@ mod decode;
 mod device;
 mod loader;
 pub mod plan;
+mod process;
 mod ring;
 pub mod store;
 mod sync;
@@ -43,6 +45,9 @@ pub use device::{
 };
 pub use hsipack_format::{DType, Error, ErrorKind, Result, Sample};
 pub use loader::{ArrayView, Batch, Epoch, Loader, LoaderOptions, LoaderStats, OnDamage};
+pub use process::OfProcess;
 pub use ring::memory::{MemoryOptions, MemoryReport, PageLocker};
+#[cfg(feature = "torch")]
+pub use torch::dlpack::DlPack;
 #[cfg(feature = "torch")]
 pub use torch::{best_device, cuda_is_available};

@@ -5,6 +5,7 @@
 //! | `mod.rs` | opening, samples, random access |
 //! | `labels.rs` | splits, groups, classes and their counts |
 //! | `statistics.rs` | per-band statistics |
+//! | `tensor.rs` | random access into tensors (feature `torch`) |
 //! | `array.rs` | the stored chunks of one array: shards, indexes, checksums seen |
 //! | `identity.rs` | noticing that the dataset was replaced |
 
@@ -12,6 +13,8 @@ pub(crate) mod array;
 mod identity;
 mod labels;
 mod statistics;
+#[cfg(feature = "torch")]
+mod tensor;
 
 use std::ops::Range;
 use std::path::Path;
@@ -185,6 +188,23 @@ impl Dataset {
     /// Per-band statistics of a stack's stored values, where they are recorded.
     pub fn statistics(&self, stack: usize) -> Option<BandStatistics> {
         BandStatistics::of(&self.stacks().get(stack)?.image)
+    }
+
+    /// Names of the boolean layers that a mask of a stack packs into its bits, bit 0 first; none if it holds class ids, or
+    /// there is no such mask.
+    pub fn mask_layers(&self, stack: usize, mask: &str) -> Vec<String> {
+        let mask = self.stacks().get(stack).and_then(|stack| stack.mask(mask));
+        let own = mask.and_then(|mask| mask.meta().attributes.get("hsipack"));
+        let names = own.and_then(|own| own.get("layers")).and_then(serde_json::Value::as_array);
+        let names = names.into_iter().flatten();
+        names.filter_map(|name| name.as_str().map(str::to_owned)).collect()
+    }
+
+    /// What is added to stored values × [`scale_factor`](Self::scale_factor) of a stack to give physical ones.
+    pub fn add_offset(&self, stack: usize) -> f64 {
+        let stack = self.stacks().get(stack);
+        let offset = stack.and_then(|stack| stack.image.meta().attributes.get("add_offset"));
+        offset.and_then(serde_json::Value::as_f64).unwrap_or(0.0)
     }
 
     /// Two datasets with equal fingerprints have equal metadata.

@@ -118,7 +118,7 @@ impl Info {
 }
 
 /// How libtorch sees what is stored: it has no unsigned types beyond uint8, whose bits come as signed ones.
-pub(super) fn stored_kind(dtype: DType) -> Kind {
+pub(crate) fn stored_kind(dtype: DType) -> Kind {
     match dtype {
         DType::Bool => Kind::Bool,
         DType::U8 => Kind::Uint8,

@@ -10,6 +10,7 @@ use super::transfer::Next;
 use crate::Result;
 use crate::loader::{Batch, Loader};
 use crate::plan::State;
+use crate::process::OfProcess;
 use crate::torch::{run, tensor_over};
 
 /// Gives batches whose tensors lie over the ring.
@@ -19,18 +20,21 @@ pub(super) struct Host {
     held: Arc<()>,
     /// A batch of which no tensors could be made.
     pending: Option<(Tensor, Arc<Info>)>,
+    /// Whether batches that the ring cannot spare are copied.
+    copy: bool,
     copied: u64,
 }
 
 /// Owns the slot that tensors lie over.
 struct Slot {
-    _batch: Batch,
+    /// A process that was forked has tensors over it, too, but none of the threads that the ring's locks wait for.
+    _batch: OfProcess<Batch>,
     _held: Arc<()>,
 }
 
 impl Host {
-    pub(super) fn new(loader: Loader) -> Self {
-        Self { loader, held: Arc::new(()), pending: None, copied: 0 }
+    pub(super) fn new(loader: Loader, copy: bool) -> Self {
+        Self { loader, held: Arc::new(()), pending: None, copy, copied: 0 }
     }
 
     /// As [`Transfer::next`](super::transfer::Transfer::next).
@@ -72,10 +76,10 @@ impl Host {
     fn memory(&mut self, mut batch: Batch) -> Result<(Tensor, Arc<Info>)> {
         let info = Info::of(&batch);
         let spare = (self.loader.options().slots / 2).max(1);
-        let lie_over = Arc::strong_count(&self.held) <= spare;
+        let lie_over = !self.copy || Arc::strong_count(&self.held) <= spare;
         let memory = batch.memory_mut();
         let (start, bytes) = (memory.as_mut_ptr(), [memory.len() as i64]);
-        let slot = Slot { _batch: batch, _held: self.held.clone() };
+        let slot = Slot { _batch: OfProcess::new(batch), _held: self.held.clone() };
         // SAFETY: the slot has that many bytes, stays where it is as long as its lease lives, wherever that moves,
         // and nobody else touches it in that time.
         let memory = unsafe { tensor_over(start, &bytes, Kind::Uint8, slot)? };

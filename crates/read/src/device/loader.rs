@@ -226,7 +226,7 @@ impl DeviceLoader {
                 let loader = loader(dataset, options, state)?;
                 let recipe = Recipe::new(loader.shared(), &device)?;
                 let (shared, place) = (loader.shared().clone(), loader.state());
-                let way = Box::new(Host::new(loader));
+                let way = Box::new(Host::new(loader, device.copy));
                 Ok(Self::of(way, recipe, shared, device, place, Vec::new()))
             }
             Device::Cuda(number) => {

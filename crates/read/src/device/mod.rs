@@ -44,6 +44,8 @@ mod transfer;
 #[cfg(feature = "torch")]
 pub use batch::DeviceBatch;
 #[cfg(feature = "torch")]
+pub(crate) use batch::stored_kind;
+#[cfg(feature = "torch")]
 pub use loader::{DeviceEpoch, DeviceLoader, DeviceReport, DeviceStats};
 #[cfg(feature = "torch")]
 pub use options::{DeviceOptions, Normalization};

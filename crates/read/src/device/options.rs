@@ -27,6 +27,9 @@ pub struct DeviceOptions {
     pub nan: Option<f64>,
     /// How to normalise.
     pub normalization: Normalization,
+    /// On the CPU: copy batches that the ring cannot spare because others are kept, so that any number may be kept.
+    /// Without, every batch lies over the ring, and while all its slots are kept the next batch is an error.
+    pub copy: bool,
 }
 
 /// How images are normalised.
@@ -58,6 +61,7 @@ impl DeviceOptions {
             physical: false,
             nan: None,
             normalization: Normalization::None,
+            copy: true,
         }
     }
 }

@@ -156,10 +156,9 @@ fn per_sample<'a>(
 impl Stack {
     fn new(shared: &Shared, options: &DeviceOptions, number: usize) -> Result<Self> {
         let dataset = &shared.dataset;
-        let offset = dataset.stacks()[number].image.meta().attributes.get("add_offset");
         let mut stack = Self {
             scale: dataset.scale_factor(number),
-            offset: offset.and_then(serde_json::Value::as_f64).unwrap_or(0.0),
+            offset: dataset.add_offset(number),
             mean: None,
             std: None,
         };
@@ -195,20 +194,16 @@ fn on_device(values: &[f64], device: Device) -> Result<Tensor> {
 
 impl Mask {
     fn new(shared: &Shared, options: &DeviceOptions, stacks: &[usize], name: &str) -> Result<Self> {
-        let mut masks =
-            stacks.iter().filter_map(|stack| shared.dataset.stacks()[*stack].mask(name));
-        let layers = |mask: &hsipack_format::dataset::ChunkArray| -> Vec<String> {
-            let names = mask.meta().attributes.get("hsipack").and_then(|own| own.get("layers"));
-            let names = names.and_then(serde_json::Value::as_array).into_iter().flatten();
-            names.filter_map(|name| name.as_str().map(str::to_owned)).collect()
-        };
-        let first = masks.next().expect("the loader has found it");
-        let (dtype, layers_of_first) = (first.meta().dtype, layers(first));
-        if options.layers && masks.any(|mask| layers(mask) != layers_of_first) {
+        let dataset = &shared.dataset;
+        let first = *stacks.first().expect("a plan has samples");
+        let dtype = dataset.stacks()[first].mask(name).expect("the loader has found it").meta().dtype;
+        let layers = dataset.mask_layers(first, name);
+        let differ = |stack: &usize| dataset.mask_layers(*stack, name) != layers;
+        if options.layers && stacks.iter().any(differ) {
             return Err(Error::unsupported(format!(
                 "mask {name:?} has other layers in other stacks"
             ))
-            .at(shared.dataset.path())
+            .at(dataset.path())
             .with_remedy("read the stacks one by one, or ask for masks as they are stored"));
         }
         let kind = options.masks.unwrap_or_else(|| least_kind(dtype));
@@ -219,8 +214,8 @@ impl Mask {
             .at(shared.dataset.path())
             .with_remedy(format!("ask for {:?}", least_kind(dtype))));
         }
-        let bits = if options.layers && !layers_of_first.is_empty() {
-            let bits: Vec<i64> = (0..layers_of_first.len()).map(|bit| 1i64 << bit).collect();
+        let bits = if options.layers && !layers.is_empty() {
+            let bits: Vec<i64> = (0..layers.len()).map(|bit| 1i64 << bit).collect();
             let shape = [1, bits.len() as i64, 1, 1];
             Some(run(|| {
                 // Bit 15 of uint16 is the sign of how libtorch sees it.
@@ -230,7 +225,7 @@ impl Mask {
         } else {
             None
         };
-        Ok(Self { name: name.to_owned(), dtype, kind, layers: layers_of_first, bits })
+        Ok(Self { name: name.to_owned(), dtype, kind, layers, bits })
     }
 
     /// The mask of what is stored, (B, H, W, 1).

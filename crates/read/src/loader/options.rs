@@ -17,6 +17,9 @@ pub struct LoaderOptions {
     pub splits: Vec<String>,
     /// Only these samples, by id; all if `None`.
     pub samples: Option<Vec<u64>>,
+    /// How often every sample of the dataset is drawn by [`Order::Weighted`](crate::plan::Order::Weighted), relative to the
+    /// others, by id; what their column `weight` says, else 1, if `None`.
+    pub weights: Option<Vec<f64>>,
     /// Names of the masks to deliver; all that every stack has if `None`.
     pub masks: Option<Vec<String>>,
     /// Bands to deliver, in this order; all if `None`.
@@ -57,6 +60,7 @@ impl LoaderOptions {
             share: Share::ALL,
             splits: Vec::new(),
             samples: None,
+            weights: None,
             masks: None,
             bands: None,
             threads: std::thread::available_parallelism().map_or(1, usize::from),

@@ -44,7 +44,7 @@ impl Shared {
         let chosen = choose(&dataset, &options)?;
         let masks = choose_masks(&dataset, &options, &chosen)?;
         check_bands(&dataset, &options, &chosen)?;
-        let plan = Plan::new(plan_samples(&dataset, &chosen), options.plan.clone())?;
+        let plan = Plan::new(plan_samples(&dataset, &options, &chosen)?, options.plan.clone())?;
         check_mixing(&dataset, &plan, &masks)?;
         let slot_bytes = slot_bytes(&dataset, &options, &plan, &masks)?;
         let ring = Ring::new(options.slots, slot_bytes, &options.memory)?;
@@ -179,7 +179,20 @@ fn check_bands(dataset: &Dataset, options: &LoaderOptions, samples: &[u32]) -> R
     Ok(())
 }
 
-fn plan_samples(dataset: &Dataset, samples: &[u32]) -> Vec<PlanSample> {
+fn plan_samples(
+    dataset: &Dataset,
+    options: &LoaderOptions,
+    samples: &[u32],
+) -> Result<Vec<PlanSample>> {
+    if let Some(weights) = options.weights.as_ref().filter(|all| all.len() != dataset.len()) {
+        return Err(Error::conflict(format!(
+            "{} weights for {} samples",
+            weights.len(),
+            dataset.len()
+        ))
+        .at(dataset.path())
+        .with_remedy("give one weight for every sample of the dataset, in their order"));
+    }
     let plan_sample = |sample: &u32| {
         let number = *sample as usize;
         let stack = dataset.stack_of(number).expect("chosen among those that exist");
@@ -187,8 +200,10 @@ fn plan_samples(dataset: &Dataset, samples: &[u32]) -> Vec<PlanSample> {
         // Axes of a cube that can be read fit: its chunks hold whole rows of columns or tiles below 2 GiB,
         // and a file of 2^32 rows would be larger than any disk.
         let axis = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
-        let weight =
-            dataset.samples()[number].columns.get("weight").and_then(|value| value.as_f64());
+        let weight = match &options.weights {
+            Some(weights) => Some(weights[number]),
+            None => dataset.samples()[number].columns.get("weight").and_then(|value| value.as_f64()),
+        };
         PlanSample {
             group: dataset.labels().group_of(number),
             class: dataset.labels().class_of(number),
@@ -196,7 +211,7 @@ fn plan_samples(dataset: &Dataset, samples: &[u32]) -> Vec<PlanSample> {
             ..PlanSample::new(*sample, axis(shape.rows), axis(shape.columns), axis(shape.bands))
         }
     };
-    samples.iter().map(plan_sample).collect()
+    Ok(samples.iter().map(plan_sample).collect())
 }
 
 /// Windows of one shape from several stacks come in one batch: their element types have to be the same.

@@ -1,5 +1,7 @@
 //! What `tch` does not offer of libtorch, behind safe functions; see `shim.cpp`.
 
+pub(crate) mod dlpack;
+
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 

@@ -5,6 +5,7 @@
 #include <ATen/Context.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/DLConvertor.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/core/ScalarType.h>
 
@@ -96,6 +97,41 @@ void hsipack_fill_random(at::Tensor* tensor, uint64_t seed, int normal, char* er
       tensor->uniform_(-1.0, 1.0, own);
     }
     return 0;
+  });
+}
+
+// A DLManagedTensor that shares the memory of `tensor`; with `as_unsigned`, signed integers are told as unsigned ones.
+void* hsipack_to_dlpack(const at::Tensor* tensor, int as_unsigned, char* error) {
+  return guarded(error, [&]() -> void* {
+    if (as_unsigned == 0) {
+      return at::toDLPack(*tensor);
+    }
+    const auto width = tensor->element_size();
+    return at::toDLPack(tensor->view(width == 2 ? at::kUInt16 : width == 4 ? at::kUInt32 : at::kUInt64));
+  });
+}
+
+// The tensor of a DLManagedTensor, which is libtorch's if there is no error.
+at::Tensor* hsipack_from_dlpack(void* managed, char* error) {
+  return guarded(error, [&]() -> at::Tensor* {
+    return new at::Tensor(at::fromDLPack(static_cast<DLManagedTensor*>(managed)));
+  });
+}
+
+// Frees a DLManagedTensor that nobody took.
+void hsipack_dlpack_delete(void* managed) {
+  auto* tensor = static_cast<DLManagedTensor*>(managed);
+  if (tensor->deleter != nullptr) {
+    tensor->deleter(tensor);
+  }
+}
+
+// DLPack's number of the tensor's kind of device; `number` is that of the device.
+int hsipack_dlpack_device(const at::Tensor* tensor, int* number, char* error) {
+  return guarded(error, [&]() -> int {
+    const auto device = at::torchDeviceToDLDevice(tensor->device());
+    *number = device.device_id;
+    return static_cast<int>(device.device_type);
   });
 }
 }

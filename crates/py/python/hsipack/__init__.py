@@ -1,0 +1,76 @@
+"""hsipack: hyperspectral cubes, packed once and streamed to training as fast as they decompress.
+
+>>> import hsipack
+>>> ds = hsipack.open(dataset_path)
+>>> ds[0]["image"].shape  # (bands, rows, columns), float16
+torch.Size([7, 20, 24])
+>>> with hsipack.Loader(ds, batch_size=4, shuffle=True, device="cpu") as loader:
+...     for batch in loader:
+...         image, mask = batch["image"], batch["labels"]
+>>> image.shape, mask.shape
+(torch.Size([4, 7, 20, 24]), torch.Size([4, 20, 24]))
+
+The command ``hsipack`` comes with the package; ``hsipack --help`` explains it.
+"""
+
+from hsipack._torch import TORCH, check_torch
+
+check_torch()
+
+from hsipack import augment  # noqa: E402  (libtorch has to be loaded first)
+from hsipack._errors import (  # noqa: E402
+    AmbiguousError,
+    ConflictError,
+    DamagedError,
+    Error,
+    FileError,
+    MalformedError,
+    RangeError,
+    UnsupportedError,
+)
+from hsipack._hsipack import Array, __version__  # noqa: E402
+from hsipack.crops import CenterCrop, GridCrop, RandomCrop  # noqa: E402
+from hsipack.dataset import Dataset, Mask, Stack, Stats, open  # noqa: E402, A004
+from hsipack.loader import Loader  # noqa: E402
+from hsipack.packing import convert, estimate, validate  # noqa: E402
+from hsipack.reports import (  # noqa: E402
+    ConvertReport,
+    Estimate,
+    Problem,
+    StackEstimate,
+    ValidateReport,
+    WorstError,
+)
+
+__all__ = [
+    "TORCH",
+    "AmbiguousError",
+    "Array",
+    "CenterCrop",
+    "ConflictError",
+    "ConvertReport",
+    "DamagedError",
+    "Dataset",
+    "Error",
+    "Estimate",
+    "FileError",
+    "GridCrop",
+    "Loader",
+    "MalformedError",
+    "Mask",
+    "Problem",
+    "RandomCrop",
+    "RangeError",
+    "Stack",
+    "StackEstimate",
+    "Stats",
+    "UnsupportedError",
+    "ValidateReport",
+    "WorstError",
+    "__version__",
+    "augment",
+    "convert",
+    "estimate",
+    "open",
+    "validate",
+]

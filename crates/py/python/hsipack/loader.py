@@ -1,0 +1,485 @@
+"""Batches, streamed."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import math
+import operator
+import os
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import (
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
+
+from hsipack import _hsipack, augment, crops
+from hsipack._arrays import Output, check_output, dtype_name, given
+from hsipack._errors import ConflictError, Error, UnsupportedError
+from hsipack.crops import Crop, Size
+from hsipack.dataset import Dataset, mask_key
+
+Batch = dict[str, Any]
+
+NAMED_SAMPLERS = ("class_balanced", "groups_spread", "groups_together")
+
+
+class Loader:
+    """Streams batches of a dataset, epoch after epoch.
+
+    Threads decompress chunks straight into a ring of batches, which is allocated once; nothing is copied on the CPU, and on
+    a GPU batches are copied ahead from page-locked memory. Iterating gives one epoch; the next iteration gives the next
+    one, newly shuffled. A batch is a dictionary:
+
+    ========== ==============================================================================================
+    image      (B, bands, rows, columns), channels_last: memory in the order (B, rows, columns, bands)
+    MASK       one for every mask: class ids (B, rows, columns), or boolean layers (B, layers, rows, columns)
+    label      (B,) int64: numbers of the samples' classes, see ``ds.classes``; -1 without a label
+    id         (B,) int64: numbers of the samples in the dataset
+    name       list of their names
+    window     (B, 4) int64: first row, first column, rows and columns of what was read
+    padding    (B,) bool: the sample came before and only fills the batch up; leave it out of a validation's figures
+    COLUMN     one for every name in ``columns``: (B,) int64, float64 or bool, or a list
+    mixed      if augmentations mix samples: a list of {"partners": [...], "shares": [...]}, for mixing labels alike
+    ========== ==============================================================================================
+
+    A mask whose name is one of these keys is called ``mask_NAME``. Labels, ids and the like are on the CPU.
+
+    **Kept batches are never overwritten.** As long as a tensor of a batch lives, nobody writes to its memory. On the CPU
+    batches lie over the ring; while more than half of its slots are kept, further batches are copied. With
+    ``copy=False`` they never are, and keeping all slots makes the next batch a ``ConflictError``.
+
+    Args:
+        dataset: a dataset, or the path of one. Its split, samples, masks and bands are what is read.
+        batch_size: samples (crops, if cubes are cropped) of a batch of this rank.
+        shuffle: in a new order every epoch, over all ranks.
+        seed: of order, crops and augmentations.
+        device: where batches are to be; the current CUDA device if there is one, else the CPU.
+        dtype: of images: float16, bfloat16, float32 or float64.
+        crop: (rows, columns) of random windows, or a :class:`RandomCrop`, :class:`CenterCrop` or :class:`GridCrop`.
+        augment: augmentations (see :mod:`hsipack.augment`), a list or an ``AugmentationSequential``; done on the device.
+        sampler: ``"class_balanced"``, ``"groups_spread"``, ``"groups_together"``, a weight for every sample, or one of
+            torch's Random-, Sequential-, SubsetRandom- and WeightedRandomSampler.
+        drop_last: leave out samples that do not fill a last batch.
+        pad_last: fill a last batch up instead, with samples marked as ``padding``. All ranks get equally many batches in
+            any case.
+        epoch_length: samples of an epoch over all ranks; every one once if ``None``.
+        rank: number of this process among those that train together; torch.distributed's, if it is initialised.
+        world_size: how many those are; likewise.
+        split: only samples of this split.
+        masks: names of masks; the dataset's if ``None``, none if empty.
+        mask_dtype: of class ids; the least that holds them if ``None`` (uint8 as uint8, uint16 as int32).
+        bands: bands to read, in this order; the dataset's if ``None``.
+        columns: columns of the table, or ``group`` and ``label`` themselves, to be given with every batch.
+        layers: unpack masks of boolean layers; else their bits are given.
+        physical: multiply by ``scale_factor`` and add ``add_offset``.
+        nan: replace NaN by this value.
+        normalize: ``"standardize"`` by the dataset's statistics, or every spectrum by ``"l1"``, ``"l2"`` or ``"snv"``.
+        num_threads: decoding threads; one a core if ``None``.
+        slots: batches in the ring: in use, ready, and being filled; at least 2.
+        copy: see above.
+        cache: keep chunks in memory from the first epoch on: ``"compressed"`` saves reading, ``"decoded"`` decoding, too.
+        cache_size: bytes that the cache may take.
+        on_damage: ``"error"``, or ``"skip"`` samples whose chunks are damaged, and count them.
+        locked: lock the ring's memory against being swapped out, where that is allowed.
+        output: ``"torch"``, ``"numpy"`` (CPU), or ``"dlpack"`` for :class:`hsipack.Array`, which any library takes.
+
+    Raises:
+        ConflictError: if options contradict each other or the dataset.
+        UnsupportedError: if the device cannot be used.
+        FileError: if there is no memory for the ring.
+
+    >>> loader = Loader(dataset_path, 4, shuffle=True, seed=1, device="cpu", dtype=torch.float32, split="train")
+    >>> len(loader)
+    3
+    >>> for batch in loader:
+    ...     print(tuple(batch["image"].shape), batch["label"].tolist())
+    (4, 7, 20, 24) [0, 0, 1, 1]
+    (4, 7, 20, 24) [0, 1, 1, 0]
+    (1, 7, 20, 24) [0]
+    >>> loader.epoch
+    1
+    >>> loader.close()
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset | str | os.PathLike[str],
+        batch_size: int = 1,
+        *,
+        shuffle: bool = False,
+        seed: int = 0,
+        device: torch.device | str | int | None = None,
+        dtype: torch.dtype = torch.float16,
+        crop: Crop | Size | None = None,
+        augment: augment.Augmentations | None = None,
+        sampler: str | Sequence[float] | torch.Tensor | Sampler[Any] | None = None,
+        drop_last: bool = False,
+        pad_last: bool = False,
+        epoch_length: int | None = None,
+        rank: int | None = None,
+        world_size: int | None = None,
+        split: str | None = None,
+        masks: Sequence[str] | None = None,
+        mask_dtype: torch.dtype | None = None,
+        bands: Sequence[int] | None = None,
+        columns: Sequence[str] = (),
+        layers: bool = True,
+        physical: bool = False,
+        nan: float | None = None,
+        normalize: str | None = None,
+        num_threads: int | None = None,
+        slots: int = 4,
+        copy: bool = True,
+        cache: str | None = None,
+        cache_size: int = 0,
+        on_damage: str = "error",
+        locked: bool = True,
+        output: Output = "torch",
+    ) -> None:
+        check_output(output, ("torch", "numpy", "dlpack"))
+        if not isinstance(dataset, Dataset):
+            dataset = Dataset(dataset)
+        if split is not None:
+            dataset = dataset.split(split)
+        order, samples, weights, length = _order(dataset, shuffle, sampler)
+        if drop_last and pad_last:
+            raise ConflictError("both drop_last and pad_last", remedy="choose one of them")
+        rank, world_size = _share(rank, world_size)
+        if masks is None:
+            masks = dataset.masks
+        if bands is None:
+            bands = dataset._bands
+        self._settings: dict[str, Any] = {
+            "batch_size": _natural("batch_size", batch_size),
+            "order": order,
+            "seed": _natural("seed", seed, least=0),
+            "crop": crops.settings(crop),
+            "last": "drop" if drop_last else "pad" if pad_last else "short",
+            "epoch_length": length if epoch_length is None else epoch_length,
+            "rank": rank,
+            "world_size": world_size,
+            "samples": samples,
+            "weights": weights,
+            "masks": list(masks),
+            "bands": None if bands is None else [operator.index(band) for band in bands],
+            "threads": None if num_threads is None else _natural("num_threads", num_threads),
+            "slots": _natural("slots", slots),
+            "locked": locked,
+            "on_damage": on_damage,
+            "cache": cache,
+            "cache_bytes": _natural("cache_size", cache_size, least=0),
+            "device": _device(device, output),
+            "dtype": dtype_name(dtype),
+            "mask_dtype": None if mask_dtype is None else dtype_name(mask_dtype),
+            "layers": layers,
+            "physical": physical,
+            "nan": nan,
+            "normalize": normalize,
+            "copy": copy,
+            "pipeline": _pipeline(augment, seed),
+        }
+        self._dataset = dataset
+        self._output: Output = output
+        self._columns = {name: _column(dataset, name) for name in columns}
+        self._start(None)
+
+    def _start(self, state: str | None) -> None:
+        self._native = _hsipack.Loader(self._dataset._native, self._settings, state)
+        self._iteration: _Epoch | None = None
+        self._lengths: dict[int, int] = {}
+        self._closed = False
+        _LOADERS.add(self)
+
+    # Batches.
+
+    def __iter__(self) -> Iterator[Batch]:
+        """What remains of an epoch that was resumed; else a whole epoch.
+
+        A new iteration ends an older one of this loader. After an abandoned one it begins the next epoch.
+        """
+        if self._iteration is not None:
+            self._iteration = None
+            self._native.set_epoch(self._native.epoch + 1)
+        self._iteration = _Epoch(self)
+        return self._iteration
+
+    def __len__(self) -> int:
+        """Batches of this rank in the present epoch, those given already included."""
+        epoch = self._native.epoch
+        if epoch not in self._lengths:
+            self._lengths = {epoch: self._native.batches_per_epoch()}
+        return self._lengths[epoch]
+
+    def _next(self, iteration: _Epoch) -> Batch:
+        if self._iteration is not iteration:
+            raise ConflictError(
+                "a newer iteration over this loader has begun", remedy="make one loader for each iteration"
+            )
+        batch = self._native.next()
+        if batch is None:
+            self._iteration = None
+            raise StopIteration
+        return self._batch(batch)
+
+    def _batch(self, batch: dict[str, Any]) -> Batch:
+        ids = batch["ids"]
+        made: Batch = {"image": given(batch["image"], self._output)}
+        for name, mask in batch["masks"]:
+            made[mask_key(name)] = given(mask, self._output)
+        made["label"] = self._numbers(batch["labels"])
+        made["id"] = self._numbers(ids)
+        made["name"] = batch["names"]
+        made["window"] = self._numbers(batch["windows"])
+        made["padding"] = self._numbers(batch["padding"], bool)
+        for name, values in self._columns.items():
+            if isinstance(values, list):
+                made[name] = [values[one] for one in ids]
+            else:
+                chosen = values[np.asarray(ids)]
+                made[name] = torch.from_numpy(chosen) if self._output == "torch" else chosen
+        if batch["mixed"]:
+            made["mixed"] = [{"partners": one, "shares": two} for one, two in batch["mixed"]]
+        return made
+
+    def _numbers(self, values: list[Any], dtype: type = np.int64) -> Any:
+        numbers = np.array(values, dtype=dtype)
+        return torch.from_numpy(numbers) if self._output == "torch" else numbers
+
+    # Where it is.
+
+    @property
+    def dataset(self) -> Dataset:
+        """What it reads."""
+        return self._dataset
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next batch, counted from 0."""
+        return self._native.epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Goes to the start of an epoch; the next iteration gives it. Not needed if epochs simply follow each other."""
+        self._iteration = None
+        self._native.set_epoch(_natural("epoch", epoch, least=0))
+
+    def state_dict(self) -> dict[str, Any]:
+        """How far it is: behind the last batch that was given, however many are ready. It is the same on every rank.
+
+        >>> loader = Loader(dataset_path, 4, shuffle=True, device="cpu")
+        >>> first = next(iter(loader))
+        >>> state = loader.state_dict()
+        >>> rest = [batch["id"].tolist() for batch in Loader(dataset_path, 4, shuffle=True, device="cpu").resumed(state)]
+        >>> len(rest), len(loader)
+        (2, 3)
+        """
+        state: dict[str, Any] = json.loads(self._native.state())
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes to where the loader was that gave the state: the next iteration gives what was left of its epoch.
+
+        Batch size, threads and world size may have changed since; what is left is divided anew.
+
+        Raises:
+            ConflictError: if the state is of another dataset or seed, or, in the midst of an epoch, of other samples,
+                order or crops. The loader then stays where it is.
+        """
+        self._native.load_state(json.dumps(dict(state)))
+        self._iteration = None
+
+    def resumed(self, state: Mapping[str, Any]) -> Loader:
+        """This loader, after :meth:`load_state_dict`."""
+        self.load_state_dict(state)
+        return self
+
+    # What it does.
+
+    def stats(self) -> dict[str, Any]:
+        """Where the time went since it was made; times in seconds, see docs/reading.md.
+
+        ``waiting_s`` is the time that the caller waited for batches; the others are of the threads inside (``loader``).
+        """
+        stats: dict[str, Any] = json.loads(self._native.stats_json())
+        return stats
+
+    def report(self) -> dict[str, Any]:
+        """What it does and why it does no better: memory of the ring, transfer, threads, masks and their layers."""
+        report: dict[str, Any] = json.loads(self._native.report_json())
+        return report
+
+    def close(self) -> None:
+        """Ends its threads and gives its memory back. Batches that are kept stay valid."""
+        self._iteration = None
+        self._closed = True
+        self._native.close()
+
+    def __enter__(self) -> Loader:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        if self._closed:
+            return f"<hsipack.Loader of {self._dataset.path}, closed>"
+        size, epoch = self._settings["batch_size"], self._native.epoch
+        return f"<hsipack.Loader of {self._dataset!r}, batches of {size}, epoch {epoch}>"
+
+    # To another process it goes as what it was made of, and where it is.
+
+    def __getstate__(self) -> dict[str, Any]:
+        own = {name: self.__dict__[name] for name in ("_settings", "_dataset", "_output", "_columns")}
+        return {"own": own, "state": self._native.state()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state["own"])
+        self._start(state["state"])
+
+
+class _Epoch(Iterator[Batch]):
+    """One iteration over a loader."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader: Loader | None = loader
+
+    def __next__(self) -> Batch:
+        if self._loader is None:
+            raise StopIteration
+        try:
+            return self._loader._next(self)
+        except StopIteration:
+            self._loader = None
+            raise
+
+
+# Threads that use CUDA have to end before the interpreter does.
+_LOADERS: weakref.WeakSet[Loader] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for loader in list(_LOADERS):
+        # Those of the process that this one was forked from are not ours to close.
+        with contextlib.suppress(Error):
+            loader.close()
+
+
+def _natural(name: str, value: int, *, least: int = 1) -> int:
+    number = operator.index(value)
+    if number < least:
+        raise ConflictError(f"{name}={number}", remedy=f"give a number from {least} on")
+    return number
+
+
+def _share(rank: int | None, world_size: int | None) -> tuple[int, int]:
+    if (rank is None) != (world_size is None):
+        raise ConflictError("only one of rank and world_size", remedy="give both, or neither")
+    if rank is not None and world_size is not None:
+        return _natural("rank", rank, least=0), _natural("world_size", world_size)
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    return 0, 1
+
+
+def _device(device: torch.device | str | int | None, output: Output) -> int | None:
+    """The number of a CUDA device, or None for the CPU."""
+    if device is None:
+        on_cpu = output == "numpy" or not torch.cuda.is_available()
+        return None if on_cpu else torch.cuda.current_device()
+    device = torch.device(device)
+    if device.type == "cpu":
+        return None
+    if output == "numpy":
+        raise ConflictError("NumPy's arrays are on the CPU", remedy='ask for device="cpu", or output="dlpack"')
+    if device.type != "cuda":
+        raise UnsupportedError(f"batches on {device}", remedy='ask for "cpu" or "cuda"')
+    if device.index is not None:
+        return device.index
+    return torch.cuda.current_device() if torch.cuda.is_available() else 0
+
+
+def _pipeline(augmentations: augment.Augmentations | None, seed: int) -> str | None:
+    if augmentations is None:
+        return None
+    pipeline = augment.sequential(augmentations, seed=seed)
+    return pipeline.to_json() if len(pipeline) else None
+
+
+def _order(
+    dataset: Dataset, shuffle: bool, sampler: object
+) -> tuple[str, list[int] | None, list[float] | None, int | None]:
+    """The order's name, ids of the samples, weights of all samples of the dataset, samples of an epoch."""
+    ids = dataset._ids
+    if sampler is None:
+        return "shuffled" if shuffle else "sequential", ids, None, None
+    if shuffle:
+        raise ConflictError("both shuffle and a sampler", remedy="leave shuffle out")
+    if isinstance(sampler, str):
+        if sampler not in NAMED_SAMPLERS:
+            names = ", ".join(NAMED_SAMPLERS)
+            raise ConflictError(f"there is no sampler {sampler!r}", remedy=f"give one of {names}, or weights")
+        return sampler, ids, None, None
+    if isinstance(sampler, SequentialSampler):
+        return "sequential", ids, None, None
+    if isinstance(sampler, RandomSampler) and not sampler.replacement:
+        return "shuffled", ids, None, sampler._num_samples
+    if isinstance(sampler, SubsetRandomSampler):
+        places = [operator.index(place) for place in sampler.indices]
+        return "shuffled", [dataset._id(place) for place in places], None, None
+    length = None
+    if isinstance(sampler, WeightedRandomSampler) and sampler.replacement:
+        length, sampler = sampler.num_samples, sampler.weights
+    elif isinstance(sampler, Sampler):
+        raise UnsupportedError(
+            f"a sampler of type {type(sampler).__name__}",
+            remedy="give shuffle, weights, or one of Random-, Sequential-, SubsetRandom- and WeightedRandomSampler; "
+            "ranks are told apart without a DistributedSampler",
+        )
+    return "weighted", ids, _weights(dataset, sampler), length
+
+
+def _weights(dataset: Dataset, weights: object) -> list[float]:
+    given_weights = np.asarray(weights, dtype=np.float64)
+    if given_weights.shape != (len(dataset),):
+        raise ConflictError(
+            f"weights of shape {given_weights.shape} for {len(dataset)} samples",
+            path=dataset.path,
+            remedy="give one weight for every sample",
+        )
+    everywhere = np.zeros(len(dataset._native))
+    everywhere[dataset.ids] = given_weights
+    return [float(weight) for weight in everywhere]
+
+
+def _column(dataset: Dataset, name: str) -> Any:
+    """The column's values for every sample of the whole dataset: an array of numbers if all are some, else a list."""
+    values = [record.get(name) for record in dataset._records]
+    if name in ("image", "id", "name", "window", "padding", "mixed") or all(v is None for v in values):
+        there = sorted({key for record in dataset._records for key in record})
+        raise ConflictError(
+            f"there is no column {name!r} to be given", path=dataset.path, remedy=f"it has {', '.join(there)}"
+        )
+    if all(isinstance(value, bool) for value in values):
+        return np.array(values, dtype=np.bool_)
+    if all(isinstance(value, int) and not isinstance(value, bool) for value in values):
+        return np.array(values, dtype=np.int64)
+    if all(value is None or isinstance(value, int | float) for value in values):
+        return np.array([math.nan if value is None else value for value in values], dtype=np.float64)
+    return values

@@ -1,0 +1,227 @@
+//! An open dataset: samples, stacks, random access.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use hsipack_format::DType;
+use hsipack_read::store::StoreKind;
+use hsipack_read::{Error, OfProcess, OpenOptions, Result, Verify};
+use pyo3::prelude::*;
+use serde_json::{Value, json};
+use tch::Tensor;
+
+use crate::array::Array;
+use crate::errors::OrRaise;
+use crate::settings::named;
+use crate::task::patiently;
+
+/// A dataset of this process: in a forked child it opens itself anew.
+#[pyclass(frozen, module = "hsipack._hsipack")]
+pub struct Dataset {
+    path: PathBuf,
+    verify: Verify,
+    store: StoreKind,
+    fingerprint: String,
+    open: Mutex<OfProcess<hsipack_read::Dataset>>,
+}
+
+/// Which part of a sample is read; all of an axis if `None`.
+#[derive(Clone, Copy)]
+struct Part {
+    rows: Option<(usize, usize)>,
+    columns: Option<(usize, usize)>,
+}
+
+/// Image and masks of a sample, and whether the masks' integers are unsigned ones.
+type Read = (Tensor, Vec<(Tensor, bool)>);
+
+impl Dataset {
+    /// The dataset, open in this process.
+    pub fn get(&self, py: Python<'_>) -> PyResult<hsipack_read::Dataset> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(dataset) = open.get() {
+            return Ok(dataset.clone());
+        }
+        let dataset = open_at(self.path.clone(), self.verify, self.store).or_raise(py)?;
+        if dataset.fingerprint() != self.fingerprint {
+            let error = Error::conflict("the dataset was replaced since this process was forked");
+            return Err(error.at(&self.path).with_remedy("open it again")).or_raise(py);
+        }
+        *open = OfProcess::new(dataset.clone());
+        Ok(dataset)
+    }
+}
+
+fn open_at(path: PathBuf, verify: Verify, store: StoreKind) -> Result<hsipack_read::Dataset> {
+    let options = OpenOptions { store: Some(store.store()), verify };
+    hsipack_read::Dataset::open_with(path, options)
+}
+
+#[pymethods]
+impl Dataset {
+    #[new]
+    fn new(py: Python<'_>, path: PathBuf, verify: &str, store: &str) -> PyResult<Self> {
+        let verify = named(
+            "verify",
+            verify,
+            &[("always", Verify::Always), ("once", Verify::Once), ("never", Verify::Never)],
+        );
+        let stores: Vec<_> = StoreKind::ALL.map(|kind| (kind.name(), kind)).into();
+        let (verify, store) = (verify.or_raise(py)?, named("store", store, &stores).or_raise(py)?);
+        let opened = path.clone();
+        let dataset = patiently(py, move || open_at(opened, verify, store))?.or_raise(py)?;
+        Ok(Self {
+            path: dataset.path().to_owned(),
+            verify,
+            store,
+            fingerprint: dataset.fingerprint().to_owned(),
+            open: Mutex::new(OfProcess::new(dataset)),
+        })
+        .inspect(|_| drop(path))
+    }
+
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(self.get(py)?.len())
+    }
+
+    #[getter]
+    fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+
+    /// `samples.jsonl` as one list.
+    fn samples_json(&self, py: Python<'_>) -> PyResult<String> {
+        let dataset = self.get(py)?;
+        Ok(py.detach(|| serde_json::to_string(dataset.samples()).expect("plain data")))
+    }
+
+    /// Splits, groups, classes, and the class of every sample (-1 if it has none).
+    fn labels_json(&self, py: Python<'_>) -> PyResult<String> {
+        let dataset = self.get(py)?;
+        let labels = dataset.labels();
+        let class_of = |sample| labels.class_of(sample).map_or(-1, i64::from);
+        let labels = json!({
+            "splits": labels.splits(),
+            "groups": labels.groups(),
+            "classes": labels.classes().iter().map(|class| &class.label).collect::<Vec<_>>(),
+            "class_of": (0..dataset.len()).map(class_of).collect::<Vec<_>>(),
+        });
+        Ok(labels.to_string())
+    }
+
+    /// Shapes, types, wavelengths, statistics and masks of the stacks.
+    fn stacks_json(&self, py: Python<'_>) -> PyResult<String> {
+        let dataset = self.get(py)?;
+        let stacks: Vec<Value> =
+            (0..dataset.stacks().len()).map(|stack| describe(&dataset, stack)).collect();
+        Ok(Value::from(stacks).to_string())
+    }
+
+    /// Images and masks of samples, each read by one of up to `threads` threads.
+    #[allow(clippy::too_many_arguments)]
+    fn read(
+        &self,
+        py: Python<'_>,
+        samples: Vec<usize>,
+        rows: Option<(usize, usize)>,
+        columns: Option<(usize, usize)>,
+        bands: Option<Vec<usize>>,
+        masks: Vec<String>,
+        threads: usize,
+    ) -> PyResult<Vec<(Array, Vec<Array>)>> {
+        let dataset = self.get(py)?;
+        let part = Part { rows, columns };
+        let read = move || read_all(&dataset, &samples, part, bands.as_deref(), &masks, threads);
+        let all = patiently(py, read)?.or_raise(py)?;
+        let arrays = |(image, masks): Read| {
+            let masks = masks.into_iter().map(|(mask, unsigned)| Array::of_bits(mask, unsigned));
+            (Array::new(image), masks.collect())
+        };
+        Ok(all.into_iter().map(arrays).collect())
+    }
+}
+
+fn describe(dataset: &hsipack_read::Dataset, number: usize) -> Value {
+    let stack = &dataset.stacks()[number];
+    let shape = stack.image.shape();
+
+    let stats = dataset.statistics(number).map(|stats| {
+        json!({
+            "min": stats.min, "max": stats.max, "mean": stats.mean,
+            "std": stats.std, "nan": stats.nan,
+        })
+    });
+    let mask = |mask: &hsipack_format::dataset::ChunkArray| {
+        json!({
+            "name": mask.name(), "dtype": mask.meta().dtype.name(),
+            "layers": dataset.mask_layers(number, mask.name()),
+        })
+    };
+    json!({
+        "name": stack.name,
+        "samples": stack.image.len(),
+        "shape": [shape.rows, shape.columns, shape.bands],
+        "dtype": stack.image.meta().dtype.name(),
+        "wavelengths": stack.wavelength,
+        "fwhm": stack.fwhm,
+        "scale_factor": dataset.scale_factor(number),
+        "add_offset": dataset.add_offset(number),
+        "stats": stats,
+        "masks": stack.masks.iter().map(mask).collect::<Vec<_>>(),
+    })
+}
+
+fn read_all(
+    dataset: &hsipack_read::Dataset,
+    samples: &[usize],
+    part: Part,
+    bands: Option<&[usize]>,
+    masks: &[String],
+    threads: usize,
+) -> Result<Vec<Read>> {
+    let read = |sample: usize| read_one(dataset, sample, part, bands, masks);
+    let threads = threads.clamp(1, samples.len().max(1));
+    if threads == 1 {
+        return samples.iter().map(|sample| read(*sample)).collect();
+    }
+    let mut places: Vec<Option<Result<Read>>> = samples.iter().map(|_| None).collect();
+    let todo = Mutex::new(samples.iter().zip(&mut places));
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some((sample, place)) = next_of(&todo) {
+                    *place = Some(read(*sample));
+                }
+            });
+        }
+    });
+    places.into_iter().map(|place| place.expect("every sample was read")).collect()
+}
+
+/// The next thing of a list that several threads work through.
+fn next_of<I: Iterator>(todo: &Mutex<I>) -> Option<I::Item> {
+    todo.lock().unwrap_or_else(PoisonError::into_inner).next()
+}
+
+fn read_one(
+    dataset: &hsipack_read::Dataset,
+    sample: usize,
+    part: Part,
+    bands: Option<&[usize]>,
+    masks: &[String],
+) -> Result<Read> {
+    let stack = &dataset.stacks()[dataset.stack_of(sample)?];
+    let shape = stack.image.shape();
+    let range = |part: Option<(usize, usize)>, axis: usize| -> Range<usize> {
+        part.map_or(0..axis, |(start, end)| start..end)
+    };
+    let (rows, columns) = (range(part.rows, shape.rows), range(part.columns, shape.columns));
+    let image = dataset.image_tensor(sample, rows.clone(), columns.clone(), bands)?;
+    let masks = masks.iter().map(|name| {
+        let mask = dataset.mask_tensor(sample, name, rows.clone(), columns.clone())?;
+        let dtype = stack.mask(name).map(|mask| mask.meta().dtype);
+        Ok((mask, matches!(dtype, Some(DType::U16 | DType::U32 | DType::U64))))
+    });
+    Ok((image, masks.collect::<Result<_>>()?))
+}

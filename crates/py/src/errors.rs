@@ -1,0 +1,48 @@
+//! The one map from errors to exceptions.
+
+use hsipack_format::{Error, ErrorKind};
+use pyo3::exceptions::PyKeyboardInterrupt;
+use pyo3::prelude::*;
+use pyo3::types::IntoPyDict;
+
+/// The exception's class in `hsipack._errors`.
+fn class(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Io => "FileError",
+        ErrorKind::Malformed => "MalformedError",
+        ErrorKind::Unsupported => "UnsupportedError",
+        ErrorKind::Ambiguous => "AmbiguousError",
+        ErrorKind::Overflow => "RangeError",
+        ErrorKind::Conflict => "ConflictError",
+        ErrorKind::Damaged => "DamagedError",
+        _ => "Error",
+    }
+}
+
+/// The exception for an error.
+pub fn raised(py: Python<'_>, error: &Error) -> PyErr {
+    if error.kind() == ErrorKind::Interrupted {
+        return PyKeyboardInterrupt::new_err(error.to_string());
+    }
+    let made = || {
+        let about = [
+            ("path", error.path().map(|path| path.display().to_string())),
+            ("remedy", error.remedy().map(str::to_owned)),
+        ];
+        let class = py.import("hsipack._errors")?.getattr(class(error.kind()))?;
+        class.call((error.what(),), Some(&about.into_py_dict(py)?))
+    };
+    made().map_or_else(|failed| failed, PyErr::from_value)
+}
+
+/// Errors of the crates below as exceptions.
+pub trait OrRaise<T> {
+    /// The value, or the exception for the error.
+    fn or_raise(self, py: Python<'_>) -> PyResult<T>;
+}
+
+impl<T> OrRaise<T> for Result<T, Error> {
+    fn or_raise(self, py: Python<'_>) -> PyResult<T> {
+        self.map_err(|error| raised(py, &error))
+    }
+}

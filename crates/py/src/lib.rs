@@ -1,0 +1,49 @@
+//! The native part of the Python package `hsipack`: one class for each of the reader's types, and functions for those of
+//! the packer. `python/hsipack` wraps them with the signatures and documentation that users see, and its stub
+//! `_hsipack.pyi` says how these are called.
+//!
+//! | file | part |
+//! |---|---|
+//! | `dataset.rs` | an open dataset: samples, stacks, random access |
+//! | `loader.rs` | batches, and the state to resume from |
+//! | `settings.rs` | what a loader is asked for, from Python's values |
+//! | `augment.rs` | augmentations of the user's own tensors |
+//! | `pack.rs` | convert, estimate, validate |
+//! | `array.rs` | tensors as DLPack and NumPy see them |
+//! | `task.rs` | long work in a thread, while Ctrl-C is looked for |
+//! | `errors.rs` | the one map from errors to exceptions |
+#![deny(missing_docs)]
+
+mod array;
+mod augment;
+mod dataset;
+mod errors;
+mod loader;
+mod pack;
+mod settings;
+mod task;
+
+use pyo3::prelude::*;
+
+/// The native part of hsipack; use the package `hsipack`.
+#[pymodule]
+mod _hsipack {
+    #[pymodule_export]
+    use super::array::Array;
+    #[pymodule_export]
+    use super::augment::Pipeline;
+    #[pymodule_export]
+    use super::dataset::Dataset;
+    #[pymodule_export]
+    use super::loader::Loader;
+    #[pymodule_export]
+    use super::pack::{convert, estimate, validate};
+
+    use super::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        hsipack_format::processor::check().map_err(pyo3::exceptions::PyImportError::new_err)?;
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

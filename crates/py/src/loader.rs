@@ -1,0 +1,357 @@
+//! Batches, and the state to resume from.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+use hsipack_read::augment::{Mixed, Pipeline};
+use hsipack_read::plan::{Share, State};
+use hsipack_read::{DeviceBatch, DeviceLoader, DeviceOptions, Error, LoaderOptions, OfProcess, Result};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use serde_json::json;
+use tch::Device;
+
+use crate::array::Array;
+use crate::augment::pairs;
+use crate::dataset::Dataset;
+use crate::errors::OrRaise;
+use crate::settings::Settings;
+use crate::task::{LOOK, Task, Worker, patiently};
+
+/// A device loader and what augments its batches.
+///
+/// On the CPU a thread of its own takes, converts and augments batches, all of which may take long, while the caller's
+/// looks for signals. On a CUDA device the caller does, whose stream it is done on, and which only queues it.
+#[pyclass(frozen, module = "hsipack._hsipack")]
+pub struct Loader(Mutex<OfProcess<Option<Running>>>);
+
+struct Running {
+    worker: Worker,
+    source: Arc<Source>,
+    /// What the worker is making: a batch that was interrupted is given by the next call.
+    pending: Option<Task<Step>>,
+    /// Behind the last batch given.
+    state: State,
+    on_cpu: bool,
+    dataset: hsipack_read::Dataset,
+    options: LoaderOptions,
+    device: DeviceOptions,
+}
+
+/// What makes batches.
+struct Source {
+    loader: Mutex<DeviceLoader>,
+    pipeline: Option<Pipeline>,
+    /// Nobody waits for a batch any more.
+    cancelled: AtomicBool,
+}
+
+/// What comes of asking for a batch.
+enum Step {
+    Batch(Box<Ready>, State),
+    End(State),
+    /// None came in time.
+    Waiting,
+    Failed(Error),
+}
+
+/// A batch to be given.
+struct Ready {
+    batch: DeviceBatch,
+    mixed: Vec<Mixed>,
+}
+
+impl Source {
+    fn loader(&self) -> MutexGuard<'_, DeviceLoader> {
+        self.loader.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next batch, if it comes within a moment.
+    fn step(&self) -> Step {
+        let mut loader = self.loader();
+        match loader.next_within(LOOK) {
+            None => Step::End(loader.state()),
+            Some(Ok(None)) => Step::Waiting,
+            Some(Ok(Some(batch))) => match self.augmented(batch) {
+                Ok(ready) => Step::Batch(Box::new(ready), loader.state()),
+                Err(error) => Step::Failed(error),
+            },
+            Some(Err(error)) => Step::Failed(error),
+        }
+    }
+
+    fn augmented(&self, mut batch: DeviceBatch) -> Result<Ready> {
+        let mixed = match &self.pipeline {
+            Some(pipeline) => pipeline.augment_batch(&mut batch)?.0,
+            None => Vec::new(),
+        };
+        Ok(Ready { batch, mixed })
+    }
+
+    /// The next batch, unless it is cancelled before one comes.
+    fn steps(&self) -> Step {
+        loop {
+            match self.step() {
+                Step::Waiting if !self.cancelled.load(Ordering::Relaxed) => {}
+                step => return step,
+            }
+        }
+    }
+}
+
+impl Running {
+    fn next(&mut self, py: Python<'_>) -> PyResult<Option<Box<Ready>>> {
+        loop {
+            let step = if self.on_cpu { self.wait(py)? } else { py.detach(|| self.source.step()) };
+            match step {
+                Step::Batch(ready, state) => {
+                    self.state = state;
+                    return Ok(Some(ready));
+                }
+                Step::End(state) => {
+                    self.state = state;
+                    return Ok(None);
+                }
+                Step::Failed(error) => return Err(error).or_raise(py),
+                Step::Waiting => py.check_signals()?,
+            }
+        }
+    }
+
+    fn wait(&mut self, py: Python<'_>) -> PyResult<Step> {
+        let task = self.pending.take().unwrap_or_else(|| {
+            let source = self.source.clone();
+            source.cancelled.store(false, Ordering::Relaxed);
+            self.worker.run(move || source.steps())
+        });
+        task.wait(py).inspect_err(|_| self.pending = Some(task))
+    }
+
+    /// Drops a batch under way.
+    fn cancel(&mut self, py: Python<'_>) -> PyResult<()> {
+        self.source.cancelled.store(true, Ordering::Relaxed);
+        if let Some(task) = self.pending.take() {
+            task.wait(py).inspect_err(|_| self.pending = Some(task))?;
+        }
+        Ok(())
+    }
+}
+
+impl Loader {
+    /// Does something with the loader, in the process that made it and unless another thread does.
+    fn with<T>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Option<Running>) -> PyResult<T>,
+    ) -> PyResult<T> {
+        let mut own = match self.0.try_lock() {
+            Ok(own) => own,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                let error = Error::conflict("another thread uses this loader at this moment");
+                return Err(error.with_remedy("make one loader a thread, or share one behind a lock"))
+                    .or_raise(py);
+            }
+        };
+        match own.get_mut() {
+            Some(running) => work(running),
+            None => {
+                let error = Error::conflict("this loader belongs to the process that made it");
+                Err(error.with_remedy("make the loader after the fork")).or_raise(py)
+            }
+        }
+    }
+
+    fn running<T>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Running) -> PyResult<T>,
+    ) -> PyResult<T> {
+        self.with(py, |running| match running {
+            Some(running) => work(running),
+            None => {
+                let error = Error::conflict("this loader is closed");
+                Err(error.with_remedy("make another one")).or_raise(py)
+            }
+        })
+    }
+}
+
+#[pymethods]
+impl Loader {
+    #[new]
+    fn new(
+        py: Python<'_>,
+        dataset: &Dataset,
+        settings: Settings,
+        state: Option<&str>,
+    ) -> PyResult<Self> {
+        let dataset = dataset.get(py)?;
+        let (options, device) =
+            (settings.loader().or_raise(py)?, settings.device().or_raise(py)?);
+        let pipeline = settings.pipeline().or_raise(py)?;
+        let state = state.map(State::from_json).transpose().or_raise(py)?;
+        let (options_too, device_too, dataset_too) =
+            (options.clone(), device.clone(), dataset.clone());
+        let start = move || match state {
+            Some(state) => DeviceLoader::with_state(&dataset, options, device, &state),
+            None => DeviceLoader::new(&dataset, options, device),
+        };
+        let loader = patiently(py, start)?.or_raise(py)?;
+        let state = loader.state();
+        let source = Source {
+            loader: Mutex::new(loader),
+            pipeline,
+            cancelled: AtomicBool::new(false),
+        };
+        let running = Running {
+            worker: Worker::start(py)?,
+            source: Arc::new(source),
+            pending: None,
+            state,
+            on_cpu: device_too.device == Device::Cpu,
+            dataset: dataset_too,
+            options: options_too,
+            device: device_too,
+        };
+        Ok(Self(Mutex::new(OfProcess::new(Some(running)))))
+    }
+
+    /// The next batch as a dictionary; `None` at the end of an epoch, once.
+    fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let ready = self.running(py, |running| running.next(py))?;
+        ready.map(|ready| given(py, *ready)).transpose()
+    }
+
+    /// Drops what is under way and goes to the start of an epoch.
+    fn set_epoch(&self, py: Python<'_>, epoch: u64) -> PyResult<()> {
+        self.running(py, |running| {
+            running.cancel(py)?;
+            let source = running.source.clone();
+            running.state = py.detach(|| {
+                let mut loader = source.loader();
+                loader.set_epoch(epoch);
+                loader.state()
+            });
+            Ok(())
+        })
+    }
+
+    /// The state behind the last batch given, as JSON.
+    fn state(&self, py: Python<'_>) -> PyResult<String> {
+        self.running(py, |running| Ok(running.state.to_json()))
+    }
+
+    /// Goes on from a state.
+    fn load_state(&self, py: Python<'_>, state: &str) -> PyResult<()> {
+        let state = State::from_json(state).or_raise(py)?;
+        self.running(py, |running| {
+            running.cancel(py)?;
+            let source = running.source.clone();
+            let (dataset, options, device) =
+                (running.dataset.clone(), running.options.clone(), running.device.clone());
+            let resume = move || {
+                let mut loader = source.loader();
+                state.check(loader.plan(), dataset.fingerprint())?;
+                // Two rings would take twice the memory, but a state that fits no plan must not end this one.
+                *loader = DeviceLoader::with_state(&dataset, options, device, &state)?;
+                Ok(loader.state())
+            };
+            let state: Result<State> = patiently(py, resume)?;
+            running.state = state.or_raise(py)?;
+            Ok(())
+        })
+    }
+
+    /// The epoch of the next batch.
+    #[getter]
+    fn epoch(&self, py: Python<'_>) -> PyResult<u64> {
+        self.running(py, |running| Ok(running.state.epoch))
+    }
+
+    /// Batches of this rank in the present epoch, all of it.
+    fn batches_per_epoch(&self, py: Python<'_>) -> PyResult<usize> {
+        self.running(py, |running| {
+            let (source, epoch) = (running.source.clone(), running.state.epoch);
+            let Share { rank, world_size } = running.options.share;
+            let count = move || {
+                let loader = source.loader();
+                Ok(loader.plan().epoch(epoch, &[], Share { rank, world_size })?.batches())
+            };
+            patiently(py, count)?.or_raise(py)
+        })
+    }
+
+    /// What it did, as JSON.
+    fn stats_json(&self, py: Python<'_>) -> PyResult<String> {
+        self.running(py, |running| {
+            let source = running.source.clone();
+            let stats = py.detach(|| source.loader().stats());
+            Ok(serde_json::to_string(&stats).expect("plain data"))
+        })
+    }
+
+    /// What it does and why it does no better, as JSON.
+    fn report_json(&self, py: Python<'_>) -> PyResult<String> {
+        self.running(py, |running| {
+            let source = running.source.clone();
+            let report = py.detach(|| {
+                let loader = source.loader();
+                json!({
+                    "transfer": loader.report(),
+                    "memory": loader.memory(),
+                    "masks": loader.masks(),
+                    "layers": loader.masks().iter().map(|mask| loader.layers(mask)).collect::<Vec<_>>(),
+                    "threads": loader.options().threads,
+                    "slots": loader.options().slots,
+                })
+            });
+            Ok(report.to_string())
+        })
+    }
+
+    /// Stops its threads; batches that are kept stay valid.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, |running| {
+            let running = running.take();
+            if let Some(running) = &running {
+                running.source.cancelled.store(true, Ordering::Relaxed);
+            }
+            py.detach(move || drop(running));
+            Ok(())
+        })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.source.cancelled.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A batch as Python gets it.
+fn given<'py>(py: Python<'py>, ready: Ready) -> PyResult<Bound<'py, PyDict>> {
+    let Ready { mut batch, mixed } = ready;
+    let given = PyDict::new(py);
+    let items = batch.items();
+    let window = |item: &hsipack_read::plan::Item| {
+        let window = item.window;
+        (window.row, window.column, window.rows, window.columns)
+    };
+    given.set_item("epoch", batch.epoch())?;
+    given.set_item("ids", batch.ids().collect::<Vec<_>>())?;
+    given.set_item("repeats", items.iter().map(|item| item.repeat).collect::<Vec<_>>())?;
+    given.set_item("padding", items.iter().map(|item| item.padding).collect::<Vec<_>>())?;
+    given.set_item("windows", items.iter().map(window).collect::<Vec<_>>())?;
+    let labels = batch.classes().map(|class| class.map_or(-1, i64::from));
+    given.set_item("labels", labels.collect::<Vec<_>>())?;
+    given.set_item("names", batch.samples().map(|one| one.name.as_str()).collect::<Vec<_>>())?;
+    given.set_item("mixed", pairs(mixed))?;
+    let masks = std::mem::take(&mut batch.masks);
+    let masks: Vec<_> =
+        masks.into_iter().map(|(name, mask)| (name, Array::new(mask))).collect();
+    given.set_item("masks", masks)?;
+    // The batch is dropped here, and gives its slot back when the last of these tensors is gone.
+    given.set_item("image", Array::new(batch.image.shallow_clone()))?;
+    Ok(given)
+}

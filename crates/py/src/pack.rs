@@ -1,0 +1,244 @@
+//! Convert, estimate, validate.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hsipack_format::{Compressor, DType, Error, Result, Shuffle};
+use hsipack_pack::convert::plan::Plan;
+use hsipack_pack::convert::{
+    self as packing, BandSelection, ChunkShape, ConvertOptions, LayoutOptions, MaskOption, Mode, Nodata,
+    Normalize, Reference, Scale, ValueOptions,
+};
+use hsipack_pack::progress::Progress;
+use hsipack_pack::validate::{self as validation, ValidateOptions};
+use pyo3::prelude::*;
+use serde::Serialize;
+
+use crate::errors::OrRaise;
+use crate::settings::named;
+use crate::task::{LOOK, Task, patiently};
+
+/// A dictionary with the settings of a conversion; `hsipack.convert` makes it.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct Settings {
+    inputs: Vec<String>,
+    output: PathBuf,
+    exclude: Vec<String>,
+    skip_errors: bool,
+    resume: bool,
+    append: bool,
+    dtype: String,
+    scale: NameOrNumber,
+    nodata: NameOrNumber,
+    ignore_value: Option<f64>,
+    raw_values: bool,
+    normalize: String,
+    bands: Option<Vec<usize>>,
+    wavelengths: Option<Vec<(f64, f64)>>,
+    drop_bad_bands: bool,
+    white: Option<String>,
+    dark: Option<String>,
+    white_reflectance: f64,
+    axes: Option<String>,
+    codec: String,
+    level: u8,
+    shuffle: String,
+    chunk: Option<(usize, Option<usize>)>,
+    shard_bytes: Option<usize>,
+    /// Name, layer, pattern.
+    masks: Vec<(String, Option<String>, String)>,
+    mask_fill: Option<u16>,
+    table: Option<PathBuf>,
+    path_columns: Option<String>,
+    wavelength_tolerance: f64,
+    jobs: Option<usize>,
+    memory: Option<usize>,
+    command: String,
+}
+
+#[derive(FromPyObject)]
+enum NameOrNumber {
+    Number(f64),
+    Name(String),
+}
+
+impl NameOrNumber {
+    /// The value of that name, or of the number.
+    fn value<T: Copy>(
+        &self,
+        what: &str,
+        names: &[(&str, T)],
+        number: impl FnOnce(f64) -> T,
+    ) -> Result<T> {
+        match self {
+            Self::Number(value) => Ok(number(*value)),
+            Self::Name(name) => named(what, name, names).map_err(|error| {
+                let names: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
+                error.with_remedy(format!("give a number, or one of {}", names.join(", ")))
+            }),
+        }
+    }
+}
+
+impl Settings {
+    fn options(self) -> Result<ConvertOptions> {
+        let values = self.values()?;
+        let mut options = ConvertOptions::new(self.inputs, self.output);
+        options.exclude = self.exclude;
+        options.skip_errors = self.skip_errors;
+        options.mode = match (self.resume, self.append) {
+            (true, append) => Mode::Resume { append },
+            (_, true) => Mode::Append,
+            _ => Mode::Create,
+        };
+        options.values = values;
+        let compressors: Vec<_> =
+            Compressor::ALL.map(|compressor| (compressor.name(), compressor)).into();
+        let shuffles =
+            [("none", Shuffle::None), ("byte", Shuffle::Byte), ("bit", Shuffle::Bit)];
+        let default = LayoutOptions::default();
+        options.layout = LayoutOptions {
+            compressor: named("codec", &self.codec, &compressors)?,
+            level: self.level,
+            shuffle: named("shuffle", &self.shuffle, &shuffles)?,
+            chunk: self.chunk.map(|(rows, columns)| ChunkShape { rows, columns }),
+            shard_bytes: self.shard_bytes.unwrap_or(default.shard_bytes),
+        };
+        let mask = |(name, layer, pattern)| MaskOption { name, layer, pattern };
+        options.masks = self.masks.into_iter().map(mask).collect();
+        options.mask_fill = self.mask_fill;
+        options.table = self.table;
+        options.path_columns = self.path_columns;
+        options.wavelength_tolerance = self.wavelength_tolerance;
+        options.jobs = self.jobs.unwrap_or(options.jobs).max(1);
+        options.memory = self.memory.unwrap_or(options.memory);
+        options.command = self.command;
+        Ok(options)
+    }
+
+    fn values(&self) -> Result<ValueOptions> {
+        let reference = |name: &String| match name.as_str() {
+            "auto" => Reference::Auto,
+            file => Reference::File(file.to_owned()),
+        };
+        let dtypes = [("float16", DType::F16), ("float32", DType::F32)];
+        let normalizations = [
+            ("none", Normalize::None),
+            ("l1", Normalize::L1),
+            ("l2", Normalize::L2),
+            ("snv", Normalize::Snv),
+        ];
+        let bands = match (&self.bands, &self.wavelengths) {
+            (Some(_), Some(_)) => {
+                return Err(Error::conflict("both bands and wavelengths were given")
+                    .with_remedy("choose bands by one of them"));
+            }
+            (Some(bands), None) => BandSelection::Numbers(bands.clone()),
+            (None, Some(ranges)) => BandSelection::Wavelengths(ranges.clone()),
+            (None, None) => BandSelection::All,
+        };
+        let scales = [("none", Scale::None), ("auto", Scale::Auto)];
+        let nodata = [("nan", Nodata::Nan), ("error", Nodata::Error)];
+        Ok(ValueOptions {
+            dtype: named("dtype", &self.dtype, &dtypes)?,
+            scale: self.scale.value("scale", &scales, Scale::Factor)?,
+            nodata: self.nodata.value("nodata", &nodata, |value| {
+                if value.is_nan() { Nodata::Nan } else { Nodata::Value(value) }
+            })?,
+            ignore_value: self.ignore_value,
+            raw_values: self.raw_values,
+            normalize: named("normalize", &self.normalize, &normalizations)?,
+            bands,
+            drop_bad_bands: self.drop_bad_bands,
+            white: self.white.as_ref().map(reference),
+            dark: self.dark.as_ref().map(reference),
+            white_reflectance: self.white_reflectance,
+            axes: self.axes.clone(),
+        })
+    }
+}
+
+/// Packs cubes; gives the report as JSON. `progress` is called with the bytes done and all bytes (0 if unknown).
+#[pyfunction]
+pub fn convert(
+    py: Python<'_>,
+    settings: Settings,
+    progress: Option<Bound<'_, PyAny>>,
+) -> PyResult<String> {
+    let options = settings.options().or_raise(py)?;
+    let total = Arc::new(AtomicU64::new(0));
+    let known = total.clone();
+    let work = move |progress: &Progress| {
+        packing::convert(&options, progress, &|plan: &Plan| {
+            let bytes = plan.samples.iter().map(|one| one.info.shape.values() * one.info.dtype.size());
+            known.store(bytes.sum::<usize>() as u64, Ordering::Relaxed);
+        })
+    };
+    supervised(py, work, &total, progress)
+}
+
+/// Says what a conversion would do, as JSON; nothing is written.
+#[pyfunction]
+pub fn estimate(py: Python<'_>, settings: Settings) -> PyResult<String> {
+    let options = settings.options().or_raise(py)?;
+    let estimate = patiently(py, move || packing::dry_run(&options))?.or_raise(py)?;
+    Ok(json(&estimate))
+}
+
+/// Proves a dataset intact; gives the report as JSON.
+#[pyfunction]
+pub fn validate(
+    py: Python<'_>,
+    path: PathBuf,
+    quick: bool,
+    source: bool,
+    source_root: Option<PathBuf>,
+    jobs: Option<usize>,
+    progress: Option<Bound<'_, PyAny>>,
+) -> PyResult<String> {
+    let jobs = jobs.unwrap_or(ValidateOptions::default().jobs).max(1);
+    let options = ValidateOptions { quick, source, source_root, jobs };
+    let work = move |progress: &Progress| validation::validate(&path, &options, progress);
+    supervised(py, work, &AtomicU64::new(0), progress)
+}
+
+/// Runs something that can be stopped, while signals are looked for and progress is told.
+fn supervised<T: Serialize + Send + 'static>(
+    py: Python<'_>,
+    work: impl FnOnce(&Progress) -> Result<T> + Send + 'static,
+    total: &AtomicU64,
+    tell: Option<Bound<'_, PyAny>>,
+) -> PyResult<String> {
+    let progress = Arc::new(Progress::default());
+    let shared = progress.clone();
+    let task = Task::start(py, move || work(&shared))?;
+    let look = || {
+        py.check_signals()?;
+        if let Some(tell) = &tell {
+            let done = progress.bytes_in.load(Ordering::Relaxed);
+            tell.call1((done, total.load(Ordering::Relaxed)))?;
+        }
+        Ok(())
+    };
+    loop {
+        if let Some(result) = task.poll(py, LOOK)? {
+            let report = result.or_raise(py)?;
+            if tell.is_some() {
+                look()?;
+            }
+            return Ok(json(&report));
+        }
+        if let Err(raised) = look() {
+            progress.stop.store(true, Ordering::Relaxed);
+            // What is under way ends cleanly, so that it can be resumed.
+            let _ = task.finish(py)?;
+            return Err(raised);
+        }
+    }
+}
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("plain data")
+}

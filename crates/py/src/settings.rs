@@ -1,0 +1,173 @@
+//! What a loader is asked for, from Python's values.
+
+use hsipack_read::augment::Pipeline;
+use hsipack_read::plan::{Crop, LastBatch, Order, Share};
+use hsipack_read::{
+    CacheKind, DeviceOptions, Error, LoaderOptions, MemoryOptions, Normalization, OnDamage, Result,
+};
+use pyo3::prelude::*;
+use tch::{Device, Kind};
+
+/// A dictionary with the settings of a loader; `hsipack.Loader` makes it.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct Settings {
+    batch_size: usize,
+    order: String,
+    seed: u64,
+    crop: Option<CropSettings>,
+    last: String,
+    epoch_length: Option<usize>,
+    rank: usize,
+    world_size: usize,
+    samples: Option<Vec<u64>>,
+    weights: Option<Vec<f64>>,
+    masks: Option<Vec<String>>,
+    bands: Option<Vec<usize>>,
+    threads: Option<usize>,
+    slots: usize,
+    locked: bool,
+    on_damage: String,
+    cache: Option<String>,
+    cache_bytes: u64,
+    device: Option<usize>,
+    dtype: String,
+    mask_dtype: Option<String>,
+    layers: bool,
+    physical: bool,
+    nan: Option<f64>,
+    normalize: Option<String>,
+    copy: bool,
+    pipeline: Option<String>,
+}
+
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct CropSettings {
+    kind: String,
+    rows: u32,
+    columns: u32,
+    per_cube: u32,
+    min_labelled: f64,
+    row_step: u32,
+    column_step: u32,
+}
+
+impl Settings {
+    /// Of the loader that decodes.
+    pub fn loader(&self) -> Result<LoaderOptions> {
+        let mut options = LoaderOptions::new(self.batch_size);
+        let plan = &mut options.plan;
+        plan.seed = self.seed;
+        plan.order = named(
+            "order",
+            &self.order,
+            &[
+                ("sequential", Order::Sequential),
+                ("shuffled", Order::Shuffled),
+                ("weighted", Order::Weighted),
+                ("class_balanced", Order::ClassBalanced),
+                ("groups_spread", Order::GroupsSpread),
+                ("groups_together", Order::GroupsTogether),
+            ],
+        )?;
+        plan.crop = self.crop.as_ref().map_or(Ok(Crop::Whole), CropSettings::crop)?;
+        let last =
+            [("short", LastBatch::Short), ("drop", LastBatch::Drop), ("pad", LastBatch::Pad)];
+        plan.last = named("last batch", &self.last, &last)?;
+        plan.epoch_length = self.epoch_length;
+        options.share = Share { rank: self.rank, world_size: self.world_size };
+        options.samples = self.samples.clone();
+        options.weights = self.weights.clone();
+        options.masks = self.masks.clone();
+        options.bands = self.bands.clone();
+        options.threads = self.threads.unwrap_or(options.threads);
+        options.slots = self.slots;
+        options.memory = MemoryOptions { plain: !self.locked, ..MemoryOptions::default() };
+        let damage = [("error", OnDamage::Error), ("skip", OnDamage::Skip)];
+        options.on_damage = named("on_damage", &self.on_damage, &damage)?;
+        let caches = [("compressed", CacheKind::Compressed), ("decoded", CacheKind::Decoded)];
+        options.cache = match &self.cache {
+            Some(cache) => named("cache", cache, &caches)?,
+            None => CacheKind::None,
+        };
+        options.cache_bytes = self.cache_bytes;
+        Ok(options)
+    }
+
+    /// Of the tensors.
+    pub fn device(&self) -> Result<DeviceOptions> {
+        let mut options = DeviceOptions::new(self.device.map_or(Device::Cpu, Device::Cuda));
+        options.image = kind(&self.dtype)?;
+        options.masks = self.mask_dtype.as_deref().map(kind).transpose()?;
+        options.layers = self.layers;
+        options.physical = self.physical;
+        options.nan = self.nan;
+        let normalizations = [
+            ("standardize", Normalization::Standardize),
+            ("l1", Normalization::L1),
+            ("l2", Normalization::L2),
+            ("snv", Normalization::Snv),
+        ];
+        options.normalization = match &self.normalize {
+            Some(normalize) => named("normalize", normalize, &normalizations)?,
+            None => Normalization::None,
+        };
+        options.copy = self.copy;
+        Ok(options)
+    }
+
+    /// The augmentations.
+    pub fn pipeline(&self) -> Result<Option<Pipeline>> {
+        self.pipeline.as_deref().map(Pipeline::from_json).transpose()
+    }
+}
+
+impl CropSettings {
+    fn crop(&self) -> Result<Crop> {
+        let Self { rows, columns, row_step, column_step, .. } = *self;
+        let crops = [
+            ("center", Crop::Centre { rows, columns }),
+            (
+                "random",
+                Crop::Random {
+                    rows,
+                    columns,
+                    per_sample: self.per_cube,
+                    min_labelled: self.min_labelled,
+                },
+            ),
+            ("grid", Crop::Grid { rows, columns, row_step, column_step }),
+        ];
+        named("crop", &self.kind, &crops)
+    }
+}
+
+/// The element type of that name.
+fn kind(name: &str) -> Result<Kind> {
+    let kinds = [
+        ("float16", Kind::Half),
+        ("bfloat16", Kind::BFloat16),
+        ("float32", Kind::Float),
+        ("float64", Kind::Double),
+        ("uint8", Kind::Uint8),
+        ("int8", Kind::Int8),
+        ("int16", Kind::Int16),
+        ("int32", Kind::Int),
+        ("int64", Kind::Int64),
+        ("bool", Kind::Bool),
+    ];
+    named("dtype", name, &kinds)
+}
+
+/// The value of that name.
+pub fn named<T: Copy>(what: &str, name: &str, values: &[(&str, T)]) -> Result<T> {
+    match values.iter().find(|(one, _)| *one == name) {
+        Some((_, value)) => Ok(*value),
+        None => {
+            let names: Vec<&str> = values.iter().map(|(name, _)| *name).collect();
+            Err(Error::conflict(format!("there is no {what} {name:?}"))
+                .with_remedy(format!("give one of {}", names.join(", "))))
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Long work in a thread of its own, while the thread that Python called from looks for Ctrl-C.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use hsipack_format::{Error, ErrorKind};
+use pyo3::prelude::*;
+
+use crate::errors::raised;
+
+/// How long a Ctrl-C may go unnoticed.
+pub const LOOK: Duration = Duration::from_millis(50);
+
+/// Work under way, and its result once it is done.
+pub struct Task<T>(Arc<Place<T>>);
+
+struct Place<T> {
+    result: Mutex<Option<std::thread::Result<T>>>,
+    done: Condvar,
+}
+
+impl<T: Send + 'static> Task<T> {
+    /// Starts the work in a new thread.
+    pub fn start(py: Python<'_>, work: impl FnOnce() -> T + Send + 'static) -> PyResult<Self> {
+        let (task, run) = Self::new(work);
+        let thread = std::thread::Builder::new().name("hsipack".to_owned()).spawn(run);
+        thread.map_err(|error| no_thread(py, error))?;
+        Ok(task)
+    }
+
+    /// A task, and what has to be called to do it.
+    fn new(work: impl FnOnce() -> T + Send + 'static) -> (Self, impl FnOnce() + Send + 'static) {
+        let place = Arc::new(Place { result: Mutex::new(None), done: Condvar::new() });
+        let task = Self(place.clone());
+        let run = move || {
+            let result = catch_unwind(AssertUnwindSafe(work));
+            *place.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+            place.done.notify_all();
+        };
+        (task, run)
+    }
+
+    /// The result, if it is there within `patience`; other threads of Python run meanwhile.
+    pub fn poll(&self, py: Python<'_>, patience: Duration) -> PyResult<Option<T>> {
+        let place = &self.0;
+        let result = py.detach(|| {
+            let result = place.result.lock().unwrap_or_else(PoisonError::into_inner);
+            let waited = place.done.wait_timeout_while(result, patience, |result| result.is_none());
+            waited.unwrap_or_else(PoisonError::into_inner).0.take()
+        });
+        match result {
+            None => Ok(None),
+            Some(Ok(value)) => Ok(Some(value)),
+            Some(Err(_)) => {
+                let error = Error::new(ErrorKind::Io, "hsipack panicked")
+                    .with_remedy("report this as a bug, with what was printed above");
+                Err(raised(py, &error))
+            }
+        }
+    }
+
+    /// Waits for the result, or for a signal's handler to raise; the work goes on then, and can be waited for again.
+    pub fn wait(&self, py: Python<'_>) -> PyResult<T> {
+        loop {
+            if let Some(value) = self.poll(py, LOOK)? {
+                return Ok(value);
+            }
+            py.check_signals()?;
+        }
+    }
+
+    /// Waits for the result, whatever signals come.
+    pub fn finish(&self, py: Python<'_>) -> PyResult<T> {
+        loop {
+            if let Some(value) = self.poll(py, Duration::from_secs(1))? {
+                return Ok(value);
+            }
+        }
+    }
+}
+
+/// Does something in a thread of its own. If a signal's handler raises meanwhile, nobody waits for it any more.
+pub fn patiently<T: Send + 'static>(
+    py: Python<'_>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> PyResult<T> {
+    Task::start(py, work)?.wait(py)
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// A thread that does one thing after another. It is kept, since libtorch has threads of its own for each that calls it.
+pub struct Worker {
+    jobs: Option<Sender<Job>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Worker {
+    /// Starts the thread.
+    pub fn start(py: Python<'_>) -> PyResult<Self> {
+        let (jobs, todo) = channel::<Job>();
+        let run = move || todo.into_iter().for_each(|job| job());
+        let thread = std::thread::Builder::new().name("hsipack batch".to_owned()).spawn(run);
+        let thread = thread.map_err(|error| no_thread(py, error))?;
+        Ok(Self { jobs: Some(jobs), thread: Some(thread) })
+    }
+
+    /// Has the thread do something.
+    pub fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Task<T> {
+        let (task, run) = Task::new(work);
+        let jobs = self.jobs.as_ref().expect("taken when it is dropped");
+        jobs.send(Box::new(run)).expect("the thread ends after its sender");
+        task
+    }
+}
+
+impl Drop for Worker {
+    /// Waits for what is under way.
+    fn drop(&mut self) {
+        drop(self.jobs.take());
+        if let Some(thread) = self.thread.take() {
+            // Jobs catch their panics.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn no_thread(py: Python<'_>, error: std::io::Error) -> PyErr {
+    let error = Error::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
+        .with_remedy("end other processes, or raise the limit of threads");
+    raised(py, &error)
+}

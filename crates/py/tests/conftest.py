@@ -1,0 +1,88 @@
+"""A small dataset, from cubes that independent libraries wrote."""
+
+from __future__ import annotations
+
+import csv
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import spectral.io.envi as envi
+from PIL import Image
+
+import hsipack
+
+CUBES = 12
+ROWS, COLUMNS, BANDS = 20, 24, 7
+
+
+def cube(number: int) -> np.ndarray:
+    """Values of a cube, (rows, columns, bands) float32: all differ, and float16 rounds them."""
+    rng = np.random.default_rng(number)
+    return (number + rng.random((ROWS, COLUMNS, BANDS))).astype(np.float32)
+
+
+def labels(number: int) -> np.ndarray:
+    """Class ids of a cube, 0 to 2: (rows, columns) uint8."""
+    y, x = np.mgrid[:ROWS, :COLUMNS]
+    return ((y // 5 + x // 6 + number) % 3).astype(np.uint8)
+
+
+def layers(number: int) -> dict[str, np.ndarray]:
+    """Boolean layers of a cube, (rows, columns)."""
+    y, x = np.mgrid[:ROWS, :COLUMNS]
+    return {"valid": (x + number) % 4 > 0, "tissue": y > x - number}
+
+
+@pytest.fixture(scope="session")
+def cubes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of ENVI cubes; their masks lie in ``masks`` beside it, and ``table.csv`` too."""
+    root = tmp_path_factory.mktemp("raw")
+    folder, masks = root / "cubes", root / "masks"
+    folder.mkdir()
+    masks.mkdir()
+    lines = []
+    for number in range(CUBES):
+        name = f"cube_{number:02}"
+        metadata = {"wavelength": [450 + 25 * band for band in range(BANDS)], "wavelength units": "nm"}
+        interleave = ("bip", "bil", "bsq")[number % 3]
+        envi.save_image(
+            str(folder / f"{name}.hdr"), cube(number), metadata=metadata, dtype=np.float32, interleave=interleave
+        )
+        Image.fromarray(labels(number)).save(masks / f"{name}.png")
+        for layer, values in layers(number).items():
+            Image.fromarray(values.astype(np.uint8)).save(masks / f"{name}_{layer}.png")
+        split = "val" if number % 4 == 3 else "train"
+        label = ("healthy", "tumour")[number // 2 % 2]
+        lines.append([name, label, f"patient {number // 3}", split, number * 10, number / 8, number % 2 == 0])
+    with open(root / "table.csv", "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["name", "label", "group", "split", "age", "moisture", "smoker"])
+        writer.writerows(lines)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def masks(cubes: Path) -> dict[str, str | dict[str, str]]:
+    """Where the masks of the cubes lie, as ``hsipack.convert`` takes it."""
+    root = f"{cubes.parent}/masks/{{stem}}"
+    return {"labels": f"{root}.png", "layers": {"valid": f"{root}_valid.png", "tissue": f"{root}_tissue.png"}}
+
+
+@pytest.fixture(scope="session")
+def dataset(cubes: Path, masks: dict[str, str | dict[str, str]], tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The path of the packed dataset: 12 cubes of 20 x 24 x 7 in shards of 4, with masks, labels, groups and splits."""
+    path = tmp_path_factory.mktemp("packed") / "scans.hsipack"
+    table = cubes.parent / "table.csv"
+    hsipack.convert(cubes, path, mask=masks, table=table, chunk=8, shard_size=4 * ROWS * COLUMNS * BANDS * 2)
+    return os.fspath(path)
+
+
+@pytest.fixture
+def own_dataset(dataset: str, tmp_path: Path) -> Path:
+    """A copy of the dataset that a test may damage."""
+    copy = tmp_path / "own.hsipack"
+    shutil.copytree(dataset, copy)
+    return copy

@@ -1,0 +1,187 @@
+"""Samples by number: against zarr-python and the cubes that were packed, in DataLoaders, after forks."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas
+import pytest
+import torch
+import zarr
+from conftest import BANDS, COLUMNS, CUBES, ROWS, cube, labels, layers
+
+import hsipack
+
+
+def test_samples_are_what_zarr_reads_and_what_was_packed(dataset: str) -> None:
+    ds = hsipack.open(dataset)
+    stack = zarr.open_group(dataset, mode="r")[f"{ROWS}x{COLUMNS}x{BANDS}"]
+    assert len(ds) == CUBES
+    for number, sample in enumerate(ds):
+        assert sample["image"].shape == (BANDS, ROWS, COLUMNS)
+        assert sample["image"].dtype == torch.float16
+        image = sample["image"].permute(1, 2, 0)
+        assert image.is_contiguous()
+        np.testing.assert_array_equal(image.numpy(), stack["image"][number])
+        np.testing.assert_array_equal(image.numpy(), cube(number).astype(np.float16))
+        np.testing.assert_array_equal(sample["labels"].numpy(), labels(number))
+        expected = np.stack(list(layers(number).values()))
+        assert sample["layers"].dtype == torch.bool
+        np.testing.assert_array_equal(sample["layers"].numpy(), expected)
+        assert (sample["id"], sample["name"]) == (number, f"cube_{number:02}")
+        assert ds.classes[sample["label"]] == ("healthy", "tumour")[number // 2 % 2]
+
+
+def test_what_is_known_of_the_samples_makes_a_table(dataset: str) -> None:
+    ds = hsipack.open(dataset)
+    table = pandas.DataFrame(ds.samples)
+    assert list(table["name"]) == [f"cube_{number:02}" for number in range(CUBES)]
+    assert list(table["age"]) == [number * 10 for number in range(CUBES)]
+    assert ds.groups == [f"patient {number}" for number in range(4)]
+    assert ds.wavelengths is not None
+    assert ds.wavelengths.tolist() == [450 + 25 * band for band in range(BANDS)]
+    assert ds.masks == ["labels", "layers"]
+    stack = ds.stacks[f"{ROWS}x{COLUMNS}x{BANDS}"]
+    assert (stack.samples, stack.shape, stack.dtype) == (CUBES, (ROWS, COLUMNS, BANDS), "float16")
+    assert stack.masks["layers"].layers == ("valid", "tissue")
+    stats = ds.stats
+    assert stats is not None
+    stored = np.stack([cube(number).astype(np.float16) for number in range(CUBES)]).astype(np.float64)
+    np.testing.assert_allclose(stats.mean, stored.mean((0, 1, 2)), rtol=1e-6)
+    np.testing.assert_allclose(stats.std, stored.std((0, 1, 2)), rtol=1e-3)
+    assert stats.nan.tolist() == [0] * BANDS
+
+
+def test_parts_of_the_dataset_and_of_samples(dataset: str) -> None:
+    ds = hsipack.open(dataset)
+    val = ds.split("val")
+    assert [sample["id"] for sample in val] == val.ids == [3, 7, 11]
+    assert [record["name"] for record in val.samples] == ["cube_03", "cube_07", "cube_11"]
+    chosen = ds.select([5, 2])
+    assert [chosen[0]["id"], chosen[-1]["id"]] == [5, 2]
+    bands = hsipack.open(dataset, bands=[6, 0], masks=["labels"])
+    assert set(bands[0]) == {"image", "labels", "label", "id", "name"}
+    np.testing.assert_array_equal(bands[1]["image"].numpy(), cube(1).astype(np.float16).transpose(2, 0, 1)[[6, 0]])
+    assert bands.wavelengths is not None and bands.wavelengths.tolist() == [600, 450]
+    part = ds.read(4, slice(7, 19), slice(-4, None))
+    np.testing.assert_array_equal(part["image"].numpy(), ds[4]["image"].numpy()[:, 7:19, -4:])
+    np.testing.assert_array_equal(part["labels"].numpy(), labels(4)[7:19, -4:])
+
+
+def test_types_scales_and_numpy(cubes: Path, dataset: str, tmp_path: Path) -> None:
+    path = tmp_path / "scaled.hsipack"
+    hsipack.convert(cubes, path, scale=4.0)
+    assert hsipack.open(path)[3]["image"].float().mean() < 1
+    physical = hsipack.open(path, physical=True, dtype=torch.float32)[3]["image"]
+    assert physical.dtype == torch.float32
+    np.testing.assert_allclose(physical.permute(1, 2, 0).numpy(), cube(3), rtol=1e-3)
+    sample = hsipack.open(dataset, output="numpy")[2]
+    assert isinstance(sample["image"], np.ndarray) and sample["image"].dtype == np.float16
+    assert sample["labels"].dtype == np.uint8 and sample["layers"].dtype == np.bool_
+    np.testing.assert_array_equal(sample["layers"], np.stack(list(layers(2).values())))
+    assert hsipack.open(dataset, transform=lambda sample: sample["name"])[1] == "cube_01"
+
+
+def test_wide_class_ids_stay_what_they_are(cubes: Path, tmp_path: Path) -> None:
+    for number in range(CUBES):
+        np.save(tmp_path / f"cube_{number:02}.npy", labels(number).astype(np.uint16) * 30000)
+    path = tmp_path / "wide.hsipack"
+    hsipack.convert(cubes, path, mask={"label": f"{tmp_path}/{{stem}}.npy"})
+    expected = labels(1).astype(np.int64) * 30000
+    # Its name is taken by the class label.
+    sample = hsipack.open(path)[1]
+    assert sample["mask_label"].dtype == torch.int32
+    np.testing.assert_array_equal(sample["mask_label"].numpy(), expected)
+    raw = hsipack.open(path, output="numpy")[1]["mask_label"]
+    assert raw.dtype == np.uint16
+    np.testing.assert_array_equal(raw, expected)
+
+
+def identity(samples: list[dict[str, object]]) -> list[dict[str, object]]:
+    return samples
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
+def test_dataloaders_workers_read_the_same(dataset: str, context: str) -> None:
+    ds = hsipack.open(dataset)
+    before = ds[0]["image"].clone()  # opened, mapped and read before the fork
+    loader: torch.utils.data.DataLoader[dict[str, torch.Tensor]] = torch.utils.data.DataLoader(
+        ds, batch_size=4, num_workers=2, multiprocessing_context=context, shuffle=False
+    )
+    batches = list(loader)
+    assert torch.equal(batches[0]["image"][0], before)
+    assert torch.cat([batch["id"] for batch in batches]).tolist() == list(range(CUBES))
+    images = torch.cat([batch["image"] for batch in batches])
+    assert torch.equal(images, torch.stack([sample["image"] for sample in ds]))
+
+
+def test_a_forked_process_reads_while_its_parent_streams(dataset: str) -> None:
+    ds = hsipack.open(dataset)
+    with hsipack.Loader(ds, 2, device="cpu", shuffle=True) as loader:
+        batches = iter(loader)
+        kept = next(batches)
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                assert torch.equal(ds[5]["image"], hsipack.open(dataset)[5]["image"])
+                with pytest.raises(hsipack.ConflictError, match="process that made it"):
+                    next(batches)
+                del kept, batches, loader
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitpid(child, 0)[1] == 0
+        assert len(list(batches)) == CUBES // 2 - 1
+
+
+def test_it_may_be_pickled_unless_it_was_replaced(own_dataset: Path, dataset: str) -> None:
+    ds = hsipack.open(own_dataset, split="val", dtype=torch.float32)
+    again = pickle.loads(pickle.dumps(ds))
+    assert torch.equal(again[1]["image"], ds[1]["image"]) and again.ids == ds.ids
+    text = pickle.dumps(ds)
+    shutil.rmtree(own_dataset)
+    with pytest.raises(hsipack.FileError):
+        pickle.loads(text)
+    other = hsipack.open(dataset).stacks
+    hsipack.convert(Path(json.loads((Path(dataset) / "samples.jsonl").read_text().splitlines()[0])["source"]["path"]),
+                    own_dataset)
+    assert other
+    with pytest.raises(hsipack.ConflictError, match="replaced"):
+        pickle.loads(text)
+
+
+def test_errors_name_the_file_and_what_to_do(dataset: str, own_dataset: Path, tmp_path: Path) -> None:
+    with pytest.raises(hsipack.FileError) as caught:
+        hsipack.open(tmp_path / "nothing.hsipack")
+    assert "nothing.hsipack" in str(caught.value) and isinstance(caught.value, OSError)
+    ds = hsipack.open(dataset)
+    for index in (CUBES, -CUBES - 1):
+        with pytest.raises(IndexError, match=f"sample {index} of {CUBES}"):
+            ds[index]
+    with pytest.raises(hsipack.ConflictError, match="it has train, val"):
+        ds.split("test")
+    with pytest.raises(hsipack.ConflictError, match="numbered from 0 to 11"):
+        ds.select([12])
+    with pytest.raises(hsipack.ConflictError, match="its masks: labels, layers"):
+        hsipack.open(dataset, masks=["organs"])
+    with pytest.raises(hsipack.ConflictError, match="from 0 to 6"):
+        hsipack.open(dataset, bands=[7])
+    with pytest.raises(hsipack.ConflictError, match="at least one pixel"):
+        ds.read(0, slice(5, 5))
+    with pytest.raises(hsipack.ConflictError, match="always, once, never"):
+        hsipack.open(dataset, verify="sometimes")
+    shard = own_dataset / f"{ROWS}x{COLUMNS}x{BANDS}" / "image/c/0/0/0/0"
+    damaged = bytearray(shard.read_bytes())
+    damaged[200] ^= 1
+    shard.write_bytes(damaged)
+    with pytest.raises(hsipack.DamagedError) as damage:
+        [sample for sample in hsipack.open(own_dataset)]
+    assert damage.value.path is not None and damage.value.path.endswith("image/c/0/0/0/0")
+    error = pickle.loads(pickle.dumps(damage.value))
+    assert str(error) == str(damage.value) and type(error) is hsipack.DamagedError

@@ -1,0 +1,354 @@
+"""Batches: what is in them, their order, state, and how long they may be kept."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import BANDS, COLUMNS, CUBES, ROWS
+from torch.utils.data import RandomSampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
+from torch.utils.data.distributed import DistributedSampler
+
+import hsipack
+
+
+def make(dataset: Any, batch_size: int = 4, **options: Any) -> hsipack.Loader:
+    return hsipack.Loader(dataset, batch_size, **{"device": "cpu", "num_threads": 2, **options})
+
+
+def ids(loader: hsipack.Loader) -> list[list[int]]:
+    return [batch["id"].tolist() for batch in loader]
+
+
+def test_batches_are_the_samples(dataset: str) -> None:
+    ds = hsipack.open(dataset)
+    with make(ds, shuffle=True, seed=3, columns=["age", "moisture", "smoker", "group"]) as loader:
+        seen = []
+        for batch in loader:
+            image = batch["image"]
+            assert image.shape == (4, BANDS, ROWS, COLUMNS) and image.dtype == torch.float16
+            assert image.is_contiguous(memory_format=torch.channels_last)
+            for place, one in enumerate(batch["id"].tolist()):
+                sample = ds[one]
+                for key in ("image", "labels", "layers"):
+                    assert torch.equal(batch[key][place], sample[key]), key
+                assert batch["label"][place] == sample["label"]
+                assert batch["name"][place] == sample["name"]
+                assert batch["group"][place] == f"patient {one // 3}"
+            numbers = batch["id"]
+            assert torch.equal(batch["age"], numbers * 10)
+            assert torch.equal(batch["moisture"], numbers / 8.0)
+            assert torch.equal(batch["smoker"], numbers % 2 == 0)
+            assert batch["window"].tolist() == [[0, 0, ROWS, COLUMNS]] * 4
+            assert not batch["padding"].any()
+            seen += numbers.tolist()
+        assert sorted(seen) == list(range(CUBES)) and seen != sorted(seen)
+
+
+def test_an_iteration_is_an_epoch_and_the_next_one_another(dataset: str) -> None:
+    loader = make(dataset, shuffle=True)
+    epochs = [ids(loader) for _ in range(3)]
+    assert len(loader) == 3 and all(len(epoch) == 3 for epoch in epochs)
+    assert all(sorted(sum(epoch, [])) == list(range(CUBES)) for epoch in epochs)
+    assert all(one != two for one, two in pairwise(epochs))
+    assert loader.epoch == 3
+    loader.set_epoch(1)
+    assert ids(loader) == epochs[1]
+    # Made anew, it gives the same.
+    assert [ids(again) for again in [make(dataset, shuffle=True)]] == [epochs[0]]
+
+
+def test_an_abandoned_iteration_is_followed_by_a_whole_epoch(dataset: str) -> None:
+    loader = make(dataset, shuffle=True)
+    whole = [ids(loader) for _ in range(2)]
+    loader.set_epoch(0)
+    first = next(iter(loader))["id"].tolist()
+    assert first == whole[0][0]
+    assert ids(loader) == whole[1]
+    loader.set_epoch(0)
+    with pytest.raises(ZeroDivisionError):
+        for _ in loader:
+            1 / 0  # noqa: B018
+    assert ids(loader) == whole[1]
+
+
+def test_a_newer_iteration_ends_the_older_one(dataset: str) -> None:
+    loader = make(dataset)
+    older = iter(loader)
+    next(older)
+    newer = iter(loader)
+    next(newer)
+    with pytest.raises(hsipack.ConflictError, match="newer iteration"):
+        next(older)
+    assert len(list(newer)) == 2
+    with pytest.raises(StopIteration):
+        next(newer)
+
+
+def test_it_resumes_with_the_very_next_batch(dataset: str) -> None:
+    options = {"shuffle": True, "seed": 5, "crop": (8, 8), "augment": [hsipack.augment.RandomHorizontalFlip()]}
+    loader = make(dataset, **options)
+    whole = [[batch["image"] for batch in loader] for _ in range(2)]
+    for given in range(4):
+        loader.set_epoch(0)
+        iteration = iter(loader)
+        for _ in range(given):
+            next(iteration)
+        state = loader.state_dict()
+        again = make(dataset, **options)
+        again.load_state_dict(state)
+        rest = list(again)
+        expected = whole[0][given:] if given < 3 else []
+        assert len(rest) == len(expected)
+        assert all(torch.equal(batch["image"], image) for batch, image in zip(rest, expected, strict=True))
+        assert len(again) == 3
+        assert all(torch.equal(one["image"], two) for one, two in zip(again, whole[1], strict=True))
+        # Pickled, it is where it was.
+        moved = pickle.loads(pickle.dumps(loader))
+        assert len(list(moved)) == len(expected)
+
+
+def test_an_epoch_goes_on_with_another_batch_size_and_more_processes(dataset: str) -> None:
+    loader = make(dataset, batch_size=2, shuffle=True)
+    iteration = iter(loader)
+    seen = [*next(iteration)["id"].tolist(), *next(iteration)["id"].tolist()]
+    state = loader.state_dict()
+    for rank in range(2):
+        part = make(dataset, batch_size=1, shuffle=True, rank=rank, world_size=2)
+        part.load_state_dict(state)
+        seen += sum(ids(part), [])
+    assert sorted(seen) == list(range(CUBES))
+
+
+def test_states_of_other_data_are_refused(dataset: str, cubes: Path, tmp_path: Path) -> None:
+    loader = make(dataset, shuffle=True, seed=1)
+    next(iter(loader))
+    state = loader.state_dict()
+    with pytest.raises(hsipack.ConflictError, match="seed 1"):
+        make(dataset, shuffle=True, seed=2).load_state_dict(state)
+    with pytest.raises(hsipack.ConflictError, match="another dataset"):
+        make(dataset, shuffle=True, seed=1).load_state_dict({**state, "fingerprint": "0"})
+    with pytest.raises(hsipack.ConflictError, match="other samples, order"):
+        make(dataset, seed=1).load_state_dict(state)
+    with pytest.raises(hsipack.MalformedError, match="not a training state"):
+        loader.load_state_dict({"epoch": 1})
+    # It is where it was.
+    assert len(list(loader)) == 3
+
+
+def test_twenty_kept_batches_are_never_overwritten(dataset: str) -> None:
+    loader = make(dataset, batch_size=2, shuffle=True, slots=3)
+    kept = []
+    while len(kept) < 20:
+        for batch in loader:
+            kept.append((batch, {key: batch[key].clone() for key in ("image", "labels", "layers")}))
+    for _ in range(5):
+        assert len(list(loader)) == 6
+    for batch, copies in kept:
+        assert all(torch.equal(batch[key], copy) for key, copy in copies.items())
+    assert loader.stats()["copied"] > 0
+    addresses = {batch["image"].data_ptr() for batch, _ in kept}
+    assert len(addresses) == len(kept)
+    loader.close()
+    assert all(torch.equal(batch["image"], copies["image"]) for batch, copies in kept)
+
+
+def test_without_copies_the_ring_says_when_it_is_used_up(dataset: str) -> None:
+    loader = make(dataset, batch_size=2, slots=4, copy=False, masks=[])
+    iteration = iter(loader)
+    kept = [next(iteration) for _ in range(4)]
+    copies = [batch["image"].clone() for batch in kept]
+    with pytest.raises(hsipack.ConflictError, match="all 4 slots"):
+        next(iteration)
+    assert all(torch.equal(batch["image"], copy) for batch, copy in zip(kept, copies, strict=True))
+    # Room again: nothing was lost.
+    del kept[0]
+    assert next(iteration)["id"].tolist() == [8, 9]
+    assert loader.stats()["copied"] == 0
+
+
+def test_numpy_and_dlpack_share_the_memory(dataset: str) -> None:
+    plain = [batch["image"].clone() for batch in make(dataset)]
+    for output in ("numpy", "dlpack"):
+        loader = make(dataset, output=output)
+        for batch, expected in zip(loader, plain, strict=True):
+            image = batch["image"]
+            if output == "dlpack":
+                assert image.__dlpack_device__() == (1, 0)
+                one, two = np.asarray(image), torch.from_dlpack(image)
+                assert np.from_dlpack(image).ctypes.data == one.ctypes.data == two.data_ptr()
+                image = one
+            assert isinstance(image, np.ndarray) and image.dtype == np.float16
+            assert isinstance(batch["label"], np.ndarray)
+            np.testing.assert_array_equal(image, expected.numpy())
+            assert image.transpose(0, 2, 3, 1).flags["C_CONTIGUOUS"]
+        assert loader.stats()["copied"] == 0
+    kept = [np.asarray(batch["image"]) for batch in make(dataset, output="dlpack")]
+    for image, expected in zip(kept, plain, strict=True):
+        np.testing.assert_array_equal(image, expected.numpy())
+
+
+def test_crops(dataset: str) -> None:
+    ds = hsipack.open(dataset)
+    loader = make(ds, 8, crop=hsipack.RandomCrop((6, 5), per_cube=4), shuffle=True)
+    assert len(loader) == CUBES * 4 // 8
+    for batch in loader:
+        for place, one in enumerate(batch["id"].tolist()):
+            row, column, rows, columns = batch["window"][place].tolist()
+            assert (rows, columns) == (6, 5)
+            expected = ds.read(one, slice(row, row + 6), slice(column, column + 5))
+            assert torch.equal(batch["image"][place], expected["image"])
+            assert torch.equal(batch["labels"][place], expected["labels"])
+    middle = next(iter(make(ds, crop=hsipack.CenterCrop(10))))
+    assert middle["window"][0].tolist() == [5, 7, 10, 10]
+    grid = make(ds.select([0]), 100, crop=hsipack.GridCrop((10, 12)))
+    assert next(iter(grid))["window"][:, :2].tolist() == [[0, 0], [0, 12], [10, 0], [10, 12]]
+    assert next(iter(make(ds, crop=9)))["image"].shape[2:] == (9, 9)
+    with pytest.raises(hsipack.ConflictError):
+        make(ds, crop=21)
+
+
+def test_types_values_and_masks(dataset: str) -> None:
+    ds = hsipack.open(dataset)
+    stats = ds.stats
+    assert stats is not None
+    batch = next(iter(make(ds, dtype=torch.float32, normalize="standardize", mask_dtype=torch.int64, layers=False)))
+    raw = torch.stack([ds[one]["image"] for one in range(4)]).float()
+    shape = (1, BANDS, 1, 1)
+    mean, std = (torch.tensor(values, dtype=torch.float32).reshape(shape) for values in (stats.mean, stats.std))
+    torch.testing.assert_close(batch["image"], (raw - mean) / std, rtol=1e-5, atol=1e-5)
+    assert batch["labels"].dtype == torch.int64
+    assert batch["layers"].shape == (4, ROWS, COLUMNS) and int(batch["layers"].max()) == 3
+    bands = next(iter(make(ds, bands=[6, 2], masks=["labels"])))
+    assert torch.equal(bands["image"][1], ds[1]["image"][[6, 2]]) and "layers" not in bands
+    assert "labels" not in next(iter(make(ds, masks=[])))
+
+
+def test_samplers(dataset: str) -> None:
+    ds = hsipack.open(dataset)
+    assert ids(make(ds, sampler=SequentialSampler(ds))) == ids(make(ds))
+    assert sorted(sum(ids(make(ds, sampler=RandomSampler(ds))), [])) == list(range(CUBES))
+    train = ds.split("train")
+    chosen = sum(ids(make(train, sampler=SubsetRandomSampler([0, 8]))), [])
+    assert sorted(chosen) == [train.ids[0], train.ids[8]]
+    weights = [1.0 if number == 5 else 0.0 for number in range(CUBES)]
+    assert set(sum(ids(make(ds, sampler=weights)), [])) == {5}
+    sampler = WeightedRandomSampler(weights, 40)
+    assert sum(ids(make(ds, sampler=sampler)), []) == [5] * 40
+    # Of a part of the dataset, weights are of its samples.
+    assert set(sum(ids(make(train, sampler=[0.0] * 8 + [1.0])), [])) == {train.ids[8]}
+    balanced = make(ds.select([0, 1, 2, 4, 5, 8]), 6, sampler="class_balanced", epoch_length=600)
+    share = np.mean([label for batch in balanced for label in batch["label"].tolist()])
+    assert 0.4 < share < 0.6
+    together = sum(ids(make(ds, sampler="groups_together")), [])
+    assert [one // 3 for one in together[::3]] == [one // 3 for one in together[2::3]]
+    with pytest.raises(hsipack.UnsupportedError, match="DistributedSampler"):
+        make(ds, sampler=DistributedSampler(ds, num_replicas=1, rank=0))
+    with pytest.raises(hsipack.ConflictError, match="one weight for every sample"):
+        make(ds, sampler=[1.0, 2.0])
+    with pytest.raises(hsipack.ConflictError, match="leave shuffle out"):
+        make(ds, sampler="class_balanced", shuffle=True)
+
+
+@pytest.mark.parametrize("last", ["short", "drop", "pad"])
+def test_ranks_share_the_epoch(dataset: str, last: str) -> None:
+    options = {"drop_last": last == "drop", "pad_last": last == "pad", "shuffle": True}
+    parts = []
+    for rank in range(2):
+        loader = make(dataset, 5, rank=rank, world_size=2, **options)
+        batches = list(loader)
+        assert len(batches) == len(loader) == (1 if last == "drop" else 2)
+        parts.append([one for batch in batches for one, pad in zip(batch["id"].tolist(), batch["padding"].tolist(), strict=True) if not pad])
+    together = sum(parts, [])
+    assert len(set(together)) == len(together) == (10 if last == "drop" else CUBES)
+
+
+def test_augmentations_are_reproducible_and_keep_masks_with_images(dataset: str) -> None:
+    augmentations = [
+        hsipack.augment.RandomHorizontalFlip(p=0.5),
+        hsipack.augment.RandomAffine(degrees=30, p=0.7),
+        hsipack.augment.RandomGaussianNoise(std=0.1, p=0.3),
+    ]
+    first = {one: image for batch in make(dataset, augment=augmentations, seed=2)
+             for one, image in zip(batch["id"].tolist(), batch["image"].clone(), strict=True)}
+    other = make(dataset, 3, augment=augmentations, seed=2, shuffle=True, num_threads=1)
+    for batch in other:
+        for one, image in zip(batch["id"].tolist(), batch["image"], strict=True):
+            assert torch.equal(image, first[one])
+    flips = make(dataset, augment=[hsipack.augment.RandomHorizontalFlip(p=1.0)])
+    ds = hsipack.open(dataset)
+    for batch in flips:
+        for place, one in enumerate(batch["id"].tolist()):
+            assert torch.equal(batch["image"][place], ds[one]["image"].flip(-1))
+            assert torch.equal(batch["labels"][place], ds[one]["labels"].flip(-1))
+            assert torch.equal(batch["layers"][place], ds[one]["layers"].flip(-1))
+    mixed = next(iter(make(dataset, augment=[hsipack.augment.RandomMixUpV2(p=1.0)])))["mixed"]
+    assert len(mixed) == 1 and len(mixed[0]["partners"]) == len(mixed[0]["shares"]) == 4
+
+
+def test_damage_is_an_error_or_skipped(own_dataset: Path) -> None:
+    shard = own_dataset / f"{ROWS}x{COLUMNS}x{BANDS}" / "image/c/1/0/0/0"
+    damaged = bytearray(shard.read_bytes())
+    damaged[200] ^= 1
+    shard.write_bytes(damaged)
+    with pytest.raises(hsipack.DamagedError, match="c/1/0/0/0"):
+        list(make(own_dataset))
+    loader = make(own_dataset, on_damage="skip")
+    assert len(sum(ids(loader), [])) == CUBES - 1
+    assert loader.stats()["loader"]["skipped"] == 1
+
+
+def test_one_thread_at_a_time_and_none_after_the_end(dataset: str) -> None:
+    loader = make(dataset)
+    results: list[object] = []
+
+    def consume() -> None:
+        try:
+            results.append(sum(len(batch["id"]) for batch in loader))
+        except hsipack.ConflictError as error:
+            results.append(error)
+
+    thread = threading.Thread(target=consume)
+    thread.start()
+    thread.join()
+    assert results == [CUBES]
+    iteration = iter(loader)
+    kept = next(iteration)
+    loader.close()
+    loader.close()
+    assert "closed" in repr(loader)
+    for use in (lambda: next(iteration), lambda: len(loader), loader.state_dict, loader.stats):
+        with pytest.raises(hsipack.ConflictError, match="closed|newer"):
+            use()
+    assert kept["image"].shape[0] == 4
+
+
+def test_options_that_mean_nothing_are_told(dataset: str) -> None:
+    for options, message in [
+        ({"batch_size": 0}, "batch_size=0"),
+        ({"slots": 1}, "at least 2"),
+        ({"split": "test"}, "it has train, val"),
+        ({"masks": ["organs"]}, "labels, layers"),
+        ({"bands": [9]}, "from 0 to 6"),
+        ({"columns": ["weather"]}, "age"),
+        ({"normalize": "minmax"}, "standardize, l1, l2, snv"),
+        ({"cache": "all"}, "compressed, decoded"),
+        ({"dtype": torch.int8}, "Half"),
+        ({"output": "jax"}, "torch, numpy, dlpack"),
+        ({"rank": 0}, "both"),
+        ({"rank": 2, "world_size": 2}, "rank 2"),
+        ({"drop_last": True, "pad_last": True}, "choose one"),
+        ({"device": "meta"}, "cpu"),
+        ({"output": "numpy", "device": "cuda"}, "CPU"),
+    ]:
+        with pytest.raises((hsipack.ConflictError, hsipack.UnsupportedError), match=message):
+            make(dataset, **options)
+    if not torch.cuda.is_available():
+        with pytest.raises(hsipack.Error, match="CUDA"):
+            make(dataset, device="cuda:0")

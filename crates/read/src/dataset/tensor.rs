@@ -1,0 +1,63 @@
+//! Random access into tensors on the CPU.
+
+use std::ops::Range;
+
+use tch::{Device, Tensor};
+
+use super::array::ArrayRef;
+use super::{Dataset, window};
+use crate::Result;
+use crate::device::stored_kind;
+use crate::torch::{bytes_of_mut, empty, run};
+
+impl Dataset {
+    /// Rows × columns of some bands (all if `None`), in the order given, of the cube of a sample, decoded straight into
+    /// a new tensor: (rows, columns, bands), as stored.
+    ///
+    /// # Errors
+    /// As [`read_image`](Self::read_image), and if there is no memory for it.
+    pub fn image_tensor(
+        &self,
+        sample: usize,
+        rows: Range<usize>,
+        columns: Range<usize>,
+        bands: Option<&[usize]>,
+    ) -> Result<Tensor> {
+        let array = self.image(self.stack_of(sample)?);
+        let count = bands.map_or(array.shape().bands, <[usize]>::len);
+        let mut tensor = room(array, &rows, &columns, Some(count))?;
+        self.read(array, sample, window(&rows, &columns), bands, bytes_of_mut(&mut tensor))?;
+        Ok(tensor)
+    }
+
+    /// Rows × columns of a mask of a sample: (rows, columns). Unsigned integers beyond 8 bits come as signed ones with the
+    /// same bits, since libtorch barely computes with them; see [`DlPack::of`](crate::DlPack::of).
+    ///
+    /// # Errors
+    /// As [`read_mask`](Self::read_mask), and if there is no memory for it.
+    pub fn mask_tensor(
+        &self,
+        sample: usize,
+        name: &str,
+        rows: Range<usize>,
+        columns: Range<usize>,
+    ) -> Result<Tensor> {
+        let array = self.mask_array(self.stack_of(sample)?, name)?;
+        let mut tensor = room(array, &rows, &columns, None)?;
+        self.read(array, sample, window(&rows, &columns), None, bytes_of_mut(&mut tensor))?;
+        Ok(tensor)
+    }
+}
+
+/// A tensor for a window; of one that does not fit, only what does, since reading it is refused.
+fn room(
+    array: ArrayRef<'_>,
+    rows: &Range<usize>,
+    columns: &Range<usize>,
+    bands: Option<usize>,
+) -> Result<Tensor> {
+    let fits = |range: &Range<usize>, axis: usize| range.len().min(axis) as i64;
+    let mut shape = vec![fits(rows, array.shape().rows), fits(columns, array.shape().columns)];
+    shape.extend(bands.map(|bands| bands as i64));
+    run(|| empty(&shape, stored_kind(array.dtype()), Device::Cpu))
+}
