@@ -44,7 +44,7 @@ def test_batches_are_the_samples(dataset: str) -> None:
             numbers = batch["id"]
             assert torch.equal(batch["age"], numbers * 10)
             assert torch.equal(batch["moisture"], numbers / 8.0)
-            assert torch.equal(batch["smoker"], numbers % 2 == 0)
+            assert batch["smoker"] == [str(one % 2 == 0) for one in numbers.tolist()]
             assert batch["window"].tolist() == [[0, 0, ROWS, COLUMNS]] * 4
             assert not batch["padding"].any()
             seen += numbers.tolist()
@@ -104,11 +104,13 @@ def test_it_resumes_with_the_very_next_batch(dataset: str) -> None:
         again = make(dataset, **options)
         again.load_state_dict(state)
         rest = list(again)
-        expected = whole[0][given:] if given < 3 else []
+        # Behind the last batch of an epoch is the next one.
+        expected = whole[0][given:] if given < 3 else whole[1]
         assert len(rest) == len(expected)
         assert all(torch.equal(batch["image"], image) for batch, image in zip(rest, expected, strict=True))
         assert len(again) == 3
-        assert all(torch.equal(one["image"], two) for one, two in zip(again, whole[1], strict=True))
+        if given < 3:
+            assert all(torch.equal(one["image"], two) for one, two in zip(again, whole[1], strict=True))
         # Pickled, it is where it was.
         moved = pickle.loads(pickle.dumps(loader))
         assert len(list(moved)) == len(expected)
@@ -350,5 +352,5 @@ def test_options_that_mean_nothing_are_told(dataset: str) -> None:
         with pytest.raises((hsipack.ConflictError, hsipack.UnsupportedError), match=message):
             make(dataset, **options)
     if not torch.cuda.is_available():
-        with pytest.raises(hsipack.Error, match="CUDA"):
+        with pytest.raises(hsipack.Error, match="NVIDIA|CUDA"):
             make(dataset, device="cuda:0")

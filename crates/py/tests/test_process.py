@@ -14,6 +14,7 @@ import pytest
 
 import hsipack
 
+LARGE = 12
 PREPARE = "import os, signal, sys, time\nimport torch\nimport hsipack\n"
 
 ENDINGS = {
@@ -44,10 +45,10 @@ def test_it_ends_cleanly(dataset: str, ending: str) -> None:
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with 24 cubes of 300 x 400 x 60 float32, 29 MB each."""
+    """A folder with cubes of 300 x 400 x 60 float32, 29 MB each."""
     folder = tmp_path_factory.mktemp("large")
     cube = np.random.default_rng(0).random((300, 400, 60), dtype=np.float32)
-    for number in range(24):
+    for number in range(LARGE):
         np.save(folder / f"cube_{number:02}.npy", cube if number == 0 else cube[::-1])
     return folder
 
@@ -65,7 +66,7 @@ LONG = {
     "convert": ("", "hsipack.convert(sys.argv[1], sys.argv[3])"),
     "estimate": ("", "while True: hsipack.estimate(sys.argv[1], sys.argv[3])"),
     "validate": ("", "while True: hsipack.validate(sys.argv[2], source=True)"),
-    "read": ("ds = hsipack.open(sys.argv[2])", "while True: ds.__getitems__(range(24))"),
+    "read": ("ds = hsipack.open(sys.argv[2])", "while True: ds.__getitems__(range(12))"),
     "iterate": (
         "loader = hsipack.Loader(sys.argv[2], 12, device='cpu', shuffle=True, dtype=torch.float32)",
         "while True:\n  for batch in loader: pass",
@@ -74,7 +75,7 @@ LONG = {
         "loader = hsipack.Loader(sys.argv[2], 12, device='cpu', augment=[hsipack.augment.RandomAffine(30, p=1.0)] * 9)",
         "while True:\n  for batch in loader: pass",
     ),
-    "start": ("", "while True: hsipack.Loader(sys.argv[2], 24, device='cpu', slots=8).close()"),
+    "start": ("", "while True: hsipack.Loader(sys.argv[2], 12, device='cpu', slots=6).close()"),
     "apply": (
         "aug = hsipack.augment.RandomElasticTransform(p=1.0); image = torch.rand(8, 60, 300, 400)",
         "while True: aug(image)",
@@ -103,7 +104,7 @@ def test_ctrl_c_is_answered(large: Path, large_dataset: Path, tmp_path: Path, wh
     assert float(answer) - sent < 2.0
     if what == "convert":
         report = hsipack.convert(large, tmp_path / "new.hsipack", resume=True, codec="lz4hc")
-        assert report.cubes == 24 and hsipack.validate(tmp_path / "new.hsipack").ok
+        assert report.cubes == LARGE and hsipack.validate(tmp_path / "new.hsipack").ok
 
 
 def test_an_interrupted_batch_is_given_by_the_next_call(dataset: str) -> None:
@@ -173,7 +174,7 @@ print(counted)
 def test_progress_is_told_and_what_it_raises_stops_the_work(large: Path, tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     hsipack.convert(large, tmp_path / "one.hsipack", codec="lz4", progress=lambda *now: told.append(now))
-    assert told[-1][0] == told[-1][1] == 24 * 300 * 400 * 60 * 4
+    assert told[-1][0] == told[-1][1] == LARGE * 300 * 400 * 60 * 4
     assert told == sorted(told)
 
     def stop(done: int, total: int) -> None:
@@ -183,7 +184,7 @@ def test_progress_is_told_and_what_it_raises_stops_the_work(large: Path, tmp_pat
     with pytest.raises(RuntimeError, match="enough"):
         hsipack.convert(large, tmp_path / "two.hsipack", codec="lz4", progress=stop)
     assert not (tmp_path / "two.hsipack").exists()
-    assert hsipack.convert(large, tmp_path / "two.hsipack", codec="lz4", resume=True).cubes == 24
+    assert hsipack.convert(large, tmp_path / "two.hsipack", codec="lz4", resume=True).cubes == LARGE
 
 
 def test_environment_variables_do_not_leak(dataset: str) -> None:

@@ -104,8 +104,8 @@ class Loader:
     3
     >>> for batch in loader:
     ...     print(tuple(batch["image"].shape), batch["label"].tolist())
-    (4, 7, 20, 24) [0, 0, 1, 1]
-    (4, 7, 20, 24) [0, 1, 1, 0]
+    (4, 7, 20, 24) [0, 1, 0, 1]
+    (4, 7, 20, 24) [0, 0, 1, 0]
     (1, 7, 20, 24) [0]
     >>> loader.epoch
     1
@@ -197,6 +197,7 @@ class Loader:
     def _start(self, state: str | None) -> None:
         self._native = _hsipack.Loader(self._dataset._native, self._settings, state)
         self._iteration: _Epoch | None = None
+        self._taken: dict[str, Any] | None = None
         self._lengths: dict[int, int] = {}
         self._closed = False
         _LOADERS.add(self)
@@ -209,8 +210,7 @@ class Loader:
         A new iteration ends an older one of this loader. After an abandoned one it begins the next epoch.
         """
         if self._iteration is not None:
-            self._iteration = None
-            self._native.set_epoch(self._native.epoch + 1)
+            self.set_epoch(self._native.epoch + 1)
         self._iteration = _Epoch(self)
         return self._iteration
 
@@ -226,11 +226,14 @@ class Loader:
             raise ConflictError(
                 "a newer iteration over this loader has begun", remedy="make one loader for each iteration"
             )
-        batch = self._native.next()
-        if batch is None:
+        # Should a signal's handler raise while the batch is put together, the next call gives it.
+        if self._taken is None:
+            self._taken = self._native.next()
+        if self._taken is None:
             self._iteration = None
             raise StopIteration
-        return self._batch(batch)
+        batch, self._taken = self._batch(self._taken), None
+        return batch
 
     def _batch(self, batch: dict[str, Any]) -> Batch:
         ids = batch["ids"]
@@ -270,7 +273,7 @@ class Loader:
 
     def set_epoch(self, epoch: int) -> None:
         """Goes to the start of an epoch; the next iteration gives it. Not needed if epochs simply follow each other."""
-        self._iteration = None
+        self._iteration = self._taken = None
         self._native.set_epoch(_natural("epoch", epoch, least=0))
 
     def state_dict(self) -> dict[str, Any]:
@@ -296,7 +299,7 @@ class Loader:
                 order or crops. The loader then stays where it is.
         """
         self._native.load_state(json.dumps(dict(state)))
-        self._iteration = None
+        self._iteration = self._taken = None
 
     def resumed(self, state: Mapping[str, Any]) -> Loader:
         """This loader, after :meth:`load_state_dict`."""
@@ -320,7 +323,7 @@ class Loader:
 
     def close(self) -> None:
         """Ends its threads and gives its memory back. Batches that are kept stay valid."""
-        self._iteration = None
+        self._iteration = self._taken = None
         self._closed = True
         self._native.close()
 
