@@ -1,7 +1,8 @@
 """Builds the wheel: maturin does, once what it needs was looked for and the command was built.
 
-A build backend (PEP 517). What is missing is told in one message before minutes of compiling, and libtorch is that of the
-environment that the package is installed into, although pip hides it from the build.
+A build backend (PEP 517). What is missing is told in one message before minutes of compiling, and
+libtorch is that of the environment that the package is installed into, although pip hides it from
+the build.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ import maturin
 
 TORCH = "2.11.0"
 ROOT = Path(__file__).resolve().parents[3]
-PROGRAM = ROOT / "crates/py/python/hsipack/_bin/hsipack"
+PROGRAM = ROOT / "crates/py/python/hsipack_command/hsipack"
 
 Settings = dict[str, Any] | None
 
 
 def get_requires_for_build_wheel(config_settings: Settings = None) -> list[str]:
-    """What maturin wants; the first thing that pip asks for, so that what is missing is told here."""
+    """What maturin wants. The first thing that pip asks for: what is missing is told here."""
     prepare()
     return list(maturin.get_requires_for_build_wheel(config_settings))
 
@@ -68,7 +69,9 @@ def prepare() -> None:
         missing.append("a C++ compiler: on Debian or Ubuntu run: apt-get install build-essential")
     torch, version = find_torch()
     if torch is None:
-        missing.append(f"torch {TORCH} in {sys.prefix}: run: {sys.executable} -m pip install torch=={TORCH}")
+        missing.append(
+            f"torch {TORCH} in {sys.prefix}: run: {sys.executable} -m pip install torch=={TORCH}"
+        )
     elif version.split("+")[0] != TORCH:
         missing.append(
             f"torch {TORCH} (torch {version} is in {torch.parent}): "
@@ -97,10 +100,19 @@ def find_torch() -> tuple[Path | None, str]:
 
 def build_command(profile: str) -> None:
     """Builds the command ``hsipack``, which comes with the package."""
-    words = ["cargo", "build", "--locked", "--profile", profile, "-p", "hsipack-cli", "--features", "torch"]
+    words = [
+        "cargo",
+        "build",
+        "--locked",
+        "--profile",
+        profile,
+        "-p",
+        "hsipack-cli",
+        "--features",
+        "torch",
+    ]
     subprocess.run(words, cwd=ROOT, check=True)
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    PROGRAM.parent.mkdir(exist_ok=True)
     built = target / ("debug" if profile == "dev" else profile) / "hsipack"
     # A copy that replaces: the old one may be running.
     fresh = PROGRAM.with_name("hsipack.new")

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use hsipack_read::augment::{Mixed, Pipeline};
 use hsipack_read::plan::{Share, State};
-use hsipack_read::{DeviceBatch, DeviceLoader, DeviceOptions, Error, LoaderOptions, OfProcess, Result};
+use hsipack_read::{
+    DeviceBatch, DeviceLoader, DeviceOptions, Error, LoaderOptions, OfProcess, Result,
+};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde_json::json;
@@ -30,6 +32,8 @@ struct Running {
     source: Arc<Source>,
     /// What the worker is making: a batch that was interrupted is given by the next call.
     pending: Option<Task<Step>>,
+    /// What it made when a signal's handler raised, likewise.
+    made: Option<Step>,
     /// Behind the last batch given.
     state: State,
     on_cpu: bool,
@@ -102,7 +106,16 @@ impl Source {
 impl Running {
     fn next(&mut self, py: Python<'_>) -> PyResult<Option<Box<Ready>>> {
         loop {
-            let step = if self.on_cpu { self.wait(py)? } else { py.detach(|| self.source.step()) };
+            let step = match self.made.take() {
+                Some(step) => step,
+                None if self.on_cpu => self.wait(py)?,
+                None => py.detach(|| self.source.step()),
+            };
+            // Here, not on the way back to the caller, where an exception would take the place of the batch.
+            if let Err(raised) = py.check_signals() {
+                self.made = Some(step);
+                return Err(raised);
+            }
             match step {
                 Step::Batch(ready, state) => {
                     self.state = state;
@@ -113,7 +126,7 @@ impl Running {
                     return Ok(None);
                 }
                 Step::Failed(error) => return Err(error).or_raise(py),
-                Step::Waiting => py.check_signals()?,
+                Step::Waiting => {}
             }
         }
     }
@@ -130,6 +143,7 @@ impl Running {
     /// Drops a batch under way.
     fn cancel(&mut self, py: Python<'_>) -> PyResult<()> {
         self.source.cancelled.store(true, Ordering::Relaxed);
+        self.made = None;
         if let Some(task) = self.pending.take() {
             task.wait(py).inspect_err(|_| self.pending = Some(task))?;
         }
@@ -149,8 +163,10 @@ impl Loader {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => {
                 let error = Error::conflict("another thread uses this loader at this moment");
-                return Err(error.with_remedy("make one loader a thread, or share one behind a lock"))
-                    .or_raise(py);
+                return Err(
+                    error.with_remedy("make one loader a thread, or share one behind a lock")
+                )
+                .or_raise(py);
             }
         };
         match own.get_mut() {
@@ -187,8 +203,7 @@ impl Loader {
         state: Option<&str>,
     ) -> PyResult<Self> {
         let dataset = dataset.get(py)?;
-        let (options, device) =
-            (settings.loader().or_raise(py)?, settings.device().or_raise(py)?);
+        let (options, device) = (settings.loader().or_raise(py)?, settings.device().or_raise(py)?);
         let pipeline = settings.pipeline().or_raise(py)?;
         let state = state.map(State::from_json).transpose().or_raise(py)?;
         let (options_too, device_too, dataset_too) =
@@ -199,15 +214,13 @@ impl Loader {
         };
         let loader = patiently(py, start)?.or_raise(py)?;
         let state = loader.state();
-        let source = Source {
-            loader: Mutex::new(loader),
-            pipeline,
-            cancelled: AtomicBool::new(false),
-        };
+        let source =
+            Source { loader: Mutex::new(loader), pipeline, cancelled: AtomicBool::new(false) };
         let running = Running {
             worker: Worker::start(py)?,
             source: Arc::new(source),
             pending: None,
+            made: None,
             state,
             on_cpu: device_too.device == Device::Cpu,
             dataset: dataset_too,
@@ -348,8 +361,7 @@ fn given<'py>(py: Python<'py>, ready: Ready) -> PyResult<Bound<'py, PyDict>> {
     given.set_item("names", batch.samples().map(|one| one.name.as_str()).collect::<Vec<_>>())?;
     given.set_item("mixed", pairs(mixed))?;
     let masks = std::mem::take(&mut batch.masks);
-    let masks: Vec<_> =
-        masks.into_iter().map(|(name, mask)| (name, Array::new(mask))).collect();
+    let masks: Vec<_> = masks.into_iter().map(|(name, mask)| (name, Array::new(mask))).collect();
     given.set_item("masks", masks)?;
     // The batch is dropped here, and gives its slot back when the last of these tensors is gone.
     given.set_item("image", Array::new(batch.image.shallow_clone()))?;

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hsipack_format::{Compressor, DType, Error, Result, Shuffle};
 use hsipack_pack::convert::plan::Plan;
 use hsipack_pack::convert::{
-    self as packing, BandSelection, ChunkShape, ConvertOptions, LayoutOptions, MaskOption, Mode, Nodata,
-    Normalize, Reference, Scale, ValueOptions,
+    self as packing, BandSelection, ChunkShape, ConvertOptions, LayoutOptions, MaskOption, Mode,
+    Nodata, Normalize, Reference, Scale, ValueOptions,
 };
 use hsipack_pack::progress::Progress;
 use hsipack_pack::validate::{self as validation, ValidateOptions};
@@ -96,8 +96,7 @@ impl Settings {
         options.values = values;
         let compressors: Vec<_> =
             Compressor::ALL.map(|compressor| (compressor.name(), compressor)).into();
-        let shuffles =
-            [("none", Shuffle::None), ("byte", Shuffle::Byte), ("bit", Shuffle::Bit)];
+        let shuffles = [("none", Shuffle::None), ("byte", Shuffle::Byte), ("bit", Shuffle::Bit)];
         let default = LayoutOptions::default();
         options.layout = LayoutOptions {
             compressor: named("codec", &self.codec, &compressors)?,
@@ -172,7 +171,8 @@ pub fn convert(
     let known = total.clone();
     let work = move |progress: &Progress| {
         packing::convert(&options, progress, &|plan: &Plan| {
-            let bytes = plan.samples.iter().map(|one| one.info.shape.values() * one.info.dtype.size());
+            let bytes =
+                plan.samples.iter().map(|one| one.info.shape.values() * one.info.dtype.size());
             known.store(bytes.sum::<usize>() as u64, Ordering::Relaxed);
         })
     };

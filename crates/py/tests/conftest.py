@@ -7,12 +7,11 @@ import os
 import shutil
 from pathlib import Path
 
+import hsipack
 import numpy as np
 import pytest
 import spectral.io.envi as envi
 from PIL import Image
-
-import hsipack
 
 CUBES = 12
 ROWS, COLUMNS, BANDS = 20, 24, 7
@@ -46,18 +45,27 @@ def cubes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines = []
     for number in range(CUBES):
         name = f"cube_{number:02}"
-        metadata = {"wavelength": [450 + 25 * band for band in range(BANDS)], "wavelength units": "nm"}
+        metadata = {
+            "wavelength": [450 + 25 * band for band in range(BANDS)],
+            "wavelength units": "nm",
+        }
         interleave = ("bip", "bil", "bsq")[number % 3]
         envi.save_image(
-            str(folder / f"{name}.hdr"), cube(number), metadata=metadata, dtype=np.float32, interleave=interleave
+            str(folder / f"{name}.hdr"),
+            cube(number),
+            metadata=metadata,
+            dtype=np.float32,
+            interleave=interleave,
         )
         Image.fromarray(labels(number)).save(masks / f"{name}.png")
         for layer, values in layers(number).items():
             Image.fromarray(values.astype(np.uint8)).save(masks / f"{name}_{layer}.png")
         split = "val" if number % 4 == 3 else "train"
         label = ("healthy", "tumour")[number // 2 % 2]
-        lines.append([name, label, f"patient {number // 3}", split, number * 10, number / 8, number % 2 == 0])
-    with open(root / "table.csv", "w", newline="", encoding="utf-8") as file:
+        lines.append(
+            [name, label, f"patient {number // 3}", split, number * 10, number / 8, number % 2 == 0]
+        )
+    with (root / "table.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["name", "label", "group", "split", "age", "moisture", "smoker"])
         writer.writerows(lines)
@@ -68,15 +76,22 @@ def cubes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def masks(cubes: Path) -> dict[str, str | dict[str, str]]:
     """Where the masks of the cubes lie, as ``hsipack.convert`` takes it."""
     root = f"{cubes.parent}/masks/{{stem}}"
-    return {"labels": f"{root}.png", "layers": {"valid": f"{root}_valid.png", "tissue": f"{root}_tissue.png"}}
+    return {
+        "labels": f"{root}.png",
+        "layers": {"valid": f"{root}_valid.png", "tissue": f"{root}_tissue.png"},
+    }
 
 
 @pytest.fixture(scope="session")
-def dataset(cubes: Path, masks: dict[str, str | dict[str, str]], tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The path of the packed dataset: 12 cubes of 20 x 24 x 7 in shards of 4, with masks, labels, groups and splits."""
+def dataset(
+    cubes: Path, masks: dict[str, str | dict[str, str]], tmp_path_factory: pytest.TempPathFactory
+) -> str:
+    """The path of the packed dataset: 12 cubes of 20 x 24 x 7 in shards of 4."""
     path = tmp_path_factory.mktemp("packed") / "scans.hsipack"
     table = cubes.parent / "table.csv"
-    hsipack.convert(cubes, path, mask=masks, table=table, chunk=8, shard_size=4 * ROWS * COLUMNS * BANDS * 2)
+    hsipack.convert(
+        cubes, path, mask=masks, table=table, chunk=8, shard_size=4 * ROWS * COLUMNS * BANDS * 2
+    )
     return os.fspath(path)
 
 

@@ -1,4 +1,4 @@
-"""Samples by number: against zarr-python and the cubes that were packed, in DataLoaders, after forks."""
+"""Samples by number: against zarr-python and what was packed, in DataLoaders, after forks."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import pickle
 import shutil
 from pathlib import Path
 
+import hsipack
 import numpy as np
 import pandas
 import pytest
 import torch
 import zarr
 from conftest import BANDS, COLUMNS, CUBES, ROWS, cube, labels, layers
-
-import hsipack
 
 
 def test_samples_are_what_zarr_reads_and_what_was_packed(dataset: str) -> None:
@@ -51,7 +50,9 @@ def test_what_is_known_of_the_samples_makes_a_table(dataset: str) -> None:
     assert stack.masks["layers"].layers == ("valid", "tissue")
     stats = ds.stats
     assert stats is not None
-    stored = np.stack([cube(number).astype(np.float16) for number in range(CUBES)]).astype(np.float64)
+    stored = np.stack([cube(number).astype(np.float16) for number in range(CUBES)]).astype(
+        np.float64
+    )
     np.testing.assert_allclose(stats.mean, stored.mean((0, 1, 2)), rtol=1e-6)
     np.testing.assert_allclose(stats.std, stored.std((0, 1, 2)), rtol=1e-3)
     assert stats.nan.tolist() == [0] * BANDS
@@ -66,8 +67,11 @@ def test_parts_of_the_dataset_and_of_samples(dataset: str) -> None:
     assert [chosen[0]["id"], chosen[-1]["id"]] == [5, 2]
     bands = hsipack.open(dataset, bands=[6, 0], masks=["labels"])
     assert set(bands[0]) == {"image", "labels", "label", "id", "name"}
-    np.testing.assert_array_equal(bands[1]["image"].numpy(), cube(1).astype(np.float16).transpose(2, 0, 1)[[6, 0]])
-    assert bands.wavelengths is not None and bands.wavelengths.tolist() == [600, 450]
+    np.testing.assert_array_equal(
+        bands[1]["image"].numpy(), cube(1).astype(np.float16).transpose(2, 0, 1)[[6, 0]]
+    )
+    assert bands.wavelengths is not None
+    assert bands.wavelengths.tolist() == [600, 450]
     part = ds.read(4, slice(7, 19), slice(-4, None))
     np.testing.assert_array_equal(part["image"].numpy(), ds[4]["image"].numpy()[:, 7:19, -4:])
     np.testing.assert_array_equal(part["labels"].numpy(), labels(4)[7:19, -4:])
@@ -81,8 +85,10 @@ def test_types_scales_and_numpy(cubes: Path, dataset: str, tmp_path: Path) -> No
     assert physical.dtype == torch.float32
     np.testing.assert_allclose(physical.permute(1, 2, 0).numpy(), cube(3), rtol=1e-3)
     sample = hsipack.open(dataset, output="numpy")[2]
-    assert isinstance(sample["image"], np.ndarray) and sample["image"].dtype == np.float16
-    assert sample["labels"].dtype == np.uint8 and sample["layers"].dtype == np.bool_
+    assert isinstance(sample["image"], np.ndarray)
+    assert sample["image"].dtype == np.float16
+    assert sample["labels"].dtype == np.uint8
+    assert sample["layers"].dtype == np.bool_
     np.testing.assert_array_equal(sample["layers"], np.stack(list(layers(2).values())))
     assert hsipack.open(dataset, transform=lambda sample: sample["name"])[1] == "cube_01"
 
@@ -143,23 +149,33 @@ def test_a_forked_process_reads_while_its_parent_streams(dataset: str) -> None:
 def test_it_may_be_pickled_unless_it_was_replaced(own_dataset: Path, dataset: str) -> None:
     ds = hsipack.open(own_dataset, split="val", dtype=torch.float32)
     again = pickle.loads(pickle.dumps(ds))
-    assert torch.equal(again[1]["image"], ds[1]["image"]) and again.ids == ds.ids
+    assert torch.equal(again[1]["image"], ds[1]["image"])
+    assert again.ids == ds.ids
     text = pickle.dumps(ds)
     shutil.rmtree(own_dataset)
     with pytest.raises(hsipack.FileError):
         pickle.loads(text)
     other = hsipack.open(dataset).stacks
-    hsipack.convert(Path(json.loads((Path(dataset) / "samples.jsonl").read_text().splitlines()[0])["source"]["path"]),
-                    own_dataset)
+    hsipack.convert(
+        Path(
+            json.loads((Path(dataset) / "samples.jsonl").read_text().splitlines()[0])["source"][
+                "path"
+            ]
+        ),
+        own_dataset,
+    )
     assert other
     with pytest.raises(hsipack.ConflictError, match="replaced"):
         pickle.loads(text)
 
 
-def test_errors_name_the_file_and_what_to_do(dataset: str, own_dataset: Path, tmp_path: Path) -> None:
+def test_errors_name_the_file_and_what_to_do(
+    dataset: str, own_dataset: Path, tmp_path: Path
+) -> None:
     with pytest.raises(hsipack.FileError) as caught:
         hsipack.open(tmp_path / "nothing.hsipack")
-    assert "nothing.hsipack" in str(caught.value) and isinstance(caught.value, OSError)
+    assert "nothing.hsipack" in str(caught.value)
+    assert isinstance(caught.value, OSError)
     ds = hsipack.open(dataset)
     for index in (CUBES, -CUBES - 1):
         with pytest.raises(IndexError, match=f"sample {index} of {CUBES}"):
@@ -181,7 +197,9 @@ def test_errors_name_the_file_and_what_to_do(dataset: str, own_dataset: Path, tm
     damaged[200] ^= 1
     shard.write_bytes(damaged)
     with pytest.raises(hsipack.DamagedError) as damage:
-        [sample for sample in hsipack.open(own_dataset)]
-    assert damage.value.path is not None and damage.value.path.endswith("image/c/0/0/0/0")
+        list(hsipack.open(own_dataset))
+    assert damage.value.path is not None
+    assert damage.value.path.endswith("image/c/0/0/0/0")
     error = pickle.loads(pickle.dumps(damage.value))
-    assert str(error) == str(damage.value) and type(error) is hsipack.DamagedError
+    assert str(error) == str(damage.value)
+    assert type(error) is hsipack.DamagedError

@@ -7,20 +7,27 @@ import importlib
 import pkgutil
 from pathlib import Path
 
+import hsipack
 import pytest
 import torch
 
-import hsipack
-
 MODULES = ["hsipack"] + [
-    f"hsipack.{module.name}" for module in pkgutil.iter_modules(hsipack.__path__) if module.name != "_hsipack"
+    f"hsipack.{module.name}"
+    for module in pkgutil.iter_modules(hsipack.__path__)
+    if module.name != "_hsipack"
 ]
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_docstrings(name: str, dataset: str, cubes: Path, tmp_path: Path) -> None:
     module = importlib.import_module(name)
-    names = {"dataset_path": dataset, "cubes": cubes, "folder": tmp_path, "hsipack": hsipack, "torch": torch}
+    names = {
+        "dataset_path": dataset,
+        "cubes": cubes,
+        "folder": tmp_path,
+        "hsipack": hsipack,
+        "torch": torch,
+    }
     result = doctest.testmod(module, extraglobs=names, optionflags=doctest.ELLIPSIS)
     assert result.failed == 0
 
@@ -31,6 +38,17 @@ def test_public_names_have_docstrings_and_the_important_ones_examples() -> None:
         if not isinstance(thing, str):
             assert thing.__doc__, name
     finder = doctest.DocTestFinder()
-    with_examples = {test.name for module in MODULES for test in finder.find(importlib.import_module(module)) if test.examples}
-    for name in ("dataset.Dataset", "loader.Loader", "packing.convert", "packing.validate", "dataset.open"):
+    with_examples = {
+        test.name
+        for module in MODULES
+        for test in finder.find(importlib.import_module(module))
+        if test.examples
+    }
+    for name in (
+        "dataset.Dataset",
+        "loader.Loader",
+        "packing.convert",
+        "packing.validate",
+        "dataset.open",
+    ):
         assert f"hsipack.{name}" in with_examples

@@ -30,7 +30,7 @@ from hsipack._errors import (  # noqa: E402
 )
 from hsipack._hsipack import Array, __version__  # noqa: E402
 from hsipack.crops import CenterCrop, GridCrop, RandomCrop  # noqa: E402
-from hsipack.dataset import Dataset, Mask, Stack, Stats, open  # noqa: E402, A004
+from hsipack.dataset import Dataset, Mask, Stack, Stats, open  # noqa: E402
 from hsipack.loader import Loader  # noqa: E402
 from hsipack.packing import convert, estimate, validate  # noqa: E402
 from hsipack.reports import (  # noqa: E402

@@ -11,8 +11,9 @@ from hsipack._errors import ConflictError
 from hsipack._hsipack import Array
 
 Output = Literal["torch", "numpy", "dlpack"]
-"""What arrays are given as: ``torch.Tensor``, ``numpy.ndarray``, or :class:`hsipack.Array` for any other library."""
-
+"""What arrays are given as: ``torch.Tensor``, ``numpy.ndarray``, or :class:`hsipack.Array` for
+any other library.
+"""
 
 
 def check_output(output: str, outputs: tuple[str, ...]) -> None:

@@ -6,8 +6,9 @@ from typing import Any
 __version__: str
 
 class Array:
-    """A tensor for whoever speaks DLPack (``torch.from_dlpack``, ``jax.dlpack.from_dlpack``, ``cupy.from_dlpack``,
-    ``numpy.from_dlpack``) or, in the host's memory, NumPy's array interface (``numpy.asarray``). Nothing is copied."""
+    """A tensor for whoever speaks DLPack (``torch.from_dlpack``, ``jax.dlpack.from_dlpack``,
+    ``cupy.from_dlpack``) or, in the host's memory, NumPy's array interface (``numpy.asarray``).
+    Nothing is copied."""
 
     def __dlpack__(
         self,

@@ -14,8 +14,8 @@ class RandomCrop:
     Args:
         size: (rows, columns) in pixels, or one number for a square.
         per_cube: windows of every cube in an epoch; each counts as a sample.
-        min_labelled: share of labelled pixels (mask not 0), 0 to 1, that a window should have: up to 32 windows are drawn
-            until one has it, else the best of them is taken.
+        min_labelled: share of labelled pixels (mask not 0), 0 to 1, that a window should have: up
+            to 32 windows are drawn until one has it, else the best of them is taken.
 
     >>> RandomCrop(64, per_cube=16)
     RandomCrop(size=64, per_cube=16, min_labelled=0.0)
@@ -39,7 +39,8 @@ class CenterCrop:
 
 @dataclass(frozen=True)
 class GridCrop:
-    """All windows of a grid over the cube, row by row, each a sample; the last ones end with the cube.
+    """All windows of a grid over the cube, row by row, each a sample; the last ones end with the
+    cube.
 
     Args:
         size: (rows, columns) in pixels, or one number for a square.

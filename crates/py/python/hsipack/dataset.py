@@ -22,17 +22,18 @@ Floats = npt.NDArray[np.float64]
 Sample = dict[str, Any]
 
 # Keys of a sample that a mask's name cannot take.
-TAKEN = ("image", "label", "id", "name", "window", "padding", "mixed")
+TAKEN = ("image", "label", "id", "name", "window", "repeat", "epoch", "padding", "mixed")
 
 
 def mask_key(name: str) -> str:
-    """The key of a mask in samples and batches: its name, or ``mask_NAME`` where that is taken by something else."""
+    """The key of a mask in samples and batches: its name, or ``mask_NAME`` where that is taken."""
     return f"mask_{name}" if name in TAKEN else name
 
 
 @dataclass(frozen=True, eq=False)
 class Stats:
-    """Per-band statistics of the stored values of a stack, computed when it was packed; one value a band each.
+    """Per-band statistics of the stored values of a stack, computed when it was packed; one value a
+    band each.
 
     Stored values x ``scale_factor`` are physical ones. Bands without finite values have NaN.
 
@@ -99,10 +100,13 @@ def _stack(values: dict[str, Any]) -> Stack:
     def floats(name: str) -> Floats | None:
         return None if values[name] is None else np.array(values[name], dtype=np.float64)
 
-    stats = values["stats"]
-    if stats is not None:
-        four = (np.array(stats[name], dtype=np.float64) for name in ("min", "max", "mean", "std"))
-        stats = Stats(*four, nan=np.array(stats["nan"], dtype=np.int64))
+    figures = values["stats"]
+    stats = None
+    if figures is not None:
+        minimum, maximum, mean, std = (
+            np.array(figures[name], dtype=np.float64) for name in ("min", "max", "mean", "std")
+        )
+        stats = Stats(minimum, maximum, mean, std, np.array(figures["nan"], dtype=np.int64))
     rows, columns, bands = values["shape"]
     masks = [Mask(mask["name"], mask["dtype"], tuple(mask["layers"])) for mask in values["masks"]]
     return Stack(
@@ -124,16 +128,17 @@ class Dataset(torch.utils.data.Dataset[Any]):
 
     ``hsipack.open(path)`` makes one. A sample is a dictionary:
 
-    ========== ==============================================================================================
-    image      (bands, rows, columns) float16, a view of memory in the order (rows, columns, bands)
-    MASK       one for every mask: class ids (rows, columns), or boolean layers (layers, rows, columns)
-    label      number of its class, see :attr:`classes`; -1 if it has no label
-    id         number of the sample in the whole dataset
-    name       its name
-    ========== ==============================================================================================
+    ======= ===================================================================================
+    image   (bands, rows, columns) float16, a view of memory in the order (rows, columns, bands)
+    MASK    one for every mask: class ids (rows, columns), or boolean layers (layers, rows,
+            columns)
+    label   number of its class, see :attr:`classes`; -1 if it has no label
+    id      number of the sample in the whole dataset
+    name    its name
+    ======= ===================================================================================
 
-    It may be pickled, sent to worker processes, and used after a fork: it opens itself anew there. For training,
-    :class:`hsipack.Loader` is several times as fast.
+    It may be pickled, sent to worker processes, and used after a fork: it opens itself anew there.
+    For training, :class:`hsipack.Loader` is several times as fast.
 
     Args:
         path: the dataset, a folder.
@@ -142,12 +147,14 @@ class Dataset(torch.utils.data.Dataset[Any]):
         masks: names of the masks to read; all that every stack has if ``None``; none if empty.
         bands: bands to read, numbered from 0, in this order; all if ``None``.
         dtype: element type of images, such as ``torch.float32``; as stored if ``None``.
-        physical: multiply by the dataset's ``scale_factor`` and add its ``add_offset``; give a ``dtype`` that holds them.
+        physical: multiply by the dataset's ``scale_factor`` and add its ``add_offset``; give a
+            ``dtype`` that holds them.
         transform: called with every sample; what it returns is given instead.
         output: ``"torch"`` or ``"numpy"``.
-        verify: when checksums are compared: ``"always"``, ``"once"`` a chunk and process, or ``"never"``.
-        store: how files are read: ``"mmap"`` for local disks, ``"pread"`` for network disks, ``"direct"`` past the system's
-            cache.
+        verify: when checksums are compared: ``"always"``, ``"once"`` a chunk and process, or
+            ``"never"``.
+        store: how files are read: ``"mmap"`` for local disks, ``"pread"`` for network disks,
+            ``"direct"`` past the system's cache.
 
     Raises:
         FileError: if there is nothing at the path, or it cannot be read.
@@ -205,7 +212,9 @@ class Dataset(torch.utils.data.Dataset[Any]):
         self._native = _hsipack.Dataset(self._path, **self._reading)
         if self.fingerprint != state["fingerprint"]:
             raise ConflictError(
-                "the dataset was replaced since it was pickled", path=self._path, remedy="open it again"
+                "the dataset was replaced since it was pickled",
+                path=self._path,
+                remedy="open it again",
             )
 
     def _copy(self, ids: list[int] | None) -> Dataset:
@@ -249,7 +258,8 @@ class Dataset(torch.utils.data.Dataset[Any]):
 
     @property
     def samples(self) -> list[dict[str, Any]]:
-        """What is known of every sample: id, name, stack, split, group, label, source and the columns of your table.
+        """What is known of every sample: id, name, stack, split, group, label, source and the
+        columns of your table.
 
         >>> import pandas
         >>> table = pandas.DataFrame(hsipack.open(dataset_path).samples)
@@ -265,7 +275,10 @@ class Dataset(torch.utils.data.Dataset[Any]):
 
     @property
     def classes(self) -> list[Any]:
-        """The different labels, numbers before texts, ascending; a class's number is its place. Of the whole dataset."""
+        """The different labels, numbers before texts, ascending; a class's number is its place.
+
+        Of the whole dataset.
+        """
         return list(self._labels["classes"])
 
     @property
@@ -309,12 +322,14 @@ class Dataset(torch.utils.data.Dataset[Any]):
 
     @property
     def stats(self) -> Stats | None:
-        """Per-band statistics of stored values, of the bands that samples have; ``None`` where they are not recorded.
+        """Per-band statistics of stored values, of the bands that samples have; ``None`` where they
+        are not recorded.
 
         They are those of the whole stack, whatever samples are chosen.
 
         Raises:
-            ConflictError: if samples are of several stacks; ``stacks[name].stats`` tells each one's.
+            ConflictError: if samples are of several stacks; ``stacks[name].stats`` tells each
+                one's.
         """
         stacks = list(self._used_stacks())
         if len(stacks) > 1:
@@ -326,7 +341,9 @@ class Dataset(torch.utils.data.Dataset[Any]):
         stats = stacks[0].stats if stacks else None
         if stats is None or self._bands is None:
             return stats
-        chosen = (getattr(stats, name)[self._bands] for name in ("min", "max", "mean", "std", "nan"))
+        chosen = (
+            getattr(stats, name)[self._bands] for name in ("min", "max", "mean", "std", "nan")
+        )
         return Stats(*chosen)
 
     def _used_stacks(self) -> Iterator[Stack]:
@@ -411,10 +428,9 @@ class Dataset(torch.utils.data.Dataset[Any]):
         samples = self._read(ids, None, None)
         return samples if self._transform is None else [self._transform(one) for one in samples]
 
-    def read(
-        self, index: int, rows: slice | None = None, columns: slice | None = None
-    ) -> Sample:
-        """A part of a sample; only the chunks that it touches are decompressed. ``transform`` is not called.
+    def read(self, index: int, rows: slice | None = None, columns: slice | None = None) -> Sample:
+        """A part of a sample; only the chunks that it touches are decompressed. ``transform`` is
+        not called.
 
         Args:
             index: which sample, as in ``ds[index]``.
@@ -487,7 +503,9 @@ class Dataset(torch.utils.data.Dataset[Any]):
 
 def _numpy(image: torch.Tensor) -> Any:
     if image.dtype == torch.bfloat16:
-        raise ConflictError(f"NumPy has no {dtype_name(image.dtype)}", remedy="ask for torch.float32")
+        raise ConflictError(
+            f"NumPy has no {dtype_name(image.dtype)}", remedy="ask for torch.float32"
+        )
     return image.numpy()
 
 
@@ -497,12 +515,13 @@ def _bounds(part: slice | None, axis: int) -> tuple[int, int] | None:
     start, stop, step = part.indices(axis)
     if step != 1 or stop <= start:
         raise ConflictError(
-            f"{part} of an axis of {axis} pixels", remedy="give a slice of at least one pixel, step 1"
+            f"{part} of an axis of {axis} pixels",
+            remedy="give a slice of at least one pixel, step 1",
         )
     return start, stop
 
 
-def open(  # noqa: A001
+def open(
     path: str | os.PathLike[str],
     *,
     split: str | None = None,

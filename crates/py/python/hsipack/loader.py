@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch.utils.data import (
     RandomSampler,
@@ -27,7 +28,7 @@ from hsipack import _hsipack, augment, crops
 from hsipack._arrays import Output, check_output, dtype_name, given
 from hsipack._errors import ConflictError, Error, UnsupportedError
 from hsipack.crops import Crop, Size
-from hsipack.dataset import Dataset, mask_key
+from hsipack.dataset import TAKEN, Dataset, mask_key
 
 Batch = dict[str, Any]
 
@@ -37,69 +38,86 @@ NAMED_SAMPLERS = ("class_balanced", "groups_spread", "groups_together")
 class Loader:
     """Streams batches of a dataset, epoch after epoch.
 
-    Threads decompress chunks straight into a ring of batches, which is allocated once; nothing is copied on the CPU, and on
-    a GPU batches are copied ahead from page-locked memory. Iterating gives one epoch; the next iteration gives the next
-    one, newly shuffled. A batch is a dictionary:
+    Threads decompress chunks straight into a ring of batches, which is allocated once; nothing is
+    copied on the CPU, and on a GPU batches are copied ahead from page-locked memory. Iterating
+    gives one epoch; the next iteration gives the next one, newly shuffled. A batch is a dictionary:
 
-    ========== ==============================================================================================
-    image      (B, bands, rows, columns), channels_last: memory in the order (B, rows, columns, bands)
-    MASK       one for every mask: class ids (B, rows, columns), or boolean layers (B, layers, rows, columns)
-    label      (B,) int64: numbers of the samples' classes, see ``ds.classes``; -1 without a label
-    id         (B,) int64: numbers of the samples in the dataset
-    name       list of their names
-    window     (B, 4) int64: first row, first column, rows and columns of what was read
-    padding    (B,) bool: the sample came before and only fills the batch up; leave it out of a validation's figures
-    COLUMN     one for every name in ``columns``: (B,) int64, float64 or bool, or a list
-    mixed      if augmentations mix samples: a list of {"partners": [...], "shares": [...]}, for mixing labels alike
-    ========== ==============================================================================================
+    ======= ===================================================================================
+    image   (B, bands, rows, columns), channels_last: memory is (B, rows, columns, bands)
+    MASK    one for every mask: class ids (B, rows, columns), or boolean layers (B, layers, rows,
+            columns)
+    label   (B,) int64: numbers of the samples' classes, see ``ds.classes``; -1 without a label
+    id      (B,) int64: numbers of the samples in the dataset
+    name    list of their names
+    window  (B, 4) int64: first row, first column, rows and columns of what was read
+    repeat  (B,) int64: which of the sample's crops in the epoch
+    epoch   the epoch, counted from 0
+    padding (B,) bool: the sample came before and only fills the batch up; leave it out of a
+            validation's figures
+    COLUMN  one for every name in ``columns``: (B,) int64, float64 or bool, or a list
+    mixed   if augmentations mix samples: for each a {"partners": [...], "shares": [...]}, for
+            mixing labels alike
+    ======= ===================================================================================
 
-    A mask whose name is one of these keys is called ``mask_NAME``. Labels, ids and the like are on the CPU.
+    A mask whose name is one of these keys is called ``mask_NAME``. Labels, ids and the like are on
+    the CPU.
 
-    **Kept batches are never overwritten.** As long as a tensor of a batch lives, nobody writes to its memory. On the CPU
-    batches lie over the ring; while more than half of its slots are kept, further batches are copied. With
-    ``copy=False`` they never are, and keeping all slots makes the next batch a ``ConflictError``.
+    **Kept batches are never overwritten.** As long as a tensor of a batch lives, nobody writes to
+    its memory. On the CPU batches lie over the ring; while more than half of its slots are kept,
+    further batches are copied. With ``copy=False`` they never are, and keeping all slots makes the
+    next batch a ``ConflictError``.
 
     Args:
-        dataset: a dataset, or the path of one. Its split, samples, masks and bands are what is read.
+        dataset: a dataset, or the path of one. Its split, samples, masks and bands are what is
+            read.
         batch_size: samples (crops, if cubes are cropped) of a batch of this rank.
         shuffle: in a new order every epoch, over all ranks.
         seed: of order, crops and augmentations.
         device: where batches are to be; the current CUDA device if there is one, else the CPU.
         dtype: of images: float16, bfloat16, float32 or float64.
-        crop: (rows, columns) of random windows, or a :class:`RandomCrop`, :class:`CenterCrop` or :class:`GridCrop`.
-        augment: augmentations (see :mod:`hsipack.augment`), a list or an ``AugmentationSequential``; done on the device.
-        sampler: ``"class_balanced"``, ``"groups_spread"``, ``"groups_together"``, a weight for every sample, or one of
-            torch's Random-, Sequential-, SubsetRandom- and WeightedRandomSampler.
+        crop: (rows, columns) of random windows, or a :class:`RandomCrop`, :class:`CenterCrop` or
+            :class:`GridCrop`.
+        augment: augmentations (see :mod:`hsipack.augment`), a list or an
+            ``AugmentationSequential``; done on the device.
+        sampler: ``"class_balanced"``, ``"groups_spread"``, ``"groups_together"``, a weight for
+            every sample, or one of torch's Random-, Sequential-, SubsetRandom- and
+            WeightedRandomSampler.
         drop_last: leave out samples that do not fill a last batch.
-        pad_last: fill a last batch up instead, with samples marked as ``padding``. All ranks get equally many batches in
-            any case.
+        pad_last: fill a last batch up instead, with samples marked as ``padding``. All ranks get
+            equally many batches in any case.
         epoch_length: samples of an epoch over all ranks; every one once if ``None``.
-        rank: number of this process among those that train together; torch.distributed's, if it is initialised.
+        rank: number of this process among those that train together; torch.distributed's, if it is
+            initialised.
         world_size: how many those are; likewise.
         split: only samples of this split.
         masks: names of masks; the dataset's if ``None``, none if empty.
-        mask_dtype: of class ids; the least that holds them if ``None`` (uint8 as uint8, uint16 as int32).
+        mask_dtype: of class ids; the least that holds them if ``None`` (uint8 as uint8, uint16 as
+            int32).
         bands: bands to read, in this order; the dataset's if ``None``.
-        columns: columns of the table, or ``group`` and ``label`` themselves, to be given with every batch.
+        columns: columns of the table, or ``group`` and ``label`` themselves, to be given with every
+            batch.
         layers: unpack masks of boolean layers; else their bits are given.
         physical: multiply by ``scale_factor`` and add ``add_offset``.
         nan: replace NaN by this value.
-        normalize: ``"standardize"`` by the dataset's statistics, or every spectrum by ``"l1"``, ``"l2"`` or ``"snv"``.
+        normalize: ``"standardize"`` by the dataset's statistics, or every spectrum by ``"l1"``,
+            ``"l2"`` or ``"snv"``.
         num_threads: decoding threads; one a core if ``None``.
         slots: batches in the ring: in use, ready, and being filled; at least 2.
         copy: see above.
-        cache: keep chunks in memory from the first epoch on: ``"compressed"`` saves reading, ``"decoded"`` decoding, too.
+        cache: keep chunks in memory from the first epoch on: ``"compressed"`` saves reading,
+            ``"decoded"`` decoding, too.
         cache_size: bytes that the cache may take.
         on_damage: ``"error"``, or ``"skip"`` samples whose chunks are damaged, and count them.
         locked: lock the ring's memory against being swapped out, where that is allowed.
-        output: ``"torch"``, ``"numpy"`` (CPU), or ``"dlpack"`` for :class:`hsipack.Array`, which any library takes.
+        output: ``"torch"``, ``"numpy"`` (CPU), or ``"dlpack"`` for :class:`hsipack.Array`, which
+            any library takes.
 
     Raises:
         ConflictError: if options contradict each other or the dataset.
         UnsupportedError: if the device cannot be used.
         FileError: if there is no memory for the ring.
 
-    >>> loader = Loader(dataset_path, 4, shuffle=True, seed=1, device="cpu", dtype=torch.float32, split="train")
+    >>> loader = Loader(dataset_path, 4, shuffle=True, seed=1, device="cpu", split="train")
     >>> len(loader)
     3
     >>> for batch in loader:
@@ -207,7 +225,8 @@ class Loader:
     def __iter__(self) -> Iterator[Batch]:
         """What remains of an epoch that was resumed; else a whole epoch.
 
-        A new iteration ends an older one of this loader. After an abandoned one it begins the next epoch.
+        A new iteration ends an older one of this loader. After an abandoned one it begins the next
+        epoch.
         """
         if self._iteration is not None:
             self.set_epoch(self._native.epoch + 1)
@@ -224,7 +243,8 @@ class Loader:
     def _next(self, iteration: _Epoch) -> Batch:
         if self._iteration is not iteration:
             raise ConflictError(
-                "a newer iteration over this loader has begun", remedy="make one loader for each iteration"
+                "a newer iteration over this loader has begun",
+                remedy="make one loader for each iteration",
             )
         # Should a signal's handler raise while the batch is put together, the next call gives it.
         if self._taken is None:
@@ -244,6 +264,8 @@ class Loader:
         made["id"] = self._numbers(ids)
         made["name"] = batch["names"]
         made["window"] = self._numbers(batch["windows"])
+        made["repeat"] = self._numbers(batch["repeats"])
+        made["epoch"] = batch["epoch"]
         made["padding"] = self._numbers(batch["padding"], bool)
         for name, values in self._columns.items():
             if isinstance(values, list):
@@ -256,7 +278,7 @@ class Loader:
         return made
 
     def _numbers(self, values: list[Any], dtype: type = np.int64) -> Any:
-        numbers = np.array(values, dtype=dtype)
+        numbers: npt.NDArray[Any] = np.array(values, dtype=dtype)
         return torch.from_numpy(numbers) if self._output == "torch" else numbers
 
     # Where it is.
@@ -272,52 +294,57 @@ class Loader:
         return self._native.epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Goes to the start of an epoch; the next iteration gives it. Not needed if epochs simply follow each other."""
+        """Goes to the start of an epoch, which the next iteration gives.
+
+        Not needed if epochs simply follow each other.
+        """
         self._iteration = self._taken = None
         self._native.set_epoch(_natural("epoch", epoch, least=0))
 
     def state_dict(self) -> dict[str, Any]:
-        """How far it is: behind the last batch that was given, however many are ready. It is the same on every rank.
+        """How far it is: behind the last batch that was given, however many are ready.
+
+        It is the same on every rank.
 
         >>> loader = Loader(dataset_path, 4, shuffle=True, device="cpu")
         >>> first = next(iter(loader))
         >>> state = loader.state_dict()
-        >>> rest = [batch["id"].tolist() for batch in Loader(dataset_path, 4, shuffle=True, device="cpu").resumed(state)]
-        >>> len(rest), len(loader)
+        >>> again = Loader(dataset_path, 4, shuffle=True, device="cpu")
+        >>> again.load_state_dict(state)
+        >>> len(list(again)), len(again)
         (2, 3)
         """
         state: dict[str, Any] = json.loads(self._native.state())
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes to where the loader was that gave the state: the next iteration gives what was left of its epoch.
+        """Goes to where the loader was that gave the state: the next iteration gives what was left
+        of its epoch.
 
         Batch size, threads and world size may have changed since; what is left is divided anew.
 
         Raises:
-            ConflictError: if the state is of another dataset or seed, or, in the midst of an epoch, of other samples,
-                order or crops. The loader then stays where it is.
+            ConflictError: if the state is of another dataset or seed, or, in the midst of an epoch,
+                of other samples, order or crops. The loader then stays where it is.
         """
         self._native.load_state(json.dumps(dict(state)))
         self._iteration = self._taken = None
-
-    def resumed(self, state: Mapping[str, Any]) -> Loader:
-        """This loader, after :meth:`load_state_dict`."""
-        self.load_state_dict(state)
-        return self
 
     # What it does.
 
     def stats(self) -> dict[str, Any]:
         """Where the time went since it was made; times in seconds, see docs/reading.md.
 
-        ``waiting_s`` is the time that the caller waited for batches; the others are of the threads inside (``loader``).
+        ``waiting_s`` is the time that the caller waited for batches; the others are of the threads
+        inside (``loader``).
         """
         stats: dict[str, Any] = json.loads(self._native.stats_json())
         return stats
 
     def report(self) -> dict[str, Any]:
-        """What it does and why it does no better: memory of the ring, transfer, threads, masks and their layers."""
+        """What it does and why it does no better: memory of the ring, transfer, threads, masks
+        and their layers.
+        """
         report: dict[str, Any] = json.loads(self._native.report_json())
         return report
 
@@ -347,7 +374,9 @@ class Loader:
     # To another process it goes as what it was made of, and where it is.
 
     def __getstate__(self) -> dict[str, Any]:
-        own = {name: self.__dict__[name] for name in ("_settings", "_dataset", "_output", "_columns")}
+        own = {
+            name: self.__dict__[name] for name in ("_settings", "_dataset", "_output", "_columns")
+        }
         return {"own": own, "state": self._native.state()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -410,7 +439,9 @@ def _device(device: torch.device | str | int | None, output: Output) -> int | No
     if device.type == "cpu":
         return None
     if output == "numpy":
-        raise ConflictError("NumPy's arrays are on the CPU", remedy='ask for device="cpu", or output="dlpack"')
+        raise ConflictError(
+            "NumPy's arrays are on the CPU", remedy='ask for device="cpu", or output="dlpack"'
+        )
     if device.type != "cuda":
         raise UnsupportedError(f"batches on {device}", remedy='ask for "cpu" or "cuda"')
     if device.index is not None:
@@ -428,7 +459,7 @@ def _pipeline(augmentations: augment.Augmentations | None, seed: int) -> str | N
 def _order(
     dataset: Dataset, shuffle: bool, sampler: object
 ) -> tuple[str, list[int] | None, list[float] | None, int | None]:
-    """The order's name, ids of the samples, weights of all samples of the dataset, samples of an epoch."""
+    """The order's name, ids of the samples, weights of all samples, samples of an epoch."""
     ids = dataset._ids
     if sampler is None:
         return "shuffled" if shuffle else "sequential", ids, None, None
@@ -437,7 +468,9 @@ def _order(
     if isinstance(sampler, str):
         if sampler not in NAMED_SAMPLERS:
             names = ", ".join(NAMED_SAMPLERS)
-            raise ConflictError(f"there is no sampler {sampler!r}", remedy=f"give one of {names}, or weights")
+            raise ConflictError(
+                f"there is no sampler {sampler!r}", remedy=f"give one of {names}, or weights"
+            )
         return sampler, ids, None, None
     if isinstance(sampler, SequentialSampler):
         return "sequential", ids, None, None
@@ -452,8 +485,8 @@ def _order(
     elif isinstance(sampler, Sampler):
         raise UnsupportedError(
             f"a sampler of type {type(sampler).__name__}",
-            remedy="give shuffle, weights, or one of Random-, Sequential-, SubsetRandom- and WeightedRandomSampler; "
-            "ranks are told apart without a DistributedSampler",
+            remedy="give shuffle, weights, or one of Random-, Sequential-, SubsetRandom- and "
+            "WeightedRandomSampler; ranks are told apart without a DistributedSampler",
         )
     return "weighted", ids, _weights(dataset, sampler), length
 
@@ -472,17 +505,21 @@ def _weights(dataset: Dataset, weights: object) -> list[float]:
 
 
 def _column(dataset: Dataset, name: str) -> Any:
-    """The column's values for every sample of the whole dataset: an array of numbers if all are some, else a list."""
+    """The column's values for every sample of the whole dataset: an array if all are numbers."""
     values = [record.get(name) for record in dataset._records]
-    if name in ("image", "id", "name", "window", "padding", "mixed") or all(v is None for v in values):
+    if (name in TAKEN and name != "label") or all(value is None for value in values):
         there = sorted({key for record in dataset._records for key in record})
         raise ConflictError(
-            f"there is no column {name!r} to be given", path=dataset.path, remedy=f"it has {', '.join(there)}"
+            f"there is no column {name!r} to be given",
+            path=dataset.path,
+            remedy=f"it has {', '.join(there)}",
         )
     if all(isinstance(value, bool) for value in values):
         return np.array(values, dtype=np.bool_)
     if all(isinstance(value, int) and not isinstance(value, bool) for value in values):
         return np.array(values, dtype=np.int64)
     if all(value is None or isinstance(value, int | float) for value in values):
-        return np.array([math.nan if value is None else value for value in values], dtype=np.float64)
+        return np.array(
+            [math.nan if value is None else value for value in values], dtype=np.float64
+        )
     return values

@@ -49,16 +49,19 @@ def convert(
     memory: int | None = None,
     progress: Progress | None = None,
 ) -> ConvertReport:
-    """Packs cubes into a new dataset, or adds them to one. ``hsipack convert --help`` has more on every option.
+    """Packs cubes into a new dataset, or adds them to one. ``hsipack convert --help`` has more on
+    every option.
 
-    The dataset appears whole when it is done. After an interruption (Ctrl-C, a full disk), the same call with
-    ``resume=True`` goes on from the finished shards.
+    The dataset appears whole when it is done. After an interruption (Ctrl-C, a full disk), the same
+    call with ``resume=True`` goes on from the finished shards.
 
     Args:
-        inputs: files, folders (searched for cubes), globs, ``file::variable``, or CSV lists with a ``path`` column.
+        inputs: files, folders (searched for cubes), globs, ``file::variable``, or CSV lists with a
+            ``path`` column.
         output: the dataset, a folder that does not exist yet.
-        mask: where the mask of each cube lies: a path with ``{dir}``, ``{stem}``, ``{name}`` or ``{path}`` of the cube in
-            it, or such paths by the masks' names, or by names and boolean layers: ``{"tissue": {"liver": "...", ...}}``.
+        mask: where the mask of each cube lies: a path with ``{dir}``, ``{stem}``, ``{name}`` or
+            ``{path}`` of the cube in it, or such paths by the masks' names, or by names and boolean
+            layers: ``{"tissue": {"liver": "...", ...}}``.
         table: CSV with a column ``name``; the others (label, group, split, any) come along.
         path_columns: regular expression on the path whose named groups become columns.
         mask_fill: class id for cubes that have no mask file; an error if ``None``.
@@ -82,14 +85,16 @@ def convert(
         codec: ``"lz4hc"``, ``"lz4"``, ``"zstd"``, ``"zlib"`` or ``"blosclz"``.
         level: of compression, 0 to 9.
         shuffle: ``"byte"``, ``"bit"`` or ``"none"``.
-        chunk: rows, or (rows, columns) for crops of large scenes; whole rows near 2 MiB if ``None``.
+        chunk: rows, or (rows, columns) for crops of large scenes; whole rows near 2 MiB if
+            ``None``.
         shard_size: uncompressed bytes of a shard to aim for.
         jobs: threads; one a core if ``None``.
         memory: bytes for reading.
         progress: called about 20 times a second with the bytes taken in and their total.
 
     Raises:
-        Error: whatever is wrong with inputs, options or output; its kind tells what, see :mod:`hsipack._errors`.
+        Error: whatever is wrong with inputs, options or output; its kind tells what, see
+            :mod:`hsipack._errors`.
 
     >>> report = convert(cubes, folder / "scans.hsipack")
     >>> report.cubes, report.nan
@@ -101,7 +106,8 @@ def convert(
 
 
 def estimate(inputs: Path | Sequence[Path], output: Path, **options: Any) -> Estimate:
-    """Says what :func:`convert` would do with the same arguments and how big the result gets; writes nothing.
+    """Says what :func:`convert` would do with the same arguments and how big the result gets;
+    writes nothing.
 
     >>> estimate(cubes, folder / "more.hsipack", codec="zstd").cubes
     12

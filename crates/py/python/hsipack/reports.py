@@ -139,7 +139,8 @@ class Problem:
 
 @dataclass(frozen=True)
 class ValidateReport:
-    """What was found out about a dataset. It is true if the dataset is intact, as far as was checked.
+    """What was found out about a dataset. It is true if the dataset is intact, as far as was
+    checked.
 
     Attributes:
         dataset: where it lies.

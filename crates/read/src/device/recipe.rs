@@ -196,7 +196,8 @@ impl Mask {
     fn new(shared: &Shared, options: &DeviceOptions, stacks: &[usize], name: &str) -> Result<Self> {
         let dataset = &shared.dataset;
         let first = *stacks.first().expect("a plan has samples");
-        let dtype = dataset.stacks()[first].mask(name).expect("the loader has found it").meta().dtype;
+        let dtype =
+            dataset.stacks()[first].mask(name).expect("the loader has found it").meta().dtype;
         let layers = dataset.mask_layers(first, name);
         let differ = |stack: &usize| dataset.mask_layers(*stack, name) != layers;
         if options.layers && stacks.iter().any(differ) {

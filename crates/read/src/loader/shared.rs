@@ -202,7 +202,9 @@ fn plan_samples(
         let axis = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
         let weight = match &options.weights {
             Some(weights) => Some(weights[number]),
-            None => dataset.samples()[number].columns.get("weight").and_then(|value| value.as_f64()),
+            None => {
+                dataset.samples()[number].columns.get("weight").and_then(|value| value.as_f64())
+            }
         };
         PlanSample {
             group: dataset.labels().group_of(number),

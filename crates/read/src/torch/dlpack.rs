@@ -18,7 +18,11 @@ unsafe extern "C" {
     ) -> *mut c_void;
     fn hsipack_from_dlpack(managed: *mut c_void, error: *mut c_char) -> *mut C_tensor;
     fn hsipack_dlpack_delete(managed: *mut c_void);
-    fn hsipack_dlpack_device(tensor: *const C_tensor, number: *mut c_int, error: *mut c_char) -> c_int;
+    fn hsipack_dlpack_device(
+        tensor: *const C_tensor,
+        number: *mut c_int,
+        error: *mut c_char,
+    ) -> c_int;
 }
 
 /// A tensor as DLPack's `DLManagedTensor`, owned. Dropped, it gives its share of the memory back.
@@ -36,8 +40,9 @@ impl DlPack {
     /// If libtorch cannot export it.
     pub fn of(tensor: &Tensor, unsigned: bool) -> Result<Self> {
         // SAFETY: the tensor lives through the call.
-        let managed =
-            told(|error| unsafe { hsipack_to_dlpack(tensor.as_ptr(), c_int::from(unsigned), error) })?;
+        let managed = told(|error| unsafe {
+            hsipack_to_dlpack(tensor.as_ptr(), c_int::from(unsigned), error)
+        })?;
         Ok(Self(NonNull::new(managed).expect("an export without an error")))
     }
 
@@ -96,7 +101,8 @@ mod tests {
 
     #[test]
     fn a_tensor_goes_round_without_a_copy_and_keeps_its_strides() {
-        let tensor = Tensor::arange(24, (Kind::Half, Device::Cpu)).view([2, 3, 4]).permute([0, 2, 1]);
+        let tensor =
+            Tensor::arange(24, (Kind::Half, Device::Cpu)).view([2, 3, 4]).permute([0, 2, 1]);
         let shared = DlPack::of(&tensor, false).unwrap();
         assert!(storage_uses(&tensor).unwrap() >= 2, "nothing keeps the memory");
         let back = shared.into_tensor().unwrap();

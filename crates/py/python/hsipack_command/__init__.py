@@ -1,15 +1,18 @@
-"""The command ``hsipack``: the program that comes with the package, run with this environment's libtorch."""
+"""The command ``hsipack``: the program beside this file, run with this environment's libtorch.
+
+A package of its own, since importing ``hsipack`` imports torch, which takes seconds.
+"""
 
 import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-PROGRAM = Path(__file__).parent / "_bin" / "hsipack"
+PROGRAM = Path(__file__).with_name("hsipack")
 
 
 def main() -> None:
-    """Becomes the program; does not return. Torch itself is not imported, which would take seconds."""
+    """Becomes the program; does not return."""
     torch = find_spec("torch")
     if torch is None or torch.origin is None:
         sys.exit("hsipack: torch is missing; run: pip install torch==2.11.0")
