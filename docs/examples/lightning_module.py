@@ -1,0 +1,82 @@
+"""Trains with Lightning: checkpoints in the middle of an epoch, and goes on from there.
+
+usage: python docs/examples/lightning_module.py [--work FOLDER] [--epochs 10] [--short]
+
+Scenes are drawn. Lightning keeps the loader's state in its checkpoints by itself, since the loader
+has state_dict and load_state_dict: what was seen of the epoch is not seen again. --short takes
+seconds and fails if the loss does not fall."""
+
+from pathlib import Path
+from typing import Any
+
+import common
+import hsipack
+import lightning as pl
+import torch
+from hsipack import augment
+from torch import Tensor, nn
+
+
+class Scenes(pl.LightningDataModule):
+    """Packs the cubes once, and makes the loader in every process."""
+
+    def __init__(self, cubes: Path, packed: Path) -> None:
+        super().__init__()
+        self.cubes, self.packed = cubes, packed
+
+    def prepare_data(self) -> None:
+        table, masks = self.cubes / "table.csv", "{dir}/masks/{stem}.png"
+        more: dict[str, Any] = {"exclude": ["*/masks/*"], "resume": True}
+        hsipack.convert(self.cubes, self.packed, mask=masks, table=table, **more)
+
+    def train_dataloader(self) -> hsipack.Loader:
+        # Lightning moves batches to its device: here they are made on the CPU.
+        return hsipack.Loader(
+            self.packed,
+            8,
+            split="train",
+            shuffle=True,
+            crop=hsipack.RandomCrop(32, per_cube=16),
+            augment=[augment.RandomHorizontalFlip(), augment.RandomRotation90((0, 3))],
+            normalize="l1",
+            dtype=torch.float32,
+            device="cpu",
+        )
+
+
+class Segmenter(pl.LightningModule):
+    def __init__(self, bands: int, classes: int) -> None:
+        super().__init__()
+        layers = [nn.Conv2d(bands, 32, 1), nn.ReLU(), nn.Conv2d(32, classes, 3, padding=1)]
+        self.network = nn.Sequential(nn.BatchNorm2d(bands), *layers)
+        self.losses: list[float] = []
+
+    def training_step(self, batch: dict[str, Any], number: int) -> Tensor:
+        loss = nn.functional.cross_entropy(self.network(batch["image"]), batch["mask"].long())
+        self.losses.append(loss.item())
+        return loss
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.Adam(self.parameters(), lr=1e-2)
+
+
+def main() -> None:
+    options = common.options(__doc__, epochs=10)
+    pl.seed_everything(0)
+    data = Scenes(common.draw(options.work / "scenes"), options.work / "scenes.hsipack")
+    model = Segmenter(bands=40, classes=6)
+    shared: dict[str, Any] = {"logger": False, "enable_progress_bar": False, "accelerator": "cpu"}
+    shared["default_root_dir"] = options.work
+    # Stops after 5 batches, in the middle of an epoch, as a killed job would.
+    first = pl.Trainer(max_steps=5, enable_checkpointing=False, **shared)
+    first.fit(model, data)
+    first.save_checkpoint(options.work / "middle.ckpt")
+    epochs = 3 if options.short else options.epochs
+    rest = pl.Trainer(max_epochs=epochs, enable_checkpointing=False, **shared)
+    rest.fit(model, data, ckpt_path=options.work / "middle.ckpt")
+    print(f"{len(model.losses)} batches, loss {model.losses[0]:.3f} to {model.losses[-1]:.3f}")
+    assert model.losses[-1] < 0.8 * model.losses[0], model.losses
+
+
+if __name__ == "__main__":
+    main()
