@@ -29,7 +29,8 @@ def options(about: str | None, *names: str, epochs: int) -> argparse.Namespace:
 
 def draw(folder: Path, count: int = 6, rows: int = 96, columns: int = 128, bands: int = 40) -> Path:
     """Draws scenes of six classes into `folder`, with masks/NAME.png and table.csv (split, label,
-    group); gives the folder."""
+    group); gives the folder.
+    """
     if not (folder / "table.csv").exists():
         sizes = [f"--count={count}", f"--rows={rows}", f"--columns={columns}", f"--bands={bands}"]
         script = REPOSITORY / "scripts/make_cubes"
@@ -40,7 +41,8 @@ def draw(folder: Path, count: int = 6, rows: int = 96, columns: int = 128, bands
 def moon(folder: Path) -> Path | None:
     """Puts a cube of the crater Aristarchus (Moon Mineralogy Mapper, 50 x 50 pixels, 83 bands) into
     `folder`, if it lies in ../shared, and beside it a mask of how bright the ground is: 1 dark, 2
-    middling, 3 bright. Gives the cube."""
+    middling, 3 bright. Gives the cube.
+    """
     shared = Path(os.environ.get("HSIPACK_SHARED", REPOSITORY.parent / "shared"))
     if not (shared / MOON).is_file():
         return None

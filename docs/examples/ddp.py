@@ -1,10 +1,10 @@
-"""Trains on two processes with DistributedDataParallel: every sample comes once an epoch, on one of
-them.
+"""Trains on two processes: every sample comes once an epoch, on one of them.
 
 usage: python docs/examples/ddp.py [--work FOLDER] [--epochs 10] [--short]
 
 Scenes are drawn. On GPUs say "nccl", one process each; nothing else changes. --short takes seconds
-and fails if the loss does not fall."""
+and fails if the loss does not fall.
+"""
 
 import os
 import tempfile
@@ -25,8 +25,7 @@ def train(rank: int, packed: str, meeting: str, epochs: int) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=PROCESSES)
     torch.manual_seed(0)
-    # Rank and world size are those of the process group. The last batch is dropped if it is not full, so
-    # that every process makes as many steps.
+    # Rank and world size are those of the process group.
     loader = hsipack.Loader(
         packed,
         4,
@@ -36,16 +35,10 @@ def train(rank: int, packed: str, meeting: str, epochs: int) -> None:
         dtype=torch.float32,
         device="cpu",
         num_threads=1,
-        drop_last=True,
     )
     bands = next(iter(hsipack.open(packed).stacks.values())).shape[2]
-    layers = [
-        nn.BatchNorm2d(bands),
-        nn.Conv2d(bands, 32, 1),
-        nn.ReLU(),
-        nn.Conv2d(32, 6, 3, padding=1),
-    ]
-    model = DistributedDataParallel(nn.Sequential(*layers))
+    layers = [nn.Conv2d(bands, 32, 1), nn.ReLU(), nn.Conv2d(32, 6, 3, padding=1)]
+    model = DistributedDataParallel(nn.Sequential(nn.BatchNorm2d(bands), *layers))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     losses = []
     for epoch in range(epochs):
@@ -70,12 +63,9 @@ def main() -> None:
     packed = options.work / "scenes.hsipack"
     table, masks = cubes / "table.csv", "{dir}/masks/{stem}.png"
     hsipack.convert(cubes, packed, mask=masks, table=table, exclude=["*/masks/*"], resume=True)
+    epochs = 5 if options.short else options.epochs
     with tempfile.TemporaryDirectory() as folder:
-        arguments = (
-            str(packed),
-            f"file://{folder}/meeting",
-            5 if options.short else options.epochs,
-        )
+        arguments = (str(packed), f"file://{folder}/meeting", epochs)
         torch.multiprocessing.spawn(train, arguments, nprocs=PROCESSES)
 
 

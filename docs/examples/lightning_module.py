@@ -2,9 +2,9 @@
 
 usage: python docs/examples/lightning_module.py [--work FOLDER] [--epochs 10] [--short]
 
-Scenes are drawn. Lightning keeps the loader's state in its checkpoints by itself, since the loader
-has state_dict and load_state_dict: what was seen of the epoch is not seen again. --short takes
-seconds and fails if the loss does not fall."""
+Scenes are drawn. Lightning keeps the loader's state in its checkpoints by itself, so that nothing of
+an epoch is seen twice. --short takes seconds and fails if the loss does not fall.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,8 @@ class Scenes(pl.LightningDataModule):
         self.cubes, self.packed = cubes, packed
 
     def prepare_data(self) -> None:
-        table, masks = self.cubes / "table.csv", "{dir}/masks/{stem}.png"
-        more: dict[str, Any] = {"exclude": ["*/masks/*"], "resume": True}
-        hsipack.convert(self.cubes, self.packed, mask=masks, table=table, **more)
+        more: Any = {"exclude": ["*/masks/*"], "table": self.cubes / "table.csv", "resume": True}
+        hsipack.convert(self.cubes, self.packed, mask="{dir}/masks/{stem}.png", **more)
 
     def train_dataloader(self) -> hsipack.Loader:
         # Lightning moves batches to its device: here they are made on the CPU.
@@ -65,14 +64,14 @@ def main() -> None:
     pl.seed_everything(0)
     data = Scenes(common.draw(options.work / "scenes"), options.work / "scenes.hsipack")
     model = Segmenter(bands=40, classes=6)
-    shared: dict[str, Any] = {"logger": False, "enable_progress_bar": False, "accelerator": "cpu"}
-    shared["default_root_dir"] = options.work
+    shared: Any = {"logger": False, "enable_progress_bar": False, "enable_checkpointing": False}
+    shared |= {"accelerator": "cpu", "default_root_dir": options.work}
     # Stops after 5 batches, in the middle of an epoch, as a killed job would.
-    first = pl.Trainer(max_steps=5, enable_checkpointing=False, **shared)
+    first = pl.Trainer(max_steps=5, **shared)
     first.fit(model, data)
     first.save_checkpoint(options.work / "middle.ckpt")
     epochs = 3 if options.short else options.epochs
-    rest = pl.Trainer(max_epochs=epochs, enable_checkpointing=False, **shared)
+    rest = pl.Trainer(max_epochs=epochs, **shared)
     rest.fit(model, data, ckpt_path=options.work / "middle.ckpt")
     print(f"{len(model.losses)} batches, loss {model.losses[0]:.3f} to {model.losses[-1]:.3f}")
     assert model.losses[-1] < 0.8 * model.losses[0], model.losses

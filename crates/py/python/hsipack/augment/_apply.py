@@ -35,7 +35,8 @@ class Applicable:
         self.mixed: list[dict[str, list[Any]]] = []
         """Who was mixed with whom in the last call: of every augmentation that mixes, for every
         sample of the batch the ``partners`` place in it and the partner's share (``shares``, 0 to
-        1)."""
+        1).
+        """
         self._drawn: str | None = None
         self._pipeline: _hsipack.Pipeline | None = None
         self._keys = None if data_keys is None else _known_keys(data_keys)
@@ -49,7 +50,8 @@ class Applicable:
         """What the last call drew: ``frame`` (rows, columns, bands of the images that went in) and
         ``steps``, for every augmentation ``op`` and for every sample of the batch ``drawn``, null
         where it was not applied. Plain data, fit for JSON and for ``replay``. None before the first
-        call."""
+        call.
+        """
         return None if self._drawn is None else json.loads(self._drawn)
 
     @overload
