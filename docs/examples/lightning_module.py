@@ -33,7 +33,6 @@ class Scenes(pl.LightningDataModule):
         return hsipack.Loader(
             self.packed,
             8,
-            split="train",
             shuffle=True,
             crop=hsipack.RandomCrop(32, per_cube=16),
             augment=[augment.RandomHorizontalFlip(), augment.RandomRotation90((0, 3))],
