@@ -31,14 +31,14 @@ def train(rank: int, packed: str, meeting: str, epochs: int) -> None:
         4,
         shuffle=True,
         crop=hsipack.RandomCrop(32, per_cube=8),
-        normalize="l1",
+        normalize="snv",
         dtype=torch.float32,
         device="cpu",
         num_threads=1,
     )
     bands = next(iter(hsipack.open(packed).stacks.values())).shape[2]
     layers = [nn.Conv2d(bands, 32, 1), nn.ReLU(), nn.Conv2d(32, 6, 3, padding=1)]
-    model = DistributedDataParallel(nn.Sequential(nn.BatchNorm2d(bands), *layers))
+    model = DistributedDataParallel(nn.Sequential(*layers))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     losses = []
     for epoch in range(epochs):

@@ -36,7 +36,7 @@ class Scenes(pl.LightningDataModule):
             shuffle=True,
             crop=hsipack.RandomCrop(32, per_cube=16),
             augment=[augment.RandomHorizontalFlip(), augment.RandomRotation90((0, 3))],
-            normalize="l1",
+            normalize="snv",
             dtype=torch.float32,
             device="cpu",
         )
@@ -46,7 +46,7 @@ class Segmenter(pl.LightningModule):
     def __init__(self, bands: int, classes: int) -> None:
         super().__init__()
         layers = [nn.Conv2d(bands, 32, 1), nn.ReLU(), nn.Conv2d(32, classes, 3, padding=1)]
-        self.network = nn.Sequential(nn.BatchNorm2d(bands), *layers)
+        self.network = nn.Sequential(*layers)
         self.losses: list[float] = []
 
     def training_step(self, batch: dict[str, Any], number: int) -> Tensor:

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 def network(bands: int, classes: int) -> nn.Module:
     """Spectra first (1 x 1), then their surroundings."""
     return nn.Sequential(
-        nn.BatchNorm2d(bands),
         nn.Conv2d(bands, 32, 1),
         nn.ReLU(),
         nn.Conv2d(32, 32, 3, padding=1),
@@ -48,11 +47,11 @@ def main() -> None:
 
     dataset = hsipack.open(packed)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    # Training takes crops, augmented; each pixel's spectrum is divided by its sum.
+    # Training takes crops, augmented; each pixel's spectrum has mean 0 and standard deviation 1.
     flips = [augment.RandomHorizontalFlip(), augment.RandomVerticalFlip()]
     turns = augment.RandomAffine(30, padding_mode="reflection", p=0.5)
     crop = hsipack.RandomCrop(48, per_cube=4 if options.short else 16)
-    shared = {"dtype": torch.float32, "normalize": "l1", "device": device}
+    shared = {"dtype": torch.float32, "normalize": "snv", "device": device}
     train = hsipack.Loader(
         dataset, 8, split="train", shuffle=True, crop=crop, augment=[*flips, turns], **shared
     )
