@@ -2,8 +2,8 @@
 
 usage: python docs/examples/lightning_module.py [--work FOLDER] [--epochs 10] [--short]
 
-Scenes are drawn. Lightning keeps the loader's state in its checkpoints by itself, so that nothing of
-an epoch is seen twice. --short takes seconds and fails if the loss does not fall.
+Scenes are drawn. Lightning keeps the loader's state in its checkpoints by itself, so that nothing
+of an epoch is seen twice. --short takes seconds and fails if the loss does not fall.
 """
 
 from pathlib import Path
@@ -14,6 +14,7 @@ import hsipack
 import lightning as pl
 import torch
 from hsipack import augment
+from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import Tensor, nn
 
 
@@ -63,15 +64,14 @@ def main() -> None:
     pl.seed_everything(0)
     data = Scenes(common.draw(options.work / "scenes"), options.work / "scenes.hsipack")
     model = Segmenter(bands=40, classes=6)
-    shared: Any = {"logger": False, "enable_progress_bar": False, "enable_checkpointing": False}
-    shared |= {"accelerator": "cpu", "default_root_dir": options.work}
-    # Stops after 5 batches, in the middle of an epoch, as a killed job would.
-    first = pl.Trainer(max_steps=5, **shared)
-    first.fit(model, data)
-    first.save_checkpoint(options.work / "middle.ckpt")
+    shared: Any = {"logger": False, "enable_progress_bar": False, "accelerator": "cpu"}
+    # A checkpoint every four steps. The first training ends after five, in the middle of an epoch,
+    # as that of a killed job would; the second goes on behind the fourth.
+    keep = ModelCheckpoint(options.work, "{step}", every_n_train_steps=4)
+    pl.Trainer(max_steps=5, callbacks=[keep], **shared).fit(model, data)
     epochs = 3 if options.short else options.epochs
-    rest = pl.Trainer(max_epochs=epochs, **shared)
-    rest.fit(model, data, ckpt_path=options.work / "middle.ckpt")
+    rest = pl.Trainer(max_epochs=epochs, callbacks=[keep], **shared)
+    rest.fit(model, data, ckpt_path=keep.best_model_path)
     print(f"{len(model.losses)} batches, loss {model.losses[0]:.3f} to {model.losses[-1]:.3f}")
     assert model.losses[-1] < 0.8 * model.losses[0], model.losses
 

@@ -57,6 +57,7 @@ class Model(pl.LightningModule):  # type: ignore[misc,name-defined]
 
     def __init__(self) -> None:
         super().__init__()
+        torch.manual_seed(0)
         self.layer = torch.nn.Conv2d(7, 4, 1)
         self.seen: list[tuple[int, list[int], float]] = []
         self.validated: list[int] = []
@@ -114,40 +115,73 @@ def test_lightning_gives_what_a_plain_loop_gives(whole: Model, dataset: Path) ->
     assert seen == whole.seen
 
 
-@pytest.mark.parametrize("steps", [1, 4, 5, 7, 10, 12])
-def test_lightning_goes_on_where_a_checkpoint_was_made(
-    whole: Model, dataset: Path, tmp_path: Path, steps: int
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_lightning_goes_on_after_a_whole_epoch(
+    whole: Model, dataset: Path, tmp_path: Path, epochs: int
 ) -> None:
-    """In the middle of an epoch, before its last batch, at its very end."""
-    first = Model()
-    trainer = pl.Trainer(max_steps=steps, **QUIET)
-    trainer.fit(first, Data(dataset))
+    """It keeps no loader's state then, but tells which epoch comes."""
+    trainer = pl.Trainer(max_epochs=epochs, **QUIET)
+    trainer.fit(Model(), Data(dataset))
     trainer.save_checkpoint(tmp_path / "checkpoint.ckpt")
-    assert first.seen == whole.seen[:steps]
-    second = Model()
+    model = Model()
     pl.Trainer(max_epochs=4, **QUIET).fit(
-        second, Data(dataset), ckpt_path=tmp_path / "checkpoint.ckpt"
+        model, Data(dataset), ckpt_path=tmp_path / "checkpoint.ckpt"
     )
-    assert second.seen == whole.seen[steps:]
-    for one, other in zip(second.parameters(), whole.parameters(), strict=True):
-        torch.testing.assert_close(one, other)
+    assert model.seen == whole.seen[5 * epochs :]
 
 
-def test_checkpoints_that_lightning_makes_itself(
+def test_lightning_goes_on_in_the_middle_of_an_epoch(
     whole: Model, dataset: Path, tmp_path: Path
 ) -> None:
-    """Every three steps, while training goes on."""
+    """From a checkpoint after any batch, the last one of an epoch among them."""
     keep = pl.pytorch.callbacks.ModelCheckpoint(
-        dirpath=tmp_path, filename="{step}", every_n_train_steps=3, save_top_k=-1
+        dirpath=tmp_path, filename="{step}", every_n_train_steps=1, save_top_k=-1
     )
     options = {**QUIET, "enable_checkpointing": True}
     pl.Trainer(max_epochs=2, callbacks=[keep], **options).fit(Model(), Data(dataset))
-    for steps in (3, 6, 9):
+    for steps in (1, 3, 4, 5, 6, 9):
         model = Model()
         pl.Trainer(max_epochs=4, **QUIET).fit(
             model, Data(dataset), ckpt_path=tmp_path / f"step={steps}.ckpt"
         )
         assert model.seen == whole.seen[steps:], steps
+        for one, other in zip(model.parameters(), whole.parameters(), strict=True):
+            torch.testing.assert_close(one, other)
+
+
+class Killed(Exception):
+    """What ends a training."""
+
+
+class Kill(pl.Callback):  # type: ignore[misc,name-defined]
+    """Ends the training in a batch, once that was given."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+
+    def on_train_batch_start(self, trainer: Any, *_: object) -> None:
+        if trainer.global_step == self.steps:
+            raise Killed
+
+
+def test_lightning_goes_on_after_a_crash(whole: Model, dataset: Path, tmp_path: Path) -> None:
+    """From the last checkpoint before it; decoding ahead had gone further."""
+    keep = pl.pytorch.callbacks.ModelCheckpoint(
+        dirpath=tmp_path, filename="{step}", every_n_train_steps=3, save_top_k=-1
+    )
+    options = {**QUIET, "enable_checkpointing": True}
+    with pytest.raises(Killed):
+        pl.Trainer(max_epochs=4, callbacks=[keep, Kill(8)], **options).fit(Model(), Data(dataset))
+    model = Model()
+    pl.Trainer(max_epochs=4, **QUIET).fit(model, Data(dataset), ckpt_path=tmp_path / "step=6.ckpt")
+    assert model.seen == whole.seen[6:]
+
+
+def test_parts_of_epochs(whole: Model, dataset: Path) -> None:
+    """limit_train_batches abandons epochs; the next one is the next."""
+    model = Model()
+    pl.Trainer(max_epochs=3, limit_train_batches=2, **QUIET).fit(model, Data(dataset))
+    assert model.seen == [whole.seen[place] for place in (0, 1, 5, 6, 10, 11)]
 
 
 RANKS = """
@@ -247,6 +281,6 @@ def test_ranks_without_processes(dataset: Path, world: int) -> None:
     with hsipack.Loader(dataset, 3, shuffle=True, device="cpu") as alone:
         alone.load_state_dict(state)
         rest = [one for batch in alone for one in batch["id"].tolist()]
-    assert sorted(sum(first, []) + rest) == list(range(12))
+    assert sorted([*(one for ids in first for one in ids), *rest]) == list(range(12))
     for loader in loaders:
         loader.close()
