@@ -642,7 +642,11 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     ("call", "what"),
     [
         (lambda a: a(images().numpy()), "from_numpy"),
-        (lambda a: a(images().long()), "floating point"),
+        (lambda a: a(images().long()), "float16"),
+        (lambda a: a(images(torch.float8_e5m2)), "float16"),
+        (lambda a: a(images(), labels(torch.uint16)), "signed integers"),
+        (lambda a: a({"image": images(), "labels": labels(torch.uint16)}), "signed integers"),
+        (lambda a: a(images(), labels().to("meta")), "on meta"),
         (lambda a: a(images()[0, 0]), "shape"),
         (lambda a: a(images()[None]), "shape"),
         (lambda a: a(images(), labels().float()), "long"),
@@ -670,10 +674,12 @@ def test_calls_that_mean_nothing_are_refused(
     assert caught.value.remedy
 
 
-def test_gradients_are_not_lost_silently() -> None:
+def test_gradients_and_devices_are_not_lost_silently() -> None:
     image = images().requires_grad_()
     with pytest.raises(hsipack.UnsupportedError, match="gradients"):
         pipeline()(image)
+    with pytest.raises(hsipack.UnsupportedError, match="dense"):
+        pipeline()(images().to("meta"))
     with torch.no_grad():
         assert not pipeline()(image).requires_grad
 
