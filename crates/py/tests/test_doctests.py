@@ -12,9 +12,9 @@ import pytest
 import torch
 
 MODULES = ["hsipack"] + [
-    f"hsipack.{module.name}"
-    for module in pkgutil.iter_modules(hsipack.__path__)
-    if module.name != "_hsipack"
+    module.name
+    for module in pkgutil.walk_packages(hsipack.__path__, "hsipack.")
+    if module.name != "hsipack._hsipack"
 ]
 
 

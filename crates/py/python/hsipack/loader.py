@@ -225,13 +225,10 @@ class Loader:
     def __iter__(self) -> Iterator[Batch]:
         """What remains of an epoch that was resumed; else a whole epoch.
 
-        A new iteration ends an older one of this loader. After an abandoned one it begins the next
-        epoch.
+        With its first batch a new iteration ends an older one of this loader: after an abandoned
+        one, be it before or behind its last batch, it gives the next epoch.
         """
-        if self._iteration is not None:
-            self.set_epoch(self._native.epoch + 1)
-        self._iteration = _Epoch(self)
-        return self._iteration
+        return _Epoch(self)
 
     def __len__(self) -> int:
         """Batches of this rank in the present epoch, those given already included."""
@@ -240,8 +237,25 @@ class Loader:
             self._lengths = {epoch: self._native.batches_per_epoch()}
         return self._lengths[epoch]
 
+    def _begin(self, iteration: _Epoch) -> None:
+        """Goes to where the iteration is to begin.
+
+        Frameworks ask for iterators that they do not use, and for no end.
+        """
+        if self._iteration is not None:
+            if self._native.epoch == self._iteration.epoch:
+                self.set_epoch(self._native.epoch + 1)
+            else:
+                # All its batches were given, but not its end.
+                self._taken = None
+                self._native.next()
+        self._iteration = iteration
+        iteration.epoch = self._native.epoch
+
     def _next(self, iteration: _Epoch) -> Batch:
-        if self._iteration is not iteration:
+        if iteration.epoch is None:
+            self._begin(iteration)
+        elif self._iteration is not iteration:
             raise ConflictError(
                 "a newer iteration over this loader has begun",
                 remedy="make one loader for each iteration",
@@ -300,6 +314,14 @@ class Loader:
         """
         self._iteration = self._taken = None
         self._native.set_epoch(_natural("epoch", epoch, least=0))
+
+    @property
+    def batch_sampler(self) -> _Epochs:
+        """What Lightning tells the number of every epoch, as it does a DataLoader's samplers.
+
+        So an epoch after a checkpoint is the one that it would have been.
+        """
+        return _Epochs(self)
 
     def state_dict(self) -> dict[str, Any]:
         """How far it is: behind the last batch that was given, however many are ready.
@@ -389,6 +411,8 @@ class _Epoch(Iterator[Batch]):
 
     def __init__(self, loader: Loader) -> None:
         self._loader: Loader | None = loader
+        # None before its first batch.
+        self.epoch: int | None = None
 
     def __next__(self) -> Batch:
         if self._loader is None:
@@ -398,6 +422,23 @@ class _Epoch(Iterator[Batch]):
         except StopIteration:
             self._loader = None
             raise
+
+
+class _Epochs:
+    """A sampler, as far as frameworks look into one."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+
+    @property
+    def sampler(self) -> _Epochs:
+        """The sampler of a batch sampler: this one."""
+        return self
+
+    def set_epoch(self, epoch: int) -> None:
+        """Goes to the start of an epoch, unless the loader is in it already, maybe in its midst."""
+        if self._loader.epoch != epoch:
+            self._loader.set_epoch(epoch)
 
 
 # Threads that use CUDA have to end before the interpreter does.

@@ -11,7 +11,8 @@ import; arguments that have no counterpart are refused with what to do instead. 
 ``clip_output`` of RandomContrast and RandomBrightness, ``ensure_perm`` of RandomJigsaw and
 ``crop_if_exceeds`` of PadTo are False; masks are integers or booleans, and come back with the shape
 they had; ``keepdim`` changes nothing, since images do so too. docs/augmentations.md says what each
-one does."""
+one does.
+"""
 
 from hsipack.augment._augmentation import Augmentation
 from hsipack.augment.geometric import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, overload
+from typing import Any, TypeAlias, TypeGuard, overload
 
 import torch
 from torch import Tensor
@@ -24,6 +24,8 @@ Masks: TypeAlias = Tensor | Mapping[str, Tensor]
 Ids: TypeAlias = int | Tensor | Sequence[int] | Sequence[tuple[int, int]]
 
 _IMAGE_KEYS = ("input", "image")
+_IMAGE_TYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+_MASK_TYPES = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool)
 
 
 class Applicable:
@@ -35,7 +37,8 @@ class Applicable:
         self.mixed: list[dict[str, list[Any]]] = []
         """Who was mixed with whom in the last call: of every augmentation that mixes, for every
         sample of the batch the ``partners`` place in it and the partner's share (``shares``, 0 to
-        1)."""
+        1).
+        """
         self._drawn: str | None = None
         self._pipeline: _hsipack.Pipeline | None = None
         self._keys = None if data_keys is None else _known_keys(data_keys)
@@ -49,7 +52,8 @@ class Applicable:
         """What the last call drew: ``frame`` (rows, columns, bands of the images that went in) and
         ``steps``, for every augmentation ``op`` and for every sample of the batch ``drawn``, null
         where it was not applied. Plain data, fit for JSON and for ``replay``. None before the first
-        call."""
+        call.
+        """
         return None if self._drawn is None else json.loads(self._drawn)
 
     @overload
@@ -276,10 +280,15 @@ def _batched(image: Any) -> bool:
             f"an image that is a {type(image).__name__}",
             remedy="give a tensor; of an array: torch.from_numpy(array)",
         )
-    if image.ndim not in (3, 4) or not image.is_floating_point():
+    if image.ndim not in (3, 4) or image.dtype not in _IMAGE_TYPES:
         raise ConflictError(
             f"an image of shape {tuple(image.shape)} and type {image.dtype}",
-            remedy="give (B, C, H, W) or (C, H, W), floating point",
+            remedy="give (B, C, H, W) or (C, H, W), float16, bfloat16, float32 or float64",
+        )
+    if image.layout != torch.strided or image.device.type not in ("cpu", "cuda"):
+        raise UnsupportedError(
+            f"an image on {image.device} with layout {image.layout}",
+            remedy="give a dense tensor on the CPU or a CUDA device",
         )
     if image.requires_grad and torch.is_grad_enabled():
         raise UnsupportedError(
@@ -290,19 +299,19 @@ def _batched(image: Any) -> bool:
 
 
 def _mask(name: str, mask: Any, image: Tensor) -> Tensor:
-    if isinstance(mask, Tensor) and _is_mask(mask, image):
+    if _is_mask(mask, image) and mask.dtype in _MASK_TYPES and mask.device == image.device:
         return mask
     what = f"mask {name} that is a {type(mask).__name__}"
     if isinstance(mask, Tensor):
-        what = f"mask {name} of shape {tuple(mask.shape)} and type {mask.dtype}"
+        what = f"mask {name} of shape {tuple(mask.shape)} and type {mask.dtype} on {mask.device}"
     wanted = "(B, H, W) or (B, layers, H, W)" if image.ndim == 4 else "(H, W) or (layers, H, W)"
     raise ConflictError(
-        f"{what} beside images of {tuple(image.shape)}",
-        remedy=f"give {wanted}, integers or booleans: mask.long()",
+        f"{what} beside images of {tuple(image.shape)} on {image.device}",
+        remedy=f"give {wanted}, uint8, signed integers or booleans: mask.long()",
     )
 
 
-def _is_mask(value: Any, image: Tensor) -> bool:
+def _is_mask(value: Any, image: Tensor) -> TypeGuard[Tensor]:
     return (
         isinstance(value, Tensor)
         and not value.is_floating_point()

@@ -77,7 +77,8 @@ class AugmentationSequential(Applicable):
 
     def config(self) -> dict[str, Any]:
         """The configuration: ``ops``, ``seed``, ``fuse``, ``mask_fill``, ``kornia``; plain data as
-        in docs/augmentations.md."""
+        in docs/augmentations.md.
+        """
         return {**self._options, "ops": [entry.config() for entry in self._augmentations]}
 
     def to_json(self) -> str:

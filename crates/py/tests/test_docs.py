@@ -1,0 +1,75 @@
+"""Every Python example in the documentation is run, page by page, as a reader would type it."""
+
+import re
+import shutil
+from pathlib import Path
+
+import hsipack
+import pytest
+
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+PAGES = ["python.md", "migrating.md", "interchange.md"]
+BLOCK = re.compile(r"(?:<!--(.*?)-->\n)?```python\n(.*?)```", re.DOTALL)
+
+# What pages take for granted, beside files.
+BEFORE = {
+    "python.md": "",
+    "migrating.md": "epochs = 1\ndef step(image, *rest): assert image.ndim == 4\n",
+    "interchange.md": "",
+}
+
+
+def blocks(page: str) -> list[tuple[int, str, str | None]]:
+    """Line, code and, of those that are not run, the reason."""
+    text = (DOCS / page).read_text()
+    found = []
+    for match in BLOCK.finditer(text):
+        comment = (match[1] or "").strip()
+        why = comment.removeprefix("not run:").strip() if comment.startswith("not run") else None
+        found.append((text[: match.start(2)].count("\n"), match[2], why))
+    return found
+
+
+@pytest.fixture
+def folder(cubes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What the pages speak of: scans, masks and cubes.csv."""
+    shutil.copytree(cubes, tmp_path / "scans")
+    shutil.copytree(cubes.parent / "masks", tmp_path / "masks")
+    shutil.copy(cubes.parent / "table.csv", tmp_path / "cubes.csv")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_examples_of_a_page_run(page: str, folder: Path) -> None:
+    if page == "interchange.md":
+        hsipack.convert("scans", "scans.hsipack", mask="masks/{stem}.png", table="cubes.csv")
+    names: dict[str, object] = {"__name__": "page"}
+    exec(BEFORE[page], names)
+    run = 0
+    for line, code, why in blocks(page):
+        if why is None:
+            # Padded, so that errors name the page's lines.
+            exec(compile("\n" * line + code, str(DOCS / page), "exec"), names)
+            run += 1
+        else:
+            compile(code, page, "exec")
+            assert why, f"{page}:{line} does not say why it is not run"
+    assert run >= 4
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_of_a_page_lead_somewhere(page: str) -> None:
+    links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", (DOCS / page).read_text())
+    for link in links:
+        assert link.startswith("https://") or (DOCS / link).exists(), link
+
+
+def test_every_option_of_the_loader_is_in_the_guide() -> None:
+    import inspect
+
+    text = (DOCS / "python.md").read_text()
+    table = text.split("### Options")[1].split("###")[0]
+    named = set(re.findall(r"`(\w+)`", table))
+    missing = set(inspect.signature(hsipack.Loader).parameters) - named - {"dataset"}
+    assert not missing

@@ -1,0 +1,59 @@
+"""The examples of docs/examples, each run as a user would, in its short form."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[3] / "docs/examples"
+PROGRAMS = sorted(path.name for path in EXAMPLES.glob("*.py") if path.name != "common.py")
+
+
+def run(*words: object, **changes: str) -> str:
+    done = subprocess.run(
+        [sys.executable, *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, **changes},
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_all_examples_are_here() -> None:
+    assert PROGRAMS == ["ddp.py", "lightning_module.py", "patches.py", "segmentation.py"]
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder for their files: what one draws and packs the next one uses."""
+    return tmp_path_factory.mktemp("examples")
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_examples_train(name: str, work: Path) -> None:
+    """They check themselves that the loss falls."""
+    if name == "lightning_module.py":
+        pytest.importorskip("lightning", reason="SKIPPED: lightning is not installed")
+    assert "loss" in run(EXAMPLES / name, "--short", "--work", work)
+    assert len((EXAMPLES / name).read_text().splitlines()) <= 80
+
+
+def test_patches_of_a_drawn_scene(work: Path, tmp_path: Path) -> None:
+    """Where there are no real cubes."""
+    words = [EXAMPLES / "patches.py", "--short", "--work", work]
+    assert "loss" in run(*words, HSIPACK_SHARED=str(tmp_path))
+
+
+def test_segmentation_of_ones_own_cubes(work: Path) -> None:
+    run(EXAMPLES / "segmentation.py", "--short", "--work", work)
+    mine = work / "mine"
+    mine.symlink_to(work / "scenes")
+    assert "right in validation" in run(
+        EXAMPLES / "segmentation.py", mine, "--short", "--work", work / "own"
+    )

@@ -1,0 +1,287 @@
+"""Lightning and torch.distributed around the loader: every sample once, also after a checkpoint."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+pl = pytest.importorskip("lightning", reason="SKIPPED: lightning is not installed")
+
+import hsipack  # noqa: E402
+
+QUIET: dict[str, Any] = {
+    "logger": False,
+    "enable_progress_bar": False,
+    "enable_model_summary": False,
+    "enable_checkpointing": False,
+    "accelerator": "cpu",
+}
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers.*")
+
+
+class Data(pl.LightningDataModule):  # type: ignore[misc,name-defined]
+    """Random crops of the training split, validation on the other."""
+
+    def __init__(self, dataset: Path, **options: Any) -> None:
+        super().__init__()
+        self.dataset = dataset
+        self.options = options
+
+    def train_dataloader(self) -> hsipack.Loader:
+        return hsipack.Loader(
+            self.dataset,
+            4,
+            split="train",
+            shuffle=True,
+            seed=3,
+            crop=hsipack.RandomCrop(8, per_cube=2),
+            augment=[hsipack.augment.RandomHorizontalFlip(), hsipack.augment.BandJitter()],
+            dtype=torch.float32,
+            device="cpu",
+            **self.options,
+        )
+
+    def val_dataloader(self) -> hsipack.Loader:
+        return hsipack.Loader(self.dataset, 2, split="val", dtype=torch.float32, device="cpu")
+
+
+class Model(pl.LightningModule):  # type: ignore[misc,name-defined]
+    """A pixel classifier that remembers what it was given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = torch.nn.Conv2d(7, 4, 1)
+        self.seen: list[tuple[int, list[int], float]] = []
+        self.validated: list[int] = []
+
+    def loss(self, batch: dict[str, Any]) -> torch.Tensor:
+        return torch.nn.functional.cross_entropy(self.layer(batch["image"]), batch["labels"].long())
+
+    def training_step(self, batch: dict[str, Any], number: int) -> torch.Tensor:
+        self.seen.append((self.current_epoch, batch["id"].tolist(), float(batch["image"].sum())))
+        return self.loss(batch)
+
+    def validation_step(self, batch: dict[str, Any], number: int) -> None:
+        self.validated.extend(batch["id"].tolist())
+        self.log("loss", self.loss(batch), batch_size=len(batch["id"]))
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+def uninterrupted(dataset: Path, epochs: int) -> Model:
+    model = Model()
+    pl.Trainer(max_epochs=epochs, **QUIET).fit(model, Data(dataset))
+    return model
+
+
+@pytest.fixture(scope="module")
+def whole(dataset: Path) -> Model:
+    """Four epochs of five batches each, without an interruption."""
+    return uninterrupted(dataset, 4)
+
+
+def test_lightning_trains_and_validates(whole: Model, dataset: Path) -> None:
+    assert [epoch for epoch, _, _ in whole.seen] == [number // 5 for number in range(20)]
+    train = hsipack.open(dataset, split="train").ids
+    for epoch in range(4):
+        ids = [one for number, ids, _ in whole.seen if number == epoch for one in ids]
+        assert sorted(ids) == sorted(train * 2)
+    orders = {
+        tuple(map(tuple, (ids for number, ids, _ in whole.seen if number == epoch)))
+        for epoch in range(4)
+    }
+    assert len(orders) == 4
+    validation = hsipack.open(dataset, split="val").ids
+    # Two batches beforehand, then once an epoch.
+    assert whole.validated == validation * 5
+
+
+def test_lightning_gives_what_a_plain_loop_gives(whole: Model, dataset: Path) -> None:
+    with Data(dataset).train_dataloader() as loader:
+        seen = [
+            (epoch, batch["id"].tolist(), float(batch["image"].sum()))
+            for epoch in range(4)
+            for batch in loader
+        ]
+    assert seen == whole.seen
+
+
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_lightning_goes_on_after_a_whole_epoch(
+    whole: Model, dataset: Path, tmp_path: Path, epochs: int
+) -> None:
+    """It keeps no loader's state then, but tells which epoch comes."""
+    trainer = pl.Trainer(max_epochs=epochs, **QUIET)
+    trainer.fit(Model(), Data(dataset))
+    trainer.save_checkpoint(tmp_path / "checkpoint.ckpt")
+    model = Model()
+    pl.Trainer(max_epochs=4, **QUIET).fit(
+        model, Data(dataset), ckpt_path=tmp_path / "checkpoint.ckpt"
+    )
+    assert model.seen == whole.seen[5 * epochs :]
+
+
+def test_lightning_goes_on_in_the_middle_of_an_epoch(
+    whole: Model, dataset: Path, tmp_path: Path
+) -> None:
+    """From a checkpoint after any batch, the last one of an epoch among them."""
+    keep = pl.pytorch.callbacks.ModelCheckpoint(
+        dirpath=tmp_path, filename="{step}", every_n_train_steps=1, save_top_k=-1
+    )
+    options = {**QUIET, "enable_checkpointing": True}
+    pl.Trainer(max_epochs=2, callbacks=[keep], **options).fit(Model(), Data(dataset))
+    for steps in (1, 3, 4, 5, 6, 9):
+        model = Model()
+        pl.Trainer(max_epochs=4, **QUIET).fit(
+            model, Data(dataset), ckpt_path=tmp_path / f"step={steps}.ckpt"
+        )
+        assert model.seen == whole.seen[steps:], steps
+        for one, other in zip(model.parameters(), whole.parameters(), strict=True):
+            torch.testing.assert_close(one, other)
+
+
+class Killed(Exception):
+    """What ends a training."""
+
+
+class Kill(pl.Callback):  # type: ignore[misc,name-defined]
+    """Ends the training in a batch, once that was given."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+
+    def on_train_batch_start(self, trainer: Any, *_: object) -> None:
+        if trainer.global_step == self.steps:
+            raise Killed
+
+
+def test_lightning_goes_on_after_a_crash(whole: Model, dataset: Path, tmp_path: Path) -> None:
+    """From the last checkpoint before it; decoding ahead had gone further."""
+    keep = pl.pytorch.callbacks.ModelCheckpoint(
+        dirpath=tmp_path, filename="{step}", every_n_train_steps=3, save_top_k=-1
+    )
+    options = {**QUIET, "enable_checkpointing": True}
+    with pytest.raises(Killed):
+        pl.Trainer(max_epochs=4, callbacks=[keep, Kill(8)], **options).fit(Model(), Data(dataset))
+    model = Model()
+    pl.Trainer(max_epochs=4, **QUIET).fit(model, Data(dataset), ckpt_path=tmp_path / "step=6.ckpt")
+    assert model.seen == whole.seen[6:]
+
+
+def test_parts_of_epochs(whole: Model, dataset: Path) -> None:
+    """limit_train_batches abandons epochs; the next one is the next."""
+    model = Model()
+    pl.Trainer(max_epochs=3, limit_train_batches=2, **QUIET).fit(model, Data(dataset))
+    assert model.seen == [whole.seen[place] for place in (0, 1, 5, 6, 10, 11)]
+
+
+RANKS = """
+    import json, sys
+    from pathlib import Path
+    import torch
+
+    sys.path.insert(0, sys.argv[1])
+    from test_lightning import QUIET, Data, Model, pl
+
+    if __name__ == "__main__":
+        model = Model()
+        trainer = pl.Trainer(max_epochs=2, strategy="ddp", devices=2, **QUIET)
+        trainer.fit(model, Data(Path(sys.argv[2]), num_threads=1))
+        out = Path(sys.argv[3]) / f"rank{trainer.global_rank}.json"
+        out.write_text(json.dumps([model.seen, model.validated]))
+"""
+
+PLAIN = """
+    import json, sys
+    from pathlib import Path
+    import torch
+    import torch.distributed as dist
+    import hsipack
+
+    def work(rank, dataset, folder):
+        torch.set_num_threads(1)
+        dist.init_process_group("gloo", f"file://{folder}/meeting", rank=rank, world_size=2)
+        loader = hsipack.Loader(
+            dataset, 2, shuffle=True, seed=5, device="cpu", num_threads=1, pad_last=True
+        )
+        epochs = [
+            [batch["id"][~batch["padding"]].tolist() for batch in loader] for _ in range(3)
+        ]
+        # All ranks take as many steps: this would hang else.
+        for batches in epochs:
+            for _ in batches:
+                dist.all_reduce(torch.zeros(1))
+        (Path(folder) / f"rank{rank}.json").write_text(json.dumps(epochs))
+        dist.destroy_process_group()
+
+    if __name__ == "__main__":
+        torch.multiprocessing.spawn(work, sys.argv[2:4], nprocs=2)
+"""
+
+
+def ranks(program: str, dataset: Path, folder: Path) -> list[Any]:
+    """Runs a program that trains on two ranks; gives what each wrote down."""
+    script = folder / "ranks.py"
+    script.write_text(textwrap.dedent(program))
+    done = subprocess.run(
+        [sys.executable, script, Path(__file__).parent, dataset, folder],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "GLOO_SOCKET_IFNAME": "lo", "MASTER_ADDR": "127.0.0.1"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
+
+
+def test_lightning_on_two_ranks_gives_every_sample_once(dataset: Path, tmp_path: Path) -> None:
+    both = ranks(RANKS, dataset, tmp_path)
+    train = hsipack.open(dataset, split="train").ids
+    for epoch in range(2):
+        shares = [[ids for number, ids, _ in seen if number == epoch] for seen, _ in both]
+        # 18 crops on 2 ranks in batches of 4: equally many steps, the last ones smaller.
+        assert len(shares[0]) == len(shares[1]) == 3
+        assert sorted(one for batches in shares for ids in batches for one in ids) == sorted(
+            train * 2
+        )
+    # Each once beforehand, where Lightning tries the validation, and once an epoch.
+    validated = sorted(both[0][1] + both[1][1])
+    assert validated == sorted(hsipack.open(dataset, split="val").ids * 3)
+
+
+def test_torch_distributed_gives_every_sample_once(dataset: Path, tmp_path: Path) -> None:
+    both = ranks(PLAIN, dataset, tmp_path)
+    orders = []
+    for epoch in range(3):
+        shares = [[one for ids in rank[epoch] for one in ids] for rank in both]
+        assert sorted(shares[0] + shares[1]) == list(range(12))
+        assert len(both[0][epoch]) == len(both[1][epoch]) == 3
+        orders.append(shares)
+    assert orders[0] != orders[1]
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_ranks_without_processes(dataset: Path, world: int) -> None:
+    """And a checkpoint of two ranks goes on with another number of them."""
+    options: dict[str, Any] = {"shuffle": True, "device": "cpu", "world_size": world}
+    loaders = [hsipack.Loader(dataset, 2, rank=rank, **options) for rank in range(world)]
+    first = [next(iter(loader))["id"].tolist() for loader in loaders]
+    state = loaders[0].state_dict()
+    assert all(loader.state_dict() == state for loader in loaders)
+    with hsipack.Loader(dataset, 3, shuffle=True, device="cpu") as alone:
+        alone.load_state_dict(state)
+        rest = [one for batch in alone for one in batch["id"].tolist()]
+    assert sorted([*(one for ids in first for one in ids), *rest]) == list(range(12))
+    for loader in loaders:
+        loader.close()
