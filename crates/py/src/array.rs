@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 
-use hsipack_read::DlPack;
+use hsipack_read::{DlPack, Error};
 use pyo3::exceptions::{PyAttributeError, PyBufferError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -134,5 +134,11 @@ pub fn tensor_of(capsule: &Bound<'_, PyCapsule>) -> PyResult<Tensor> {
         }
         DlPack::from_raw(managed)
     };
-    shared.into_tensor().or_raise(capsule.py())
+    let tensor = shared.into_tensor().or_raise(capsule.py())?;
+    // Asking for a type that tch has no name for panics later.
+    let known = tensor.f_kind().map_err(|error| {
+        Error::unsupported(format!("a tensor of a type that is not computed with: {error}"))
+            .with_remedy("convert it: mask.int(), image.float()")
+    });
+    known.or_raise(capsule.py()).map(|_| tensor)
 }

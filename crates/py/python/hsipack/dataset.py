@@ -486,19 +486,19 @@ class Dataset(torch.utils.data.Dataset[Any]):
 
     def _mask(self, array: _hsipack.Array, mask: Mask) -> Any:
         if self._output == "numpy":
-            labels = given(array, "numpy")
-            if mask.layers:
-                bits = np.arange(len(mask.layers), dtype=labels.dtype).reshape(-1, 1, 1)
-                labels = (labels >> bits & 1).astype(np.bool_)
-            return labels
+            ids = given(array, "numpy")
+            if not mask.layers:
+                return ids
+            places = np.arange(len(mask.layers), dtype=ids.dtype).reshape(-1, 1, 1)
+            return (ids >> places & 1).astype(np.bool_)
         labels = tensor(array)
         # torch barely computes with unsigned integers beyond 8 bits.
         wider = {torch.uint16: torch.int32, torch.uint32: torch.int64}.get(labels.dtype)
         labels = labels if wider is None else labels.to(wider)
-        if mask.layers:
-            bits = torch.arange(len(mask.layers), dtype=torch.int32).reshape(-1, 1, 1)
-            labels = (labels.to(torch.int32) >> bits & 1).to(torch.bool)
-        return labels
+        if not mask.layers:
+            return labels
+        bits = torch.arange(len(mask.layers), dtype=torch.int32).reshape(-1, 1, 1)
+        return (labels.to(torch.int32) >> bits & 1).to(torch.bool)
 
 
 def _numpy(image: torch.Tensor) -> Any:

@@ -340,7 +340,7 @@ impl Geometric for Elastic {
 /// A range, or a number that stands for ± that.
 fn around_zero<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Range, D::Error> {
     #[derive(Deserialize)]
-    #[serde(untagged)]
+    #[serde(untagged, expecting = "degrees are a number or [low, high]")]
     enum Given {
         Number(f64),
         Range(Range),
