@@ -176,7 +176,8 @@ pub fn convert(
             known.store(bytes.sum::<usize>() as u64, Ordering::Relaxed);
         })
     };
-    supervised(py, work, &total, progress)
+    // What is under way ends cleanly first, so that it can be resumed at once.
+    supervised(py, work, &total, progress, true)
 }
 
 /// Says what a conversion would do, as JSON; nothing is written.
@@ -201,15 +202,17 @@ pub fn validate(
     let jobs = jobs.unwrap_or(ValidateOptions::default().jobs).max(1);
     let options = ValidateOptions { quick, source, source_root, jobs };
     let work = move |progress: &Progress| validation::validate(&path, &options, progress);
-    supervised(py, work, &AtomicU64::new(0), progress)
+    supervised(py, work, &AtomicU64::new(0), progress, false)
 }
 
-/// Runs something that can be stopped, while signals are looked for and progress is told.
+/// Runs something that can be stopped, while signals are looked for and progress is told. Stopped, it is waited for if
+/// that matters to what may be called next.
 fn supervised<T: Serialize + Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce(&Progress) -> Result<T> + Send + 'static,
     total: &AtomicU64,
     tell: Option<Bound<'_, PyAny>>,
+    wait: bool,
 ) -> PyResult<String> {
     let progress = Arc::new(Progress::default());
     let shared = progress.clone();
@@ -232,8 +235,9 @@ fn supervised<T: Serialize + Send + 'static>(
         }
         if let Err(raised) = look() {
             progress.stop.store(true, Ordering::Relaxed);
-            // What is under way ends cleanly, so that it can be resumed.
-            let _ = task.finish(py)?;
+            if wait {
+                let _ = task.finish(py)?;
+            }
             return Err(raised);
         }
     }

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use crate::errors::raised;
 
 /// How long a Ctrl-C may go unnoticed.
-pub const LOOK: Duration = Duration::from_millis(50);
+pub const LOOK: Duration = Duration::from_millis(20);
 
 /// Work under way, and its result once it is done.
 pub struct Task<T>(Arc<Place<T>>);
