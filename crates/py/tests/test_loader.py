@@ -347,6 +347,17 @@ def test_augmentations_are_reproducible_and_keep_masks_with_images(dataset: str)
     assert len(mixed[0]["partners"]) == len(mixed[0]["shares"]) == 4
 
 
+def test_the_loaders_augmentations_can_be_had_by_calling_them(dataset: str) -> None:
+    flips = [hsipack.augment.RandomHorizontalFlip(), hsipack.augment.RandomVerticalFlip()]
+    options = {"shuffle": True, "seed": 4, "crop": hsipack.RandomCrop(10, per_cube=3)}
+    called = hsipack.augment.AugmentationSequential(*flips, seed=4)
+    plain, augmented = make(dataset, **options), make(dataset, augment=flips, **options)
+    for _ in range(2):
+        for one, two in zip(plain, augmented, strict=True):
+            made = called(one, epoch=one["epoch"])
+            assert all(torch.equal(made[key], two[key]) for key in ("image", "labels", "layers"))
+
+
 def test_damage_is_an_error_or_skipped(own_dataset: Path) -> None:
     shard = own_dataset / f"{ROWS}x{COLUMNS}x{BANDS}" / "image/c/1/0/0/0"
     damaged = bytearray(shard.read_bytes())
@@ -404,6 +415,8 @@ def test_options_that_mean_nothing_are_told(dataset: str) -> None:
     ]:
         with pytest.raises((hsipack.ConflictError, hsipack.UnsupportedError), match=message):
             make(dataset, **options)
+    with pytest.raises(hsipack.ConflictError, match="each once"):
+        make(hsipack.open(dataset, samples=[1, 2, 1]))
     if not torch.cuda.is_available():
         with pytest.raises(hsipack.Error, match=r"NVIDIA|CUDA"):
             make(dataset, device="cuda:0")

@@ -69,7 +69,7 @@ class Loader:
 
     Args:
         dataset: a dataset, or the path of one. Its split, samples, masks and bands are what is
-            read.
+            read; without ``shuffle`` in the order of ids.
         batch_size: samples (crops, if cubes are cropped) of a batch of this rank.
         shuffle: in a new order every epoch, over all ranks.
         seed: of order, crops and augmentations.
@@ -171,6 +171,12 @@ class Loader:
         if split is not None:
             dataset = dataset.split(split)
         order, samples, weights, length = _order(dataset, shuffle, sampler)
+        if samples is not None and len(set(samples)) < len(samples):
+            raise ConflictError(
+                "a sample is chosen more than once",
+                path=dataset.path,
+                remedy="choose each once, and give weights to draw some more often",
+            )
         if drop_last and pad_last:
             raise ConflictError("both drop_last and pad_last", remedy="choose one of them")
         rank, world_size = _share(rank, world_size)
