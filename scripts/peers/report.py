@@ -1,0 +1,130 @@
+"""The table, and whether hsipack is as fast as it should be."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+from peers.roster import OURS, RING, RING_SAME_CODEC, RUST
+
+Json = dict[str, Any]
+# Times as fast as each peer that hsipack has to be, and as those without a number of their own.
+AT_LEAST = {RUST: 0.95, RING: 2.2, RING_SAME_CODEC: 1.1}
+AT_LEAST_OTHERS = 3.0
+
+HEAD = [
+    "loader",
+    "cubes/s",
+    "min-max",
+    "GB/s fp16",
+    "hsipack is",
+    "stored ratio",
+    "CPU s/cube",
+    "peak memory",
+    "setting",
+]
+
+
+def judge(rows: list[Json]) -> tuple[list[Json], list[Json]]:
+    """Rows with what their rounds come to, and a verdict on each target."""
+    rows = [row | figures(row) for row in rows]
+    ours = next(
+        (row["cubes_per_s"] for row in rows if row["key"] == OURS and "reason" not in row), None
+    )
+    verdicts = []
+    for row in rows:
+        if ours is None or "reason" in row or row["key"] == OURS:
+            continue
+        row["hsipack_times"] = ours / row["cubes_per_s"]
+        wanted = AT_LEAST.get(row["key"], AT_LEAST_OTHERS)
+        met = row["hsipack_times"] >= wanted
+        verdicts.append(
+            {"peer": row["title"], "wanted": wanted, "times": row["hsipack_times"], "met": met}
+        )
+    return rows, verdicts
+
+
+def figures(row: Json) -> Json:
+    """Medians of the rounds, and the spread of the rate."""
+    if "reason" in row:
+        return {}
+    rates = [one["cubes_per_s"] for one in row["rounds"]]
+    rate = statistics.median(rates)
+    return {
+        "cubes_per_s": rate,
+        "least": min(rates),
+        "most": max(rates),
+        "gb_per_s": rate * row["cube_bytes"] / 1e9,
+        "cpu_s_per_cube": statistics.median(one["cpu_s_per_cube"] for one in row["rounds"]),
+        "peak_bytes": max(one["peak_bytes"] for one in row["rounds"]),
+    }
+
+
+def table(results: Json) -> str:
+    """For a page of docs/benchmarks: Markdown, and as legible on a terminal."""
+    task, machine = results["task"], results["machine"]
+    rows, columns, bands = results["shape"]
+    lines = [
+        f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_bytes'] / 2**30:.0f} GiB; "
+        f"Python {machine['python']}",
+        ", ".join(f"{name} {version}" for name, version in results["libraries"].items()),
+        f"{task['count']} cubes of {rows} x {columns} x {bands}, batches of {task['batch']} on the "
+        f"host, {task['workers']} workers or threads, files in memory, shuffled, no augmentation; "
+        f"medians of {results['rounds']} interleaved rounds",
+        "",
+        *markdown([HEAD, *(cells(row) for row in results["rows"])]),
+        "",
+        *(verdict(one) for one in results["verdicts"]),
+    ]
+    return "\n".join(lines)
+
+
+def cells(row: Json) -> list[str]:
+    """One line of the table."""
+    if "reason" in row:
+        return [row["title"], *["-"] * (len(HEAD) - 2), row["reason"]]
+    times = f"{row['hsipack_times']:.2f}x" if "hsipack_times" in row else ""
+    return [
+        row["title"],
+        f"{row['cubes_per_s']:.1f}",
+        f"{row['least']:.1f}-{row['most']:.1f}",
+        f"{row['gb_per_s']:.2f}",
+        times,
+        f"{row['ratio_stored']:.2f}",
+        f"{row['cpu_s_per_cube']:.3f}",
+        f"{row['peak_bytes'] / 2**20:.0f} MiB",
+        chosen(row),
+    ]
+
+
+def chosen(row: Json) -> str:
+    """The setting, and against what it was the fastest."""
+    tried = [one["cubes_per_s"] for one in row["tried"] if "error" not in one]
+    if len(row["tried"]) == 1:
+        return str(row["setting"]["name"])
+    spread = f"fastest of {len(row['tried'])} tried, {min(tried):.0f} to {max(tried):.0f} cubes/s"
+    return f"{row['setting']['name']} ({spread}; {row['setting']['why']})"
+
+
+def verdict(one: Json) -> str:
+    """One line on a target."""
+    return (
+        f"{'yes' if one['met'] else 'NO '}  {one['times']:.2f}x {one['peer']} "
+        f"(wanted: at least {one['wanted']:g}x)"
+    )
+
+
+def markdown(rows: list[list[str]]) -> list[str]:
+    """A table whose columns stand below each other; numbers to the right."""
+    last = len(HEAD) - 1
+    widths = [max(len(row[column]) for row in rows) for column in range(last)]
+
+    def line(row: list[str]) -> str:
+        padded = [
+            text.ljust(width) if column == 0 else text.rjust(width)
+            for column, (text, width) in enumerate(zip(row, widths, strict=False))
+        ]
+        return "| " + " | ".join([*padded, row[last]]) + " |"
+
+    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
+    return [line(rows[0]), "| " + " | ".join([*rule, "---"]) + " |", *map(line, rows[1:])]
