@@ -274,6 +274,8 @@ def options() -> argparse.Namespace:
 
 
 def main() -> None:
+    # So that what is being measured ends with this.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     comparison = Comparison(options())
     wanted = comparison.task.batch * comparison.task.workers
     if len(comparison.cubes) % wanted or not len(comparison.cubes):

@@ -74,6 +74,8 @@ def table(results: Json) -> str:
         "",
         *markdown([HEAD, *(cells(row) for row in results["rows"])]),
         "",
+        *(chosen(row) for row in results["rows"] if "reason" not in row),
+        "",
         *(verdict(one) for one in results["verdicts"]),
     ]
     return "\n".join(lines)
@@ -93,17 +95,18 @@ def cells(row: Json) -> list[str]:
         f"{row['ratio_stored']:.2f}",
         f"{row['cpu_s_per_cube']:.3f}",
         f"{row['peak_bytes'] / 2**20:.0f} MiB",
-        chosen(row),
+        row["setting"]["name"],
     ]
 
 
 def chosen(row: Json) -> str:
-    """The setting, and against what it was the fastest."""
-    tried = [one["cubes_per_s"] for one in row["tried"] if "error" not in one]
-    if len(row["tried"]) == 1:
-        return str(row["setting"]["name"])
-    spread = f"fastest of {len(row['tried'])} tried, {min(tried):.0f} to {max(tried):.0f} cubes/s"
-    return f"{row['setting']['name']} ({spread}; {row['setting']['why']})"
+    """Why this setting, and against what it was the fastest."""
+    setting, tried = row["setting"], row["tried"]
+    rates = [one["cubes_per_s"] for one in tried if "error" not in one]
+    best = "the only setting"
+    if len(tried) > 1:
+        best = f"fastest of {len(tried)} tried ({min(rates):.1f} to {max(rates):.1f} cubes/s)"
+    return f"- {row['title']}: {setting['name']}: {best}; {setting['why']}"
 
 
 def verdict(one: Json) -> str:
