@@ -32,6 +32,7 @@ class Slots(IterableDataset[int]):
         self.paths = sorted(folder.glob("*.blosc"))
         self.task = task
         self.together: bool = setting.options["together"]
+        self.open = htc.view if setting.options["mapped"] else htc.read
         self.blosc_threads: int = setting.options["blosc_threads"]
         # DataLoader has this many slots at work; one more is with the consumer.
         self.slots_each: int = setting.options["prefetch"] + 1
@@ -71,7 +72,7 @@ class Slots(IterableDataset[int]):
         at = self.buffer.data_ptr()
         cube_bytes = self.buffer[0, 0].numel() * self.buffer.element_size()
         for sample in samples:
-            _, frame = htc.read(self.paths[batch[sample]])
+            _, frame = self.open(self.paths[batch[sample]])
             blosc.decompress_ptr(frame, at + (slot * self.task.batch + sample) * cube_bytes)
 
 
@@ -79,22 +80,33 @@ class Ring(Peer):
     """The ring over files of one codec."""
 
     data: str
+    mapped: bool
+    """Whether files may be memory-mapped, which HTC does not do."""
 
     def settings(self, workers: int) -> list[Setting]:
-        def setting(together: bool, prefetch: int, threads: int) -> Setting:
+        def setting(
+            together: bool, prefetch: int, threads: int = 1, mapped: bool = False
+        ) -> Setting:
             kind = "workers share a batch" if together else "a batch each"
             like = "DatasetImageStream" if together else "DatasetImageBatch"
-            options = {"together": together, "prefetch": prefetch, "blosc_threads": threads}
+            options = {"together": together, "prefetch": prefetch}
             return Setting(
-                f"{kind}, prefetch {prefetch}, Blosc threads {threads}",
-                f"as HTC's {like}; it ships prefetch_factor 2",
+                f"{kind}, prefetch {prefetch}, Blosc threads {threads}{', mapped' * mapped}",
+                f"as HTC's {like}, which ships prefetch_factor 2"
+                + "; files memory-mapped, which spares a copy that HTC makes" * mapped,
                 self.data,
-                options,
+                options | {"blosc_threads": threads, "mapped": mapped},
             )
 
-        found = [setting(False, 2, 1), setting(False, 1, 1), setting(False, 4, 1)]
+        found = [setting(False, 2), setting(False, 4), setting(False, 2).keeping_memory()]
+        if self.mapped:
+            found.append(setting(False, 2, mapped=True))
+        # HTC asks for batches that its workers can share evenly.
         if 6 % workers == 0:
-            found += [setting(True, 2, 1), setting(True, 4, 1), setting(True, 2, workers)]
+            found += [setting(True, 2), setting(True, 4), setting(True, 2, threads=workers)]
+            found.append(setting(True, 2).keeping_memory())
+            if self.mapped:
+                found.append(setting(True, 2, mapped=True))
         return found
 
     def prepare(self, cubes: Cubes, data: str, folder: Path) -> None:
@@ -122,9 +134,11 @@ class ShippedRing(Ring):
     """As HTC ships it."""
 
     data = "htc_zstd9"
+    mapped = False
 
 
 class SameCodecRing(Ring):
-    """Given the codec that `hsipack convert` writes."""
+    """Given the codec that `hsipack convert` writes, and files that are not copied."""
 
     data = "htc_lz4hc4"
+    mapped = True

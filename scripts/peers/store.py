@@ -13,7 +13,7 @@ DATA = "hsipack"
 
 def command() -> str:
     """The release command; scripts/bench_peers names it."""
-    return os.environ.get("HSIPACK", "target/release/hsipack")
+    return os.environ.get("HSIPACK", "hsipack")
 
 
 def write(cubes: Cubes, folder: Path) -> None:
