@@ -80,6 +80,7 @@ def table(results: Json) -> str:
         *markdown([HEAD, *(cells(row) for row in results["rows"])]),
         "",
         *(chosen(row) for row in results["rows"] if "reason" not in row),
+        *(failure for row in results["rows"] for failure in failures(row)),
         "",
         *(verdict(one) for one in results["verdicts"]),
     ]
@@ -112,6 +113,12 @@ def chosen(row: Json) -> str:
     if len(tried) > 1:
         best = f"fastest of {len(tried)} tried ({min(rates):.1f} to {max(rates):.1f} cubes/s)"
     return f"- {row['title']}: {setting['name']}: {best}; {setting['why']}"
+
+
+def failures(row: Json) -> list[str]:
+    """Settings that did not work, each with its error."""
+    failed = [one for one in row["tried"] if "error" in one]
+    return [f"- {row['title']}: {one['name']}: failed: {one['error']}" for one in failed]
 
 
 def verdict(one: Json) -> str:
