@@ -1,0 +1,93 @@
+"""HTC's files: a pickled shape and type, then one Blosc frame of the whole cube."""
+
+from __future__ import annotations
+
+import mmap
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import blosc
+import numpy as np
+import torch
+
+from peers.cubes import Cubes, Half
+from peers.loading import CubeDataset, prefetches, stream
+from peers.protocol import Peer, Setting, Task
+
+# Codec and level of each kind of folder: what HTC ships, and what `hsipack convert` writes.
+CODECS = {"htc_zstd9": ("zstd", 9), "htc_lz4hc4": ("lz4hc", 4)}
+
+
+def write(cubes: Cubes, data: str, folder: Path) -> None:
+    """A file for each cube."""
+    codec, level = CODECS[data]
+    for number, name in enumerate(cubes.names):
+        frame = compress(np.array(cubes.half(number)), codec, level)
+        with (folder / f"{name}.blosc").open("wb") as file:
+            pickle.dump((cubes.shape, np.dtype(np.float16)), file)
+            file.write(frame)
+
+
+def compress(cube: Half, codec: str, level: int) -> bytes:
+    """One frame, bytes shuffled."""
+    frame: bytes = blosc.compress_ptr(
+        cube.ctypes.data, cube.size, 2, clevel=level, shuffle=blosc.SHUFFLE, cname=codec
+    )
+    return frame
+
+
+def decode(frame: bytes | memoryview, shape: tuple[int, ...]) -> Half:
+    """A new array from a frame, as HTC's `decompress_file` makes it."""
+    cube: Half = np.empty(shape, np.float16)
+    blosc.decompress_ptr(frame, cube.ctypes.data)
+    return cube
+
+
+def read(path: Path) -> tuple[tuple[int, ...], bytes]:
+    """Shape and frame of a file written here."""
+    with path.open("rb") as file:
+        shape, _ = pickle.load(file)
+        return shape, file.read()
+
+
+def view(path: Path) -> tuple[tuple[int, ...], memoryview]:
+    """The same, the frame memory-mapped for as long as it lives."""
+    with path.open("rb") as file:
+        shape, _ = pickle.load(file)
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return shape, memoryview(mapped)[file.tell() :]
+
+
+class Files(CubeDataset):
+    """A cube for each file."""
+
+    def __init__(self, folder: Path, mapped: bool) -> None:
+        self.paths = sorted(folder.glob("*.blosc"))
+        self.open = view if mapped else read
+        # One thread each: the workers take all cores already.
+        blosc.set_nthreads(1)
+
+    def __getitem__(self, number: int) -> torch.Tensor:
+        shape, frame = self.open(self.paths[number])
+        return torch.from_numpy(decode(frame, shape))
+
+
+class HtcFiles(Peer):
+    """torch's DataLoader over HTC's files."""
+
+    def settings(self, workers: int) -> list[Setting]:
+        shipped = "zstd 9 as HTC writes it"
+        ours = "the codec that hsipack writes"
+        mapped = f"{ours}; files memory-mapped, which spares a copy"
+        return [
+            *prefetches("zstd 9", shipped, "htc_zstd9", mapped=False),
+            *prefetches("lz4hc 4", ours, "htc_lz4hc4", mapped=False),
+            *prefetches("lz4hc 4 mapped", mapped, "htc_lz4hc4", mapped=True),
+        ]
+
+    def prepare(self, cubes: Cubes, data: str, folder: Path) -> None:
+        write(cubes, data, folder)
+
+    def epochs(self, folder: Path, setting: Setting, task: Task) -> Iterator[torch.Tensor]:
+        return stream(Files(folder, setting.options["mapped"]), setting, task)

@@ -1,0 +1,86 @@
+"""Memory and time of a process and all below it, from /proc."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+PROC = Path("/proc")
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def tree(pid: int) -> Iterator[int]:
+    """A process and its descendants."""
+    yield pid
+    with contextlib.suppress(OSError):
+        for task in (PROC / str(pid) / "task").iterdir():
+            for child in (task / "children").read_text().split():
+                yield from tree(int(child))
+
+
+def cpu_seconds() -> float:
+    """Of this process and its descendants, those that ended included."""
+    ticks = 0
+    for pid in tree(os.getpid()):
+        with contextlib.suppress(OSError):
+            # After the name, which may hold spaces: state is the first, utime the twelfth.
+            fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+            ticks += sum(int(field) for field in fields[11:15])
+    return ticks / TICKS
+
+
+def anonymous() -> int:
+    """Bytes of private memory of this process and its descendants; shared pages count once."""
+    total = 0
+    for pid in tree(os.getpid()):
+        with contextlib.suppress(OSError):
+            for line in (PROC / str(pid) / "smaps_rollup").read_text().splitlines():
+                if line.startswith("Pss_Anon:"):
+                    total += 1024 * int(line.split()[1])
+    return total
+
+
+def shared() -> int:
+    """Bytes of shared memory of the whole machine: a tensor between two processes is in neither's
+    page table before it is touched."""
+    for line in (PROC / "meminfo").read_text().splitlines():
+        if line.startswith("Shmem:"):
+            return 1024 * int(line.split()[1])
+    return 0
+
+
+class Watch:
+    """Greatest memory beyond that at its start, by a thread that looks now and then."""
+
+    INTERVAL_S = 0.05
+
+    def __init__(self) -> None:
+        self.start = anonymous() + shared()
+        self.peak = 0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def look(self) -> None:
+        """One look more."""
+        self.peak = max(self.peak, anonymous() + shared() - self.start)
+
+    def _look(self) -> None:
+        while not self._ended.wait(self.INTERVAL_S):
+            self.look()
+
+    def __enter__(self) -> Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
