@@ -20,7 +20,7 @@ SLAB_BYTES = 1 << 21
 
 
 class File(CubeDataset):
-    """A cube for each sample of one dataset; opened in the worker, as h5py's documents ask."""
+    """A cube for each sample of one dataset; opened in the worker: HDF5 does not survive a fork."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

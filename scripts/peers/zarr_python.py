@@ -58,7 +58,7 @@ class ZarrPython(Peer):
             in_loader("concurrency 1", few, one).keeping_memory(),
         ]
         if has_zarrs():
-            rust = "the Rust codec pipeline that zarr's guide lists among extensions"
+            rust = "zarrs-python's codec pipeline, which its guide has one set in zarr.config"
             found += [
                 one_process("zarrs codecs", rust, ZARRS | {"threading.max_workers": workers}),
                 in_loader("zarrs codecs", rust, ZARRS | {"threading.max_workers": 1}),
