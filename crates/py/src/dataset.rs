@@ -69,8 +69,7 @@ impl Dataset {
         );
         let stores: Vec<_> = StoreKind::ALL.map(|kind| (kind.name(), kind)).into();
         let (verify, store) = (verify.or_raise(py)?, named("store", store, &stores).or_raise(py)?);
-        let opened = path.clone();
-        let dataset = patiently(py, move || open_at(opened, verify, store))?.or_raise(py)?;
+        let dataset = patiently(py, move || open_at(path, verify, store))?.or_raise(py)?;
         Ok(Self {
             path: dataset.path().to_owned(),
             verify,
@@ -78,7 +77,6 @@ impl Dataset {
             fingerprint: dataset.fingerprint().to_owned(),
             open: Mutex::new(OfProcess::new(dataset)),
         })
-        .inspect(|_| drop(path))
     }
 
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
@@ -145,7 +143,6 @@ impl Dataset {
 fn describe(dataset: &hsipack_read::Dataset, number: usize) -> Value {
     let stack = &dataset.stacks()[number];
     let shape = stack.image.shape();
-
     let stats = dataset.statistics(number).map(|stats| {
         json!({
             "min": stats.min, "max": stats.max, "mean": stats.mean,
