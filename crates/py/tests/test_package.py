@@ -6,6 +6,7 @@ import ast
 import importlib.metadata
 import inspect
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -123,3 +124,30 @@ def test_a_build_says_all_that_is_missing(tmp_path: Path) -> None:
     done = python(wrong)
     assert "torch 2.11.0 (torch 2.4.1 is in" in done.stderr
     assert "Rust" not in done.stderr
+
+
+@pytest.mark.skipif(not (ROOT / "Cargo.lock").exists(), reason="not in a clone")
+@pytest.mark.skipif(shutil.which("cargo") is None, reason="no cargo here")
+def test_command_tests_and_package_are_built_of_the_same_libraries() -> None:
+    """With other features of any of them, minutes of compiling are done again."""
+    torch = ["-p", "hsipack-read", "-p", "hsipack-cli", "-p", "hsipack-py"]
+    torch += ["--features", "hsipack-read/torch,hsipack-cli/torch"]
+    tests = features(*torch, "-e", "normal,dev")
+    for selection in (
+        ["-p", "hsipack-cli", "--features", "torch", "-e", "normal"],
+        ["-p", "hsipack-py", "-e", "normal"],
+        ["--workspace", "--exclude", "hsipack-py", "-e", "normal,dev"],
+    ):
+        found = features(*selection)
+        different = {name for name in found if name in tests and found[name] != tests[name]}
+        assert not {name for name in different if not name.startswith("hsipack-")}, selection
+
+
+def features(*selection: str) -> dict[str, str]:
+    """The features of every library that is compiled for a selection of the workspace."""
+    words = ["cargo", "tree", "--locked", "--offline", "--prefix", "none", "--format", "{p}|{f}"]
+    done = subprocess.run(
+        [*words, *selection], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    lines = (line.removesuffix(" (*)").split("|") for line in done.stdout.splitlines())
+    return {line[0]: line[1] for line in lines if len(line) == 2 and "(proc-macro)" not in line[0]}
