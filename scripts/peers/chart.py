@@ -14,15 +14,17 @@ RIGHT = 150
 TOP = 62
 STEP = 30
 BAR = 17
+# Plain colours, then those for dark pages: programs that know no variables draw it, too.
 STYLE = """
-svg { color-scheme: light dark; font: 13px system-ui, sans-serif; --ink: #1b1f24; --soft: #59636e;
-  --page: #fff; --line: #d1d9e0; --bar: #8c959f; --ours: #0969da; --ours-too: #54aeff }
-@media (prefers-color-scheme: dark) { svg { --ink: #f0f6fc; --soft: #9198a1; --page: #0d1117;
-  --line: #3d444d; --bar: #6e7681; --ours: #4493f8; --ours-too: #1f6feb } }
-text { fill: var(--ink) } .soft { fill: var(--soft); font-size: 12px } .head { font-weight: 600;
+svg { color-scheme: light dark; font: 13px system-ui, sans-serif }
+text { fill: #1b1f24 } .soft { fill: #59636e; font-size: 12px } .head { font-weight: 600;
   font-size: 15px } .end { text-anchor: end } .mid { text-anchor: middle }
-.line { stroke: var(--line) } .bar { fill: var(--bar) } .ours { fill: var(--ours) }
-.too { fill: var(--ours-too) } .spread { stroke: var(--ink); stroke-width: 1.4 }
+.page { fill: #fff } .line { stroke: #d1d9e0 } .bar { fill: #8c959f } .ours { fill: #0969da }
+.too { fill: #54aeff } .spread { stroke: #1b1f24; stroke-width: 1.4 }
+@media (prefers-color-scheme: dark) {
+  text { fill: #f0f6fc } .soft { fill: #9198a1 } .page { fill: #0d1117 } .line { stroke: #3d444d }
+  .bar { fill: #6e7681 } .ours { fill: #4493f8 } .too { fill: #1f6feb } .spread { stroke: #f0f6fc }
+}
 """
 
 
@@ -41,7 +43,7 @@ def draw(results: Json) -> str:
         f'width="{WIDTH}" height="{height}">',
         f"<title>{escape(title(results))}</title>",
         f"<style>{STYLE}</style>",
-        f'<rect width="{WIDTH}" height="{height}" fill="var(--page)"/>',
+        f'<rect width="{WIDTH}" height="{height}" class="page"/>',
         f'<text class="head" x="16" y="26">{escape(title(results))}</text>',
         f'<text class="soft" x="16" y="46">{escape(subtitle(results))}</text>',
         *axis(most, step, scale, bottom),
