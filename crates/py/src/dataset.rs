@@ -26,12 +26,8 @@ pub struct Dataset {
     open: Mutex<OfProcess<hsipack_read::Dataset>>,
 }
 
-/// Which part of a sample is read; all of an axis if `None`.
-#[derive(Clone, Copy)]
-struct Part {
-    rows: Option<(usize, usize)>,
-    columns: Option<(usize, usize)>,
-}
+/// The rows and the columns of a sample that are read, first and behind the last; all of an axis if `None`.
+type Part = (Option<(usize, usize)>, Option<(usize, usize)>);
 
 /// Image and masks of a sample, and whether the masks' integers are unsigned ones.
 type Read = (Tensor, Vec<(Tensor, bool)>);
@@ -117,19 +113,16 @@ impl Dataset {
     }
 
     /// Images and masks of samples, each read by one of up to `threads` threads.
-    #[allow(clippy::too_many_arguments)]
     fn read(
         &self,
         py: Python<'_>,
         samples: Vec<usize>,
-        rows: Option<(usize, usize)>,
-        columns: Option<(usize, usize)>,
+        part: Part,
         bands: Option<Vec<usize>>,
         masks: Vec<String>,
         threads: usize,
     ) -> PyResult<Vec<(Array, Vec<Array>)>> {
         let dataset = self.get(py)?;
-        let part = Part { rows, columns };
         let read = move || read_all(&dataset, &samples, part, bands.as_deref(), &masks, threads);
         let all = patiently(py, read)?.or_raise(py)?;
         let arrays = |(image, masks): Read| {
@@ -213,7 +206,7 @@ fn read_one(
     let range = |part: Option<(usize, usize)>, axis: usize| -> Range<usize> {
         part.map_or(0..axis, |(start, end)| start..end)
     };
-    let (rows, columns) = (range(part.rows, shape.rows), range(part.columns, shape.columns));
+    let (rows, columns) = (range(part.0, shape.rows), range(part.1, shape.columns));
     let image = dataset.image_tensor(sample, rows.clone(), columns.clone(), bands)?;
     let masks = masks.iter().map(|name| {
         let mask = dataset.mask_tensor(sample, name, rows.clone(), columns.clone())?;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use hsipack_read::augment::{Mixed, Pipeline};
-use hsipack_read::plan::{Share, State};
+use hsipack_read::plan::{Plan, State};
 use hsipack_read::{
     DeviceBatch, DeviceLoader, DeviceOptions, Error, LoaderOptions, OfProcess, Result,
 };
@@ -37,6 +37,7 @@ struct Running {
     /// Behind the last batch given.
     state: State,
     on_cpu: bool,
+    plan: Plan,
     dataset: hsipack_read::Dataset,
     options: LoaderOptions,
     device: DeviceOptions,
@@ -213,7 +214,7 @@ impl Loader {
             None => DeviceLoader::new(&dataset, options, device),
         };
         let loader = patiently(py, start)?.or_raise(py)?;
-        let state = loader.state();
+        let (state, plan) = (loader.state(), loader.plan().clone());
         let source =
             Source { loader: Mutex::new(loader), pipeline, cancelled: AtomicBool::new(false) };
         let running = Running {
@@ -223,6 +224,7 @@ impl Loader {
             made: None,
             state,
             on_cpu: device_too.device == Device::Cpu,
+            plan,
             dataset: dataset_too,
             options: options_too,
             device: device_too,
@@ -259,14 +261,14 @@ impl Loader {
     fn load_state(&self, py: Python<'_>, state: &str) -> PyResult<()> {
         let state = State::from_json(state).or_raise(py)?;
         self.running(py, |running| {
+            // Before a batch under way is dropped: with a state that does not fit, all stays as it is.
+            state.check(&running.plan, running.dataset.fingerprint()).or_raise(py)?;
             running.cancel(py)?;
             let source = running.source.clone();
             let (dataset, options, device) =
                 (running.dataset.clone(), running.options.clone(), running.device.clone());
             let resume = move || {
                 let mut loader = source.loader();
-                state.check(loader.plan(), dataset.fingerprint())?;
-                // Two rings would take twice the memory, but a state that fits no plan must not end this one.
                 *loader = DeviceLoader::with_state(&dataset, options, device, &state)?;
                 Ok(loader.state())
             };
@@ -285,12 +287,9 @@ impl Loader {
     /// Batches of this rank in the present epoch, all of it.
     fn batches_per_epoch(&self, py: Python<'_>) -> PyResult<usize> {
         self.running(py, |running| {
-            let (source, epoch) = (running.source.clone(), running.state.epoch);
-            let Share { rank, world_size } = running.options.share;
-            let count = move || {
-                let loader = source.loader();
-                Ok(loader.plan().epoch(epoch, &[], Share { rank, world_size })?.batches())
-            };
+            let (plan, epoch) = (running.plan.clone(), running.state.epoch);
+            let share = running.options.share;
+            let count = move || Ok(plan.epoch(epoch, &[], share)?.batches());
             patiently(py, count)?.or_raise(py)
         })
     }
@@ -327,9 +326,6 @@ impl Loader {
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.with(py, |running| {
             let running = running.take();
-            if let Some(running) = &running {
-                running.source.cancelled.store(true, Ordering::Relaxed);
-            }
             py.detach(move || drop(running));
             Ok(())
         })

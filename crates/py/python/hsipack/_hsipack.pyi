@@ -33,8 +33,7 @@ class Dataset:
     def read(
         self,
         samples: list[int],
-        rows: tuple[int, int] | None,
-        columns: tuple[int, int] | None,
+        part: tuple[tuple[int, int] | None, tuple[int, int] | None],
         bands: list[int] | None,
         masks: list[str],
         threads: int,

@@ -126,7 +126,7 @@ def _stack(values: dict[str, Any]) -> Stack:
 class Dataset(torch.utils.data.Dataset[Any]):
     """A packed dataset, open; also a map-style dataset for ``torch.utils.data.DataLoader``.
 
-    ``hsipack.open(path)`` makes one. A sample is a dictionary:
+    ``hsipack.open`` is another name of it. A sample is a dictionary:
 
     ======= ===================================================================================
     image   (bands, rows, columns) float16, a view of memory in the order (rows, columns, bands)
@@ -166,6 +166,8 @@ class Dataset(torch.utils.data.Dataset[Any]):
     (9, ['healthy', 'tumour'], ['train', 'val'])
     >>> ds[0]["image"].shape, ds[0]["label"], ds[0]["name"]
     (torch.Size([7, 20, 24]), 0, 'cube_00')
+    >>> ds.masks, ds.wavelengths[:3], ds.stats.mean.shape
+    (['labels', 'layers'], array([450., 475., 500.]), (7,))
     """
 
     def __init__(
@@ -461,7 +463,7 @@ class Dataset(torch.utils.data.Dataset[Any]):
         self, ids: list[int], rows: tuple[int, int] | None, columns: tuple[int, int] | None
     ) -> list[Sample]:
         threads = torch.get_num_threads()
-        read = self._native.read(ids, rows, columns, self._bands, self.masks, threads)
+        read = self._native.read(ids, (rows, columns), self._bands, self.masks, threads)
         return [self._sample(one, *arrays) for one, arrays in zip(ids, read, strict=True)]
 
     def _sample(self, one: int, image: _hsipack.Array, masks: list[_hsipack.Array]) -> Sample:
@@ -521,40 +523,4 @@ def _bounds(part: slice | None, axis: int) -> tuple[int, int] | None:
     return start, stop
 
 
-def open(
-    path: str | os.PathLike[str],
-    *,
-    split: str | None = None,
-    samples: Sequence[int] | None = None,
-    masks: Sequence[str] | None = None,
-    bands: Sequence[int] | None = None,
-    dtype: torch.dtype | None = None,
-    physical: bool = False,
-    transform: Callable[[Sample], Any] | None = None,
-    output: Literal["torch", "numpy"] = "torch",
-    verify: str = "once",
-    store: str = "mmap",
-) -> Dataset:
-    """Opens a packed dataset; the arguments are those of :class:`Dataset`.
-
-    >>> ds = hsipack.open(dataset_path)
-    >>> len(ds), ds.masks
-    (12, ['labels', 'layers'])
-    >>> ds.wavelengths[:3]
-    array([450., 475., 500.])
-    >>> ds.stats.mean.shape
-    (7,)
-    """
-    return Dataset(
-        path,
-        split=split,
-        samples=samples,
-        masks=masks,
-        bands=bands,
-        dtype=dtype,
-        physical=physical,
-        transform=transform,
-        output=output,
-        verify=verify,
-        store=store,
-    )
+open = Dataset
