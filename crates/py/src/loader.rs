@@ -298,7 +298,7 @@ impl Loader {
     fn stats_json(&self, py: Python<'_>) -> PyResult<String> {
         self.running(py, |running| {
             let source = running.source.clone();
-            let stats = py.detach(|| source.loader().stats());
+            let stats = py.detach(|| source.loader().statistics());
             Ok(serde_json::to_string(&stats).expect("plain data"))
         })
     }

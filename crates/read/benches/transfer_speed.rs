@@ -81,7 +81,7 @@ fn main() {
         100.0 * both / (copied + augmented)
     );
     check(&mut loader, &dataset, batches, device);
-    println!("{:?}", loader.stats());
+    println!("{:?}", loader.statistics());
 }
 
 fn loader(dataset: &Dataset, device: Device) -> DeviceLoader {

@@ -18,6 +18,7 @@
 //! | `decode` | from stored chunks to rows of a batch |
 //! | `ring` | slots of one allocation, and who may touch which when |
 //! | `loader` | the threads around the ring, batches, state, statistics |
+//! | `distribution` | how times are distributed |
 //! | `process` | what a forked process must not touch |
 //! | `device` | with the feature `torch`: batches as tensors, on the CPU or copied ahead to a GPU |
 #![deny(missing_docs)]
@@ -28,6 +29,7 @@ mod dataset;
 mod decode;
 #[cfg(any(feature = "torch", all(test, loom)))]
 mod device;
+mod distribution;
 mod loader;
 pub mod plan;
 mod process;
@@ -41,10 +43,13 @@ pub use cache::CacheKind;
 pub use dataset::{BandStatistics, ClassCount, Cube, Dataset, Labels, OpenOptions, Verify};
 #[cfg(feature = "torch")]
 pub use device::{
-    DeviceBatch, DeviceEpoch, DeviceLoader, DeviceOptions, DeviceReport, DeviceStats, Normalization,
+    DeviceBatch, DeviceEpoch, DeviceLoader, DeviceOptions, DeviceReport, Normalization,
 };
+pub use distribution::Distribution;
 pub use hsipack_format::{DType, Error, ErrorKind, Result, Sample};
-pub use loader::{ArrayView, Batch, Epoch, Loader, LoaderOptions, LoaderStats, OnDamage};
+pub use loader::{
+    ArrayView, Batch, BatchTimes, Epoch, Loader, LoaderOptions, LoaderStats, OnDamage, Statistics,
+};
 pub use process::OfProcess;
 pub use ring::memory::{MemoryOptions, MemoryReport, PageLocker};
 #[cfg(feature = "torch")]

@@ -8,12 +8,10 @@
 //! | `report.rs` | the closing report |
 //! | `advice.rs` | what could make it faster |
 //! | `view.rs` | the live view |
-//! | `machine.rs` | what the system says of memory, processor time and disks |
 //! | `words.rs` | the library's errors in the command line's words |
 
 mod advice;
 mod figures;
-mod machine;
 mod report;
 mod stream;
 mod view;
@@ -27,6 +25,7 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use hsipack_format::dataset::ChunkArray;
 use hsipack_format::{Error, ErrorKind, Result, Stack};
+use hsipack_measure::machine::{self, Usage};
 use hsipack_pack::convert::BandSelection;
 use hsipack_pack::progress::Progress;
 use hsipack_read::plan::{Crop, LastBatch, Order, PlanOptions, Share, State};
@@ -35,9 +34,8 @@ use hsipack_read::{
     CacheKind, Dataset, Loader, LoaderOptions, MemoryOptions, OnDamage, OpenOptions, Verify,
 };
 
-use crate::{output, parse, task};
+use crate::{files, output, parse, task};
 use figures::Look;
-use machine::Usage;
 use report::Report;
 use stream::{End, Stream};
 
@@ -221,6 +219,7 @@ Keys of --json (times in seconds, sizes in bytes, GB are 10^9 bytes, shares from
            batches_per_epoch rank world_size order seed store verify rate_limit masks threads slots
            memory{bytes,kind,huge_page_bytes,notes} cache{kind,limit_bytes,bytes} advice
            first_epoch{figures} later_epochs{figures} per_epoch[]{epoch,complete,items,figures}
+           statistics (see docs/statistics.md; `hsipack simulate --from` reads it)
   figures: batches samples padding skipped seconds bytes stored_bytes disk_bytes chunks
            cached_chunks cubes_per_s gb_per_s stored_gb_per_s ratio decode_busy read idle plan_busy
            consumer_waiting consumer_waiting_s mean_ready limit
@@ -489,7 +488,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let end = stream.run(&mut loader);
     let epochs = stream.finish(&loader);
     let written =
-        args.state.as_ref().map_or(Ok(()), |path| machine::write(path, &loader.state().to_json()));
+        args.state.as_ref().map_or(Ok(()), |path| files::replace(path, &loader.state().to_json()));
     let report = Report::new(&args, &loader, saved.as_ref(), &end, setup, epochs);
     // The process ends; a thread that sleeps to keep to a slow rate need not be waited for.
     std::mem::forget(loader);

@@ -15,7 +15,9 @@ use super::options::DeviceOptions;
 use super::recipe::Recipe;
 use super::transfer::{Next, Source, Transfer};
 use crate::dataset::Dataset;
-use crate::loader::{Batch, Loader, LoaderOptions, LoaderStats, Shared};
+use crate::loader::{
+    Batch, BatchTimes, Consumer, Loader, LoaderOptions, Shared, Statistics, Times,
+};
 use crate::plan::{Plan, State};
 use crate::ring::memory::MemoryReport;
 use crate::{Error, Result};
@@ -56,6 +58,8 @@ pub struct DeviceLoader {
     fresh: bool,
     batches: u64,
     waiting: Duration,
+    times: Times,
+    consumer: Consumer,
     notes: Vec<String>,
 }
 
@@ -80,21 +84,6 @@ pub struct DeviceReport {
     pub device_slots: usize,
     /// Why it is no better.
     pub notes: Vec<String>,
-}
-
-/// What a device loader did since it was made. Times are in seconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct DeviceStats {
-    /// Batches given out.
-    pub batches: u64,
-    /// Time that the caller waited for batches to be copied or decoded.
-    pub waiting_s: f64,
-    /// Times that new device memory was taken, because the user kept tensors over the slots' memory.
-    pub given_away: u64,
-    /// On the CPU: batches that were copied, because the user kept others.
-    pub copied: u64,
-    /// Of the loader inside, which on a device is up to three batches ahead; its consumer is the transfer thread.
-    pub loader: LoaderStats,
 }
 
 /// Tensors made of a slot.
@@ -271,7 +260,20 @@ impl DeviceLoader {
     ) -> Self {
         let fresh = state.given.iter().all(|segment| segment.batches == 0);
         let waiting = Duration::ZERO;
-        Self { way, recipe, shared, options, state, fresh, batches: 0, waiting, notes }
+        let (times, consumer) = (Times::new(), Consumer::default());
+        Self {
+            way,
+            recipe,
+            shared,
+            options,
+            state,
+            fresh,
+            batches: 0,
+            waiting,
+            times,
+            consumer,
+            notes,
+        }
     }
 
     /// The batches that remain of the present epoch; see [`Loader::epoch`].
@@ -298,6 +300,7 @@ impl DeviceLoader {
 
     fn next_before(&mut self, deadline: Option<Instant>) -> Option<Result<Option<DeviceBatch>>> {
         let before = Instant::now();
+        self.consumer.asks(&self.times);
         let recipe = &self.recipe;
         let next = self.way.next(deadline, &mut |memory, info| {
             let (image, masks) = recipe.make(memory, info)?;
@@ -308,14 +311,17 @@ impl DeviceLoader {
             Ok(Next::Batch(((image, masks, info), hold), state)) => {
                 (self.state, self.fresh) = (state, false);
                 self.batches += 1;
+                self.consumer.gets(&self.times);
                 Some(Ok(Some(DeviceBatch { image, masks, info, _hold: hold })))
             }
             Ok(Next::TimedOut) => Some(Ok(None)),
             Ok(Next::End(state)) => {
+                self.consumer.ends();
                 (self.state, self.fresh) = (state, true);
                 None
             }
             Err(error) => {
+                self.consumer.ends();
                 self.fresh = false;
                 Some(Err(error))
             }
@@ -416,14 +422,23 @@ impl DeviceLoader {
     }
 
     /// What it did so far.
-    pub fn stats(&self) -> DeviceStats {
-        DeviceStats {
+    pub fn statistics(&self) -> Statistics {
+        let times = self.times.get();
+        let inside = self.shared.statistics();
+        Statistics {
             batches: self.batches,
             waiting_s: self.waiting.as_secs_f64(),
+            times: BatchTimes { load_s: inside.times.load_s, ..times },
             given_away: self.way.given_away(),
             copied: self.way.copied(),
-            loader: self.shared.stats(),
+            ..inside
         }
+    }
+
+    /// Forgets how long batches took; see [`Loader::forget_times`].
+    pub fn forget_times(&self) {
+        self.times.clear();
+        self.shared.counters.times.clear();
     }
 }
 

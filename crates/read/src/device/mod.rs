@@ -46,6 +46,6 @@ pub use batch::DeviceBatch;
 #[cfg(feature = "torch")]
 pub(crate) use batch::stored_kind;
 #[cfg(feature = "torch")]
-pub use loader::{DeviceEpoch, DeviceLoader, DeviceReport, DeviceStats};
+pub use loader::{DeviceEpoch, DeviceLoader, DeviceReport};
 #[cfg(feature = "torch")]
 pub use options::{DeviceOptions, Normalization};

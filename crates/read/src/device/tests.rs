@@ -499,7 +499,7 @@ fn a_device_loader_gives_what_its_loader_gives() {
     }
     let report = loader.report();
     assert_eq!((report.copies, report.device_slots), ("staged", 3));
-    assert!(loader.stats().given_away > 0 && !report.notes.is_empty(), "{report:?}");
+    assert!(loader.statistics().given_away > 0 && !report.notes.is_empty(), "{report:?}");
     drop(loader);
     for (batch, bytes) in kept {
         fake.read(&batch.image, bytes, "kept image");

@@ -1,6 +1,7 @@
 //! A batch, lent by the ring.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use half::f16;
 use hsipack_format::{DType, Sample};
@@ -36,6 +37,11 @@ pub struct ArrayView<'a> {
 impl Batch {
     pub(super) fn new(lease: Lease<BatchPlan>, shared: Arc<Shared>) -> Self {
         Self { lease, shared }
+    }
+
+    /// Seconds that all decoding threads together worked on it.
+    pub(super) fn work_s(&self) -> f64 {
+        self.lease.plan().work.load(Ordering::Relaxed) as f64 * 1e-9
     }
 
     /// Number of samples.

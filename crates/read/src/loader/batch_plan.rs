@@ -8,6 +8,7 @@
 //! a run of parts, writes to one piece too.
 
 use std::ops::Range;
+use std::sync::atomic::AtomicU64;
 
 use hsipack_format::DType;
 
@@ -28,6 +29,8 @@ pub(crate) struct BatchPlan {
     pub arrays: Vec<BatchArray>,
     /// Why there is no batch.
     pub error: Option<Error>,
+    /// Nanoseconds that all decoding threads together worked on it.
+    pub work: AtomicU64,
     parts: Vec<Part>,
     /// Parts of each task.
     tasks: Vec<Range<usize>>,

@@ -106,6 +106,7 @@ impl<'a> Feeder<'a> {
         plan.epoch = epoch.epoch();
         plan.number = number;
         plan.batches = epoch.batches();
+        *plan.work.get_mut() = 0;
         plan.error = self
             .plan(epoch, number, plan)
             .and_then(|()| plan.cut(&self.shared.decoder(), &self.shared.masks, pieces))

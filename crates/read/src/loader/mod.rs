@@ -11,6 +11,7 @@
 //! | `labelled.rs` | labelled pixels, for crops |
 //! | `batch.rs` | a batch as the consumer sees it |
 //! | `stats.rs` | where the time goes |
+//! | `times.rs` | how long batches took, one by one |
 
 mod batch;
 mod batch_plan;
@@ -19,6 +20,7 @@ mod labelled;
 mod options;
 mod shared;
 mod stats;
+mod times;
 mod worker;
 
 use std::sync::Arc;
@@ -31,7 +33,12 @@ pub(crate) use batch_plan::BatchArray;
 pub use options::{LoaderOptions, OnDamage};
 #[cfg(feature = "torch")]
 pub(crate) use shared::Shared;
-pub use stats::LoaderStats;
+pub use stats::{LoaderStats, Statistics};
+pub use times::BatchTimes;
+#[cfg(not(feature = "torch"))]
+use times::Consumer;
+#[cfg(feature = "torch")]
+pub(crate) use times::{Consumer, Times};
 
 use crate::dataset::Dataset;
 use crate::decode::is_damage;
@@ -67,6 +74,7 @@ pub struct Loader {
     place: Place,
     /// A batch of the next epoch, taken before this one was known to be over.
     pending: Option<TakenBatch>,
+    consumer: Consumer,
 }
 
 /// A slot as the ring gave it.
@@ -120,8 +128,13 @@ impl Loader {
     fn start(dataset: &Dataset, options: LoaderOptions, state: Option<&State>) -> Result<Self> {
         dataset.check_unchanged()?;
         let shared = Arc::new(Shared::new(dataset.clone(), options)?);
-        let mut loader =
-            Self { shared, threads: Vec::new(), place: Place::default(), pending: None };
+        let mut loader = Self {
+            shared,
+            threads: Vec::new(),
+            place: Place::default(),
+            pending: None,
+            consumer: Consumer::default(),
+        };
         if let Some(state) = state {
             state.check(&loader.shared.plan, dataset.fingerprint())?;
             loader.go_to(state.epoch, state.given.clone());
@@ -176,6 +189,23 @@ impl Loader {
     }
 
     fn next_before(&mut self, deadline: Option<Instant>) -> Option<Result<Option<Batch>>> {
+        self.consumer.asks(&self.shared.counters.times);
+        let next = self.find_next(deadline);
+        match &next {
+            Some(Ok(Some(batch))) => {
+                self.shared
+                    .counters
+                    .times
+                    .load(batch.work_s() / self.shared.options.threads as f64);
+                self.consumer.gets(&self.shared.counters.times);
+            }
+            Some(Ok(None)) => {}
+            None | Some(Err(_)) => self.consumer.ends(),
+        }
+        next
+    }
+
+    fn find_next(&mut self, deadline: Option<Instant>) -> Option<Result<Option<Batch>>> {
         if self.place.failed {
             let (epoch, given) = (self.place.epoch, self.given());
             self.go_to(epoch, given);
@@ -354,6 +384,16 @@ impl Loader {
     /// Where the time went so far.
     pub fn stats(&self) -> LoaderStats {
         self.shared.stats()
+    }
+
+    /// Where the time went so far, and how long the latest batches took.
+    pub fn statistics(&self) -> Statistics {
+        self.shared.statistics()
+    }
+
+    /// Forgets how long batches took, for instance while files were not in the system's cache yet.
+    pub fn forget_times(&self) {
+        self.shared.counters.times.clear();
     }
 }
 

@@ -6,7 +6,7 @@ use hsipack_format::{CubeShape, DType};
 
 use super::batch_plan::{BatchPlan, lay_out};
 use super::options::LoaderOptions;
-use super::stats::{Counters, LoaderStats};
+use super::stats::{Counters, LoaderStats, Statistics};
 use crate::cache::Cache;
 use crate::dataset::Dataset;
 use crate::decode::Decoder;
@@ -72,6 +72,22 @@ impl Shared {
     /// Where the time went so far.
     pub(crate) fn stats(&self) -> LoaderStats {
         self.counters.snapshot(self.options.threads, self.options.slots)
+    }
+
+    /// The same in the schema that all loaders have.
+    pub(crate) fn statistics(&self) -> Statistics {
+        let loader = self.stats();
+        Statistics {
+            schema: 1,
+            batches: loader.batches,
+            waiting_s: loader.consumer_waiting_s,
+            loaders: 1,
+            slots: loader.slots,
+            times: self.counters.times.get(),
+            given_away: 0,
+            copied: 0,
+            loader,
+        }
     }
 
     /// Where the feeder is to begin.

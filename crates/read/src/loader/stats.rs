@@ -3,8 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use super::times::{BatchTimes, Times};
 use crate::decode::Meter;
 
 /// Counters that all threads add to.
@@ -25,10 +26,12 @@ pub(crate) struct Counters {
     plan_waiting: AtomicU64,
     consumer_waiting: AtomicU64,
     ready: AtomicU64,
+    /// Of batches one by one.
+    pub times: Times,
 }
 
 /// What a loader did since it was made, or between two looks ([`since`](Self::since)). Times are in seconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoaderStats {
     /// Time that passed.
     pub elapsed_s: f64,
@@ -85,6 +88,7 @@ impl Counters {
             plan_waiting: zero(),
             consumer_waiting: zero(),
             ready: zero(),
+            times: Times::new(),
         }
     }
 
@@ -148,8 +152,35 @@ fn add(counter: &AtomicU64, value: u64) {
     counter.fetch_add(value, Ordering::Relaxed);
 }
 
-fn nanoseconds(time: Duration) -> u64 {
+/// A time as a number that fits a counter.
+pub(super) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The statistics of a loader, of whatever kind: what every command prints and `hsipack simulate --from` reads. See
+/// docs/statistics.md. Times are in seconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Statistics {
+    /// Version of this schema: 1.
+    pub schema: u32,
+    /// Batches given to the consumer.
+    pub batches: u64,
+    /// Time that it waited for them, to be copied or decoded.
+    pub waiting_s: f64,
+    /// Batches that are loaded at the same time, each by itself. 1 where all threads share the next batch, as in this
+    /// loader; the number of workers where each has a batch of its own.
+    pub loaders: usize,
+    /// Batches that there is room for: in use, ready and being loaded.
+    pub slots: usize,
+    /// How long the latest batches took.
+    pub times: BatchTimes,
+    /// Times that new device memory was taken, because the user kept tensors over the slots' memory.
+    pub given_away: u64,
+    /// On the CPU: batches that were copied, because the user kept others.
+    pub copied: u64,
+    /// Of the threads inside. With a device they are up to three batches ahead, and their consumer is the thread that
+    /// copies.
+    pub loader: LoaderStats,
 }
 
 impl LoaderStats {

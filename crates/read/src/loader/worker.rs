@@ -1,10 +1,12 @@
 //! A decoding thread.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::batch_plan::{BatchPlan, array_of};
 use super::shared::Shared;
+use super::stats::nanoseconds;
 use crate::decode::Scratch;
 use crate::ring::slots::Failure;
 use crate::{Error, ErrorKind, Result};
@@ -20,7 +22,9 @@ pub(super) fn run(shared: &Shared) {
         let failures = do_task(shared, plan, number, memory, &mut scratch);
         let meter = std::mem::take(&mut scratch.meter);
         // Before the task is back: whoever gets the batch finds all of it counted.
-        shared.counters.decoded(taken - before, taken.elapsed(), meter);
+        let busy = taken.elapsed();
+        plan.work.fetch_add(nanoseconds(busy), Ordering::Relaxed);
+        shared.counters.decoded(taken - before, busy, meter);
         task.done(failures);
     }
 }

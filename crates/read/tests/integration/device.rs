@@ -246,7 +246,7 @@ fn batches_are_what_the_options_say() {
                     check_masks(&batch, &device);
                     count += batch.len();
                 }
-                assert_eq!((count, loader.stats().copied), (12, 0));
+                assert_eq!((count, loader.statistics().copied), (12, 0));
             }
         }
     }
@@ -301,7 +301,7 @@ fn kept_batches_stay_what_they_are_and_never_stop_the_loader() {
                 drop(kept.swap_remove(step % kept.len()));
             }
         }
-        assert!(loader.stats().copied > 0 && !loader.report().notes.is_empty());
+        assert!(loader.statistics().copied > 0 && !loader.report().notes.is_empty());
         kept.iter().for_each(|batch| check_image(batch, &written, &cpu()));
         // They outlive the loader, and so does a view of a part.
         let view = kept[0].image.select(0, 0).select(0, 2);

@@ -1,10 +1,9 @@
 //! Rates and shares between two looks at the loader.
 
+use hsipack_measure::machine::Usage;
 use hsipack_read::plan::Crop;
 use hsipack_read::{Loader, LoaderStats};
 use serde::Serialize;
-
-use super::machine::Usage;
 
 /// A look at everything that is counted.
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hsipack_read::plan::State;
-use hsipack_read::{CacheKind, Loader, MemoryReport};
+use hsipack_read::{CacheKind, Loader, MemoryReport, Statistics};
 use serde::Serialize;
 
 use super::advice::advice;
@@ -47,6 +47,8 @@ pub struct Report {
     first_epoch: Option<Figures>,
     later_epochs: Option<Figures>,
     per_epoch: Vec<EpochReport>,
+    /// Of all epochs, in the schema that every command has.
+    statistics: Statistics,
     #[serde(skip)]
     unit: &'static str,
 }
@@ -116,6 +118,7 @@ impl Report {
             later_epochs: (list.len() > 1).then(|| Figures::between(&looks[1], &last)),
             total,
             per_epoch: list,
+            statistics: loader.statistics(),
             unit: unit(loader),
         }
     }

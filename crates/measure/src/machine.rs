@@ -1,10 +1,9 @@
-//! What the system says of memory, processor time and disks, and the files the command writes.
+//! What the system says of memory, processor time and disks.
 
 use std::fs::{self, File};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use hsipack_format::{Error, Result};
+use crate::{Error, Result};
 
 /// What the process used so far; `None` where the system does not say.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,6 +15,7 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// What was used up to now.
     pub fn now() -> Self {
         let text = |path| fs::read_to_string(path).ok();
         Self {
@@ -97,27 +97,6 @@ fn forget(_: &Path) -> std::io::Result<()> {
     Err(std::io::ErrorKind::Unsupported.into())
 }
 
-/// Replaces a small file as a whole: whoever reads it sees the old or the new one.
-///
-/// # Errors
-/// If it cannot be written.
-pub fn write(path: &Path, text: &str) -> Result<()> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{}.tmp", std::process::id()));
-    let temporary = PathBuf::from(name);
-    let put = || -> std::io::Result<()> {
-        let mut file = File::create(&temporary)?;
-        file.write_all(text.as_bytes())?;
-        file.write_all(b"\n")?;
-        file.sync_all()?;
-        fs::rename(&temporary, path)
-    };
-    put().map_err(|error| {
-        let _ = fs::remove_file(&temporary);
-        Error::io(path, "cannot write the state", error)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,16 +107,5 @@ mod tests {
         assert_eq!(cpu_seconds(stat), Some(2.0));
         assert_eq!(field("rchar: 5\nread_bytes: 4096\n", "read_bytes:"), Some(4096));
         assert_eq!(field("", "read_bytes:"), None);
-    }
-
-    #[test]
-    fn a_file_is_replaced_as_a_whole() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("state.json");
-        write(&path, "first").unwrap();
-        write(&path, "second").unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), "second\n");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-        assert!(write(&folder.path().join("no/state"), "").is_err());
     }
 }

@@ -1,0 +1,10 @@
+//! Where the time of a training input pipeline goes, and what would change it.
+//!
+//! | module | what it knows |
+//! |---|---|
+//! | [`machine`] | what the system says of memory, processor time and disks |
+#![deny(missing_docs)]
+
+pub mod machine;
+
+pub use hsipack_format::{Error, ErrorKind, Result};

@@ -1,0 +1,167 @@
+//! How long batches took: the latest ones, in memory that is taken once.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use crate::distribution::Distribution;
+
+/// How long batches took, in seconds; of the latest ones, up to 1024.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BatchTimes {
+    /// Time that loading a batch takes those who load it: with `loaders` of them, batches come every
+    /// `load_s / loaders` if nobody else is waited for.
+    pub load_s: Distribution,
+    /// Time that the consumer waited for a batch.
+    pub wait_s: Distribution,
+    /// Time from getting a batch to asking for the next one: the training step, augmentations included.
+    pub step_s: Distribution,
+}
+
+/// Remembers the latest times of batches.
+#[derive(Debug)]
+pub(crate) struct Times {
+    load: Latest,
+    wait: Latest,
+    step: Latest,
+}
+
+impl Times {
+    pub(crate) fn new() -> Self {
+        Self { load: Latest::new(), wait: Latest::new(), step: Latest::new() }
+    }
+
+    pub(crate) fn load(&self, seconds: f64) {
+        self.load.push(seconds);
+    }
+
+    pub(crate) fn wait(&self, seconds: f64) {
+        self.wait.push(seconds);
+    }
+
+    pub(crate) fn step(&self, seconds: f64) {
+        self.step.push(seconds);
+    }
+
+    pub(crate) fn clear(&self) {
+        [&self.load, &self.wait, &self.step].into_iter().for_each(Latest::clear);
+    }
+
+    pub(crate) fn get(&self) -> BatchTimes {
+        BatchTimes {
+            load_s: self.load.distribution(),
+            wait_s: self.wait.distribution(),
+            step_s: self.step.distribution(),
+        }
+    }
+}
+
+/// The one who takes batches: when it asked, and when it got.
+#[derive(Debug, Default)]
+pub(crate) struct Consumer {
+    asked: Option<Instant>,
+    given: Option<Instant>,
+}
+
+impl Consumer {
+    /// It asks for a batch, maybe again.
+    pub(crate) fn asks(&mut self, times: &Times) {
+        if self.asked.is_none() {
+            let now = Instant::now();
+            if let Some(given) = self.given.take() {
+                times.step((now - given).as_secs_f64());
+            }
+            self.asked = Some(now);
+        }
+    }
+
+    /// It gets the batch.
+    pub(crate) fn gets(&mut self, times: &Times) {
+        let now = Instant::now();
+        if let Some(asked) = self.asked.take() {
+            times.wait((now - asked).as_secs_f64());
+        }
+        self.given = Some(now);
+    }
+
+    /// There was none to get.
+    pub(crate) fn ends(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// How many times are remembered.
+const REMEMBERED: usize = 1024;
+
+/// The latest times, in a row that is written round and round.
+#[derive(Debug)]
+struct Latest(Mutex<(Vec<f64>, usize)>);
+
+impl Latest {
+    fn new() -> Self {
+        Self(Mutex::new((Vec::with_capacity(REMEMBERED), 0)))
+    }
+
+    fn push(&self, seconds: f64) {
+        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (values, next) = &mut *inner;
+        if values.len() < REMEMBERED {
+            values.push(seconds);
+        } else {
+            values[*next] = seconds;
+        }
+        *next = (*next + 1) % REMEMBERED;
+    }
+
+    fn clear(&self) {
+        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.0.clear();
+        inner.1 = 0;
+    }
+
+    fn distribution(&self) -> Distribution {
+        let values = self.0.lock().unwrap_or_else(PoisonError::into_inner).0.clone();
+        Distribution::of(values)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread::sleep;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_batch_asked_for_twice_is_waited_for_once() {
+        let (times, mut consumer) = (Times::new(), Consumer::default());
+        let pause = || sleep(Duration::from_millis(2));
+        consumer.asks(&times);
+        pause();
+        consumer.asks(&times);
+        pause();
+        consumer.gets(&times);
+        pause();
+        consumer.asks(&times);
+        consumer.ends();
+        consumer.asks(&times);
+        let BatchTimes { wait_s, step_s, .. } = times.get();
+        assert_eq!((wait_s.count, step_s.count), (1, 1));
+        assert!(wait_s.mean >= 4e-3 && step_s.mean >= 2e-3, "{wait_s:?} {step_s:?}");
+    }
+
+    #[test]
+    fn the_latest_are_remembered() {
+        let times = Times::new();
+        assert!(times.get().load_s.is_empty());
+        for time in 0..REMEMBERED + 10 {
+            times.load(time as f64);
+        }
+        let load = times.get().load_s;
+        assert_eq!((load.count, load.percentiles[0]), (REMEMBERED as u64, 10.0));
+        times.clear();
+        times.load(3.0);
+        assert_eq!(times.get().load_s.mean, 3.0);
+    }
+}
