@@ -1,24 +1,31 @@
 //! Files that the command writes beside datasets.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use hsipack_format::{Error, Result};
 
-/// Replaces a small text file as a whole: whoever reads it sees the old or the new one.
+/// Replaces a text file as a whole: whoever reads it sees the old or the new one.
 ///
 /// # Errors
 /// If it cannot be written.
 pub fn replace(path: &Path, text: &str) -> Result<()> {
+    replace_with(path, |file| writeln!(file, "{text}"))
+}
+
+/// As [`replace`], with what `write` writes.
+pub fn replace_with(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+) -> Result<()> {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{}.tmp", std::process::id()));
     let temporary = PathBuf::from(name);
-    let put = || -> std::io::Result<()> {
-        let mut file = File::create(&temporary)?;
-        file.write_all(text.as_bytes())?;
-        file.write_all(b"\n")?;
-        file.sync_all()?;
+    let put = || -> io::Result<()> {
+        let mut file = BufWriter::new(File::create(&temporary)?);
+        write(&mut file)?;
+        file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
         fs::rename(&temporary, path)
     };
     put().map_err(|error| {

@@ -2,14 +2,16 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Instant;
 
 use hsipack_read::augment::{Mixed, Pipeline};
 use hsipack_read::plan::{Plan, State};
+use hsipack_read::trace::{Trace, Track};
 use hsipack_read::{
     DeviceBatch, DeviceLoader, DeviceOptions, Error, LoaderOptions, OfProcess, Result,
 };
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 use serde_json::json;
 use tch::Device;
 
@@ -77,7 +79,8 @@ impl Source {
         match loader.next_within(LOOK) {
             None => Step::End(loader.state()),
             Some(Ok(None)) => Step::Waiting,
-            Some(Ok(Some(batch))) => match self.augmented(batch) {
+            Some(Ok(Some(batch))) => match self.augmented(batch, loader.options().trace.as_deref())
+            {
                 Ok(ready) => Step::Batch(Box::new(ready), loader.state()),
                 Err(error) => Step::Failed(error),
             },
@@ -85,11 +88,14 @@ impl Source {
         }
     }
 
-    fn augmented(&self, mut batch: DeviceBatch) -> Result<Ready> {
-        let mixed = match &self.pipeline {
-            Some(pipeline) => pipeline.augment_batch(&mut batch)?.0,
-            None => Vec::new(),
-        };
+    fn augmented(&self, mut batch: DeviceBatch, trace: Option<&Trace>) -> Result<Ready> {
+        let Some(pipeline) = &self.pipeline else { return Ok(Ready { batch, mixed: Vec::new() }) };
+        let before = Instant::now();
+        let (mixed, _) = pipeline.augment_batch(&mut batch)?;
+        if let Some(trace) = trace {
+            let span = (before, Instant::now());
+            trace.span(Track::Consumer, "augment", span, Some(batch.number()));
+        }
         Ok(Ready { batch, mixed })
     }
 
@@ -300,6 +306,22 @@ impl Loader {
             let source = running.source.clone();
             let stats = py.detach(|| source.loader().statistics());
             Ok(serde_json::to_string(&stats).expect("plain data"))
+        })
+    }
+
+    /// What every thread did when, as a file for browsers.
+    fn trace<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        self.running(py, |running| {
+            let Some(trace) = running.options.trace.clone() else {
+                let error = Error::conflict("this loader does not record what it does");
+                return Err(error.with_remedy("make it with trace=True")).or_raise(py);
+            };
+            let bytes = py.detach(|| {
+                let mut bytes = Vec::new();
+                trace.write(&mut bytes).expect("memory can be written to");
+                bytes
+            });
+            Ok(PyBytes::new(py, &bytes))
         })
     }
 

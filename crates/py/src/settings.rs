@@ -1,5 +1,7 @@
 //! What a loader is asked for, from Python's values.
 
+use std::sync::Arc;
+
 use hsipack_read::augment::Pipeline;
 use hsipack_read::plan::{Crop, LastBatch, Order, Share};
 use hsipack_read::{
@@ -39,6 +41,7 @@ pub struct Settings {
     normalize: Option<String>,
     copy: bool,
     pipeline: Option<String>,
+    trace: bool,
 }
 
 #[derive(FromPyObject)]
@@ -92,6 +95,7 @@ impl Settings {
             None => CacheKind::None,
         };
         options.cache_bytes = self.cache_bytes;
+        options.trace = self.trace.then(Arc::default);
         Ok(options)
     }
 

@@ -20,6 +20,7 @@
 //! | `loader` | the threads around the ring, batches, state, statistics |
 //! | `distribution` | how times are distributed |
 //! | `process` | what a forked process must not touch |
+//! | [`trace`] | what every thread did when, as a file that browsers show |
 //! | `device` | with the feature `torch`: batches as tensors, on the CPU or copied ahead to a GPU |
 #![deny(missing_docs)]
 
@@ -38,6 +39,7 @@ pub mod store;
 mod sync;
 #[cfg(feature = "torch")]
 mod torch;
+pub mod trace;
 
 pub use cache::CacheKind;
 pub use dataset::{BandStatistics, ClassCount, Cube, Dataset, Labels, OpenOptions, Verify};

@@ -71,6 +71,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
 
+    /// Write what every thread did when to FILE, for https://ui.perfetto.dev or chrome://tracing
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+
     /// Print the closing report as one JSON object on stdout; its keys are listed by --help
     #[arg(long)]
     json: bool,
@@ -212,6 +216,7 @@ Examples:
   hsipack read tissue.hsipack --rate-limit 1000MB/s --step-time 40ms
   hsipack read flight.hsipack --crop 64x64 --crops-per-cube 16 --batch-size 64 --min-labelled 0.5
   hsipack read tissue.hsipack --epochs 5 --cache decoded --cache-size 16GB
+  hsipack read tissue.hsipack --step-time 40ms --trace trace.json
   hsipack read tissue.hsipack --drop-cache --json | jq '.gb_per_s, .limit'
 
 Keys of --json (times in seconds, sizes in bytes, GB are 10^9 bytes, shares from 0 to 1):
@@ -323,6 +328,7 @@ impl Args {
         };
         options.cache_bytes = self.cache_size.unwrap_or(0) as u64;
         options.end_epoch = Some(self.epochs);
+        options.trace = self.trace.is_some().then(Arc::default);
         options
     }
 
@@ -435,6 +441,14 @@ impl Args {
         pixels.saturating_mul(pixel as u64)
     }
 
+    /// Writes the recording, if there is one.
+    fn write_trace(&self, loader: &Loader) -> Result<()> {
+        let (Some(path), Some(trace)) = (&self.trace, &loader.options().trace) else {
+            return Ok(());
+        };
+        files::replace_with(path, |file| trace.write(file))
+    }
+
     fn loader(&self, dataset: &Dataset, saved: Option<&State>) -> Result<Loader> {
         let Some(saved) = saved else {
             return Loader::new(dataset, self.options()).map_err(words::options);
@@ -490,12 +504,14 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let written =
         args.state.as_ref().map_or(Ok(()), |path| files::replace(path, &loader.state().to_json()));
     let report = Report::new(&args, &loader, saved.as_ref(), &end, setup, epochs);
+    let traced = args.write_trace(&loader);
     // The process ends; a thread that sleeps to keep to a slow rate need not be waited for.
     std::mem::forget(loader);
     if let End::Failed(error) = end {
         return Err(words::options(error));
     }
     written?;
+    traced?;
     output::report(&report, args.json, Report::print);
     match end {
         End::Stopped => Err(stopped(&args)),

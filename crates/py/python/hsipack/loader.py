@@ -8,6 +8,7 @@ import json
 import math
 import operator
 import os
+import pathlib
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
@@ -109,6 +110,8 @@ class Loader:
         cache_size: bytes that the cache may take.
         on_damage: ``"error"``, or ``"skip"`` samples whose chunks are damaged, and count them.
         locked: lock the ring's memory against being swapped out, where that is allowed.
+        trace: record what every thread does when, for :meth:`save_trace`; at most a million events
+            (64 MB).
         output: ``"torch"``, ``"numpy"`` (CPU), or ``"dlpack"`` for :class:`hsipack.Array`, which
             any library takes.
 
@@ -163,6 +166,7 @@ class Loader:
         cache_size: int = 0,
         on_damage: str = "error",
         locked: bool = True,
+        trace: bool = False,
         output: Output = "torch",
     ) -> None:
         check_output(output, ("torch", "numpy", "dlpack"))
@@ -211,6 +215,7 @@ class Loader:
             "nan": nan,
             "normalize": normalize,
             "copy": copy,
+            "trace": trace,
             "pipeline": _pipeline(augment, seed),
         }
         self._dataset = dataset
@@ -361,13 +366,30 @@ class Loader:
     # What it does.
 
     def stats(self) -> dict[str, Any]:
-        """Where the time went since it was made; times in seconds, see docs/reading.md.
+        """Where the time went since it was made; times in seconds, see docs/statistics.md.
 
         ``waiting_s`` is the time that the caller waited for batches; the others are of the threads
         inside (``loader``).
         """
         stats: dict[str, Any] = json.loads(self._native.stats_json())
         return stats
+
+    def save_trace(self, path: str | os.PathLike[str]) -> None:
+        """Writes what every thread did when since the loader was made, with ``trace=True``.
+
+        https://ui.perfetto.dev and chrome://tracing show the file: a row for the consumer (waiting,
+        step, augmentation), for the thread that copies to the GPU, the planner and every decoder.
+
+        Raises:
+            ConflictError: if the loader does not record.
+        """
+        path = pathlib.Path(path)
+        part = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+        try:
+            part.write_bytes(self._native.trace())
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
 
     def report(self) -> dict[str, Any]:
         """What it does and why it does no better: memory of the ring, transfer, threads, masks

@@ -32,6 +32,10 @@ pub(crate) struct Scratch {
     decoded: Vec<u64>,
     /// Since it was last looked at.
     pub meter: Meter,
+    /// Whether to note when reads were.
+    traced: bool,
+    /// When they were.
+    pub reads: Vec<(Instant, Instant)>,
 }
 
 /// Where the time of decoding goes.
@@ -45,6 +49,13 @@ pub(crate) struct Meter {
     pub cached_chunks: u64,
     /// Time in the store: reading, or waiting for the disk. Page faults of memory maps count as decoding.
     pub read: Duration,
+}
+
+impl Scratch {
+    /// As the default, but maybe noting when reads were.
+    pub(crate) fn traced(traced: bool) -> Self {
+        Self { traced, ..Self::default() }
+    }
 }
 
 impl Decoder<'_> {
@@ -177,11 +188,15 @@ impl Decoder<'_> {
         let located =
             array.locate(index, chunk).map_err(|error| array.in_chunk(index, chunk, error))?;
         let Some(stored) = located else { return array.chunks.fill(out) };
-        let Scratch { read, meter, .. } = scratch;
+        let Scratch { read, meter, traced, reads, .. } = scratch;
         meter.stored_bytes += stored.span.end - stored.span.start;
         let before = Instant::now();
         stored.file.with_bytes(stored.span, read, &mut |bytes| {
-            meter.read += before.elapsed();
+            let after = Instant::now();
+            meter.read += after - before;
+            if *traced {
+                reads.push((before, after));
+            }
             decode(array, index, chunk, bytes, out)?;
             if let Some(cache) = self.cache {
                 cache.keep(array, number, bytes, out);

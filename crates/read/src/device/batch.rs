@@ -11,6 +11,7 @@ use crate::dataset::Dataset;
 use crate::loader::{Batch, BatchArray};
 use crate::plan::Item;
 use crate::torch::run;
+use crate::trace::BatchNumber;
 
 /// A batch of samples or crops as tensors on a device.
 ///
@@ -32,7 +33,7 @@ pub struct DeviceBatch {
 pub(super) struct Info {
     /// Not the loader: a batch that is kept need not keep the ring.
     pub dataset: Dataset,
-    pub epoch: u64,
+    pub number: BatchNumber,
     pub items: Vec<Item>,
     pub arrays: Vec<BatchArray>,
 }
@@ -50,7 +51,12 @@ impl DeviceBatch {
 
     /// The epoch it belongs to.
     pub fn epoch(&self) -> u64 {
-        self.info.epoch
+        self.info.number.epoch
+    }
+
+    /// Which batch of its epoch it is.
+    pub fn number(&self) -> BatchNumber {
+        self.info.number
     }
 
     /// Which sample, crop and window each place of the batch holds.
@@ -86,7 +92,7 @@ impl fmt::Debug for DeviceBatch {
         f.debug_struct("DeviceBatch")
             .field("image", &self.image)
             .field("masks", &self.masks)
-            .field("epoch", &self.info.epoch)
+            .field("epoch", &self.info.number.epoch)
             .field("items", &self.info.items)
             .finish()
     }
@@ -96,7 +102,7 @@ impl Info {
     pub(super) fn of(batch: &Batch) -> Arc<Self> {
         Arc::new(Self {
             dataset: batch.dataset().clone(),
-            epoch: batch.epoch(),
+            number: batch.number(),
             items: batch.items().to_vec(),
             arrays: batch.arrays().to_vec(),
         })

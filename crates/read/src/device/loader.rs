@@ -10,16 +10,19 @@ use tch::{Device, Tensor};
 use super::backend::Backend;
 use super::batch::{DeviceBatch, Info};
 use super::cuda::Cuda;
+use super::emulated::Emulated;
 use super::host::Host;
 use super::options::DeviceOptions;
 use super::recipe::Recipe;
+use super::repeat::Repeat;
 use super::transfer::{Next, Source, Transfer};
 use crate::dataset::Dataset;
 use crate::loader::{
-    Batch, BatchTimes, Consumer, Loader, LoaderOptions, Shared, Statistics, Times,
+    Batch, BatchTimes, Consumer, Loader, LoaderOptions, Record, Shared, Statistics, Times,
 };
 use crate::plan::{Plan, State};
 use crate::ring::memory::MemoryReport;
+use crate::trace::Trace;
 use crate::{Error, Result};
 
 /// A [`Loader`] whose batches are tensors on a device.
@@ -60,6 +63,8 @@ pub struct DeviceLoader {
     waiting: Duration,
     times: Times,
     consumer: Consumer,
+    /// On the CPU the loader inside records.
+    trace: Option<Arc<Trace>>,
     notes: Vec<String>,
 }
 
@@ -73,10 +78,10 @@ pub struct DeviceEpoch<'a> {
 /// What a device loader does, and why it does no better.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DeviceReport {
-    /// Where batches are: `cpu`, `cuda:0`, …
+    /// Where batches are: `cpu`, `cuda:0`, …, or `emulated` (on the CPU).
     pub device: String,
-    /// How they come there: `none` (tensors lie over the ring), `asynchronous` from page-locked memory, or `staged` by
-    /// the driver from memory that is not.
+    /// How they come there: `none` (tensors lie over the ring), `asynchronous` from page-locked memory, `staged` by the
+    /// driver from memory that is not, or `emulated`.
     pub copies: &'static str,
     /// Bytes of a slot of the ring, and of a device slot.
     pub slot_bytes: usize,
@@ -128,7 +133,7 @@ impl Way for Host {
     }
 }
 
-impl<B: Backend> Way for Transfer<B, Loader> {
+impl<B: Backend, S: Source<Info = Arc<Info>, Place = State>> Way for Transfer<B, S> {
     fn next(&mut self, deadline: Option<Instant>, make: Make<'_>) -> Result<Next<Given, State>> {
         Ok(match Transfer::next(self, deadline, make)? {
             Next::Batch((made, hold), state) => Next::Batch((made, Some(hold)), state),
@@ -211,6 +216,18 @@ impl DeviceLoader {
         state: Option<&State>,
     ) -> Result<Self> {
         match device.device {
+            Device::Cpu if device.emulated_bus.is_some() => {
+                let bytes_per_s = device.emulated_bus.unwrap_or_default();
+                if !(bytes_per_s > 0.0 && bytes_per_s.is_finite()) {
+                    return Err(Error::conflict(format!("a bus of {bytes_per_s} bytes a second"))
+                        .with_remedy("give a rate above 0"));
+                }
+                Self::start_on(Emulated::new(bytes_per_s), dataset, options, device, state)
+            }
+            Device::Cpu if device.repeat => {
+                Err(Error::conflict("one batch, copied again and again, on the CPU")
+                    .with_remedy("nothing is copied there; ask for a device, or an emulated bus"))
+            }
             Device::Cpu => {
                 let loader = loader(dataset, options, state)?;
                 let recipe = Recipe::new(loader.shared(), &device)?;
@@ -237,7 +254,8 @@ impl DeviceLoader {
         device: DeviceOptions,
         state: Option<&State>,
     ) -> Result<Self> {
-        let loader = loader(dataset, options, state)?;
+        let mut loader = loader(dataset, options, state)?;
+        loader.feed_transfer();
         // Constants of the recipe go where the backend's tensors are.
         let there = DeviceOptions { device: backend.device(), ..device.clone() };
         let recipe = Recipe::new(loader.shared(), &there)?;
@@ -245,7 +263,12 @@ impl DeviceLoader {
         let ring = shared.ring.clone();
         let interrupt = Box::new(move || ring.slots().stop());
         let slot_bytes = shared.ring.slot_bytes();
-        let way = Box::new(Transfer::start(Arc::new(backend), loader, slot_bytes, interrupt)?);
+        let backend = Arc::new(backend);
+        let way: Box<dyn Way> = if device.repeat {
+            Box::new(Transfer::start(backend, Repeat::new(loader), slot_bytes, interrupt)?)
+        } else {
+            Box::new(Transfer::start(backend, loader, slot_bytes, interrupt)?)
+        };
         let notes = shared.ring.memory_report().notes.clone();
         Ok(Self::of(way, recipe, shared, device, place, notes))
     }
@@ -260,7 +283,8 @@ impl DeviceLoader {
     ) -> Self {
         let fresh = state.given.iter().all(|segment| segment.batches == 0);
         let waiting = Duration::ZERO;
-        let (times, consumer) = (Times::new(), Consumer::default());
+        let (times, consumer) = (Times::new(), Consumer::training());
+        let trace = shared.options.trace.clone().filter(|_| way.device_slots() > 0);
         Self {
             way,
             recipe,
@@ -272,6 +296,7 @@ impl DeviceLoader {
             waiting,
             times,
             consumer,
+            trace,
             notes,
         }
     }
@@ -300,7 +325,7 @@ impl DeviceLoader {
 
     fn next_before(&mut self, deadline: Option<Instant>) -> Option<Result<Option<DeviceBatch>>> {
         let before = Instant::now();
-        self.consumer.asks(&self.times);
+        self.consumer.asks(Record { times: &self.times, trace: self.trace.as_deref() });
         let recipe = &self.recipe;
         let next = self.way.next(deadline, &mut |memory, info| {
             let (image, masks) = recipe.make(memory, info)?;
@@ -311,7 +336,8 @@ impl DeviceLoader {
             Ok(Next::Batch(((image, masks, info), hold), state)) => {
                 (self.state, self.fresh) = (state, false);
                 self.batches += 1;
-                self.consumer.gets(&self.times);
+                let record = Record { times: &self.times, trace: self.trace.as_deref() };
+                self.consumer.gets(info.number, record);
                 Some(Ok(Some(DeviceBatch { image, masks, info, _hold: hold })))
             }
             Ok(Next::TimedOut) => Some(Ok(None)),
@@ -408,10 +434,12 @@ impl DeviceLoader {
         DeviceReport {
             device: match self.options.device {
                 Device::Cuda(number) => format!("cuda:{number}"),
+                _ if self.options.emulated_bus.is_some() => "emulated".to_owned(),
                 _ => "cpu".to_owned(),
             },
             copies: match (device_slots, page_locked) {
                 (0, _) => "none",
+                _ if self.options.emulated_bus.is_some() => "emulated",
                 (_, true) => "asynchronous",
                 (_, false) => "staged",
             },

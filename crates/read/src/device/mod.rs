@@ -12,6 +12,8 @@
 //! | `handover.rs` | what passes between that thread and the consumer |
 //! | `backend.rs` | what a device has to do for that |
 //! | `cuda.rs` | CUDA does it |
+//! | `emulated.rs` | so does other memory of the host, as slowly as a bus would |
+//! | `repeat.rs` | one batch again and again: what copying alone allows |
 //! | `fake.rs` | so does a device of the tests, late and in any order, or it fails |
 //! | `model.rs` | the hand-over in every interleaving |
 
@@ -21,6 +23,8 @@ mod backend;
 mod batch;
 #[cfg(feature = "torch")]
 mod cuda;
+#[cfg(feature = "torch")]
+mod emulated;
 #[cfg(all(test, feature = "torch", not(loom)))]
 mod fake;
 mod handover;
@@ -36,6 +40,8 @@ mod options;
 pub(crate) mod prepare;
 #[cfg(feature = "torch")]
 mod recipe;
+#[cfg(feature = "torch")]
+mod repeat;
 #[cfg(all(test, feature = "torch", not(loom)))]
 mod tests;
 #[cfg(feature = "torch")]

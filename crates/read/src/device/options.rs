@@ -30,6 +30,12 @@ pub struct DeviceOptions {
     /// On the CPU: copy batches that the ring cannot spare because others are kept, so that any number may be kept.
     /// Without, every batch lies over the ring, and while all its slots are kept the next batch is an error.
     pub copy: bool,
+    /// On the CPU, for measuring: pretend that it is a device over a bus of so many bytes a second. Batches are copied
+    /// ahead by a thread of its own, as to a GPU.
+    pub emulated_bus: Option<f64>,
+    /// For measuring what copying alone allows: decode one batch, and copy it again and again, without end. Not on the
+    /// CPU, where nothing is copied.
+    pub repeat: bool,
 }
 
 /// How images are normalised.
@@ -62,6 +68,8 @@ impl DeviceOptions {
             nan: None,
             normalization: Normalization::None,
             copy: true,
+            emulated_bus: None,
+            repeat: false,
         }
     }
 }

@@ -10,6 +10,7 @@ use super::batch_plan::{BatchArray, BatchPlan};
 use super::shared::Shared;
 use crate::plan::Item;
 use crate::ring::Lease;
+use crate::trace::BatchNumber;
 
 /// A batch of samples or crops: images, masks, labels and ids.
 ///
@@ -42,6 +43,12 @@ impl Batch {
     /// Seconds that all decoding threads together worked on it.
     pub(super) fn work_s(&self) -> f64 {
         self.lease.plan().work.load(Ordering::Relaxed) as f64 * 1e-9
+    }
+
+    /// Which batch it is.
+    pub(crate) fn number(&self) -> BatchNumber {
+        let plan = self.lease.plan();
+        BatchNumber { epoch: plan.epoch, batch: plan.number }
     }
 
     /// Number of samples.

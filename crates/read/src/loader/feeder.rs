@@ -12,6 +12,7 @@ use crate::decode::chunks_of;
 use crate::plan::{EpochPlan, Item};
 use crate::ring::{Claim, PlanSlot};
 use crate::store::{StoredFile, coalesce};
+use crate::trace::{BatchNumber, Track};
 use crate::{Error, ErrorKind, Result};
 
 /// Why the feeder leaves what it is doing.
@@ -121,7 +122,13 @@ impl<'a> Feeder<'a> {
         }
         slot.publish();
         self.prefetch();
-        self.shared.counters.planned(claimed - before, claimed.elapsed());
+        let end = Instant::now();
+        if let Some(trace) = &self.shared.options.trace {
+            let batch = Some(BatchNumber { epoch: epoch.epoch(), batch: number });
+            trace.span(Track::Planner, "wait for a slot", (before, claimed), batch);
+            trace.span(Track::Planner, "plan", (claimed, end), batch);
+        }
+        self.shared.counters.planned(claimed - before, end - claimed);
         Ok(())
     }
 

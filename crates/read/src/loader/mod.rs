@@ -38,7 +38,7 @@ pub use times::BatchTimes;
 #[cfg(not(feature = "torch"))]
 use times::Consumer;
 #[cfg(feature = "torch")]
-pub(crate) use times::{Consumer, Times};
+pub(crate) use times::{Consumer, Record, Times};
 
 use crate::dataset::Dataset;
 use crate::decode::is_damage;
@@ -133,7 +133,7 @@ impl Loader {
             threads: Vec::new(),
             place: Place::default(),
             pending: None,
-            consumer: Consumer::default(),
+            consumer: Consumer::training(),
         };
         if let Some(state) = state {
             state.check(&loader.shared.plan, dataset.fingerprint())?;
@@ -147,12 +147,12 @@ impl Loader {
         )?;
         loader.spawn("plan".to_owned(), feeder::run)?;
         for thread in 0..loader.shared.options.threads {
-            loader.spawn(format!("decode {thread}"), worker::run)?;
+            loader.spawn(format!("decode {thread}"), move |shared| worker::run(shared, thread))?;
         }
         Ok(loader)
     }
 
-    fn spawn(&mut self, name: String, run: fn(&Shared)) -> Result<()> {
+    fn spawn(&mut self, name: String, run: impl FnOnce(&Shared) + Send + 'static) -> Result<()> {
         let shared = self.shared.clone();
         let thread = std::thread::Builder::new().name(name).spawn(move || run(&shared));
         self.threads.push(thread.map_err(|error| {
@@ -189,7 +189,7 @@ impl Loader {
     }
 
     fn next_before(&mut self, deadline: Option<Instant>) -> Option<Result<Option<Batch>>> {
-        self.consumer.asks(&self.shared.counters.times);
+        self.consumer.asks(self.shared.record());
         let next = self.find_next(deadline);
         match &next {
             Some(Ok(Some(batch))) => {
@@ -197,7 +197,7 @@ impl Loader {
                     .counters
                     .times
                     .load(batch.work_s() / self.shared.options.threads as f64);
-                self.consumer.gets(&self.shared.counters.times);
+                self.consumer.gets(batch.number(), self.shared.record());
             }
             Some(Ok(None)) => {}
             None | Some(Err(_)) => self.consumer.ends(),
@@ -292,6 +292,9 @@ impl Loader {
         self.place.batches += 1;
         self.place.at_end = plan.number + 1 == plan.batches;
         let batch = Batch::new(lease, self.shared.clone());
+        if let Some(trace) = &self.shared.options.trace {
+            trace.ready(ready);
+        }
         self.shared.counters.given(batch.len(), batch.bytes(), positions.len(), ready);
         Ok((!batch.is_empty()).then_some(batch))
     }
@@ -334,6 +337,12 @@ impl Loader {
             batches: *batches,
         };
         State::after(&self.shared.plan, fingerprint, *epoch, given, now)
+    }
+
+    /// A thread that copies batches to a device takes them.
+    #[cfg(feature = "torch")]
+    pub(crate) fn feed_transfer(&mut self) {
+        self.consumer = Consumer::transfer();
     }
 
     /// What its threads share.

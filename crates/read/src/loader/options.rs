@@ -1,10 +1,13 @@
 //! What a loader is asked for.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 
 use crate::cache::CacheKind;
 use crate::plan::{PlanOptions, Share};
 use crate::ring::memory::MemoryOptions;
+use crate::trace::Trace;
 
 /// What a loader is asked for.
 #[derive(Clone, Debug)]
@@ -39,6 +42,8 @@ pub struct LoaderOptions {
     pub cache_bytes: u64,
     /// The last epoch is the one before this; without end if `None`.
     pub end_epoch: Option<u64>,
+    /// Where to record what every thread does when.
+    pub trace: Option<Arc<Trace>>,
 }
 
 /// What to do about a damaged chunk.
@@ -70,6 +75,7 @@ impl LoaderOptions {
             cache: CacheKind::None,
             cache_bytes: 0,
             end_epoch: None,
+            trace: None,
         }
     }
 }

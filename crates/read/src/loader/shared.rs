@@ -7,6 +7,7 @@ use hsipack_format::{CubeShape, DType};
 use super::batch_plan::{BatchPlan, lay_out};
 use super::options::LoaderOptions;
 use super::stats::{Counters, LoaderStats, Statistics};
+use super::times::Record;
 use crate::cache::Cache;
 use crate::dataset::Dataset;
 use crate::decode::Decoder;
@@ -72,6 +73,11 @@ impl Shared {
     /// Where the time went so far.
     pub(crate) fn stats(&self) -> LoaderStats {
         self.counters.snapshot(self.options.threads, self.options.slots)
+    }
+
+    /// Where the times of batches go.
+    pub(crate) fn record(&self) -> Record<'_> {
+        Record { times: &self.counters.times, trace: self.options.trace.as_deref() }
     }
 
     /// The same in the schema that all loaders have.

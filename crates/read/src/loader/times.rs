@@ -6,6 +6,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 use crate::distribution::Distribution;
+use crate::trace::{BatchNumber, Trace, Track};
 
 /// How long batches took, in seconds; of the latest ones, up to 1024.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -58,36 +59,63 @@ impl Times {
 }
 
 /// The one who takes batches: when it asked, and when it got.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Consumer {
+    track: Track,
+    /// What it does with batches.
+    use_of: &'static str,
     asked: Option<Instant>,
-    given: Option<Instant>,
+    given: Option<(Instant, BatchNumber)>,
+}
+
+/// Where its times go.
+#[derive(Clone, Copy)]
+pub(crate) struct Record<'a> {
+    pub times: &'a Times,
+    pub trace: Option<&'a Trace>,
 }
 
 impl Consumer {
+    /// Training.
+    pub(crate) fn training() -> Self {
+        Self { track: Track::Consumer, use_of: "step", asked: None, given: None }
+    }
+
+    /// A thread that copies batches to a device.
+    #[cfg(feature = "torch")]
+    pub(crate) fn transfer() -> Self {
+        Self { track: Track::Transfer, use_of: "hand to the device", ..Self::training() }
+    }
+
     /// It asks for a batch, maybe again.
-    pub(crate) fn asks(&mut self, times: &Times) {
+    pub(crate) fn asks(&mut self, record: Record<'_>) {
         if self.asked.is_none() {
             let now = Instant::now();
-            if let Some(given) = self.given.take() {
-                times.step((now - given).as_secs_f64());
+            if let Some((given, batch)) = self.given.take() {
+                record.times.step((now - given).as_secs_f64());
+                if let Some(trace) = record.trace {
+                    trace.span(self.track, self.use_of, (given, now), Some(batch));
+                }
             }
             self.asked = Some(now);
         }
     }
 
     /// It gets the batch.
-    pub(crate) fn gets(&mut self, times: &Times) {
+    pub(crate) fn gets(&mut self, batch: BatchNumber, record: Record<'_>) {
         let now = Instant::now();
         if let Some(asked) = self.asked.take() {
-            times.wait((now - asked).as_secs_f64());
+            record.times.wait((now - asked).as_secs_f64());
+            if let Some(trace) = record.trace {
+                trace.span(self.track, "wait for a batch", (asked, now), Some(batch));
+            }
         }
-        self.given = Some(now);
+        self.given = Some((now, batch));
     }
 
     /// There was none to get.
     pub(crate) fn ends(&mut self) {
-        *self = Self::default();
+        (self.asked, self.given) = (None, None);
     }
 }
 
@@ -135,17 +163,18 @@ mod tests {
 
     #[test]
     fn a_batch_asked_for_twice_is_waited_for_once() {
-        let (times, mut consumer) = (Times::new(), Consumer::default());
+        let (times, mut consumer) = (Times::new(), Consumer::training());
+        let record = Record { times: &times, trace: None };
         let pause = || sleep(Duration::from_millis(2));
-        consumer.asks(&times);
+        consumer.asks(record);
         pause();
-        consumer.asks(&times);
+        consumer.asks(record);
         pause();
-        consumer.gets(&times);
+        consumer.gets(BatchNumber { epoch: 0, batch: 0 }, record);
         pause();
-        consumer.asks(&times);
+        consumer.asks(record);
         consumer.ends();
-        consumer.asks(&times);
+        consumer.asks(record);
         let BatchTimes { wait_s, step_s, .. } = times.get();
         assert_eq!((wait_s.count, step_s.count), (1, 1));
         assert!(wait_s.mean >= 4e-3 && step_s.mean >= 2e-3, "{wait_s:?} {step_s:?}");

@@ -9,11 +9,12 @@ use super::shared::Shared;
 use super::stats::nanoseconds;
 use crate::decode::Scratch;
 use crate::ring::slots::Failure;
+use crate::trace::{BatchNumber, Track};
 use crate::{Error, ErrorKind, Result};
 
 /// Does tasks until the ring is stopped.
-pub(super) fn run(shared: &Shared) {
-    let mut scratch = Scratch::default();
+pub(super) fn run(shared: &Shared, thread: usize) {
+    let mut scratch = Scratch::traced(shared.options.trace.is_some());
     loop {
         let before = Instant::now();
         let Some(mut task) = shared.ring.take_task() else { return };
@@ -22,7 +23,16 @@ pub(super) fn run(shared: &Shared) {
         let failures = do_task(shared, plan, number, memory, &mut scratch);
         let meter = std::mem::take(&mut scratch.meter);
         // Before the task is back: whoever gets the batch finds all of it counted.
-        let busy = taken.elapsed();
+        let end = Instant::now();
+        let busy = end - taken;
+        if let Some(trace) = &shared.options.trace {
+            let batch = BatchNumber { epoch: plan.epoch, batch: plan.number };
+            let track = Track::Decoder(thread);
+            trace.span(track, "decode", (taken, end), Some(batch));
+            for read in scratch.reads.drain(..) {
+                trace.span(track, "read", read, Some(batch));
+            }
+        }
         plan.work.fetch_add(nanoseconds(busy), Ordering::Relaxed);
         shared.counters.decoded(taken - before, busy, meter);
         task.done(failures);

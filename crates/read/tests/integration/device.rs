@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use half::f16;
 use hsipack_read::plan::{Crop, Item};
@@ -249,6 +250,38 @@ fn batches_are_what_the_options_say() {
                 assert_eq!((count, loader.statistics().copied), (12, 0));
             }
         }
+    }
+}
+
+#[test]
+fn an_emulated_bus_takes_its_time_and_changes_nothing() {
+    let (_folder, written) = made();
+    let dataset = Dataset::open(&written.path).unwrap();
+    let bytes = {
+        let mut loader = DeviceLoader::new(&dataset, options(4), cpu()).unwrap();
+        loader.next_batch().unwrap().unwrap();
+        loader.report().slot_bytes as f64
+    };
+    // 20 ms for a slot; a batch may leave some of it empty.
+    let device = DeviceOptions { emulated_bus: Some(bytes / 20e-3), ..cpu() };
+    let mut loader = DeviceLoader::new(&dataset, options(4), device.clone()).unwrap();
+    let start = Instant::now();
+    let batches: Vec<_> = loader.epoch().map(Result::unwrap).collect();
+    assert!(start.elapsed() > Duration::from_millis(10) * batches.len() as u32);
+    batches.iter().for_each(|batch| check_image(batch, &written, &device));
+    assert_eq!(loader.report().device, "emulated");
+    assert_eq!(loader.statistics().times.wait_s.count, batches.len() as u64);
+
+    let repeat = DeviceOptions { repeat: true, ..device };
+    let mut loader = DeviceLoader::new(&dataset, options(4), repeat).unwrap();
+    let ids: Vec<Vec<u64>> =
+        (0..9).map(|_| loader.next_batch().unwrap().unwrap().ids().collect()).collect();
+    assert!(ids.iter().all(|batch| *batch == ids[0]), "{ids:?}");
+
+    for (bad, what) in [(Some(0.0), "bus"), (Some(f64::NAN), "bus"), (None, "CPU")] {
+        let device = DeviceOptions { emulated_bus: bad, repeat: true, ..cpu() };
+        let error = DeviceLoader::new(&dataset, options(4), device).err().unwrap();
+        assert!(error.to_string().contains(what), "{error}");
     }
 }
 

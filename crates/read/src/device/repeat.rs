@@ -1,0 +1,52 @@
+//! One batch, again and again, for measuring what copying alone allows.
+
+use std::sync::Arc;
+
+use super::batch::Info;
+use super::transfer::Source;
+use crate::Result;
+use crate::loader::{Batch, Loader};
+use crate::plan::State;
+
+/// A loader whose first batch is given for ever.
+pub(super) struct Repeat {
+    loader: Loader,
+    batch: Option<Arc<Batch>>,
+}
+
+impl Repeat {
+    pub(super) fn new(loader: Loader) -> Self {
+        Self { loader, batch: None }
+    }
+}
+
+impl Source for Repeat {
+    type Batch = Arc<Batch>;
+    type Info = Arc<Info>;
+    type Place = State;
+
+    fn next(&mut self) -> Option<Result<Arc<Batch>>> {
+        if let Some(batch) = &self.batch {
+            return Some(Ok(batch.clone()));
+        }
+        let batch = self.loader.next_batch()?.map(Arc::new);
+        if let Ok(batch) = &batch {
+            self.batch = Some(batch.clone());
+        }
+        Some(batch)
+    }
+
+    fn go_to(&mut self, _: u64) {}
+
+    fn place(&self) -> State {
+        self.loader.state()
+    }
+
+    fn bytes(batch: &Arc<Batch>) -> &[u8] {
+        batch.memory()
+    }
+
+    fn info(batch: &Arc<Batch>) -> Arc<Info> {
+        Info::of(batch)
+    }
+}
