@@ -383,7 +383,7 @@ impl Args {
             return Ok(());
         }
         let all = match self.cache {
-            CacheArg::Decoded => decoded_bytes(dataset),
+            CacheArg::Decoded => dataset.decoded_bytes(),
             _ => machine::stored_bytes(dataset.path()),
         };
         let kind = spelled(self.cache);
@@ -467,16 +467,6 @@ impl Args {
 /// A disk with read-ahead has some bytes ready; not so many that a measurement would show them.
 fn burst(rate: u64) -> u64 {
     (rate / 20).min(64 << 20)
-}
-
-/// Bytes of all decoded chunks of a dataset.
-fn decoded_bytes(dataset: &Dataset) -> u64 {
-    let stacks = dataset.stacks().iter();
-    let arrays = stacks.flat_map(|stack| std::iter::once(&stack.image).chain(&stack.masks));
-    let bytes = |array: &ChunkArray| {
-        (array.len() * array.grid().chunks_per_sample() * array.chunk_bytes()) as u64
-    };
-    arrays.map(bytes).sum()
 }
 
 /// Runs the command.

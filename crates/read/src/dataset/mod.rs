@@ -142,6 +142,17 @@ impl Dataset {
         self.0.packed.samples().len()
     }
 
+    /// Bytes of all decoded chunks, of images and masks: what a cache of decoded chunks may take.
+    pub fn decoded_bytes(&self) -> u64 {
+        let arrays = self.stacks().iter().flat_map(|stack| {
+            std::iter::once(&stack.image).chain(&stack.masks)
+        });
+        let bytes = |array: &ChunkArray| {
+            (array.len() * array.grid().chunks_per_sample() * array.chunk_bytes()) as u64
+        };
+        arrays.map(bytes).sum()
+    }
+
     /// Whether it has no samples.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

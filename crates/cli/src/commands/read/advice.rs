@@ -4,7 +4,7 @@ use hsipack_format::{Codec, Compressor};
 use hsipack_read::{CacheKind, Loader};
 
 use super::figures::Limit;
-use super::{Args, CacheArg, StoreArg, VerifyArg, decoded_bytes, machine};
+use super::{Args, CacheArg, StoreArg, VerifyArg, machine};
 use crate::output;
 
 /// What to try, best first; empty if the loader is as fast as the consumer.
@@ -45,7 +45,7 @@ fn decode(loader: &Loader, args: &Args) -> Vec<String> {
     if loader.options().threads < cores {
         tips.push(format!("--threads {cores}, one a core"));
     }
-    let decoded = decoded_bytes(loader.dataset());
+    let decoded = loader.dataset().decoded_bytes();
     if loader.options().cache != CacheKind::Decoded && fits(decoded) {
         tips.push(format!("--cache decoded --cache-size {}", size(decoded)));
     }

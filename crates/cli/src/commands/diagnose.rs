@@ -1,0 +1,141 @@
+//! `hsipack diagnose`: which part of the pipeline training waits for.
+
+use std::process::ExitCode;
+
+use hsipack_format::Result;
+
+#[cfg(feature = "torch")]
+mod measured;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+use crate::parse;
+
+/// Find out what training waits for: the disk, decoding, the copy, augmentation, or the step itself.
+///
+/// Runs training steps with ever less of the pipeline replaced by something kept ready: one batch on the
+/// device, one batch on the host, decoded samples, stored samples, nothing. What a level adds is to blame for
+/// the drop from the one before, if the drop is larger than 5 % and than twice the spread from round to round.
+/// Says what to do about it, what that is predicted to bring and, with --verify, what it brought.
+///
+/// The step is emulated here (--step-time); for your own model and loader see hsipack.diagnose in Python.
+#[derive(clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct Args {
+    /// The dataset
+    dataset: PathBuf,
+
+    /// How long the training step takes for a batch, without its augmentations, such as 50ms
+    #[arg(long, value_name = "TIME", value_parser = parse::duration)]
+    step_time: Duration,
+
+    /// Cubes, or crops, in a batch
+    #[arg(short, long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..))]
+    batch_size: u32,
+
+    /// Augmentations of every batch: a JSON file, see docs/augmentations.md
+    #[arg(long, value_name = "FILE")]
+    augment: Option<PathBuf>,
+
+    /// Random crops of so many pixels [default: whole cubes]
+    #[arg(long, value_name = "ROWSxCOLUMNS", value_parser = parse::pixels)]
+    crop: Option<[u32; 2]>,
+
+    /// Random crops of each cube in an epoch [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "crop")]
+    crops_per_cube: Option<u32>,
+
+    /// Only cubes of this split (repeatable) [default: all cubes]
+    #[arg(long, value_name = "NAME")]
+    split: Vec<String>,
+
+    /// Where batches go: cpu, cuda or cuda:N [default: a GPU if there is one]
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<String>,
+
+    /// Pretend that the CPU is a device over a bus of this rate, such as 12GB/s
+    #[arg(long, value_name = "BYTES/s", value_parser = parse::rate)]
+    emulate_bus: Option<u64>,
+
+    /// Decoding threads [default: one a core]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+
+    /// Batches that the ring has room for
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(2..))]
+    slots: u16,
+
+    /// How files are read: mmap for local disks, pread for network disks, direct (past the system's cache)
+    #[arg(long, value_enum, default_value_t = StoreArg::Mmap)]
+    store: StoreArg,
+
+    /// Read at most so many stored bytes a second, such as 1000MB/s, as from a slower disk
+    #[arg(long, value_name = "BYTES/s", value_parser = parse::rate)]
+    rate_limit: Option<u64>,
+
+    /// Drop the dataset from the system's file cache in every round, too, to see what the disk costs
+    #[arg(long)]
+    cold: bool,
+
+    /// Try what is recommended, and compare with what was predicted
+    #[arg(long)]
+    verify: bool,
+
+    /// How often every level is run
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    rounds: u16,
+
+    /// How long every time, at least
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse::duration)]
+    time: Duration,
+
+    /// Write what every thread did when with everything real to FILE, for https://ui.perfetto.dev
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+
+    /// Print the diagnosis as one JSON object on stdout; its keys are listed by --help
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  hsipack diagnose tissue.hsipack --step-time 80ms
+  hsipack diagnose tissue.hsipack --step-time 80ms --augment pipeline.json --cold --verify
+  hsipack diagnose tissue.hsipack --step-time 20ms --rate-limit 500MB/s --emulate-bus 12GB/s
+
+Keys of --json (times in seconds, shares from 0 to 1):
+  subject batch_size culprit (null: nobody) limits{share,spreads} notes facts{...}
+  rows[]:     level kept adds batch_s spread_s rounds cost_s share needed_s counts
+              (levels: step augment copy collate decode read cold)
+  remedy:     action ... advice[] predicted_s predicted_gain
+  verified:   before_s after_s gain error
+  statistics: of everything real, see docs/statistics.md";
+
+#[derive(Clone, Copy, ValueEnum)]
+enum StoreArg {
+    Mmap,
+    Pread,
+    Direct,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If the options do not fit the dataset, the device cannot be used, or the command was stopped.
+#[cfg(feature = "torch")]
+pub fn run(args: Args) -> Result<ExitCode> {
+    measured::run(args)
+}
+
+/// Says that it needs libtorch.
+///
+/// # Errors
+/// Always.
+#[cfg(not(feature = "torch"))]
+pub fn run(args: Args) -> Result<ExitCode> {
+    Err(super::without_torch("diagnose").at(args.dataset))
+}

@@ -1,0 +1,27 @@
+//! Which part of an input pipeline training waits for, found by caching.
+//!
+//! Training runs with ever less of the pipeline replaced by something kept ready: first on one batch that is kept on
+//! the device, at last on everything real. What a level adds is what a drop from the level before accuses. A drop
+//! counts only if it is larger than the spread from run to run.
+//!
+//! | file | part |
+//! |---|---|
+//! | `level.rs` | the levels, and what each adds |
+//! | `verdict.rs` | from times of levels to the part that is to blame |
+//! | `remedy.rs` | what to do about it, and what that is predicted to bring |
+//! | `report.rs` | all of it, as JSON and for people |
+//! | `run.rs` | feature `torch`: runs the levels of a packed dataset |
+
+mod level;
+mod remedy;
+mod report;
+#[cfg(feature = "torch")]
+mod run;
+mod verdict;
+
+pub use level::Level;
+pub use remedy::{Action, AugmentationCost, Facts, Kind, Remedy, remedy};
+pub use report::{Diagnosis, Verified, Words};
+#[cfg(feature = "torch")]
+pub use run::{Run, RunOptions, run};
+pub use verdict::{Limits, Measured, Row, Verdict, verdict};

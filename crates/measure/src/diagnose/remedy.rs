@@ -1,0 +1,367 @@
+//! What to do about a culprit, and what that is predicted to bring.
+//!
+//! A prediction is a measured time wherever one fits: with stored samples in memory an epoch is what the level
+//! `decode` was. Where none fits it is made of what the parts were measured to need; parts that work at the same time
+//! are as slow as the slowest.
+
+use hsipack_read::CacheKind;
+use serde::{Deserialize, Serialize};
+
+use super::level::Level;
+use super::verdict::Verdict;
+
+/// What is known of the pipeline beside the times of its levels.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Facts {
+    /// What gives batches.
+    pub kind: Kind,
+    /// Decoding threads, or worker processes.
+    pub threads: usize,
+    /// Cores that may be used.
+    pub cores: usize,
+    /// Memory that may be taken, in bytes; unknown if `None`.
+    pub available_memory: Option<u64>,
+    /// Bytes of the samples as they are stored.
+    pub stored_bytes: Option<u64>,
+    /// Bytes of the samples, decoded.
+    pub decoded_bytes: Option<u64>,
+    /// Seconds that the loader needs for a batch with everything real, however long the rest takes.
+    pub load_s: Option<f64>,
+    /// How batches come to the device: `none`, `asynchronous`, `staged` or `emulated`; `pageable` from memory that is
+    /// not page-locked.
+    pub copies: String,
+    /// What a batch takes at the level `augment` if one augmentation is left out.
+    pub augmentations: Vec<AugmentationCost>,
+    /// Rows and columns of the images.
+    pub pixels: Option<[u32; 2]>,
+    /// For a loader that is not hsipack's: the share of the time of loading a sample in which its process works, from 0
+    /// to 1; the rest of the time it waits for files.
+    pub computing: Option<f64>,
+    /// Whether the device is a GPU.
+    pub gpu: bool,
+}
+
+/// What gives batches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// hsipack's loader.
+    #[default]
+    Hsipack,
+    /// A `torch.utils.data.DataLoader`.
+    Dataloader,
+    /// Whatever can be iterated over.
+    Iterable,
+}
+
+/// An augmentation, and the pipeline without it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AugmentationCost {
+    /// Its name.
+    pub name: String,
+    /// Seconds that a batch takes without it.
+    pub without_s: f64,
+}
+
+/// Something to change.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "action")]
+pub enum Action {
+    /// Keep samples in memory.
+    Cache {
+        /// As stored, or decoded.
+        cache: CacheKind,
+        /// Bytes that takes.
+        bytes: u64,
+    },
+    /// Decode with so many threads, or load with so many workers.
+    Threads {
+        /// How many.
+        threads: usize,
+    },
+    /// Leave out an augmentation, or find a cheaper one.
+    Without {
+        /// Its place in the list, from 0.
+        place: usize,
+        /// Its name.
+        name: String,
+    },
+    /// Train on crops.
+    Crop {
+        /// Rows and columns.
+        pixels: [u32; 2],
+    },
+    /// Page-lock batches and copy them asynchronously.
+    Pin,
+    /// Nothing that can be tried by an option.
+    Other,
+}
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Remedy {
+    /// What to change.
+    #[serde(flatten)]
+    pub action: Action,
+    /// What else there is to know or do, in words.
+    pub advice: Vec<String>,
+    /// Seconds that a batch will take, if that can be told.
+    pub predicted_s: Option<f64>,
+    /// How many times as fast training will be.
+    pub predicted_gain: Option<f64>,
+}
+
+/// What to do about the culprit; `None` if there is none.
+pub fn remedy(verdict: &Verdict, facts: &Facts) -> Option<Remedy> {
+    let culprit = verdict.culprit?;
+    let (action, predicted, advice) = match (facts.kind, culprit) {
+        (_, Level::Step) => return None,
+        (_, Level::Augment) => augmentation(verdict, facts),
+        (_, Level::Copy) => copy(verdict, facts),
+        (Kind::Hsipack, Level::Collate) => (Action::Other, None, words(&[
+            "batches are as large as memory allows to be written: train on crops, or on fewer bands",
+            "look at the notes about the ring's memory: it should be locked, on huge pages",
+        ])),
+        (Kind::Hsipack, Level::Decode | Level::Load) => decode(verdict, facts),
+        (Kind::Hsipack, Level::Read | Level::Cold) => disk(verdict, facts, culprit),
+        (_, Level::Collate) => (Action::Other, None, words(&[
+            "samples are copied into batches, and from the workers' processes into this one",
+            "hsipack.Loader decodes into batches that lie in one memory; `hsipack bench` shows what that brings",
+        ])),
+        (_, Level::Decode | Level::Load | Level::Read | Level::Cold) => load(verdict, facts, culprit),
+    };
+    let gain = predicted.filter(|time| *time > 0.0).map(|time| verdict.real_s() / time);
+    // Something that would not help is no remedy.
+    let (action, predicted, gain) = match gain {
+        Some(gain) if gain < 1.02 => (Action::Other, None, None),
+        _ => (action, predicted, gain),
+    };
+    Some(Remedy { action, advice, predicted_s: predicted, predicted_gain: gain })
+}
+
+type Found = (Action, Option<f64>, Vec<String>);
+
+fn words(lines: &[&str]) -> Vec<String> {
+    lines.iter().map(|line| (*line).to_owned()).collect()
+}
+
+/// Parts that work at the same time are as slow as the slowest.
+fn slowest(times: impl IntoIterator<Item = f64>) -> Option<f64> {
+    times.into_iter().reduce(f64::max)
+}
+
+impl Facts {
+    /// Whether that many bytes may be kept in memory beside everything else.
+    fn fit(&self, bytes: Option<u64>) -> Option<u64> {
+        bytes.filter(|bytes| self.available_memory.is_some_and(|memory| *bytes <= memory / 2))
+    }
+}
+
+fn augmentation(verdict: &Verdict, facts: &Facts) -> Found {
+    let step = verdict.up_to(Level::Step);
+    let all = verdict.up_to(Level::Augment);
+    let dearest = facts.augmentations.iter().enumerate();
+    let dearest = dearest.min_by(|(_, one), (_, other)| one.without_s.total_cmp(&other.without_s));
+    let mut advice = Vec::new();
+    if !facts.gpu {
+        advice.push("on a GPU augmentations take a small part of this".to_owned());
+    }
+    let Some((place, cost)) = dearest else { return (Action::Other, None, advice) };
+    if facts.augmentations.len() > 1 {
+        let share = (all - cost.without_s) / (all - step).max(f64::MIN_POSITIVE);
+        advice.push(format!(
+            "{} takes {:.0} % of the augmentations' time; a lower p, a cheaper kind, or crops before it do, too",
+            cost.name,
+            100.0 * share.clamp(0.0, 1.0)
+        ));
+    }
+    // What loads beside it may be the next to be waited for.
+    let predicted = slowest([cost.without_s].into_iter().chain(facts.load_s));
+    (Action::Without { place, name: cost.name.clone() }, predicted, advice)
+}
+
+fn copy(verdict: &Verdict, facts: &Facts) -> Found {
+    let pageable = matches!(facts.copies.as_str(), "staged" | "pageable");
+    if pageable && facts.kind == Kind::Dataloader {
+        return (Action::Pin, None, words(&[
+            "copies from page-locked memory go on while the step runs: pin_memory=True, and .to(device, non_blocking=True)",
+        ]));
+    }
+    let mut advice = Vec::new();
+    if pageable {
+        advice.push("page-locked memory is copied faster: see the notes about the ring's memory".to_owned());
+    }
+    advice.push("fewer bands, or a smaller element type, are less to copy, too".to_owned());
+    let (Some([rows, columns]), Kind::Hsipack) = (facts.pixels, facts.kind) else {
+        return (Action::Other, None, advice);
+    };
+    // Half of the pixels, and the whole width, so that loading is halved as well.
+    let pixels = [rows.div_ceil(2), columns];
+    let part = f64::from(pixels[0]) / f64::from(rows.max(1));
+    let others = facts.load_s.map(|time| time * part);
+    let copies = verdict.up_to(Level::Copy) * part;
+    let predicted = slowest([verdict.up_to(Level::Augment), copies].into_iter().chain(others));
+    advice.push("predicted for a step that takes as long for a crop as for a whole cube".to_owned());
+    (Action::Crop { pixels }, predicted, advice)
+}
+
+fn decode(verdict: &Verdict, facts: &Facts) -> Found {
+    let advice = words(&[
+        "hsipack tune finds what decodes fastest for these cubes; fewer mantissa bits (--keep-bits) help, too",
+    ]);
+    let cached = facts.fit(facts.decoded_bytes).map(|bytes| {
+        (Action::Cache { cache: CacheKind::Decoded, bytes }, verdict.up_to(Level::Collate))
+    });
+    let threads = (facts.threads < facts.cores).then(|| {
+        let work = facts.load_s.unwrap_or(verdict.real_s()) * facts.threads as f64;
+        let time = slowest([work / facts.cores as f64, verdict.up_to(Level::Collate)]);
+        (Action::Threads { threads: facts.cores }, time.unwrap_or_default())
+    });
+    // What was measured is believed first, unless more threads are enough.
+    let enough = threads.clone().filter(|(_, time)| *time <= verdict.up_to(Level::Collate) * 1.02);
+    match enough.or(cached).or(threads) {
+        Some((action, time)) => (action, Some(time), advice),
+        None => {
+            let mut more = words(&["more cores"]);
+            more.extend(advice);
+            (Action::Other, None, more)
+        }
+    }
+}
+
+fn disk(verdict: &Verdict, facts: &Facts, culprit: Level) -> Found {
+    let mut advice = words(&[
+        "fewer stored bytes: hsipack tune --disk-rate finds the codec; fewer mantissa bits (--keep-bits) help, too",
+        "a faster disk",
+    ]);
+    let fits = facts.fit(facts.stored_bytes);
+    if culprit == Level::Cold && fits.is_some() {
+        advice.insert(0, "only the first epoch pays: the samples fit into memory, where the system keeps them".to_owned());
+    }
+    match fits {
+        Some(bytes) => {
+            let action = Action::Cache { cache: CacheKind::Compressed, bytes };
+            (action, Some(verdict.up_to(Level::Decode)), advice)
+        }
+        None => (Action::Other, None, advice),
+    }
+}
+
+fn load(verdict: &Verdict, facts: &Facts, culprit: Level) -> Found {
+    let mut advice = Vec::new();
+    if let Some(computing) = facts.computing {
+        let (most, what) = if computing >= 0.5 {
+            (computing, "computing: decoding and transforming")
+        } else {
+            (1.0 - computing, "waiting: reading files")
+        };
+        advice.push(format!("loading a sample is {:.0} % {what}", 100.0 * most));
+    }
+    advice.push("pack with `hsipack convert` and use hsipack.Loader; `hsipack bench` shows what that brings on your cubes".to_owned());
+    let workers = facts.cores.max(1);
+    if facts.kind != Kind::Dataloader || facts.threads >= workers || culprit == Level::Cold {
+        return (Action::Other, None, advice);
+    }
+    let before = verdict.up_to(Level::Collate);
+    let alone = match facts.threads {
+        // Without workers the step waits while samples are loaded.
+        0 => verdict.real_s() - before,
+        threads => verdict.real_s() * threads as f64,
+    };
+    let predicted = slowest([before, alone / workers as f64]);
+    (Action::Threads { threads: workers }, predicted, advice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::verdict::{Limits, Measured, verdict};
+    use super::*;
+
+    fn of(times: &[(Level, f64)], facts: Facts) -> Option<Remedy> {
+        let measured = times.iter().map(|(level, time)| Measured { level: *level, batch_s: vec![*time; 3] });
+        remedy(&verdict(&measured.collect::<Vec<_>>(), Limits::default()), &facts)
+    }
+
+    fn facts() -> Facts {
+        Facts {
+            threads: 2,
+            cores: 2,
+            available_memory: Some(1000),
+            stored_bytes: Some(100),
+            decoded_bytes: Some(200),
+            load_s: Some(0.3),
+            copies: "none".into(),
+            pixels: Some([101, 50]),
+            ..Facts::default()
+        }
+    }
+
+    const TIMES: [(Level, f64); 4] =
+        [(Level::Step, 0.1), (Level::Collate, 0.11), (Level::Decode, 0.2), (Level::Read, 0.6)];
+
+    #[test]
+    fn nobody_to_blame_needs_no_remedy() {
+        assert_eq!(of(&[(Level::Step, 0.1), (Level::Read, 0.101)], facts()), None);
+    }
+
+    #[test]
+    fn a_slow_disk_is_helped_by_keeping_what_it_stores_if_that_fits() {
+        let remedy = of(&TIMES, facts()).unwrap();
+        assert_eq!(remedy.action, Action::Cache { cache: CacheKind::Compressed, bytes: 100 });
+        assert_eq!((remedy.predicted_s, remedy.predicted_gain.map(f64::round)), (Some(0.2), Some(3.0)));
+        let large = Facts { stored_bytes: Some(501), ..facts() };
+        assert_eq!(of(&TIMES, large).unwrap().action, Action::Other);
+    }
+
+    #[test]
+    fn slow_decoding_is_helped_by_threads_if_those_are_enough_else_by_memory_else_by_threads() {
+        let times = [(Level::Step, 0.1), (Level::Collate, 0.1), (Level::Decode, 0.3)];
+        let action = |facts| of(&times, facts).map(|remedy| (remedy.action, remedy.predicted_s));
+        let cache = Action::Cache { cache: CacheKind::Decoded, bytes: 200 };
+        assert_eq!(action(facts()), Some((cache.clone(), Some(0.1))));
+        let many = Facts { cores: 16, ..facts() };
+        assert_eq!(action(many), Some((Action::Threads { threads: 16 }, Some(0.1))));
+        let few = Facts { cores: 3, ..facts() };
+        assert_eq!(action(few.clone()), Some((cache, Some(0.1))));
+        let full = Facts { decoded_bytes: Some(900), ..few };
+        let (action_, time) = action(full).unwrap();
+        assert_eq!(action_, Action::Threads { threads: 3 });
+        assert!((time.unwrap() - 0.2).abs() < 1e-9);
+        let none = Facts { decoded_bytes: None, ..facts() };
+        assert_eq!(action(none), Some((Action::Other, None)));
+    }
+
+    #[test]
+    fn the_dearest_augmentation_is_named_and_loading_may_be_next() {
+        let cost = |name: &str, without_s| AugmentationCost { name: name.into(), without_s };
+        let times = [(Level::Step, 0.1), (Level::Augment, 0.5), (Level::Read, 0.5)];
+        let facts = Facts { augmentations: vec![cost("hflip", 0.48), cost("elastic", 0.16)], ..facts() };
+        let remedy = of(&times, facts).unwrap();
+        assert_eq!(remedy.action, Action::Without { place: 1, name: "elastic".into() });
+        assert_eq!(remedy.predicted_s, Some(0.3), "loading takes 0.3 s");
+        assert!(remedy.advice.iter().any(|line| line.contains("elastic takes 85 %")), "{remedy:?}");
+    }
+
+    #[test]
+    fn copies_are_halved_by_crops() {
+        let times = [(Level::Step, 0.1), (Level::Copy, 0.4), (Level::Read, 0.4)];
+        let remedy = of(&times, facts()).unwrap();
+        assert_eq!(remedy.action, Action::Crop { pixels: [51, 50] });
+        assert!((remedy.predicted_s.unwrap() - 0.4 * 51.0 / 101.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_data_loader_gets_workers_as_long_as_there_are_cores() {
+        let times = [(Level::Step, 0.1), (Level::Load, 0.5)];
+        let loader = |threads| Facts { kind: Kind::Dataloader, threads, cores: 4, ..Facts::default() };
+        let without = of(&times, loader(0)).unwrap();
+        assert_eq!((without.action, without.predicted_s), (Action::Threads { threads: 4 }, Some(0.1)));
+        let two = of(&times, loader(2)).unwrap();
+        assert_eq!(two.predicted_s, Some(0.25));
+        let waiting = Facts { computing: Some(0.2), ..loader(4) };
+        let four = of(&times, waiting).unwrap();
+        assert_eq!(four.action, Action::Other);
+        assert!(four.advice[0].contains("80 % waiting"), "{four:?}");
+    }
+}

@@ -1,0 +1,226 @@
+//! A diagnosis, as JSON and for people.
+
+use std::fmt::Write;
+
+use hsipack_read::{CacheKind, Statistics};
+use serde::Serialize;
+
+use super::level::Level;
+use super::remedy::{Action, Facts, Kind, Remedy};
+use super::verdict::{Limits, Verdict};
+
+/// What was measured, who is to blame, what to do.
+#[derive(Clone, Debug, Serialize)]
+pub struct Diagnosis {
+    /// What was diagnosed.
+    pub subject: String,
+    /// Samples in a batch, where that is known.
+    pub batch_size: Option<usize>,
+    /// The levels and the culprit.
+    #[serde(flatten)]
+    pub verdict: Verdict,
+    /// When a drop counts.
+    pub limits: Limits,
+    /// What else is known.
+    pub facts: Facts,
+    /// What to do about it.
+    pub remedy: Option<Remedy>,
+    /// What doing so brought.
+    pub verified: Option<Verified>,
+    /// What the loader did with everything real, if it is hsipack's.
+    pub statistics: Option<Statistics>,
+    /// What could not be measured, and why.
+    pub notes: Vec<String>,
+}
+
+/// What a remedy brought.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Verified {
+    /// Seconds a batch takes without it, measured again beside it.
+    pub before_s: f64,
+    /// Seconds a batch takes with it.
+    pub after_s: f64,
+    /// How many times as fast that is.
+    pub gain: f64,
+    /// By how much the prediction was off: predicted gain by measured gain, less 1.
+    pub error: Option<f64>,
+}
+
+/// How options are spelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Words {
+    /// As on the command line.
+    Command,
+    /// As arguments in Python.
+    Python,
+}
+
+impl Verified {
+    /// Compares the medians of both.
+    pub fn new(before_s: f64, after_s: f64, predicted_gain: Option<f64>) -> Self {
+        let gain = before_s / after_s.max(f64::MIN_POSITIVE);
+        Self { before_s, after_s, gain, error: predicted_gain.map(|predicted| predicted / gain - 1.0) }
+    }
+}
+
+impl Diagnosis {
+    /// The report for people: several lines, the last one ended.
+    pub fn text(&self, words: Words) -> String {
+        let mut out = String::new();
+        // Writing to a string cannot fail.
+        let _ = self.write(words, &mut out);
+        out
+    }
+
+    fn write(&self, words: Words, out: &mut String) -> std::fmt::Result {
+        writeln!(out, "{}", self.subject)?;
+        writeln!(out, "  {:<38}{:>14}  {:>10}  {:>16}", "kept ready", "batch", "batches/s", "drop")?;
+        for row in &self.verdict.rows {
+            let drop = match row.level {
+                Level::Step => String::new(),
+                _ if row.counts => format!("+{} {}", time(row.cost_s), percent(row.share)),
+                _ => "-".to_owned(),
+            };
+            let batch = format!("{} ± {}", time(row.batch_s), time(row.spread_s));
+            let rate = 1.0 / row.batch_s.max(f64::MIN_POSITIVE);
+            writeln!(out, "  {:<38}{batch:>14}  {rate:>10.2}  {drop:>16}  {}", row.kept, row.adds)?;
+        }
+        self.write_culprit(out)?;
+        if let Some(remedy) = &self.remedy {
+            self.write_remedy(remedy, words, out)?;
+        }
+        if let Some(verified) = &self.verified {
+            let Verified { before_s, after_s, gain, .. } = verified;
+            let gain = format!("{gain:.2} times as fast ({} -> {})", time(*before_s), time(*after_s));
+            line(out, "measured", &gain)?;
+        }
+        self.notes.iter().try_for_each(|note| line(out, "note", note))
+    }
+
+    fn write_culprit(&self, out: &mut String) -> std::fmt::Result {
+        let Some(row) = self.verdict.culprit.and_then(|level| self.verdict.row(level)) else {
+            let dominates = "nobody: the training step takes all of the time; loading keeps up with it";
+            return line(out, "to blame", dominates);
+        };
+        let share = percent(row.share);
+        line(out, "to blame", &format!("{}: {share} of the time of a batch", row.adds))
+    }
+
+    fn write_remedy(&self, remedy: &Remedy, words: Words, out: &mut String) -> std::fmt::Result {
+        let action = self.spelled(&remedy.action, words);
+        let mut first = true;
+        for advice in action.iter().chain(&remedy.advice) {
+            line(out, if first { "try" } else { "" }, advice)?;
+            first = false;
+        }
+        match (remedy.predicted_gain, remedy.predicted_s) {
+            (Some(gain), Some(batch)) => line(
+                out,
+                "predicted",
+                &format!("{gain:.2} times as fast ({} -> {})", time(self.verdict.real_s()), time(batch)),
+            ),
+            _ => line(out, "predicted", "not known before it is tried"),
+        }
+    }
+
+    fn spelled(&self, action: &Action, words: Words) -> Option<String> {
+        let python = words == Words::Python;
+        Some(match action {
+            Action::Cache { cache, bytes } => {
+                let kind = if *cache == CacheKind::Decoded { "decoded" } else { "compressed" };
+                // A little more than needed, in round numbers.
+                let megabytes = (*bytes as f64 * 1.01 / 1e6).ceil();
+                match words {
+                    Words::Python => format!("cache=\"{kind}\", cache_size={megabytes:.0}_000_000"),
+                    Words::Command => format!("--cache {kind} --cache-size {megabytes:.0}MB"),
+                }
+            }
+            Action::Threads { threads } => match (self.facts.kind, python) {
+                (Kind::Hsipack, true) => format!("num_threads={threads}"),
+                (Kind::Hsipack, false) => format!("--threads {threads}"),
+                _ => format!("num_workers={threads}"),
+            },
+            Action::Without { name, .. } => format!("a cheaper augmentation than {name}, or none"),
+            Action::Crop { pixels: [rows, columns] } if python => format!("crop=({rows}, {columns})"),
+            Action::Crop { pixels: [rows, columns] } => format!("--crop {rows}x{columns}"),
+            Action::Pin => "pin_memory=True".to_owned(),
+            Action::Other => return None,
+        })
+    }
+}
+
+fn line(out: &mut String, name: &str, text: &str) -> std::fmt::Result {
+    writeln!(out, "  {name:<11}{text}")
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0}%", 100.0 * share)
+}
+
+/// Three digits and a unit.
+fn time(seconds: f64) -> String {
+    let (value, unit) = match seconds {
+        s if s >= 1.0 => (s, "s"),
+        s if s >= 1e-3 => (s * 1e3, "ms"),
+        s => (s * 1e6, "µs"),
+    };
+    let digits = if value < 9.995 { 2 } else { usize::from(value < 99.95) };
+    format!("{value:.digits$} {unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::remedy::remedy;
+    use super::super::verdict::{Measured, verdict};
+    use super::*;
+
+    fn diagnosis(read: f64) -> Diagnosis {
+        let times = [(Level::Step, 0.04), (Level::Decode, 0.05), (Level::Read, read)];
+        let measured = times.map(|(level, time)| Measured { level, batch_s: vec![time; 3] });
+        let verdict = verdict(&measured, Limits::default());
+        let facts = Facts {
+            available_memory: Some(1 << 30),
+            stored_bytes: Some(50_000_000),
+            ..Facts::default()
+        };
+        Diagnosis {
+            subject: "tissue.hsipack".into(),
+            batch_size: Some(6),
+            remedy: remedy(&verdict, &facts),
+            verdict,
+            limits: Limits::default(),
+            facts,
+            verified: Some(Verified::new(0.2, 0.05, Some(4.4))),
+            statistics: None,
+            notes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_report_names_culprit_remedy_and_gain_in_both_languages() {
+        let diagnosis = diagnosis(0.2);
+        let text = diagnosis.text(Words::Command);
+        for part in [
+            "to blame   reading files: 75% of the time",
+            "--cache compressed --cache-size 51MB",
+            "predicted  4.00 times as fast (200 ms -> 50.0 ms)",
+            "measured   4.00 times as fast",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+        let python = diagnosis.text(Words::Python);
+        assert!(python.contains("cache=\"compressed\", cache_size=51_000_000"), "{python}");
+        assert!((diagnosis.verified.unwrap().error.unwrap() - 0.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn nobody_is_accused_if_the_step_dominates() {
+        let times = [(Level::Step, 0.05), (Level::Read, 0.05)];
+        let measured = times.map(|(level, time)| Measured { level, batch_s: vec![time; 3] });
+        let verdict = verdict(&measured, Limits::default());
+        let diagnosis = Diagnosis { verdict, remedy: None, verified: None, ..diagnosis(0.2) };
+        let text = diagnosis.text(Words::Command);
+        assert!(text.contains("to blame   nobody") && !text.contains("try"), "{text}");
+        assert!(serde_json::to_value(&diagnosis).unwrap()["culprit"].is_null());
+    }
+}

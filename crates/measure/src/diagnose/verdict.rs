@@ -1,0 +1,222 @@
+//! From times of levels to the part that is to blame.
+
+use serde::{Deserialize, Serialize};
+
+use super::level::Level;
+
+/// Times of one level.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// The level.
+    pub level: Level,
+    /// Seconds a batch took, on average, in every round; of the same rounds as those of the other levels.
+    pub batch_s: Vec<f64>,
+}
+
+/// When a drop counts.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Share of the time before it that a drop has to be, at least.
+    pub share: f64,
+    /// How many times the spread of the rounds it has to be, at least.
+    pub spreads: f64,
+}
+
+impl Default for Limits {
+    /// Five per cent, and twice the spread.
+    fn default() -> Self {
+        Self { share: 0.05, spreads: 2.0 }
+    }
+}
+
+/// A level beside the one before.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// The level.
+    pub level: Level,
+    /// What is kept instead of being made anew.
+    pub kept: &'static str,
+    /// What it adds.
+    pub adds: &'static str,
+    /// Seconds a batch takes: the median of the rounds.
+    pub batch_s: f64,
+    /// Spread of the rounds: their median distance from the median, as a standard deviation.
+    pub spread_s: f64,
+    /// How many rounds there were.
+    pub rounds: usize,
+    /// Seconds that a batch takes longer than at any level before; 0 if it does not.
+    pub cost_s: f64,
+    /// That time as a share of what a batch takes with everything real.
+    pub share: f64,
+    /// Seconds that it would have to be, at least, to count.
+    pub needed_s: f64,
+    /// Whether it counts.
+    pub counts: bool,
+}
+
+/// Who is to blame.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Verdict {
+    /// The levels, in their order.
+    pub rows: Vec<Row>,
+    /// The level whose part costs most, of those that count. `None` if none does: the step dominates.
+    pub culprit: Option<Level>,
+}
+
+/// Compares every level with those before. Levels without times are left out.
+pub fn verdict(measured: &[Measured], limits: Limits) -> Verdict {
+    let mut measured: Vec<&Measured> =
+        measured.iter().filter(|level| !level.batch_s.is_empty()).collect();
+    measured.sort_by_key(|level| level.level);
+    let mut rows: Vec<Row> = Vec::new();
+    let whole = measured.iter().map(|level| median(&level.batch_s)).fold(0.0, f64::max);
+    for Measured { level, batch_s } in measured {
+        let time = median(batch_s);
+        let spread = spread(batch_s);
+        // A level may come out faster than one before, by chance: what follows is compared with the slower one.
+        let before = rows.iter().max_by(|one, other| one.batch_s.total_cmp(&other.batch_s));
+        let (cost, needed) = before.map_or((0.0, 0.0), |before| {
+            // The spread of a difference of medians.
+            let rounds = batch_s.len().min(before.rounds) as f64;
+            let noise = spread.hypot(before.spread_s) / rounds.sqrt();
+            let needed = (limits.share * before.batch_s).max(limits.spreads * noise);
+            ((time - before.batch_s).max(0.0), needed)
+        });
+        rows.push(Row {
+            level: *level,
+            kept: level.kept(),
+            adds: level.adds(),
+            batch_s: time,
+            spread_s: spread,
+            rounds: batch_s.len(),
+            cost_s: cost,
+            share: if whole > 0.0 { cost / whole } else { 0.0 },
+            needed_s: needed,
+            counts: cost > needed,
+        });
+    }
+    let counting = rows.iter().filter(|row| row.counts);
+    let culprit = counting.max_by(|one, other| one.cost_s.total_cmp(&other.cost_s));
+    Verdict { culprit: culprit.map(|row| row.level), rows }
+}
+
+impl Verdict {
+    /// The row of a level.
+    pub fn row(&self, level: Level) -> Option<&Row> {
+        self.rows.iter().find(|row| row.level == level)
+    }
+
+    /// Seconds that a batch takes with everything real: the last level.
+    pub fn real_s(&self) -> f64 {
+        self.rows.last().map_or(0.0, |row| row.batch_s)
+    }
+
+    /// Seconds that a batch takes at the slowest level up to this one.
+    pub fn up_to(&self, level: Level) -> f64 {
+        let rows = self.rows.iter().filter(|row| row.level <= level);
+        rows.map(|row| row.batch_s).fold(0.0, f64::max)
+    }
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    if sorted.len() % 2 == 1 {
+        sorted[middle]
+    } else {
+        (sorted[middle - 1] + sorted[middle]) / 2.0
+    }
+}
+
+/// The median distance from the median, scaled to be the standard deviation of a normal distribution: one round
+/// that something disturbed does not hide a culprit.
+fn spread(values: &[f64]) -> f64 {
+    let middle = median(values);
+    let distances: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();
+    1.4826 * median(&distances)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn level(level: Level, batch_s: &[f64]) -> Measured {
+        Measured { level, batch_s: batch_s.to_vec() }
+    }
+
+    fn culprit(measured: &[Measured]) -> Option<Level> {
+        verdict(measured, Limits::default()).culprit
+    }
+
+    #[test]
+    fn the_largest_drop_is_to_blame_and_its_share_is_of_the_whole() {
+        let measured = [
+            level(Level::Read, &[0.40, 0.41, 0.39]),
+            level(Level::Step, &[0.10, 0.10, 0.11]),
+            level(Level::Augment, &[0.15, 0.15, 0.15]),
+            level(Level::Decode, &[0.39, 0.40, 0.40]),
+        ];
+        let verdict = verdict(&measured, Limits::default());
+        assert_eq!(verdict.culprit, Some(Level::Decode));
+        let row = verdict.row(Level::Decode).unwrap();
+        assert!((row.share - 0.25 / 0.40).abs() < 1e-9, "{row:?}");
+        assert!(verdict.row(Level::Augment).unwrap().counts);
+        assert!(!verdict.row(Level::Read).unwrap().counts);
+        assert_eq!(verdict.real_s(), 0.40);
+        assert_eq!(verdict.up_to(Level::Copy), 0.15);
+    }
+
+    #[test]
+    fn noise_accuses_nobody() {
+        // 20 % slower, but rounds differ by as much.
+        let noisy = [level(Level::Step, &[0.10, 0.14, 0.08]), level(Level::Read, &[0.12, 0.09, 0.16])];
+        assert_eq!(culprit(&noisy), None);
+        // Steady, but too little to matter.
+        let little = [level(Level::Step, &[0.100; 5]), level(Level::Read, &[0.104; 5])];
+        assert_eq!(culprit(&little), None);
+        let enough = [level(Level::Step, &[0.100; 5]), level(Level::Read, &[0.106; 5])];
+        assert_eq!(culprit(&enough), Some(Level::Read));
+    }
+
+    #[test]
+    fn one_disturbed_round_neither_accuses_nor_acquits() {
+        let steady = [0.10, 0.10, 0.10, 0.10, 0.50];
+        assert_eq!(culprit(&[level(Level::Step, &[0.1; 5]), level(Level::Read, &steady)]), None);
+        let slow = [0.15, 0.15, 0.15, 0.15, 0.90];
+        let measured = [level(Level::Step, &steady), level(Level::Read, &slow)];
+        assert_eq!(culprit(&measured), Some(Level::Read));
+    }
+
+    #[test]
+    fn a_level_that_came_out_fast_by_chance_does_not_accuse_the_next() {
+        let measured = [
+            level(Level::Step, &[0.10; 3]),
+            level(Level::Collate, &[0.08; 3]),
+            level(Level::Decode, &[0.10; 3]),
+        ];
+        assert_eq!(culprit(&measured), None);
+    }
+
+    #[test]
+    fn nothing_measured_is_no_verdict() {
+        assert_eq!(verdict(&[], Limits::default()), Verdict { rows: Vec::new(), culprit: None });
+        assert_eq!(culprit(&[level(Level::Step, &[])]), None);
+    }
+
+    proptest! {
+        /// However levels are ordered, and whatever their times, costs never exceed the whole.
+        #[test]
+        fn costs_sum_to_what_is_lost(times in proptest::collection::vec(1e-4f64..1.0, 1..7)) {
+            let levels = [Level::Step, Level::Augment, Level::Copy, Level::Collate, Level::Decode, Level::Read];
+            let measured: Vec<Measured> =
+                levels.into_iter().zip(&times).map(|(one, time)| level(one, &[*time])).collect();
+            let verdict = verdict(&measured, Limits::default());
+            let slowest = times.iter().copied().take(levels.len()).fold(0.0, f64::max);
+            let sum: f64 = verdict.rows.iter().map(|row| row.cost_s).sum();
+            prop_assert!((sum - (slowest - times[0])).abs() < 1e-9);
+        }
+    }
+}
