@@ -2,11 +2,17 @@
 //!
 //! | module | what it knows |
 //! |---|---|
+//! | [`device`] | feature `torch`: which device, and waiting for it |
 //! | [`diagnose`] | which part training waits for, found by caching |
 //! | [`machine`] | what the system says of memory, processor time and disks |
+//! | [`step`] | feature `torch`: what stands for training: a wait, or a small network |
 #![deny(missing_docs)]
 
+#[cfg(feature = "torch")]
+pub mod device;
 pub mod diagnose;
 pub mod machine;
+#[cfg(feature = "torch")]
+pub mod step;
 
 pub use hsipack_format::{Error, ErrorKind, Result};

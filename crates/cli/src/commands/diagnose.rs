@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
+#[cfg(not(feature = "torch"))]
+use crate::failure;
 use crate::parse;
 
 /// Find out what training waits for: the disk, decoding, the copy, augmentation, or the step itself.
@@ -21,16 +23,22 @@ use crate::parse;
 /// the drop from the one before, if the drop is larger than 5 % and than twice the spread from round to round.
 /// Says what to do about it, what that is predicted to bring and, with --verify, what it brought.
 ///
-/// The step is emulated here (--step-time); for your own model and loader see hsipack.diagnose in Python.
+/// The step is emulated (--step-time) or a small network; for your own model and your present loader see
+/// hsipack.diagnose in Python.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
     /// The dataset
     dataset: PathBuf,
 
-    /// How long the training step takes for a batch, without its augmentations, such as 50ms
-    #[arg(long, value_name = "TIME", value_parser = parse::duration)]
-    step_time: Duration,
+    /// How long the training step takes for a batch, without its augmentations, such as 50ms: the device is
+    /// emulated by waiting
+    #[arg(long, value_name = "TIME", value_parser = parse::duration, required_unless_present = "network", conflicts_with = "network")]
+    step_time: Option<Duration>,
+
+    /// Train this network on the device instead: a small one of three convolutions
+    #[arg(long, value_enum)]
+    network: Option<NetworkArg>,
 
     /// Cubes, or crops, in a batch
     #[arg(short, long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..))]
@@ -52,9 +60,9 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     split: Vec<String>,
 
-    /// Where batches go: cpu, cuda or cuda:N [default: a GPU if there is one]
-    #[arg(long, value_name = "DEVICE")]
-    device: Option<String>,
+    /// Where batches go: auto (a GPU if there is one), cpu, cuda or cuda:1
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    device: String,
 
     /// Pretend that the CPU is a device over a bus of this rate, such as 12GB/s
     #[arg(long, value_name = "BYTES/s", value_parser = parse::rate)]
@@ -116,6 +124,11 @@ Keys of --json (times in seconds, shares from 0 to 1):
   statistics: of everything real, see docs/statistics.md";
 
 #[derive(Clone, Copy, ValueEnum)]
+enum NetworkArg {
+    Small,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
 enum StoreArg {
     Mmap,
     Pread,
@@ -137,5 +150,5 @@ pub fn run(args: Args) -> Result<ExitCode> {
 /// Always.
 #[cfg(not(feature = "torch"))]
 pub fn run(args: Args) -> Result<ExitCode> {
-    Err(super::without_torch("diagnose").at(args.dataset))
+    Err(failure::without_torch("runs training steps").at(args.dataset))
 }

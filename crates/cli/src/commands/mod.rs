@@ -2,6 +2,7 @@
 
 pub mod completions;
 pub mod convert;
+pub mod diagnose;
 pub mod export;
 pub mod info;
 pub mod man;

@@ -119,17 +119,27 @@ pub fn remedy(verdict: &Verdict, facts: &Facts) -> Option<Remedy> {
         (_, Level::Step) => return None,
         (_, Level::Augment) => augmentation(verdict, facts),
         (_, Level::Copy) => copy(verdict, facts),
-        (Kind::Hsipack, Level::Collate) => (Action::Other, None, words(&[
-            "batches are as large as memory allows to be written: train on crops, or on fewer bands",
-            "look at the notes about the ring's memory: it should be locked, on huge pages",
-        ])),
+        (Kind::Hsipack, Level::Collate) => (
+            Action::Other,
+            None,
+            words(&[
+                "batches are as large as memory allows to be written: train on crops, or on fewer bands",
+                "look at the notes about the ring's memory: it should be locked, on huge pages",
+            ]),
+        ),
         (Kind::Hsipack, Level::Decode | Level::Load) => decode(verdict, facts),
         (Kind::Hsipack, Level::Read | Level::Cold) => disk(verdict, facts, culprit),
-        (_, Level::Collate) => (Action::Other, None, words(&[
-            "samples are copied into batches, and from the workers' processes into this one",
-            "hsipack.Loader decodes into batches that lie in one memory; `hsipack bench` shows what that brings",
-        ])),
-        (_, Level::Decode | Level::Load | Level::Read | Level::Cold) => load(verdict, facts, culprit),
+        (_, Level::Collate) => (
+            Action::Other,
+            None,
+            words(&[
+                "samples are copied into batches, and from the workers' processes into this one",
+                "hsipack.Loader decodes into batches that lie in one memory; `hsipack bench` shows what that brings",
+            ]),
+        ),
+        (_, Level::Decode | Level::Load | Level::Read | Level::Cold) => {
+            load(verdict, facts, culprit)
+        }
     };
     let gain = predicted.filter(|time| *time > 0.0).map(|time| verdict.real_s() / time);
     // Something that would not help is no remedy.
@@ -184,13 +194,19 @@ fn augmentation(verdict: &Verdict, facts: &Facts) -> Found {
 fn copy(verdict: &Verdict, facts: &Facts) -> Found {
     let pageable = matches!(facts.copies.as_str(), "staged" | "pageable");
     if pageable && facts.kind == Kind::Dataloader {
-        return (Action::Pin, None, words(&[
-            "copies from page-locked memory go on while the step runs: pin_memory=True, and .to(device, non_blocking=True)",
-        ]));
+        return (
+            Action::Pin,
+            None,
+            words(&[
+                "copies from page-locked memory go on while the step runs: pin_memory=True, and .to(device, non_blocking=True)",
+            ]),
+        );
     }
     let mut advice = Vec::new();
     if pageable {
-        advice.push("page-locked memory is copied faster: see the notes about the ring's memory".to_owned());
+        advice.push(
+            "page-locked memory is copied faster: see the notes about the ring's memory".to_owned(),
+        );
     }
     advice.push("fewer bands, or a smaller element type, are less to copy, too".to_owned());
     let (Some([rows, columns]), Kind::Hsipack) = (facts.pixels, facts.kind) else {
@@ -202,7 +218,8 @@ fn copy(verdict: &Verdict, facts: &Facts) -> Found {
     let others = facts.load_s.map(|time| time * part);
     let copies = verdict.up_to(Level::Copy) * part;
     let predicted = slowest([verdict.up_to(Level::Augment), copies].into_iter().chain(others));
-    advice.push("predicted for a step that takes as long for a crop as for a whole cube".to_owned());
+    advice
+        .push("predicted for a step that takes as long for a crop as for a whole cube".to_owned());
     (Action::Crop { pixels }, predicted, advice)
 }
 
@@ -237,7 +254,11 @@ fn disk(verdict: &Verdict, facts: &Facts, culprit: Level) -> Found {
     ]);
     let fits = facts.fit(facts.stored_bytes);
     if culprit == Level::Cold && fits.is_some() {
-        advice.insert(0, "only the first epoch pays: the samples fit into memory, where the system keeps them".to_owned());
+        advice.insert(
+            0,
+            "only the first epoch pays: the samples fit into memory, where the system keeps them"
+                .to_owned(),
+        );
     }
     match fits {
         Some(bytes) => {
@@ -279,7 +300,8 @@ mod tests {
     use super::*;
 
     fn of(times: &[(Level, f64)], facts: Facts) -> Option<Remedy> {
-        let measured = times.iter().map(|(level, time)| Measured { level: *level, batch_s: vec![*time; 3] });
+        let measured =
+            times.iter().map(|(level, time)| Measured { level: *level, batch_s: vec![*time; 3] });
         remedy(&verdict(&measured.collect::<Vec<_>>(), Limits::default()), &facts)
     }
 
@@ -309,7 +331,10 @@ mod tests {
     fn a_slow_disk_is_helped_by_keeping_what_it_stores_if_that_fits() {
         let remedy = of(&TIMES, facts()).unwrap();
         assert_eq!(remedy.action, Action::Cache { cache: CacheKind::Compressed, bytes: 100 });
-        assert_eq!((remedy.predicted_s, remedy.predicted_gain.map(f64::round)), (Some(0.2), Some(3.0)));
+        assert_eq!(
+            (remedy.predicted_s, remedy.predicted_gain.map(f64::round)),
+            (Some(0.2), Some(3.0))
+        );
         let large = Facts { stored_bytes: Some(501), ..facts() };
         assert_eq!(of(&TIMES, large).unwrap().action, Action::Other);
     }
@@ -336,7 +361,8 @@ mod tests {
     fn the_dearest_augmentation_is_named_and_loading_may_be_next() {
         let cost = |name: &str, without_s| AugmentationCost { name: name.into(), without_s };
         let times = [(Level::Step, 0.1), (Level::Augment, 0.5), (Level::Read, 0.5)];
-        let facts = Facts { augmentations: vec![cost("hflip", 0.48), cost("elastic", 0.16)], ..facts() };
+        let facts =
+            Facts { augmentations: vec![cost("hflip", 0.48), cost("elastic", 0.16)], ..facts() };
         let remedy = of(&times, facts).unwrap();
         assert_eq!(remedy.action, Action::Without { place: 1, name: "elastic".into() });
         assert_eq!(remedy.predicted_s, Some(0.3), "loading takes 0.3 s");
@@ -354,9 +380,13 @@ mod tests {
     #[test]
     fn a_data_loader_gets_workers_as_long_as_there_are_cores() {
         let times = [(Level::Step, 0.1), (Level::Load, 0.5)];
-        let loader = |threads| Facts { kind: Kind::Dataloader, threads, cores: 4, ..Facts::default() };
+        let loader =
+            |threads| Facts { kind: Kind::Dataloader, threads, cores: 4, ..Facts::default() };
         let without = of(&times, loader(0)).unwrap();
-        assert_eq!((without.action, without.predicted_s), (Action::Threads { threads: 4 }, Some(0.1)));
+        assert_eq!(
+            (without.action, without.predicted_s),
+            (Action::Threads { threads: 4 }, Some(0.1))
+        );
         let two = of(&times, loader(2)).unwrap();
         assert_eq!(two.predicted_s, Some(0.25));
         let waiting = Facts { computing: Some(0.2), ..loader(4) };

@@ -59,7 +59,12 @@ impl Verified {
     /// Compares the medians of both.
     pub fn new(before_s: f64, after_s: f64, predicted_gain: Option<f64>) -> Self {
         let gain = before_s / after_s.max(f64::MIN_POSITIVE);
-        Self { before_s, after_s, gain, error: predicted_gain.map(|predicted| predicted / gain - 1.0) }
+        Self {
+            before_s,
+            after_s,
+            gain,
+            error: predicted_gain.map(|predicted| predicted / gain - 1.0),
+        }
     }
 }
 
@@ -74,7 +79,11 @@ impl Diagnosis {
 
     fn write(&self, words: Words, out: &mut String) -> std::fmt::Result {
         writeln!(out, "{}", self.subject)?;
-        writeln!(out, "  {:<38}{:>14}  {:>10}  {:>16}", "kept ready", "batch", "batches/s", "drop")?;
+        writeln!(
+            out,
+            "  {:<38}{:>14}  {:>10}  {:>16}",
+            "kept ready", "batch", "batches/s", "drop"
+        )?;
         for row in &self.verdict.rows {
             let drop = match row.level {
                 Level::Step => String::new(),
@@ -91,7 +100,8 @@ impl Diagnosis {
         }
         if let Some(verified) = &self.verified {
             let Verified { before_s, after_s, gain, .. } = verified;
-            let gain = format!("{gain:.2} times as fast ({} -> {})", time(*before_s), time(*after_s));
+            let gain =
+                format!("{gain:.2} times as fast ({} -> {})", time(*before_s), time(*after_s));
             line(out, "measured", &gain)?;
         }
         self.notes.iter().try_for_each(|note| line(out, "note", note))
@@ -99,7 +109,8 @@ impl Diagnosis {
 
     fn write_culprit(&self, out: &mut String) -> std::fmt::Result {
         let Some(row) = self.verdict.culprit.and_then(|level| self.verdict.row(level)) else {
-            let dominates = "nobody: the training step takes all of the time; loading keeps up with it";
+            let dominates =
+                "nobody: the training step takes all of the time; loading keeps up with it";
             return line(out, "to blame", dominates);
         };
         let share = percent(row.share);
@@ -117,7 +128,11 @@ impl Diagnosis {
             (Some(gain), Some(batch)) => line(
                 out,
                 "predicted",
-                &format!("{gain:.2} times as fast ({} -> {})", time(self.verdict.real_s()), time(batch)),
+                &format!(
+                    "{gain:.2} times as fast ({} -> {})",
+                    time(self.verdict.real_s()),
+                    time(batch)
+                ),
             ),
             _ => line(out, "predicted", "not known before it is tried"),
         }
@@ -141,7 +156,9 @@ impl Diagnosis {
                 _ => format!("num_workers={threads}"),
             },
             Action::Without { name, .. } => format!("a cheaper augmentation than {name}, or none"),
-            Action::Crop { pixels: [rows, columns] } if python => format!("crop=({rows}, {columns})"),
+            Action::Crop { pixels: [rows, columns] } if python => {
+                format!("crop=({rows}, {columns})")
+            }
             Action::Crop { pixels: [rows, columns] } => format!("--crop {rows}x{columns}"),
             Action::Pin => "pin_memory=True".to_owned(),
             Action::Other => return None,

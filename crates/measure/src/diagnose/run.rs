@@ -125,7 +125,9 @@ fn chosen(dataset: &Dataset, options: &LoaderOptions) -> Vec<u64> {
     let in_split = |id: &u64| {
         let sample = dataset.samples().get(*id as usize);
         options.splits.is_empty()
-            || sample.and_then(|sample| sample.split.as_ref()).is_some_and(|split| options.splits.contains(split))
+            || sample
+                .and_then(|sample| sample.split.as_ref())
+                .is_some_and(|split| options.splits.contains(split))
     };
     all.into_iter().filter(in_split).collect()
 }
@@ -136,7 +138,8 @@ fn subset(dataset: &Dataset, options: &RunOptions) -> Result<Vec<u64>> {
     let batch = options.loader.plan.batch_size.max(1);
     let (_, decoded) = sizes(dataset, &chosen);
     let bytes = (decoded / chosen.len().max(1) as u64).max(1);
-    let room = machine::available_memory().map_or(usize::MAX, |memory| (memory / 4 / bytes) as usize);
+    let room =
+        machine::available_memory().map_or(usize::MAX, |memory| (memory / 4 / bytes) as usize);
     let per_sample = match options.loader.plan.crop {
         Crop::Random { per_sample, .. } => per_sample as usize,
         _ => 1,
@@ -166,7 +169,9 @@ impl Run<'_> {
         if options.cold {
             match machine::drop_file_cache(&options.path) {
                 Ok(()) => levels.push(Level::Cold),
-                Err(error) => notes.push(format!("reading from the disk was not measured: {error}")),
+                Err(error) => {
+                    notes.push(format!("reading from the disk was not measured: {error}"))
+                }
             }
         }
         let mut kept = self.keep()?;
@@ -175,7 +180,12 @@ impl Run<'_> {
         let mut statistics = None;
         for round in 0..options.rounds.max(1) {
             for Measured { level, batch_s } in &mut measured {
-                (self.tell)(&format!("round {} of {}: {}", round + 1, options.rounds, level.adds()));
+                (self.tell)(&format!(
+                    "round {} of {}: {}",
+                    round + 1,
+                    options.rounds,
+                    level.adds()
+                ));
                 let lap = self.lap(*level, &mut kept)?;
                 batch_s.push(lap.batch_s);
                 if *level == Level::Read {
@@ -209,7 +219,17 @@ impl Run<'_> {
         );
         let batch_size = Some(options.loader.plan.batch_size);
         let limits = options.limits;
-        Ok(Diagnosis { subject, batch_size, verdict, limits, facts, remedy, verified, statistics, notes })
+        Ok(Diagnosis {
+            subject,
+            batch_size,
+            verdict,
+            limits,
+            facts,
+            remedy,
+            verified,
+            statistics,
+            notes,
+        })
     }
 
     /// Whether batches are copied to the device.
@@ -225,7 +245,12 @@ impl Run<'_> {
         }
     }
 
-    fn facts(&self, dataset: &Dataset, statistics: Option<&Statistics>, copies: &'static str) -> Facts {
+    fn facts(
+        &self,
+        dataset: &Dataset,
+        statistics: Option<&Statistics>,
+        copies: &'static str,
+    ) -> Facts {
         let (stored, decoded) = sizes(dataset, &chosen(dataset, &self.options.loader));
         let shape = dataset.stacks().first().map(|stack| stack.image.shape());
         let whole = matches!(self.options.loader.plan.crop, Crop::Whole);
@@ -265,7 +290,8 @@ impl Run<'_> {
     fn keep(&self) -> Result<Kept> {
         let options =
             LoaderOptions { slots: 2, trace: None, ..self.loader_options(&Change::default()) };
-        let mut loader = DeviceLoader::new(&open(self.options)?, options, self.options.device.clone())?;
+        let mut loader =
+            DeviceLoader::new(&open(self.options)?, options, self.options.device.clone())?;
         let batch = next(&mut loader)?;
         let (image, masks) = (batch.image.shallow_clone(), clone_of(&batch.masks));
         let (now_image, now_masks) = (image.shallow_clone(), clone_of(&masks));
@@ -312,7 +338,8 @@ impl Run<'_> {
         };
         once(self)?;
         // What was read from the disk once comes from memory the next time.
-        let most = if change.cold { self.batches(change).saturating_sub(2).max(1) } else { usize::MAX };
+        let most =
+            if change.cold { self.batches(change).saturating_sub(2).max(1) } else { usize::MAX };
         let batch_s = self.timed(most, &mut once)?;
         Ok(Lap { batch_s, statistics: Some(loader.statistics()) })
     }
@@ -336,11 +363,7 @@ impl Run<'_> {
     }
 
     /// Seconds that `once` takes, on average of at most so many times.
-    fn timed(
-        &mut self,
-        most: usize,
-        mut once: impl FnMut(&mut Self) -> Result<()>,
-    ) -> Result<f64> {
+    fn timed(&mut self, most: usize, mut once: impl FnMut(&mut Self) -> Result<()>) -> Result<f64> {
         self.synchronise();
         let start = Instant::now();
         let mut batches = 0;

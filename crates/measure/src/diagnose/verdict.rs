@@ -122,11 +122,7 @@ fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;
-    if sorted.len() % 2 == 1 {
-        sorted[middle]
-    } else {
-        (sorted[middle - 1] + sorted[middle]) / 2.0
-    }
+    if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
 }
 
 /// The median distance from the median, scaled to be the standard deviation of a normal distribution: one round
@@ -172,7 +168,8 @@ mod tests {
     #[test]
     fn noise_accuses_nobody() {
         // 20 % slower, but rounds differ by as much.
-        let noisy = [level(Level::Step, &[0.10, 0.14, 0.08]), level(Level::Read, &[0.12, 0.09, 0.16])];
+        let noisy =
+            [level(Level::Step, &[0.10, 0.14, 0.08]), level(Level::Read, &[0.12, 0.09, 0.16])];
         assert_eq!(culprit(&noisy), None);
         // Steady, but too little to matter.
         let little = [level(Level::Step, &[0.100; 5]), level(Level::Read, &[0.104; 5])];

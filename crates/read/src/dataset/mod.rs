@@ -144,9 +144,10 @@ impl Dataset {
 
     /// Bytes of all decoded chunks, of images and masks: what a cache of decoded chunks may take.
     pub fn decoded_bytes(&self) -> u64 {
-        let arrays = self.stacks().iter().flat_map(|stack| {
-            std::iter::once(&stack.image).chain(&stack.masks)
-        });
+        let arrays = self
+            .stacks()
+            .iter()
+            .flat_map(|stack| std::iter::once(&stack.image).chain(&stack.masks));
         let bytes = |array: &ChunkArray| {
             (array.len() * array.grid().chunks_per_sample() * array.chunk_bytes()) as u64
         };

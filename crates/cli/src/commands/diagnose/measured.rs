@@ -1,0 +1,99 @@
+//! From arguments to a diagnosis, with libtorch.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use hsipack_format::{Error, Result};
+use hsipack_measure::device;
+use hsipack_measure::diagnose::{self, Limits, RunOptions, Words};
+use hsipack_measure::step::{Step, StepKind};
+use hsipack_pack::progress::Progress;
+use hsipack_read::augment::Pipeline;
+use hsipack_read::plan::{Crop, Order};
+use hsipack_read::store::{Limited, Store, StoreKind};
+use hsipack_read::{Dataset, DeviceOptions, LoaderOptions};
+use indicatif::{ProgressBar, ProgressDrawTarget};
+
+use super::{Args, StoreArg};
+use crate::{files, output, task};
+
+/// Diagnoses, and prints.
+pub fn run(args: Args) -> Result<ExitCode> {
+    let progress = Arc::new(Progress::default());
+    task::stop_on_ctrl_c(&progress);
+    let options = args.options()?;
+    let bands = bands(&options)?;
+    let kind = match args.step_time {
+        Some(time) => StepKind::Time(time.as_secs_f64()),
+        None => StepKind::Network,
+    };
+    let mut step = Step::new(kind, bands, options.device.device);
+    let spinner = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    let diagnosis =
+        diagnose::run(&options, &mut |image, _| step.train(image), &progress.stop, &mut |what| {
+            spinner.set_message(what.to_owned());
+            spinner.tick();
+        });
+    spinner.finish_and_clear();
+    let diagnosis = diagnosis?;
+    if let (Some(path), Some(trace)) = (&args.trace, &options.loader.trace) {
+        files::replace_with(path, |file| trace.write(file))?;
+    }
+    output::report(&diagnosis, args.json, |diagnosis| print!("{}", diagnosis.text(Words::Command)));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Bands of the images.
+fn bands(options: &RunOptions) -> Result<usize> {
+    let dataset = Dataset::open(&options.path)?;
+    let stack = dataset.stacks().first();
+    let stack =
+        stack.ok_or_else(|| Error::conflict("there are no samples to read").at(&options.path))?;
+    Ok(stack.image.shape().bands)
+}
+
+impl Args {
+    fn options(&self) -> Result<RunOptions> {
+        let kind = match self.store {
+            StoreArg::Mmap => StoreKind::Mapped,
+            StoreArg::Pread => StoreKind::Pread,
+            StoreArg::Direct => StoreKind::Direct,
+        };
+        let mut store = kind.store();
+        if let Some(rate) = self.rate_limit {
+            store = Arc::new(Limited::disk(store, rate)) as Arc<dyn Store>;
+        }
+        let mut loader = LoaderOptions::new(self.batch_size as usize);
+        loader.plan.order = Order::Shuffled;
+        if let Some([rows, columns]) = self.crop {
+            let per_sample = self.crops_per_cube.unwrap_or(1);
+            loader.plan.crop = Crop::Random { rows, columns, per_sample, min_labelled: 0.0 };
+        }
+        loader.splits = self.split.clone();
+        loader.threads = self.threads.map_or(loader.threads, usize::from);
+        loader.slots = usize::from(self.slots);
+        loader.trace = self.trace.is_some().then(Arc::default);
+        let mut device = DeviceOptions::new(device::device(&self.device)?);
+        device.emulated_bus = self.emulate_bus.map(|rate| rate as f64);
+        Ok(RunOptions {
+            path: self.dataset.clone(),
+            store: Some(store),
+            loader,
+            device,
+            pipeline: self.pipeline()?,
+            rounds: usize::from(self.rounds),
+            time: self.time,
+            cold: self.cold,
+            verify: self.verify,
+            limits: Limits::default(),
+        })
+    }
+
+    fn pipeline(&self) -> Result<Option<Pipeline>> {
+        let Some(path) = &self.augment else { return Ok(None) };
+        let json = std::fs::read_to_string(path)
+            .map_err(|error| Error::io(path, "cannot read the augmentations", error))?;
+        let pipeline = Pipeline::from_json(&json).map_err(|error| error.at(path))?;
+        Ok(Some(pipeline).filter(|pipeline| !pipeline.ops.is_empty()))
+    }
+}
