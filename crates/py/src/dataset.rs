@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use hsipack_format::DType;
+use hsipack_measure::machine;
 use hsipack_read::store::StoreKind;
 use hsipack_read::{Error, OfProcess, OpenOptions, Result, Verify};
 use pyo3::prelude::*;
@@ -110,6 +111,12 @@ impl Dataset {
         let stacks: Vec<Value> =
             (0..dataset.stacks().len()).map(|stack| describe(&dataset, stack)).collect();
         Ok(Value::from(stacks).to_string())
+    }
+
+    /// Bytes of its files, and of all decoded chunks.
+    fn sizes(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
+        let dataset = self.get(py)?;
+        Ok((machine::stored_bytes(dataset.path()), dataset.decoded_bytes()))
     }
 
     /// Images and masks of samples, each read by one of up to `threads` threads.

@@ -8,6 +8,7 @@
 //! | `loader.rs` | batches, and the state to resume from |
 //! | `settings.rs` | what a loader is asked for, from Python's values |
 //! | `augment.rs` | augmentations of the user's own tensors |
+//! | `diagnose.rs` | from times that Python measured to what training waits for |
 //! | `pack.rs` | convert, estimate, validate |
 //! | `array.rs` | tensors as DLPack and NumPy see them |
 //! | `task.rs` | long work in a thread, while Ctrl-C is looked for |
@@ -17,6 +18,7 @@
 mod array;
 mod augment;
 mod dataset;
+mod diagnose;
 mod errors;
 mod loader;
 mod pack;
@@ -34,6 +36,8 @@ mod _hsipack {
     use super::augment::Pipeline;
     #[pymodule_export]
     use super::dataset::Dataset;
+    #[pymodule_export]
+    use super::diagnose::{available_memory, diagnose};
     #[pymodule_export]
     use super::loader::Loader;
     #[pymodule_export]

@@ -42,6 +42,8 @@ pub struct Settings {
     copy: bool,
     pipeline: Option<String>,
     trace: bool,
+    repeat: bool,
+    emulated_bus: Option<f64>,
 }
 
 #[derive(FromPyObject)]
@@ -107,6 +109,8 @@ impl Settings {
         options.layers = self.layers;
         options.physical = self.physical;
         options.nan = self.nan;
+        options.repeat = self.repeat;
+        options.emulated_bus = self.emulated_bus;
         let normalizations = [
             ("standardize", Normalization::Standardize),
             ("l1", Normalization::L1),

@@ -21,7 +21,7 @@ mod verdict;
 
 pub use level::Level;
 pub use remedy::{Action, AugmentationCost, Facts, Kind, Remedy, remedy};
-pub use report::{Diagnosis, Verified, Words};
+pub use report::{Diagnosis, Measurements, Verified, Words};
 #[cfg(feature = "torch")]
 pub use run::{Run, RunOptions, run};
 pub use verdict::{Limits, Measured, Row, Verdict, verdict};

@@ -3,11 +3,11 @@
 use std::fmt::Write;
 
 use hsipack_read::{CacheKind, Statistics};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::level::Level;
-use super::remedy::{Action, Facts, Kind, Remedy};
-use super::verdict::{Limits, Verdict};
+use super::remedy::{Action, Facts, Kind, Remedy, remedy};
+use super::verdict::{Limits, Measured, Verdict, verdict};
 
 /// What was measured, who is to blame, what to do.
 #[derive(Clone, Debug, Serialize)]
@@ -53,6 +53,38 @@ pub enum Words {
     Command,
     /// As arguments in Python.
     Python,
+}
+
+/// What somebody else measured: a training script in Python.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Measurements {
+    /// What was diagnosed.
+    pub subject: String,
+    /// Samples in a batch, where that is known.
+    pub batch_size: Option<usize>,
+    /// Times of the levels.
+    pub levels: Vec<Measured>,
+    /// What else is known.
+    pub facts: Facts,
+    /// Seconds a batch takes without and with the remedy, if it was tried.
+    pub tried: Option<[f64; 2]>,
+    /// What the loader did with everything real, if it is hsipack's.
+    pub statistics: Option<Statistics>,
+    /// What could not be measured, and why.
+    pub notes: Vec<String>,
+}
+
+impl From<Measurements> for Diagnosis {
+    fn from(measurements: Measurements) -> Self {
+        let Measurements { subject, batch_size, levels, facts, tried, statistics, notes } = measurements;
+        let limits = Limits::default();
+        let verdict = verdict(&levels, limits);
+        let remedy = remedy(&verdict, &facts);
+        let predicted = remedy.as_ref().and_then(|remedy| remedy.predicted_gain);
+        let verified = tried.map(|[before, after]| Verified::new(before, after, predicted));
+        Self { subject, batch_size, verdict, limits, facts, remedy, verified, statistics, notes }
+    }
 }
 
 impl Verified {
@@ -187,8 +219,6 @@ fn time(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::remedy::remedy;
-    use super::super::verdict::{Measured, verdict};
     use super::*;
 
     fn diagnosis(read: f64) -> Diagnosis {

@@ -31,6 +31,7 @@ from hsipack._errors import (  # noqa: E402
 from hsipack._hsipack import Array, __version__  # noqa: E402
 from hsipack.crops import CenterCrop, GridCrop, RandomCrop  # noqa: E402
 from hsipack.dataset import Dataset, Mask, Stack, Stats, open  # noqa: E402
+from hsipack.diagnosis import Diagnosis, diagnose  # noqa: E402
 from hsipack.loader import Loader  # noqa: E402
 from hsipack.packing import convert, estimate, validate  # noqa: E402
 from hsipack.reports import (  # noqa: E402
@@ -51,6 +52,7 @@ __all__ = [
     "ConvertReport",
     "DamagedError",
     "Dataset",
+    "Diagnosis",
     "Error",
     "Estimate",
     "FileError",
@@ -70,6 +72,7 @@ __all__ = [
     "__version__",
     "augment",
     "convert",
+    "diagnose",
     "estimate",
     "open",
     "validate",

@@ -216,6 +216,9 @@ class Loader:
             "normalize": normalize,
             "copy": copy,
             "trace": trace,
+            # For hsipack.diagnose.
+            "repeat": False,
+            "emulated_bus": None,
             "pipeline": _pipeline(augment, seed),
         }
         self._dataset = dataset

@@ -1,0 +1,171 @@
+"""What training waits for, found by caching."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+
+from hsipack import _hsipack
+from hsipack._errors import ConflictError
+from hsipack.diagnosis._levels import Levels, median, took
+from hsipack.diagnosis._others import DataLoaderLevels, IterableLevels
+from hsipack.diagnosis._own import LoaderLevels
+from hsipack.loader import Loader
+
+__all__ = ["Diagnosis", "diagnose"]
+
+
+class Diagnosis:
+    """What training waits for; printed, it is a report.
+
+    Attributes:
+        culprit: ``"augment"``, ``"copy"``, ``"collate"``, ``"decode"``, ``"read"``, or ``"load"``
+            for all of loading that cannot be told apart from outside; None if nobody is to blame:
+            the step dominates.
+        levels: the levels in their order, as dictionaries: ``level``, what was ``kept`` ready, what
+            the level ``adds``, seconds of a batch (``batch_s``) and their spread (``spread_s``),
+            what it costs (``cost_s``, ``share``) and whether that ``counts``.
+        remedy: what to do about it: an ``action``, ``advice``, ``predicted_gain``; None if nobody
+            is to blame.
+        verified: what that brought, if it was tried: ``before_s``, ``after_s``, ``gain``,
+            ``error``.
+        notes: what could not be measured, and why.
+    """
+
+    def __init__(self, data: dict[str, Any], text: str) -> None:
+        self._data = data
+        self._text = text
+        self.culprit: str | None = data["culprit"]
+        self.levels: list[dict[str, Any]] = data["rows"]
+        self.remedy: dict[str, Any] | None = data["remedy"]
+        self.verified: dict[str, Any] | None = data["verified"]
+        self.notes: list[str] = data["notes"]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, as ``hsipack diagnose --json`` prints it; see docs/diagnosing.md."""
+        return self._data
+
+    def __str__(self) -> str:
+        return self._text.rstrip()
+
+    def __repr__(self) -> str:
+        return f"<hsipack.Diagnosis: {self.culprit or 'nobody'} is to blame>"
+
+
+def diagnose(
+    loader: Iterable[Any],
+    train_step: Callable[[Any], object],
+    *,
+    rounds: int = 5,
+    seconds: float = 1.0,
+    device: torch.device | str | None = None,
+    verify: bool = False,
+    progress: Callable[[str], object] | None = None,
+) -> Diagnosis:
+    """Finds out what training waits for, with your own loader and training step.
+
+    The step runs with ever less of the pipeline replaced by something kept ready: one batch on the
+    device, one batch on the host, samples in memory, nothing. What a level adds is to blame for
+    the drop from the one before, if that is larger than 5 % and than twice the spread of the
+    rounds.
+
+    Of a :class:`hsipack.Loader` all parts are told apart, of a ``torch.utils.data.DataLoader`` the
+    copy, collating (with its workers and their processes as they are) and loading; of any other
+    iterable of batches the copy and all the rest.
+
+    **The steps are really done**: pass a copy of your model, or load it again afterwards. A step
+    must not wait for more than its own batch, and must not write to it.
+
+    Args:
+        loader: what gives your batches now. It is iterated over several times; an
+            :class:`hsipack.Loader` is left as it is.
+        train_step: a training step: takes a batch as the loader gives it, and copies it to the
+            device itself where the loader does not.
+        rounds: how often every level is run.
+        seconds: how long every time, at least; at least three batches.
+        device: where the step computes; the current CUDA device if there is one, else the CPU.
+        verify: try what is recommended, and compare with what was predicted.
+        progress: is told what goes on.
+
+    Raises:
+        ConflictError: if the loader gives no batches.
+
+    >>> loader = Loader(dataset_path, 4, device="cpu")
+    >>> found = diagnose(loader, lambda batch: time.sleep(0.01), rounds=3, seconds=0.05)
+    >>> found.levels[0]["level"]
+    'step'
+    >>> print(found)  # doctest: +SKIP
+    """
+    if rounds < 1:
+        raise ConflictError(f"{rounds} rounds", remedy="ask for at least one")
+    if device is None:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    levels = _levels(loader, torch.device(device))
+    told = progress or (lambda what: None)
+    try:
+        return _diagnose(levels, train_step, rounds, seconds, verify, told)
+    finally:
+        levels.close()
+
+
+def _levels(loader: Iterable[Any], device: torch.device) -> Levels:
+    if isinstance(loader, Loader):
+        return LoaderLevels(loader)
+    if isinstance(loader, DataLoader) and not isinstance(loader.dataset, IterableDataset):
+        return DataLoaderLevels(loader, device)
+    return IterableLevels(loader, device)
+
+
+def _diagnose(
+    levels: Levels,
+    train_step: Callable[[Any], object],
+    rounds: int,
+    seconds: float,
+    verify: bool,
+    told: Callable[[str], object],
+) -> Diagnosis:
+    measured: dict[str, list[float]] = {name: [] for name in levels.names}
+    for number in range(rounds):
+        for name, times in measured.items():
+            told(f"round {number + 1} of {rounds}: {name}")
+            with levels.source(name) as source:
+                times.append(took(source, train_step, seconds))
+    measurements: dict[str, Any] = {
+        "subject": levels.subject,
+        "batch_size": levels.batch_size,
+        "levels": [{"level": name, "batch_s": times} for name, times in measured.items()],
+        "notes": levels.notes,
+        "statistics": levels.statistics,
+        "facts": levels.facts(),
+    }
+    diagnosis = _judged(measurements)
+    if diagnosis.culprit == "augment":
+        told("every augmentation by itself")
+        costs = levels.augmentations(train_step, rounds, seconds)
+        measurements["facts"]["augmentations"] = costs
+        diagnosis = _judged(measurements)
+    if not verify or diagnosis.remedy is None:
+        return diagnosis
+    before: list[float] = []
+    after: list[float] = []
+    for number in range(rounds):
+        told(f"round {number + 1} of {rounds}: the remedy")
+        remedied = levels.remedied(diagnosis.remedy)
+        if remedied is None:
+            levels.notes.append("there is no option to try, so nothing was verified")
+            return _judged(measurements)
+        with levels.source(levels.names[-1]) as source:
+            before.append(took(source, train_step, seconds))
+        with remedied as source:
+            after.append(took(source, train_step, seconds))
+    measurements["tried"] = [median(before), median(after)]
+    return _judged(measurements)
+
+
+def _judged(measurements: dict[str, Any]) -> Diagnosis:
+    data, text = _hsipack.diagnose(json.dumps(measurements))
+    return Diagnosis(json.loads(data), text)

@@ -1,0 +1,205 @@
+"""Levels of an hsipack.Loader."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from hsipack import _hsipack
+from hsipack._arrays import given
+from hsipack.dataset import mask_key
+from hsipack.diagnosis._levels import Kept, Source, Stream, median, took
+from hsipack.loader import Batch, Loader
+
+# Batches of an epoch of the samples that all levels read, where that many fit into memory.
+EPOCH = 12
+# Bytes of a cache that is to hold all of them.
+ALL = 1 << 62
+
+
+class LoaderLevels:
+    """Levels of an hsipack.Loader, of which loaders like it are made."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+        self._settings = dict(loader._settings)
+        self._samples = self._subset()
+        self._pipeline: str | None = self._settings["pipeline"]
+        self.batch_size: int | None = self._settings["batch_size"]
+        self._copies = self._settings["device"] is not None or bool(self._settings["emulated_bus"])
+        self._keeper = self._like(pipeline=None, slots=2)
+        self._raw = next(iter(self._keeper))
+        self.names = ["step"]
+        self.names += ["augment"] if self._pipeline else []
+        self.names += ["copy"] if self._copies else []
+        self.names += ["collate", "decode", "read"]
+        report = loader.report()
+        place = report["transfer"]["device"]
+        self.subject = (
+            f"{loader.dataset.path}: batches of {self.batch_size} on {place}, "
+            f"{report['threads']} decoding threads"
+        )
+        self._report = report
+        self.notes = [
+            "reading from the disk was not measured, since this process holds the files open; "
+            "see hsipack diagnose --cold"
+        ]
+        self.statistics: dict[str, Any] | None = None
+
+    def _subset(self) -> list[int]:
+        """Samples of some batches, spread over those that the loader reads."""
+        chosen = self._settings["samples"] or list(range(len(self._loader.dataset)))
+        batch, crop = self._settings["batch_size"], self._settings["crop"]
+        per_cube = max(crop["per_cube"], 1) if crop else 1
+        _, decoded = self._sizes(chosen)
+        memory = _hsipack.available_memory() or 1 << 33
+        room = memory // 4 * len(chosen) // max(decoded, 1)
+        wanted = min(-(-EPOCH * batch // per_cube), max(room, batch), len(chosen))
+        if per_cube == 1 and wanted > batch:
+            wanted = wanted // batch * batch
+        return [chosen[place * len(chosen) // wanted] for place in range(wanted)]
+
+    def _sizes(self, samples: list[int]) -> tuple[int, int]:
+        """Bytes of samples, stored and decoded."""
+        share = len(samples) / max(len(self._loader.dataset), 1)
+        stored, decoded = self._loader.dataset._native.sizes()
+        return round(stored * share), round(decoded * share)
+
+    def _like(self, **changes: Any) -> Loader:
+        """A loader like the user's, of the samples that all levels read, but for some settings."""
+        loader = Loader.__new__(Loader)
+        full = len(self._samples) >= self._settings["batch_size"]
+        own = {
+            "_settings": {
+                **self._settings,
+                "samples": self._samples,
+                "epoch_length": None,
+                "last": "drop" if full else "short",
+                "trace": False,
+                **changes,
+            },
+            "_dataset": self._loader.dataset,
+            "_output": self._loader._output,
+            "_columns": self._loader._columns,
+        }
+        loader.__dict__.update(own)
+        loader._start(None)
+        return loader
+
+    def _stream(self, **changes: Any) -> Stream:
+        loader = self._like(**changes)
+        slots: int = loader._settings["slots"] + 1
+        cached = loader._settings["cache"] is not None
+        skip = max(len(loader), slots) if cached else slots
+        return _Own(loader, skip, self)
+
+    def source(self, name: str) -> Source:
+        """Batches at a level."""
+        if name == "step":
+            batch = self._augmented(self._raw, self._pipeline) if self._pipeline else self._raw
+            return Kept(batch)
+        if name == "augment":
+            return self._augmenting(self._pipeline)
+        changes: dict[str, dict[str, Any]] = {
+            "copy": {"repeat": True},
+            "collate": {"cache": "decoded", "cache_bytes": ALL},
+            "decode": {"cache": "compressed", "cache_bytes": ALL},
+            "read": {},
+        }
+        return self._stream(**changes[name])
+
+    def _augmenting(self, pipeline: str | None) -> Kept:
+        if pipeline is None:
+            return Kept(self._raw)
+        return Kept(self._raw, lambda batch: self._augmented(batch, pipeline))
+
+    def _augmented(self, batch: Batch, pipeline: str) -> Batch:
+        """The kept batch, augmented as the loader would."""
+        names = self._keeper._settings["masks"]
+        masks = [(name, torch.as_tensor(batch[mask_key(name)])) for name in names]
+        keys = [(int(one), int(two)) for one, two in zip(batch["id"], batch["repeat"], strict=True)]
+        image = torch.as_tensor(batch["image"])
+        made, _ = _hsipack.Pipeline(pipeline).augment(image, masks, batch["epoch"], keys, False)
+        output = self._loader._output
+        augmented = dict(batch)
+        augmented["image"] = given(made[0], output)
+        for name, mask in zip(names, made[1], strict=True):
+            augmented[mask_key(name)] = given(mask, output)
+        return augmented
+
+    def facts(self) -> dict[str, Any]:
+        """What is known beside the times."""
+        stored, decoded = self._sizes(
+            self._settings["samples"] or list(range(len(self._loader.dataset)))
+        )
+        stack = next(iter(self._loader.dataset.stacks.values()))
+        times = (self.statistics or {}).get("times", {}).get("load_s", {}).get("percentiles")
+        return {
+            "kind": "hsipack",
+            "threads": self._report["threads"],
+            "stored_bytes": stored,
+            "decoded_bytes": decoded,
+            "load_s": times[50] if times else None,
+            "copies": self._report["transfer"]["copies"],
+            "pixels": None if self._settings["crop"] else list(stack.shape[:2]),
+            "gpu": self._settings["device"] is not None,
+        }
+
+    def augmentations(
+        self, train_step: Callable[[Any], object], rounds: int, seconds: float
+    ) -> list[dict[str, Any]]:
+        """What a batch takes without each augmentation."""
+        pipeline = json.loads(self._pipeline or "{}")
+        costs = []
+        for place, op in enumerate(pipeline.get("ops", [])):
+            source = self._augmenting(_without(self._pipeline, place))
+            times = [took(source, train_step, seconds) for _ in range(rounds)]
+            costs.append({"name": op["op"], "without_s": median(times)})
+        return costs
+
+    def remedied(self, remedy: dict[str, Any]) -> Source | None:
+        """Everything real, with a remedy."""
+        changes: dict[str, Any]
+        match remedy["action"]:
+            case "cache":
+                changes = {"cache": remedy["cache"], "cache_bytes": ALL}
+            case "threads":
+                changes = {"threads": remedy["threads"]}
+            case "without":
+                changes = {"pipeline": _without(self._pipeline, remedy["place"])}
+            case "crop":
+                rows, columns = remedy["pixels"]
+                crop = {"kind": "random", "rows": rows, "columns": columns}
+                more = {"per_cube": 1, "min_labelled": 0.0, "row_step": 0, "column_step": 0}
+                changes = {"crop": crop | more}
+            case _:
+                return None
+        return self._stream(**changes)
+
+    def close(self) -> None:
+        """Gives back what it holds."""
+        self._keeper.close()
+
+
+class _Own(Stream):
+    """Batches of a loader that is made for a level, and its statistics when it ends."""
+
+    def __init__(self, loader: Loader, skip: int, levels: LoaderLevels) -> None:
+        super().__init__(loader, skip)
+        self._loader = loader
+        self._levels = levels
+
+    def close(self) -> None:
+        self._levels.statistics = self._loader.stats()
+        super().close()
+        self._loader.close()
+
+
+def _without(pipeline: str | None, place: int) -> str | None:
+    """A pipeline without one of its augmentations."""
+    made = json.loads(pipeline or "{}")
+    del made["ops"][place]
+    return json.dumps(made) if made["ops"] else None

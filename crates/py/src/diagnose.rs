@@ -1,0 +1,32 @@
+//! From times that Python measured to what training waits for.
+
+use hsipack_measure::diagnose::{Diagnosis, Measurements, Words};
+use hsipack_measure::machine;
+use hsipack_read::Error;
+use pyo3::prelude::*;
+
+use crate::errors::OrRaise;
+
+/// Bytes of memory that may be taken, where the system says.
+#[pyfunction]
+pub fn available_memory() -> Option<u64> {
+    machine::available_memory()
+}
+
+/// The diagnosis as JSON, and as text for people, of measurements as JSON. What is known of the machine is added.
+#[pyfunction]
+pub fn diagnose(py: Python<'_>, measurements: &str) -> PyResult<(String, String)> {
+    let measurements: Result<Measurements, Error> =
+        serde_json::from_str(measurements).map_err(|error| {
+            Error::malformed(format!("these are no measurements: {error}")).caused_by(error)
+        });
+    let mut measurements = measurements.or_raise(py)?;
+    let facts = &mut measurements.facts;
+    facts.available_memory = machine::available_memory();
+    if facts.cores == 0 {
+        facts.cores = std::thread::available_parallelism().map_or(1, usize::from);
+    }
+    let diagnosis = Diagnosis::from(measurements);
+    let json = serde_json::to_string(&diagnosis).expect("plain data");
+    Ok((json, diagnosis.text(Words::Python)))
+}
