@@ -4,9 +4,11 @@
 //! |---|---|
 //! | [`machine`] | what the system says of memory, processor time and disks |
 //! | [`page`] | pages that show a run, and charts in them |
+//! | [`simulate`] | loaders, queue and model over time |
 #![deny(missing_docs)]
 
 pub mod machine;
 pub mod page;
+pub mod simulate;
 
 pub use hsipack_format::{Error, ErrorKind, Result};
