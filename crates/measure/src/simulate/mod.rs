@@ -46,7 +46,9 @@ mod tests;
 pub use measured::Measured;
 pub use model::{DEFAULT_SPREAD, End, MOST_BATCHES, MOST_LOADERS, MOST_QUEUE, Model, Order};
 pub use page::page;
-pub use report::{Bounds, Limit, LoaderShare, Outcome, Report, Run, Scenario, simulate};
+pub use report::{
+    Bounds, Changed, Limit, LoaderShare, Options, Outcome, Report, Run, Scenario, simulate,
+};
 pub use tally::Series;
 pub use timeline::timeline;
 pub use times::Times;
