@@ -150,7 +150,10 @@ fn models(scenarios: &[Scenario]) -> String {
 }
 
 fn time(times: &super::Times) -> String {
-    format!("{} ± {} s", short(times.mean_s()), short(times.sd_s()))
+    match times.sd_s() {
+        0.0 => format!("{} s", short(times.mean_s())),
+        sd => format!("{} ± {} s", short(times.mean_s()), short(sd)),
+    }
 }
 
 /// The course of runs whose traces end before them.

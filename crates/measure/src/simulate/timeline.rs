@@ -113,7 +113,8 @@ fn bars(
     for (from, to) in spans.filter(|(from, to)| *from < until && to.is_none_or(|to| to > *from)) {
         let (left, right) = (x(from), x(to.unwrap_or(until).min(until)));
         // A gap tells batches apart where there is room for it.
-        let wide = (right - left - 0.7).max((right - left) * 0.6).max(0.05);
+        let gap = if right - left < 3.0 { 0.0 } else { 0.7 };
+        let wide = (right - left - gap).max(0.05);
         let _ = write!(path, "M{left:.2} {y:.1}h{wide:.2}v{height}h-{wide:.2}z");
     }
     if !path.is_empty() {
