@@ -140,7 +140,7 @@
     line.setAttribute('y1', 60);
     line.setAttribute('y2', svg.viewBox.baseVal.height - 30);
     svg.append(line);
-    svg.addEventListener('pointerdown', (event) => {
+    svg.addEventListener('click', (event) => {
       const box = svg.getBoundingClientRect();
       const x = (event.clientX - box.left) / box.width * svg.viewBox.baseVal.width;
       go((x - data.timeline[0]) / (data.timeline[1] - data.timeline[0]));
