@@ -38,6 +38,7 @@ enum Command {
     Export(commands::export::Args),
     Read(Box<commands::read::Args>),
     Diagnose(commands::diagnose::Args),
+    Simulate(Box<commands::simulate::Args>),
     Completions(commands::completions::Args),
     Man(commands::man::Args),
 }
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         Command::Export(args) => commands::export::run(args),
         Command::Read(args) => commands::read::run(*args),
         Command::Diagnose(args) => commands::diagnose::run(args),
+        Command::Simulate(args) => commands::simulate::run(*args),
         Command::Completions(args) => commands::completions::run(args, &mut Cli::command()),
         Command::Man(args) => commands::man::run(args, Cli::command()),
     };

@@ -9,4 +9,5 @@ pub mod man;
 pub mod preview;
 pub mod read;
 pub mod repair;
+pub mod simulate;
 pub mod validate;

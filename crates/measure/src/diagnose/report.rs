@@ -77,7 +77,8 @@ pub struct Measurements {
 
 impl From<Measurements> for Diagnosis {
     fn from(measurements: Measurements) -> Self {
-        let Measurements { subject, batch_size, levels, facts, tried, statistics, notes } = measurements;
+        let Measurements { subject, batch_size, levels, facts, tried, statistics, notes } =
+            measurements;
         let limits = Limits::default();
         let verdict = verdict(&levels, limits);
         let remedy = remedy(&verdict, &facts);

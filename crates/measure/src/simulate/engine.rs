@@ -1,0 +1,216 @@
+//! The events.
+//!
+//! ```text
+//! begin ──▶ loaded ──▶ queued ──▶ taken ──▶ done
+//!   loading    holding    queue      step
+//! ```
+//!
+//! At any time: a loader loads one batch or holds one; at most `queue` batches are queued and not taken; the model
+//! steps on at most one. A loader begins its next batch at the moment at which its last one is queued.
+//!
+//! First come, batches are queued as they are loaded, and a batch that found no room is queued when another one is
+//! taken, in the order in which they were loaded. In order, the places of the queue belong to the next `queue` batches
+//! by number: batch b is queued when it is loaded and batch b − `queue` was taken. Without a queue, a batch is queued
+//! when it is taken.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use super::model::{End, MOST_BATCHES, Model, Order, too_many};
+use super::random::Use;
+use super::times::nanoseconds;
+use crate::Result;
+
+/// What happens to a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    Begun,
+    Loaded,
+    Queued,
+    Taken,
+    Done,
+}
+
+/// Sees all events in the order of their times, in nanoseconds.
+pub(super) trait Observer {
+    /// Something happens to a batch, which is or was this loader's. Batches are numbered from 0 as they are begun, or
+    /// in order as they are taken.
+    fn see(&mut self, time: u64, event: Event, batch: u64, loader: usize);
+}
+
+/// What the future holds; sorted by time, then by what is listed first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Next {
+    StepEnds { batch: u64, loader: usize },
+    LoadEnds { batch: u64, loader: usize },
+}
+
+struct Engine<'a, L, S> {
+    model: &'a Model,
+    load: L,
+    step: S,
+    observer: &'a mut dyn Observer,
+    future: BinaryHeap<Reverse<(u64, Next)>>,
+    now: u64,
+    stepping: bool,
+    begun: u64,
+    taken: u64,
+    /// First come: queued batches and their loaders, then batches that loaders hold.
+    queued: VecDeque<(u64, usize)>,
+    held: VecDeque<(u64, usize)>,
+    /// In order: whether a batch that was not taken is loaded, by its number modulo the length.
+    loaded: Vec<bool>,
+}
+
+/// Runs a model that was checked; gives when it ended, in nanoseconds.
+///
+/// # Errors
+/// If there are too many batches.
+pub(super) fn run(model: &Model, observer: &mut dyn Observer) -> Result<u64> {
+    let (end, batches) = match model.end {
+        End::Seconds(time) => (nanoseconds(time), u64::MAX),
+        End::Batches(batches) => (u64::MAX, batches),
+    };
+    let mut engine = Engine {
+        model,
+        load: model.load.drawer(model.seed, Use::Load),
+        step: model.step.drawer(model.seed, Use::Step),
+        observer,
+        future: BinaryHeap::with_capacity(model.loaders + 1),
+        now: 0,
+        stepping: false,
+        begun: 0,
+        taken: 0,
+        queued: VecDeque::new(),
+        held: VecDeque::new(),
+        loaded: match model.order {
+            Order::FirstCome => Vec::new(),
+            Order::InOrder => vec![false; model.loaders + model.queue],
+        },
+    };
+    for loader in 0..model.loaders {
+        engine.begin(loader, loader as u64);
+    }
+    let mut done = 0;
+    while let Some(Reverse((time, next))) =
+        engine.future.pop().filter(|Reverse((time, _))| *time <= end)
+    {
+        engine.now = time;
+        match next {
+            Next::LoadEnds { batch, loader } => engine.load_ends(batch, loader),
+            Next::StepEnds { batch, loader } => {
+                engine.stepping = false;
+                engine.observer.see(time, Event::Done, batch, loader);
+                done += 1;
+                if done == batches {
+                    return Ok(time);
+                }
+                if done > MOST_BATCHES {
+                    return Err(too_many());
+                }
+            }
+        }
+        engine.take();
+    }
+    Ok(end)
+}
+
+impl<L: Fn(u64) -> u64, S: Fn(u64) -> u64> Engine<'_, L, S> {
+    fn see(&mut self, event: Event, batch: u64, loader: usize) {
+        self.observer.see(self.now, event, batch, loader);
+    }
+
+    fn begin(&mut self, loader: usize, batch: u64) {
+        self.see(Event::Begun, batch, loader);
+        self.begun += 1;
+        let end = self.now.saturating_add((self.load)(batch));
+        self.future.push(Reverse((end, Next::LoadEnds { batch, loader })));
+    }
+
+    fn load_ends(&mut self, batch: u64, loader: usize) {
+        self.see(Event::Loaded, batch, loader);
+        match self.model.order {
+            Order::FirstCome if self.queued.len() < self.model.queue => self.put(batch, loader),
+            Order::FirstCome => self.held.push_back((batch, loader)),
+            Order::InOrder => {
+                let place = self.place(batch);
+                self.loaded[place] = true;
+                if batch < self.taken + self.model.queue as u64 {
+                    self.put(batch, loader);
+                }
+            }
+        }
+    }
+
+    /// Queues a batch; its loader goes on.
+    fn put(&mut self, batch: u64, loader: usize) {
+        self.see(Event::Queued, batch, loader);
+        let next = match self.model.order {
+            Order::FirstCome => {
+                self.queued.push_back((batch, loader));
+                self.begun
+            }
+            Order::InOrder => batch + self.model.loaders as u64,
+        };
+        self.begin(loader, next);
+    }
+
+    /// The model takes the next batch if it can.
+    fn take(&mut self) {
+        if self.stepping {
+            return;
+        }
+        match self.model.order {
+            Order::FirstCome => self.take_first(),
+            Order::InOrder => self.take_next(),
+        }
+    }
+
+    fn take_first(&mut self) {
+        if self.queued.is_empty() {
+            // Without a queue, out of the loader's hands.
+            let Some((batch, loader)) = self.held.pop_front() else { return };
+            self.put(batch, loader);
+        }
+        let Some((batch, loader)) = self.queued.pop_front() else { return };
+        self.begin_step(batch, loader);
+        if self.queued.len() < self.model.queue
+            && let Some((batch, loader)) = self.held.pop_front()
+        {
+            self.put(batch, loader);
+        }
+    }
+
+    fn take_next(&mut self) {
+        let batch = self.taken;
+        let place = self.place(batch);
+        if !std::mem::take(&mut self.loaded[place]) {
+            return;
+        }
+        let loader = self.loader_of(batch);
+        if self.model.queue == 0 {
+            self.put(batch, loader);
+        }
+        self.begin_step(batch, loader);
+        let enters = batch + self.model.queue as u64;
+        if enters > batch && self.loaded[self.place(enters)] {
+            self.put(enters, self.loader_of(enters));
+        }
+    }
+
+    fn begin_step(&mut self, batch: u64, loader: usize) {
+        self.see(Event::Taken, batch, loader);
+        let end = self.now.saturating_add((self.step)(self.taken));
+        self.future.push(Reverse((end, Next::StepEnds { batch, loader })));
+        self.taken += 1;
+        self.stepping = true;
+    }
+
+    fn place(&self, batch: u64) -> usize {
+        (batch % self.loaded.len() as u64) as usize
+    }
+
+    fn loader_of(&self, batch: u64) -> usize {
+        (batch % self.model.loaders as u64) as usize
+    }
+}

@@ -1,0 +1,200 @@
+//! A model from measured statistics.
+
+use hsipack_read::BatchTimes;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::times::Times;
+use crate::{Error, Result};
+
+/// What statistics say about loaders, queue and model.
+///
+/// Of a loader with S slots, one batch is in use while the model steps on it, so S − 1 can be loading or ready. No more
+/// than that many load at a time, and the rest is the queue: with L loaders, S − 1 − L places. A loader that finds no
+/// slot waits before it begins, not with a batch in its hands; which batches are loaded when is the same, since it is
+/// the batches begun and not taken that are bounded either way.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measured {
+    /// Batches that are loaded at the same time.
+    pub loaders: usize,
+    /// Places in the queue.
+    pub queue: usize,
+    /// How long one of them takes for a batch.
+    pub load: Times,
+    /// The time from getting a batch to asking for the next one; `None` if there are none.
+    pub step: Option<Times>,
+    /// If all threads share each batch, their number.
+    pub threads: Option<usize>,
+}
+
+/// Of `hsipack_read::Statistics`, what is needed; files may have more, and less of the rest.
+#[derive(Deserialize)]
+struct Statistics {
+    schema: u32,
+    loaders: usize,
+    slots: usize,
+    times: BatchTimes,
+    #[serde(default)]
+    loader: Inside,
+}
+
+#[derive(Default, Deserialize)]
+struct Inside {
+    #[serde(default)]
+    threads: usize,
+}
+
+impl Measured {
+    /// Finds statistics in the JSON that `hsipack read`, `bench` or `diagnose` or `Loader.stats()` gave: at the top, under
+    /// `statistics`, or in the member of `strategies` that has this name.
+    ///
+    /// # Errors
+    /// If there are none, there are several and none is named, or they make no sense.
+    pub fn from_json(text: &str, strategy: Option<&str>) -> Result<Self> {
+        let json: Value = serde_json::from_str(text).map_err(|error| {
+            Error::malformed(format!("is not JSON: {error}"))
+                .with_remedy("give a file that `hsipack read --json` or Loader.stats() wrote")
+        })?;
+        let found = find(&json, strategy)?;
+        let statistics: Statistics = serde_json::from_value(found.clone()).map_err(|error| {
+            Error::malformed(format!("its statistics are not as expected: {error}"))
+                .with_remedy(REMEDY)
+        })?;
+        statistics.measured()
+    }
+}
+
+const REMEDY: &str = "write it anew with `hsipack read --json`, `bench --json` or Loader.stats()";
+
+impl Statistics {
+    fn measured(&self) -> Result<Measured> {
+        if self.schema != 1 {
+            return Err(Error::unsupported(format!("statistics of schema {}", self.schema))
+                .with_remedy(
+                    "this version of hsipack knows schema 1; use the one that wrote them",
+                ));
+        }
+        if self.loaders == 0 || self.slots < 2 {
+            let (loaders, slots) = (self.loaders, self.slots);
+            return Err(Error::malformed(format!(
+                "statistics of {loaders} loaders and {slots} slots"
+            ))
+            .with_remedy(REMEDY));
+        }
+        let BatchTimes { load_s, step_s, .. } = &self.times;
+        let load = Times::measured(load_s).map_err(|error| {
+            Error::malformed(format!("load_s of its statistics {}", error.what()))
+                .with_remedy("let the run give more batches, or give --load-time")
+        })?;
+        // Programs that take batches and do nothing with them have steps of no time; that is no model.
+        let step = Times::measured(step_s).ok();
+        let loaders = self.loaders.min(self.slots - 1);
+        Ok(Measured {
+            loaders,
+            queue: self.slots - 1 - loaders,
+            load,
+            step,
+            threads: (self.loaders == 1 && self.loader.threads > 0).then_some(self.loader.threads),
+        })
+    }
+}
+
+fn find<'a>(json: &'a Value, strategy: Option<&str>) -> Result<&'a Value> {
+    let strategies = json.get("strategies").and_then(Value::as_array);
+    let name = |one: &'a Value| one.get("name").and_then(Value::as_str).unwrap_or_default();
+    if let Some(all) = strategies {
+        let names = || all.iter().map(name).collect::<Vec<_>>().join(", ");
+        let choose = || format!("choose one with --strategy: {}", names());
+        let one = match (strategy, all.as_slice()) {
+            (Some(wanted), all) => all.iter().find(|one| name(one) == wanted).ok_or_else(|| {
+                Error::conflict(format!("has no strategy {wanted:?}")).with_remedy(choose())
+            })?,
+            (None, [only]) => only,
+            (None, _) => {
+                return Err(Error::new(
+                    crate::ErrorKind::Ambiguous,
+                    format!("has {} strategies", all.len()),
+                )
+                .with_remedy(choose()));
+            }
+        };
+        return one.get("statistics").filter(|found| found.is_object()).ok_or_else(|| {
+            Error::malformed(format!("its strategy {:?} has no statistics", name(one)))
+                .with_remedy(REMEDY)
+        });
+    }
+    if strategy.is_some() {
+        return Err(Error::conflict("has no strategies").with_remedy("leave --strategy away"));
+    }
+    let is = |value: &&Value| value.get("times").is_some() && value.get("loaders").is_some();
+    let nested = json.get("statistics").filter(|found| found.is_object());
+    nested.or_else(|| Some(json).filter(is)).ok_or_else(|| {
+        Error::malformed("has no statistics").with_remedy(
+            "give a file that `hsipack read --json`, `bench --json` or Loader.stats() wrote",
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn statistics(loaders: usize, slots: usize) -> Value {
+        let times = |mean: f64| serde_json::json!({"count": 2, "mean": mean, "sd": 0.0, "percentiles": [mean, mean]});
+        serde_json::json!({
+            "schema": 1, "batches": 2, "waiting_s": 0.0, "loaders": loaders, "slots": slots,
+            "times": {"load_s": times(0.5), "wait_s": times(0.0), "step_s": times(0.1)},
+            "loader": {"threads": 4}
+        })
+    }
+
+    #[test]
+    fn statistics_are_found_wherever_they_are_written() {
+        let own = statistics(1, 4);
+        let strategies = serde_json::json!({"strategies": [
+            {"name": "original", "statistics": statistics(2, 5)}, {"name": "ring", "statistics": own}]});
+        let of = |json: &Value, name| Measured::from_json(&json.to_string(), name);
+        let ring = of(&own, None).unwrap();
+        assert_eq!((ring.loaders, ring.queue, ring.threads), (1, 2, Some(4)));
+        assert_eq!((ring.load.mean_s(), ring.step.as_ref().unwrap().mean_s()), (0.5, 0.1));
+        assert_eq!(of(&serde_json::json!({"statistics": own, "x": 1}), None).unwrap(), ring);
+        assert_eq!(of(&strategies, Some("ring")).unwrap(), ring);
+        let original = of(&strategies, Some("original")).unwrap();
+        assert_eq!((original.loaders, original.queue, original.threads), (2, 2, None));
+        assert!(of(&strategies, None).unwrap_err().remedy().unwrap().contains("original, ring"));
+        assert!(of(&strategies, Some("x")).is_err() && of(&own, Some("x")).is_err());
+    }
+
+    #[test]
+    fn slots_bound_loaders_and_queue() {
+        for (loaders, slots, want) in
+            [(1, 2, (1, 0)), (1, 4, (1, 2)), (7, 15, (7, 7)), (7, 4, (3, 0))]
+        {
+            let found = Measured::from_json(&statistics(loaders, slots).to_string(), None).unwrap();
+            assert_eq!((found.loaders, found.queue), want);
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_a_remedy() {
+        let broken = |key: &str, value: Value| {
+            let mut json = statistics(1, 4);
+            *json.pointer_mut(key).unwrap() = value;
+            json.to_string()
+        };
+        for text in [
+            "".to_owned(),
+            "[]".to_owned(),
+            "{}".to_owned(),
+            r#"{"strategies": []}"#.to_owned(),
+            broken("/schema", 2.into()),
+            broken("/loaders", 0.into()),
+            broken("/slots", 1.into()),
+            broken("/times/load_s/percentiles", serde_json::json!([-1.0, 2.0])),
+            broken("/times", Value::Null),
+        ] {
+            let error = Measured::from_json(&text, None).unwrap_err();
+            assert!(error.remedy().is_some(), "{text}: {error}");
+        }
+    }
+}

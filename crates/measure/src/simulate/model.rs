@@ -1,0 +1,141 @@
+//! What is simulated, and what is no model.
+
+use serde::Serialize;
+
+use super::times::{LONGEST_S, Times};
+use crate::{Error, Result};
+
+/// The spread that load times have if nobody says otherwise, as a share of their mean: with it the published runs of 7
+/// loaders come out (docs/simulating.md).
+pub const DEFAULT_SPREAD: f64 = 0.05;
+
+/// Most loaders of a model.
+pub const MOST_LOADERS: usize = 1024;
+
+/// Most places in a queue.
+pub const MOST_QUEUE: usize = 1 << 20;
+
+/// Most batches that are simulated; some seconds of work.
+pub const MOST_BATCHES: u64 = 50_000_000;
+
+/// Which batch the model gets next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// The one that was loaded first. Whichever loader is free begins the next batch.
+    FirstCome,
+    /// The next by number, as from PyTorch's DataLoader: batch i is loaded by loader i modulo the number of loaders,
+    /// and a slow batch holds up those after it, which wait in the queue and in the loaders' hands.
+    InOrder,
+}
+
+/// When a run ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum End {
+    /// After so many seconds.
+    Seconds(f64),
+    /// When the model has done so many batches.
+    Batches(u64),
+}
+
+/// Loaders, queue and model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Model {
+    /// Batches that are loaded at the same time, each by one loader.
+    pub loaders: usize,
+    /// How long a loader takes for a batch.
+    pub load: Times,
+    /// How long the model takes for a batch.
+    pub step: Times,
+    /// Finished batches that the queue has room for, beside those that loaders hold. With 0, a loader holds its batch
+    /// until the model takes it. Batches that were begun and not taken are never more than `loaders + queue`; a
+    /// DataLoader bounds them to `num_workers * prefetch_factor`.
+    pub queue: usize,
+    /// Which batch the model gets next.
+    pub order: Order,
+    /// Of the random numbers.
+    pub seed: u64,
+    /// When the run ends.
+    pub end: End,
+    /// If all threads of the only loader share each batch, their number.
+    pub threads: Option<usize>,
+}
+
+impl Model {
+    /// Loaders without a queue, first come first served, for 30 s, with means in seconds, the default spread of load
+    /// times and a step that always takes the same time.
+    pub fn new(loaders: usize, load_s: f64, step_s: f64) -> Self {
+        Self {
+            loaders,
+            load: Times::new(load_s, load_s * DEFAULT_SPREAD),
+            step: Times::new(step_s, 0.0),
+            queue: 0,
+            order: Order::FirstCome,
+            seed: 0,
+            end: End::Seconds(30.0),
+            threads: None,
+        }
+    }
+
+    /// Batches a second that the loaders give if nobody keeps them waiting.
+    pub fn loading_bound(&self) -> f64 {
+        self.loaders as f64 / self.load.mean_s()
+    }
+
+    /// Batches a second that the model takes if nobody keeps it waiting.
+    pub fn step_bound(&self) -> f64 {
+        1.0 / self.step.mean_s()
+    }
+
+    /// # Errors
+    /// If it is no model, or one that would take too much time or memory to simulate.
+    pub fn check(&self) -> Result<()> {
+        let within = |name: &str, number: usize, least: usize, most: usize| {
+            if (least..=most).contains(&number) {
+                return Ok(());
+            }
+            Err(Error::conflict(format!("{number} {name}"))
+                .with_remedy(format!("choose {least} to {most}")))
+        };
+        within("loaders", self.loaders, 1, MOST_LOADERS)?;
+        within("batches in the queue", self.queue, 0, MOST_QUEUE)?;
+        let times = |name: &str, times: &Times| {
+            times.check().map_err(|error| {
+                Error::conflict(format!("the {name} time {}", error.what()))
+                    .with_remedy("give times above 0 and up to ten years")
+            })
+        };
+        times("load", &self.load)?;
+        times("step", &self.step)?;
+        let batches = match self.end {
+            End::Batches(batches) => batches as f64,
+            End::Seconds(time) if time.is_finite() && time > 0.0 && time <= LONGEST_S => {
+                time * self.loading_bound().min(self.step_bound())
+            }
+            End::Seconds(_) => {
+                return Err(Error::conflict("the duration is 0 or longer than ten years")
+                    .with_remedy("choose one in between, such as 30s"));
+            }
+        };
+        if batches > MOST_BATCHES as f64 {
+            return Err(too_many());
+        }
+        if batches < 1.0 && matches!(self.end, End::Batches(_)) {
+            return Err(Error::conflict("0 batches").with_remedy("simulate at least one"));
+        }
+        let mean = self.load.mean_s().max(self.step.mean_s());
+        if matches!(self.end, End::Batches(_)) && batches * mean > LONGEST_S {
+            return Err(Error::conflict("so many batches take longer than ten years")
+                .with_remedy("simulate fewer batches"));
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn too_many() -> Error {
+    Error::conflict(format!(
+        "more than {} million batches would be simulated",
+        MOST_BATCHES / 1_000_000
+    ))
+    .with_remedy("choose a shorter duration; rates settle long before")
+}

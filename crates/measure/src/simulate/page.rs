@@ -1,0 +1,244 @@
+//! A page that plays runs.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use super::model::Order;
+use super::report::{Limit, Outcome, Report, Scenario};
+use super::timeline::{LEFT, RIGHT, timeline};
+use super::trace::Trace;
+use crate::page::chart::Chart;
+use crate::page::svg::Place;
+use crate::page::{Page, escape, table};
+
+/// What the page has as JSON.
+#[derive(Serialize)]
+struct Data<'a> {
+    report: &'a Report,
+    /// In the order of the runs: the base, then what was changed.
+    names: Vec<&'a str>,
+    traces: Vec<&'a Trace>,
+    /// Where time begins and ends in the timelines, in their units.
+    timeline: [f64; 2],
+}
+
+/// A page of the base and what would be if something were changed: an animation, timelines and a table. An empty
+/// list, which has no base, gives an empty page.
+pub fn page(scenarios: &[Scenario]) -> String {
+    let page = Page::new("Loaders, queue and model over time");
+    let Some(report) = Report::new(scenarios) else { return page.render() };
+    let data = Data {
+        report: &report,
+        names: scenarios.iter().map(|one| one.name.as_str()).collect(),
+        traces: scenarios.iter().map(|one| &one.run.trace).collect(),
+        timeline: [LEFT, RIGHT],
+    };
+    let timelines: String = scenarios.iter().enumerate().map(timeline_box).collect();
+    let mut page = page
+        .lead(&lead(&report.base))
+        .style(include_str!("page.css"))
+        .section("", &stage(scenarios))
+        .section("Timeline", &timelines)
+        .section("Results", &results(scenarios))
+        .section("Model", &models(scenarios));
+    if let Some(course) = course(scenarios) {
+        page = page.section("The whole run", &course);
+    }
+    page.data(&data).script(include_str!("page.js")).render()
+}
+
+fn lead(base: &Outcome) -> String {
+    let loaders = match base.options.loaders {
+        1 => "1 loader loads".to_owned(),
+        many => format!("{many} loaders load"),
+    };
+    format!(
+        "{loaders} batches, {} s each on average; the model takes {} s for a step. In {} s it did {} batches and was \
+         idle {} of the time.",
+        short(base.options.load.mean_s()),
+        short(base.options.step.mean_s()),
+        short(base.duration_s),
+        base.batches,
+        percent(base.consumer_idle),
+    )
+}
+
+/// Controls and the place where the script draws.
+fn stage(scenarios: &[Scenario]) -> String {
+    let mut html = String::from("<div class=\"controls\">\n");
+    if scenarios.len() > 1 {
+        html.push_str("<label>Run <select id=\"run\">");
+        for (number, one) in scenarios.iter().enumerate() {
+            let _ = write!(html, "<option value=\"{number}\">{}</option>", escape(&one.name));
+        }
+        html.push_str("</select></label>\n");
+    }
+    html.push_str(
+        "<button id=\"play\" type=\"button\">Play</button>\n<label>Speed <select id=\"speed\">\
+         <option value=\"0.1\">0.1×</option><option value=\"0.25\">0.25×</option><option value=\"0.5\">0.5×</option>\
+         <option value=\"1\" selected>1×</option><option value=\"2\">2×</option><option value=\"5\">5×</option>\
+         <option value=\"20\">20×</option><option value=\"100\">100×</option></select></label>\n</div>\n\
+         <label class=\"scrub\">Time<input id=\"time\" type=\"range\" min=\"0\" max=\"1000\" value=\"0\" step=\"1\"></label>\n\
+         <dl class=\"figures\">\n<div><dt>Time</dt><dd id=\"now\">–</dd></div>\n\
+         <div><dt>Batches done</dt><dd id=\"done\">–</dd></div>\n\
+         <div><dt>Rate so far</dt><dd id=\"rate\">–</dd></div>\n\
+         <div><dt>Model idle so far</dt><dd id=\"idle\">–</dd></div>\n</dl>\n\
+         <div class=\"stage\">\n<div><h3>Loaders</h3><div id=\"loaders\"></div></div>\n\
+         <div><h3 id=\"queue-name\">Queue</h3><div id=\"queue\"></div></div>\n\
+         <div><h3>Model</h3><div id=\"model\"></div></div>\n</div>\n\
+         <p class=\"muted\" id=\"note\"></p>\n<noscript><p>The animation needs JavaScript; all else is below.</p></noscript>",
+    );
+    html
+}
+
+fn timeline_box((number, scenario): (usize, &Scenario)) -> String {
+    let hidden = if number == 0 { "" } else { " hidden" };
+    format!(
+        "<div class=\"scroll timeline\" tabindex=\"0\" role=\"group\" aria-label=\"Timeline\"{hidden}>\n{}</div>\n",
+        timeline(scenario, Place::Page).replacen("<svg ", "<svg class=\"wide\" ", 1)
+    )
+}
+
+type Row<'a> = (&'a str, fn(&Outcome) -> String);
+
+/// A table with a column a run.
+fn columns(scenarios: &[Scenario], rows: &[Row<'_>]) -> String {
+    let names = scenarios.iter().map(|one| one.name.as_str());
+    let head: Vec<&str> = std::iter::once("").chain(names).collect();
+    let row = |(name, cell): &Row<'_>| {
+        let cells = scenarios.iter().map(|one| cell(&one.run.outcome));
+        std::iter::once((*name).to_owned()).chain(cells).collect()
+    };
+    table(&head, &rows.iter().map(row).collect::<Vec<_>>())
+}
+
+fn results(scenarios: &[Scenario]) -> String {
+    let rows: [Row<'_>; 12] = [
+        ("Batches done", |one| one.batches.to_string()),
+        ("Time", |one| format!("{} s", short(one.duration_s))),
+        ("Rate", |one| format!("{} batches/s", short(one.batches_per_s))),
+        ("Bound by loading", |one| format!("{} batches/s", short(one.bounds.loading))),
+        ("Bound by the step", |one| format!("{} batches/s", short(one.bounds.step))),
+        ("Limited by", |one| limit(one.limit).to_owned()),
+        ("Model idle", |one| percent(one.consumer_idle)),
+        ("Loaders loading", |one| percent(one.loaders_busy)),
+        ("Loaders holding a batch", |one| percent(one.loaders_blocked)),
+        ("Batches in the queue, mean", |one| short(one.queue_mean)),
+        ("Least and most", |one| format!("{} to {}", one.queue_min, one.queue_max)),
+        ("Loaded and not done", |one| (one.loaded - one.batches).to_string()),
+    ];
+    columns(scenarios, &rows)
+}
+
+fn models(scenarios: &[Scenario]) -> String {
+    let rows: [Row<'_>; 6] = [
+        ("Loaders", |one| match one.options.threads {
+            Some(threads) => format!("{} of {threads} threads", one.options.loaders),
+            None => one.options.loaders.to_string(),
+        }),
+        ("Load time", |one| time(&one.options.load)),
+        ("Step time", |one| time(&one.options.step)),
+        ("Places in the queue", |one| one.options.queue.to_string()),
+        ("Order", |one| match one.options.order {
+            Order::FirstCome => "first come, first served".to_owned(),
+            Order::InOrder => "in order".to_owned(),
+        }),
+        ("Seed", |one| one.options.seed.to_string()),
+    ];
+    columns(scenarios, &rows)
+}
+
+fn time(times: &super::Times) -> String {
+    match times.sd_s() {
+        0.0 => format!("{} s", short(times.mean_s())),
+        sd => format!("{} ± {} s", short(times.mean_s()), short(sd)),
+    }
+}
+
+/// The course of runs whose traces end before them.
+fn course(scenarios: &[Scenario]) -> Option<String> {
+    let long: Vec<_> = scenarios.iter().filter(|one| !one.run.trace.whole).collect();
+    let charts = long.iter().map(|one| {
+        let series = &one.run.outcome.series;
+        let points = |values: &[f64]| -> Vec<[f64; 2]> {
+            let at = |(number, value): (usize, &f64)| [number as f64 * series.span_s, *value];
+            let mut points: Vec<_> = values.iter().enumerate().map(at).collect();
+            // The last step is as long as the run.
+            points.extend(values.last().map(|value| [one.run.outcome.duration_s, *value]));
+            points
+        };
+        let title = format!("{}: means of each {} s", one.name, short(series.span_s));
+        let svg = Chart::new(&title, "Batches in the queue, loaders that hold a batch and the model's load over time.")
+            .size(1100.0, 320.0)
+            .x_label("time in s")
+            .steps("batches in the queue", &points(&series.queue))
+            .steps("loaders that hold a batch", &points(&series.holding))
+            .steps("share of the model that is busy", &points(&series.model))
+            .render(Place::Page);
+        format!("<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"Chart\">\n{svg}</div>\n")
+    });
+    (!long.is_empty()).then(|| charts.collect())
+}
+
+/// What a limit is called.
+fn limit(limit: Limit) -> &'static str {
+    match limit {
+        Limit::Loading => "loading",
+        Limit::Step => "the step",
+        Limit::Balanced => "both alike",
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1}%", share * 100.0)
+}
+
+/// Four significant digits at most, without zeros at the end.
+fn short(value: f64) -> String {
+    let digits =
+        if value == 0.0 { 0.0 } else { (3.0 - value.abs().log10().floor()).clamp(0.0, 9.0) };
+    let text = format!("{value:.*}", digits as usize);
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulate::{End, Model, simulate};
+
+    fn scenario(name: &str, model: &Model) -> Scenario {
+        Scenario { name: name.to_owned(), run: simulate(model).unwrap() }
+    }
+
+    #[test]
+    fn pages_are_whole_and_names_are_text() {
+        let model = Model::new(3, 0.3, 0.1);
+        let html = page(&[scenario("base", &model), scenario("</script><b>", &model)]);
+        assert!(!html.contains("<b>") && html.contains("&lt;b&gt;"));
+        assert_eq!(html.matches("<svg class=\"wide\"").count(), 2);
+        assert!(page(&[]).contains("<!doctype html>"));
+        assert!(!html.contains("The whole run"));
+    }
+
+    #[test]
+    fn long_runs_make_no_large_pages() {
+        let model = Model { end: End::Batches(200_000), queue: 5, ..Model::new(7, 0.7, 0.1) };
+        let long = scenario("base", &model);
+        assert!(!long.run.trace.whole && long.run.trace.batches.len() == 1000);
+        let html = page(&[long]);
+        assert!(html.len() < 400_000 && html.contains("The whole run"), "{}", html.len());
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!(
+            [0.0, 0.1, 1234.56, 3.5, 0.000_123_456, 98.0].map(short),
+            ["0", "0.1", "1235", "3.5", "0.0001235", "98"]
+        );
+    }
+}

@@ -1,0 +1,50 @@
+//! Random numbers by what they are for.
+//!
+//! The number of a batch's load time depends on seed and batch alone, not on what was drawn before. So runs that are
+//! compared meet the same slow batches, and their difference comes from what was changed. The mixing is SplitMix64's
+//! (Steele, Lea & Flood 2014).
+
+/// What a number is for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Use {
+    Load = 1,
+    Step = 2,
+}
+
+const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
+
+fn mix(value: u64) -> u64 {
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+/// Two independent numbers between 0 and 1, neither of which they reach.
+pub(super) fn pair(seed: u64, what: Use, number: u64) -> [f64; 2] {
+    let key = mix(mix(seed.wrapping_add(GAMMA)) ^ (what as u64).wrapping_mul(GAMMA));
+    let first = key.wrapping_add(number.wrapping_mul(2).wrapping_mul(GAMMA));
+    [first, first.wrapping_add(GAMMA)]
+        .map(|state| ((mix(state) >> 12) as f64 + 0.5) / (1u64 << 52) as f64)
+}
+
+/// A number of the standard normal distribution (Box and Muller).
+pub(super) fn normal([first, second]: [f64; 2]) -> f64 {
+    (-2.0 * first.ln()).sqrt() * (std::f64::consts::TAU * second).cos()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_even_and_normal() {
+        let pairs: Vec<_> = (0..100_000).map(|number| pair(7, Use::Load, number)).collect();
+        let mean = |values: &mut dyn Iterator<Item = f64>| values.sum::<f64>() / 100_000.0;
+        assert!((mean(&mut pairs.iter().map(|[a, _]| *a)) - 0.5).abs() < 0.005);
+        assert!((mean(&mut pairs.iter().map(|[a, b]| a * b)) - 0.25).abs() < 0.005, "independent");
+        assert!(mean(&mut pairs.iter().map(|pair| normal(*pair))).abs() < 0.015);
+        assert!((mean(&mut pairs.iter().map(|pair| normal(*pair).powi(2))) - 1.0).abs() < 0.02);
+        assert_ne!(pair(7, Use::Load, 0), pair(7, Use::Step, 0));
+        assert_ne!(pair(7, Use::Load, 0), pair(8, Use::Load, 0));
+    }
+}

@@ -1,0 +1,204 @@
+//! Shares, levels and their course, from the events.
+
+use serde::Serialize;
+
+use super::engine::{Event, Observer};
+use super::times::seconds;
+
+/// The course of a run in at most 512 spans of equal length.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Series {
+    /// Length of a span in seconds; the last one may reach beyond the end and is counted as far as it goes.
+    pub span_s: f64,
+    /// Mean number of batches in the queue.
+    pub queue: Vec<f64>,
+    /// Mean number of loaders that load.
+    pub loading: Vec<f64>,
+    /// Mean number of loaders that hold a batch.
+    pub holding: Vec<f64>,
+    /// Share of the time that the model is busy.
+    pub model: Vec<f64>,
+}
+
+/// What a loader did.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LoaderTimes {
+    pub loading: u64,
+    pub holding: u64,
+    pub loaded: u64,
+    since: u64,
+    holds: bool,
+}
+
+/// Numbers of now.
+#[derive(Clone, Copy, Debug, Default)]
+struct Levels {
+    queue: u64,
+    loading: u64,
+    holding: u64,
+    stepping: u64,
+}
+
+/// Numbers times nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sums {
+    pub queue: u128,
+    pub loading: u128,
+    pub holding: u128,
+    pub stepping: u128,
+}
+
+impl Sums {
+    fn add(&mut self, levels: Levels, time: u64) {
+        let product = |level: u64| u128::from(level) * u128::from(time);
+        self.queue += product(levels.queue);
+        self.loading += product(levels.loading);
+        self.holding += product(levels.holding);
+        self.stepping += product(levels.stepping);
+    }
+
+    fn join(&mut self, other: Self) {
+        self.queue += other.queue;
+        self.loading += other.loading;
+        self.holding += other.holding;
+        self.stepping += other.stepping;
+    }
+}
+
+/// Counts as events come.
+#[derive(Clone, Debug)]
+pub(super) struct Tally {
+    pub now: u64,
+    pub loaded: u64,
+    pub queued: u64,
+    pub taken: u64,
+    pub done: u64,
+    pub sums: Sums,
+    /// Least and most batches in the queue from the first batch that was taken on, for any time at all.
+    pub levels: Option<(u64, u64)>,
+    pub loaders: Vec<LoaderTimes>,
+    levels_now: Levels,
+    span: u64,
+    spans: Vec<Sums>,
+}
+
+/// Most spans; when there are more, each two are joined.
+const SPANS: usize = 512;
+
+impl Tally {
+    /// For so many loaders. `end` is when the run ends, if that is known.
+    pub(super) fn new(loaders: usize, end: Option<u64>) -> Self {
+        Self {
+            now: 0,
+            loaded: 0,
+            queued: 0,
+            taken: 0,
+            done: 0,
+            sums: Sums::default(),
+            levels: None,
+            loaders: vec![LoaderTimes::default(); loaders],
+            levels_now: Levels::default(),
+            span: end.map_or(1_000_000, |end| end.div_ceil(SPANS as u64)).max(1),
+            spans: Vec::with_capacity(SPANS),
+        }
+    }
+
+    /// Goes on to the end of the run.
+    pub(super) fn finish(&mut self, end: u64) {
+        self.advance(end);
+        for loader in &mut self.loaders {
+            let part = if loader.holds { &mut loader.holding } else { &mut loader.loading };
+            *part += end - loader.since;
+        }
+    }
+
+    fn advance(&mut self, time: u64) {
+        if time == self.now {
+            return;
+        }
+        let levels = self.levels_now;
+        self.sums.add(levels, time - self.now);
+        if self.taken > 0 {
+            let (least, most) = self.levels.unwrap_or((levels.queue, levels.queue));
+            self.levels = Some((least.min(levels.queue), most.max(levels.queue)));
+        }
+        while time > self.span.saturating_mul(SPANS as u64) {
+            self.halve();
+        }
+        while self.now < time {
+            let number = (self.now / self.span) as usize;
+            let until = time.min((number as u64 + 1) * self.span);
+            self.spans.resize(self.spans.len().max(number + 1), Sums::default());
+            self.spans[number].add(levels, until - self.now);
+            self.now = until;
+        }
+    }
+
+    fn halve(&mut self) {
+        self.span = self.span.saturating_mul(2);
+        let joined = self.spans.chunks(2).map(|pair| {
+            let mut sums = pair[0];
+            pair[1..].iter().for_each(|other| sums.join(*other));
+            sums
+        });
+        self.spans = joined.collect();
+    }
+
+    pub(super) fn series(&self) -> Series {
+        let span = |number: usize| {
+            let begin = number as u64 * self.span;
+            (self.now - begin).min(self.span).max(1) as f64
+        };
+        let course = |of: fn(&Sums) -> u128| -> Vec<f64> {
+            let mean = |(number, sums)| of(sums) as f64 / span(number);
+            // Four digits are more than a picture shows, and keep files small.
+            self.spans
+                .iter()
+                .enumerate()
+                .map(mean)
+                .map(|mean: f64| (mean * 1e4).round() / 1e4)
+                .collect()
+        };
+        Series {
+            span_s: seconds(self.span),
+            queue: course(|sums| sums.queue),
+            loading: course(|sums| sums.loading),
+            holding: course(|sums| sums.holding),
+            model: course(|sums| sums.stepping),
+        }
+    }
+}
+
+impl Observer for Tally {
+    fn see(&mut self, time: u64, event: Event, _: u64, loader: usize) {
+        self.advance(time);
+        let levels = &mut self.levels_now;
+        let own = &mut self.loaders[loader];
+        match event {
+            Event::Begun => {
+                levels.loading += 1;
+                (own.since, own.holds) = (time, false);
+            }
+            Event::Loaded => {
+                (levels.loading, levels.holding) = (levels.loading - 1, levels.holding + 1);
+                self.loaded += 1;
+                own.loaded += 1;
+                own.loading += time - own.since;
+                (own.since, own.holds) = (time, true);
+            }
+            Event::Queued => {
+                (levels.holding, levels.queue) = (levels.holding - 1, levels.queue + 1);
+                self.queued += 1;
+                own.holding += time - own.since;
+            }
+            Event::Taken => {
+                (levels.queue, levels.stepping) = (levels.queue - 1, 1);
+                self.taken += 1;
+            }
+            Event::Done => {
+                levels.stepping = 0;
+                self.done += 1;
+            }
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! The engine against a naive model, and the published runs.
+
+use proptest::prelude::*;
+
+use super::engine::{self, Event, Observer};
+use super::random::Use;
+use super::times::nanoseconds;
+use super::*;
+
+/// All events, as they come.
+#[derive(Default)]
+struct Events(Vec<(u64, Event, u64, usize)>);
+
+impl Observer for Events {
+    fn see(&mut self, time: u64, event: Event, batch: u64, loader: usize) {
+        self.0.push((time, event, batch, loader));
+    }
+}
+
+/// A batch of the naive model.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Naive {
+    begun: u64,
+    loaded: u64,
+    queued: u64,
+    taken: u64,
+    done: u64,
+}
+
+/// Batches in the order in which the model takes them, by recursion: no events, no queue, no time that goes on. A batch
+/// is taken when it is loaded and the one before is done; it is queued when it is loaded and the one `queue` places
+/// before is taken; its loader then begins the next.
+fn naive(model: &Model, batches: usize) -> Vec<Naive> {
+    let load = model.load.drawer(model.seed, Use::Load);
+    let step = model.step.drawer(model.seed, Use::Step);
+    let mut out: Vec<Naive> = Vec::new();
+    // (when it is loaded, number, when it was begun) of what each loader loads.
+    let mut under_way: Vec<_> =
+        (0..model.loaders as u64).map(|batch| (load(batch), batch, 0)).collect();
+    for number in 0..batches {
+        let next = match model.order {
+            Order::FirstCome => (0..model.loaders).min_by_key(|loader| under_way[*loader]).unwrap(),
+            Order::InOrder => number % model.loaders,
+        };
+        let (loaded, _, begun) = under_way[next];
+        let taken = loaded.max(out.last().map_or(0, |before| before.done));
+        let queued = match number.checked_sub(model.queue) {
+            _ if model.queue == 0 => taken,
+            None => loaded,
+            Some(before) => loaded.max(out[before].taken),
+        };
+        out.push(Naive { begun, loaded, queued, taken, done: taken + step(number as u64) });
+        // First come, numbers are given as batches are begun; which number a batch has matters for its time only.
+        let batch = (number + model.loaders) as u64;
+        under_way[next] = (queued + load(batch), batch, queued);
+    }
+    out
+}
+
+fn models() -> impl Strategy<Value = Model> {
+    let times = (1u64..40, 0u64..20)
+        .prop_map(|(mean, sd)| Times::new(mean as f64 / 1e9 * 50.0, sd as f64 / 1e9 * 50.0));
+    let order = prop_oneof![Just(Order::FirstCome), Just(Order::InOrder)];
+    (1usize..6, times.clone(), times, 0usize..6, order, any::<u64>()).prop_map(
+        |(loaders, load, step, queue, order, seed)| Model {
+            loaders,
+            load,
+            step,
+            queue,
+            order,
+            seed,
+            end: End::Batches(60),
+            threads: None,
+        },
+    )
+}
+
+/// What the engine says of each batch, in the order in which they were taken.
+fn taken(events: &Events) -> Vec<Naive> {
+    let mut all = std::collections::HashMap::<u64, Naive>::new();
+    let mut order = Vec::new();
+    for (time, event, batch, _) in &events.0 {
+        let one = all.entry(*batch).or_default();
+        match event {
+            Event::Begun => one.begun = *time,
+            Event::Loaded => one.loaded = *time,
+            Event::Queued => one.queued = *time,
+            Event::Taken => {
+                one.taken = *time;
+                order.push(*batch);
+            }
+            Event::Done => one.done = *time,
+        }
+    }
+    order.iter().map(|batch| all[batch]).filter(|one| one.done > 0).collect()
+}
+
+proptest! {
+    #[test]
+    fn events_are_those_of_the_naive_model(model in models()) {
+        let mut events = Events::default();
+        engine::run(&model, &mut events).unwrap();
+        let got = taken(&events);
+        let want = naive(&model, 60);
+        // Batches of equal times may come in either order, and a batch's time hangs on its number.
+        let ties = model.order == Order::FirstCome && want.windows(2).any(|pair| pair[0].loaded == pair[1].loaded || pair[0].queued == pair[1].queued);
+        if !ties || model.load.sd_s() == 0.0 {
+            prop_assert_eq!(got.len(), 60);
+            for (got, want) in got.iter().zip(&want) {
+                prop_assert_eq!((got.loaded, got.taken, got.done), (want.loaded, want.taken, want.done));
+                prop_assert_eq!((got.begun, got.queued), (want.begun, want.queued));
+            }
+        }
+    }
+
+    #[test]
+    fn no_bound_is_broken_and_nothing_is_lost(model in models(), end in 1u64..20_000) {
+        let model = Model { end: End::Seconds(end as f64 / 1e9), ..model };
+        let mut events = Events::default();
+        let ended = engine::run(&model, &mut events).unwrap();
+        let (mut loading, mut holding, mut queued, mut stepping) = (0i64, 0i64, 0i64, 0i64);
+        let mut before = 0;
+        let mut next = 0;
+        for (time, event, batch, _) in events.0 {
+            prop_assert!(time >= before && time <= ended);
+            before = time;
+            match event {
+                Event::Begun => loading += 1,
+                Event::Loaded => (loading, holding) = (loading - 1, holding + 1),
+                Event::Queued => (holding, queued) = (holding - 1, queued + 1),
+                Event::Taken => {
+                    (queued, stepping) = (queued - 1, stepping + 1);
+                    prop_assert!(model.order == Order::FirstCome || batch == next, "in order");
+                    next += 1;
+                }
+                Event::Done => stepping -= 1,
+            }
+            prop_assert!(loading + holding <= model.loaders as i64 + 1, "between queued and begun");
+            // Without a queue, a batch passes through it in no time.
+            prop_assert!((0..=model.queue.max(1) as i64).contains(&queued));
+            prop_assert!((0..=1).contains(&stepping));
+        }
+        prop_assert_eq!(loading + holding, model.loaders as i64);
+        let outcome = simulate(&model).unwrap().outcome;
+        prop_assert_eq!(outcome.loaded, outcome.batches + outcome.stepping + outcome.queued + outcome.held);
+        prop_assert_eq!((outcome.queued, outcome.held), (queued as u64, holding as u64));
+        prop_assert!((outcome.loaders_busy + outcome.loaders_blocked - 1.0).abs() < 1e-9);
+        prop_assert!(outcome.queue_max <= model.queue as u64);
+        let busy: f64 = outcome.per_loader.iter().map(|loader| loader.busy).sum();
+        prop_assert!((busy / model.loaders as f64 - outcome.loaders_busy).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_course_has_the_means_of_the_whole(model in models(), end in 1000u64..200_000) {
+        let model = Model { end: End::Seconds(end as f64 / 1e9), ..model };
+        let outcome = simulate(&model).unwrap().outcome;
+        let Series { span_s, queue, model: busy, .. } = &outcome.series;
+        let mean = |course: &[f64]| -> f64 {
+            let weight = |number: usize| (outcome.duration_s - number as f64 * span_s).min(*span_s);
+            course.iter().enumerate().map(|(number, value)| value * weight(number)).sum::<f64>() / outcome.duration_s
+        };
+        prop_assert!((mean(queue) - outcome.queue_mean).abs() < 1e-3);
+        prop_assert!((1.0 - mean(busy) - outcome.consumer_idle).abs() < 1e-3);
+    }
+
+    /// With times that never vary nothing can be lost by more loaders, places or speed. (With spread, first come, a
+    /// change of who loads what may cost a batch.)
+    #[test]
+    fn more_of_anything_gives_no_less(model in models()) {
+        let steady = |times: &Times| Times::new(times.mean_s(), 0.0);
+        let end = End::Seconds(5e-6);
+        let model = Model { load: steady(&model.load), step: steady(&model.step), end, ..model };
+        let batches = |model: &Model| simulate(model).unwrap().outcome.batches;
+        let base = batches(&model);
+        let more = batches(&Model { queue: model.queue + 1, ..model.clone() });
+        prop_assert!(more >= base);
+        let more = batches(&Model { loaders: model.loaders + 1, ..model.clone() });
+        prop_assert!(more >= base);
+        let more = batches(&Model { load: model.load.times(0.5), ..model.clone() });
+        prop_assert!(more >= base);
+        let more = batches(&Model { step: model.step.times(0.5), ..model.clone() });
+        prop_assert!(more >= base);
+    }
+
+    /// In order, each time is the maximum of sums of others, whatever the spread.
+    #[test]
+    fn in_order_a_larger_queue_and_faster_loads_give_no_less(model in models()) {
+        let model = Model { order: Order::InOrder, end: End::Seconds(5e-6), ..model };
+        let batches = |model: &Model| simulate(model).unwrap().outcome.batches;
+        let base = batches(&model);
+        let more = batches(&Model { queue: model.queue + 1, ..model.clone() });
+        prop_assert!(more >= base);
+        let more = batches(&Model { load: model.load.times(0.5), ..model.clone() });
+        prop_assert!(more >= base);
+    }
+
+    #[test]
+    fn runs_repeat(model in models()) {
+        prop_assert_eq!(simulate(&model).unwrap(), simulate(&model).unwrap());
+    }
+}
+
+/// A ring of slots as `hsipack_read`'s: free → filling → ready → leased → free, a tick at a time, with integer times.
+/// Workers begin the next batch when there is a free slot; the consumer gives its slot back, asks, and gets the
+/// earliest batch when that is ready. Gives when each batch is done.
+fn ring(workers: usize, slots: usize, load: u64, step: u64, batches: usize) -> Vec<u64> {
+    let mut filling: Vec<(usize, u64)> = Vec::new(); // batch, and when it is ready
+    let mut ready = std::collections::BTreeSet::new();
+    let (mut begun, mut next) = (0, 0);
+    let mut leased: Option<u64> = None; // until when
+    let mut done = Vec::new();
+    for now in 0.. {
+        filling.retain(|(batch, at)| {
+            let over = *at <= now;
+            if over {
+                ready.insert(*batch);
+            }
+            !over
+        });
+        if leased == Some(now) {
+            leased = None;
+            done.push(now);
+        }
+        if leased.is_none() && ready.remove(&next) {
+            leased = Some(now + step);
+            next += 1;
+        }
+        while filling.len() < workers
+            && filling.len() + ready.len() + usize::from(leased.is_some()) < slots
+        {
+            filling.push((begun, now + load));
+            begun += 1;
+        }
+        if done.len() >= batches {
+            return done;
+        }
+    }
+    done
+}
+
+#[test]
+fn slots_are_loaders_and_places_in_the_queue() {
+    for (workers, slots) in [(1, 2), (1, 3), (1, 6), (2, 3), (2, 5), (3, 7)] {
+        for (load, step) in [(3, 5), (5, 3), (4, 4), (1, 9), (9, 1), (10, 4)] {
+            let loaders = workers.min(slots - 1);
+            let tick = |ticks: u64| Times::new(ticks as f64 * 1e-9, 0.0);
+            let model = Model {
+                loaders,
+                load: tick(load),
+                step: tick(step),
+                queue: slots - 1 - loaders,
+                order: Order::InOrder,
+                seed: 0,
+                end: End::Batches(40),
+                threads: None,
+            };
+            let mut events = Events::default();
+            engine::run(&model, &mut events).unwrap();
+            let got: Vec<u64> = taken(&events).iter().map(|one| one.done).collect();
+            let want = ring(workers, slots, load, step, 40);
+            assert_eq!(got, want, "{workers} workers, {slots} slots, load {load}, step {step}");
+        }
+    }
+}
+
+/// Sellner et al., "Dealing with I/O bottlenecks in high-throughput model training": 7 loaders, a step of 100 ms, 30 s.
+const PUBLISHED: [(f64, f64); 3] = [(2.0, 98.0), (0.7, 275.0), (0.35, 295.0)];
+
+#[test]
+fn published_runs_come_out() {
+    for order in [Order::FirstCome, Order::InOrder] {
+        for (load, published) in PUBLISHED {
+            let batches = |seed| {
+                let model = Model { seed, order, ..Model::new(7, load, 0.1) };
+                simulate(&model).unwrap().outcome.batches as f64
+            };
+            let runs: Vec<f64> = (0..200).map(batches).collect();
+            let mean = runs.iter().sum::<f64>() / 200.0;
+            let (least, most) =
+                runs.iter().fold((f64::MAX, 0f64), |(a, b), run| (a.min(*run), b.max(*run)));
+            println!("{order:?} {load} s: seed 0 {}, mean {mean:.1}, {least} to {most}", runs[0]);
+            assert!((mean / published - 1.0).abs() < 0.03, "{order:?} {load} {mean}");
+            assert!((runs[0] / published - 1.0).abs() < 0.03, "{order:?} {load} {}", runs[0]);
+        }
+    }
+}
+
+#[test]
+fn runs_known_by_hand() {
+    let steady = |loaders, load_s, step_s| Model {
+        load: Times::new(load_s, 0.0),
+        ..Model::new(loaders, load_s, step_s)
+    };
+    let of = |model: &Model| simulate(model).unwrap().outcome;
+    // 14 rounds of 7 batches, the last at 28 s and done by 28.7 s; those of 30 s are not done.
+    let slow = of(&steady(7, 2.0, 0.1));
+    assert_eq!((slow.batches, slow.limit), (98, Limit::Loading));
+    // One batch at a time, one after the other.
+    let one = of(&Model { end: End::Batches(10), ..steady(1, 1.0, 0.25) });
+    assert_eq!((one.batches, one.duration_s), (10, 10.25));
+    assert!((one.consumer_idle - (1.0 - 2.5 / 10.25)).abs() < 1e-12);
+    // The model is slow: the queue fills, and the loader is blocked.
+    let full = of(&Model { queue: 3, end: End::Seconds(1000.0), ..steady(1, 0.1, 1.0) });
+    assert_eq!(
+        (full.batches, full.queue_min, full.queue_max, full.limit),
+        (999, 0, 3, Limit::Step)
+    );
+    assert!(full.loaders_blocked > 0.89 && full.queue_mean > 2.9);
+}
+
+#[test]
+fn what_if_scales_loaders_or_threads() {
+    let base = Model { queue: 7, ..Model::new(7, 2.0, 0.1) };
+    let workers = WhatIf { workers: Some(14), ..WhatIf::default() };
+    let more = base.changed(&workers).unwrap();
+    assert_eq!((more.loaders, more.queue, more.load.mean_s()), (14, 14, 2.0));
+    let ring = Model { loaders: 1, threads: Some(7), queue: 2, ..base.clone() };
+    let more = ring.changed(&workers).unwrap();
+    assert_eq!((more.loaders, more.queue, more.load.mean_s(), more.threads), (1, 2, 1.0, Some(14)));
+    let other = WhatIf {
+        load: Some(Change::Factor(0.5)),
+        step: Some(Change::Seconds(0.2)),
+        queue: Some(1),
+        ..WhatIf::default()
+    };
+    let other = base.changed(&other).unwrap();
+    assert_eq!((other.load.mean_s(), other.step.mean_s(), other.queue), (1.0, 0.2, 1));
+    assert!(base.changed(&WhatIf { workers: Some(0), ..WhatIf::default() }).is_err());
+}
+
+#[test]
+fn absurd_models_are_refused() {
+    let base = Model::new(7, 2.0, 0.1);
+    let bad = [
+        Model { loaders: 0, ..base.clone() },
+        Model { loaders: MOST_LOADERS + 1, ..base.clone() },
+        Model { queue: usize::MAX, ..base.clone() },
+        Model { end: End::Seconds(0.0), ..base.clone() },
+        Model { end: End::Seconds(f64::NAN), ..base.clone() },
+        Model { end: End::Batches(0), ..base.clone() },
+        Model { end: End::Batches(u64::MAX), ..base.clone() },
+        Model::new(7, 0.0, 0.1),
+        Model::new(7, -1.0, 0.1),
+        Model::new(7, 1.0, f64::INFINITY),
+        Model { end: End::Seconds(3e8), ..Model::new(1000, 1e-9, 1e-9) },
+        Model { end: End::Batches(1_000_000), ..Model::new(1, 1e6, 1.0) },
+    ];
+    for model in bad {
+        let error = simulate(&model).unwrap_err();
+        assert!(error.remedy().is_some(), "{error}");
+    }
+    assert_eq!(nanoseconds(super::times::LONGEST_S).leading_zeros(), 5);
+}

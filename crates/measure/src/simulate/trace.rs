@@ -1,0 +1,90 @@
+//! The first batches one by one, from the events.
+
+use serde::ser::{Serialize, SerializeStruct, Serializer};
+
+use super::engine::{Event, Observer};
+
+/// When what happened to a batch, in nanoseconds; `None` if it did not happen before the end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BatchTrace {
+    /// Who loaded it.
+    pub loader: usize,
+    /// When the loader began.
+    pub begun: Option<u64>,
+    /// When it was loaded; the loader holds it from now on.
+    pub loaded: Option<u64>,
+    /// When it was queued; the loader begins its next batch.
+    pub queued: Option<u64>,
+    /// When the model took it.
+    pub taken: Option<u64>,
+    /// When the model's step was done.
+    pub done: Option<u64>,
+}
+
+/// The first batches of a run, up to 1000.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trace {
+    /// The batches by number.
+    pub batches: Vec<BatchTrace>,
+    /// Until when nothing is missing, in nanoseconds: the end of the run, or when the first batch that is not here was
+    /// begun.
+    pub until: u64,
+    /// Whether that is the end of the run.
+    pub whole: bool,
+}
+
+/// Most batches of a trace.
+const MOST: usize = 1000;
+
+/// Keeps the first batches.
+#[derive(Debug, Default)]
+pub(super) struct Tracer {
+    batches: Vec<BatchTrace>,
+    missing: Option<u64>,
+}
+
+impl Tracer {
+    /// What was kept of a run that ended then.
+    pub(super) fn finish(self, end: u64) -> Trace {
+        let whole = self.missing.is_none();
+        Trace { batches: self.batches, until: self.missing.unwrap_or(end), whole }
+    }
+}
+
+impl Observer for Tracer {
+    fn see(&mut self, time: u64, event: Event, batch: u64, loader: usize) {
+        if batch >= MOST as u64 {
+            self.missing.get_or_insert(time);
+            return;
+        }
+        let number = batch as usize;
+        if number >= self.batches.len() {
+            self.batches.resize(number + 1, BatchTrace::default());
+        }
+        let trace = &mut self.batches[number];
+        match event {
+            Event::Begun => (trace.loader, trace.begun) = (loader, Some(time)),
+            Event::Loaded => trace.loaded = Some(time),
+            Event::Queued => trace.queued = Some(time),
+            Event::Taken => trace.taken = Some(time),
+            Event::Done => trace.done = Some(time),
+        }
+    }
+}
+
+/// In whole microseconds, a row `[loader, [begun, loaded, queued, taken, done]]` a batch, to keep pages small.
+impl Serialize for Trace {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let micro = |time: u64| (time + 500) / 1000;
+        let row = |batch: &BatchTrace| {
+            let BatchTrace { loader, begun, loaded, queued, taken, done } = *batch;
+            let times = [begun, loaded, queued, taken, done].map(|time| time.map(micro));
+            (loader, times)
+        };
+        let mut out = serializer.serialize_struct("Trace", 3)?;
+        out.serialize_field("until_us", &micro(self.until))?;
+        out.serialize_field("whole", &self.whole)?;
+        out.serialize_field("batches_us", &self.batches.iter().map(row).collect::<Vec<_>>())?;
+        out.end()
+    }
+}

@@ -1,0 +1,76 @@
+//! A model with something changed.
+
+use super::model::{Model, Order};
+use super::times::Times;
+use crate::{Error, Result};
+
+/// How a time changes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Change {
+    /// So many times as long.
+    Factor(f64),
+    /// To this mean in seconds, the spread in proportion.
+    Seconds(f64),
+}
+
+impl Change {
+    fn of(self, times: &Times) -> Times {
+        match self {
+            Self::Factor(factor) => times.times(factor),
+            Self::Seconds(mean) => times.times(mean / times.mean_s()),
+        }
+    }
+}
+
+/// What is different; nothing if all is `None`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WhatIf {
+    /// The change in the user's words.
+    pub name: String,
+    /// Number of workers. Where each loads batches of its own, there are so many loaders, and as many places in the
+    /// queue for each as before. Where all share each batch, its load time changes in proportion instead, as if
+    /// threads were all that loading needs.
+    pub workers: Option<usize>,
+    /// The load time, after `workers`.
+    pub load: Option<Change>,
+    /// The step time.
+    pub step: Option<Change>,
+    /// Places in the queue, after `workers`.
+    pub queue: Option<usize>,
+    /// Which batch the model gets next.
+    pub order: Option<Order>,
+}
+
+impl Model {
+    /// This model with a change.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub fn changed(&self, change: &WhatIf) -> Result<Self> {
+        let mut model = self.clone();
+        match (change.workers, model.threads) {
+            (Some(0), _) => {
+                return Err(Error::conflict("0 workers").with_remedy("choose at least 1"));
+            }
+            (Some(workers), Some(threads)) => {
+                model.load = model.load.times(threads as f64 / workers as f64);
+                model.threads = Some(workers);
+            }
+            (Some(workers), None) => {
+                let queue = model.queue as f64 * workers as f64 / model.loaders as f64;
+                (model.loaders, model.queue) = (workers, queue.round() as usize);
+            }
+            (None, _) => {}
+        }
+        if let Some(load) = change.load {
+            model.load = load.of(&model.load);
+        }
+        if let Some(step) = change.step {
+            model.step = step.of(&model.step);
+        }
+        model.queue = change.queue.unwrap_or(model.queue);
+        model.order = change.order.unwrap_or(model.order);
+        model.check()?;
+        Ok(model)
+    }
+}
