@@ -55,4 +55,4 @@ pub use ring::memory::{MemoryOptions, MemoryReport, PageLocker};
 #[cfg(feature = "torch")]
 pub use torch::dlpack::DlPack;
 #[cfg(feature = "torch")]
-pub use torch::{best_device, cuda_is_available};
+pub use torch::{best_device, cuda_is_available, read_tensor};

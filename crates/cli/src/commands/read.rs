@@ -284,7 +284,7 @@ impl Args {
         };
         let mut store = kind.store();
         if let Some(rate) = self.rate_limit {
-            store = Arc::new(Limited::new(store, rate, burst(rate))) as Arc<dyn Store>;
+            store = Arc::new(Limited::disk(store, rate)) as Arc<dyn Store>;
         }
         let verify = match self.verify {
             VerifyArg::Always => Verify::Always,
@@ -448,11 +448,6 @@ impl Args {
             _ => words::options(error),
         })
     }
-}
-
-/// A disk with read-ahead has some bytes ready; not so many that a measurement would show them.
-fn burst(rate: u64) -> u64 {
-    (rate / 20).min(64 << 20)
 }
 
 /// Bytes of all decoded chunks of a dataset.

@@ -33,11 +33,18 @@ impl Folder {
 
 fn read(file: &dyn StoredFile, span: Range<u64>, buffer: &mut ReadBuffer) -> Result<Vec<u8>> {
     let mut got = None;
-    file.with_bytes(span, buffer, &mut |bytes| {
+    file.with_bytes(span.clone(), buffer, &mut |bytes| {
         assert!(got.replace(bytes.to_vec()).is_none(), "`take` is called once");
         Ok(())
     })?;
-    Ok(got.expect("`take` is called"))
+    let got = got.expect("`take` is called");
+    // Straight into the caller's memory it is the same.
+    let mut out = vec![0; got.len()];
+    file.read_into(span.clone(), &mut out)?;
+    assert_eq!(out, got, "{span:?}");
+    let error = file.read_into(span, &mut vec![0; got.len() + 1]).unwrap_err();
+    assert_eq!(error.path(), Some(file.path()));
+    Ok(got)
 }
 
 fn read_new(file: &dyn StoredFile, span: Range<u64>) -> Result<Vec<u8>> {

@@ -93,6 +93,18 @@ pub trait StoredFile: Debug + Send + Sync {
         take: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<()>;
 
+    /// Reads `span` into `out`, which it fills; without a copy between where the store can.
+    ///
+    /// # Errors
+    /// As [`with_bytes`](Self::with_bytes), and if `out` has another length.
+    fn read_into(&self, span: Range<u64>, out: &mut [u8]) -> Result<()> {
+        self.with_bytes(span, &mut ReadBuffer::new(), &mut |bytes| {
+            check_room(self.path(), bytes.len(), out)?;
+            out.copy_from_slice(bytes);
+            Ok(())
+        })
+    }
+
     /// Says that `span` will be wanted soon; returns at once. A span that is no part of the file is
     /// ignored.
     fn prefetch(&self, span: Range<u64>);
@@ -161,6 +173,16 @@ fn checked(path: &Path, span: &Range<u64>, len: u64) -> Result<Range<usize>> {
         ))
         .at(path)),
     }
+}
+
+/// Refuses to read so many bytes into room for another number.
+fn check_room(path: &Path, len: usize, out: &[u8]) -> Result<()> {
+    if out.len() == len {
+        return Ok(());
+    }
+    Err(Error::conflict(format!("{len} bytes are to be read, but there is room for {}", out.len()))
+        .at(path)
+        .with_remedy("give room for the whole span"))
 }
 
 /// The part of the span that lies within a file of `len` bytes; `None` if there is nothing to read ahead.

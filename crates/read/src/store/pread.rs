@@ -8,7 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::warm::Warmer;
-use super::{ReadBuffer, Store, StoredFile, cannot_read, checked, open_descriptor, readable};
+use super::{
+    ReadBuffer, Store, StoredFile, cannot_read, check_room, checked, open_descriptor, readable,
+};
 use crate::Result;
 
 /// Reads with `pread`. Holds a descriptor for each open file.
@@ -59,6 +61,13 @@ impl StoredFile for PreadFile {
             .read_exact_at(bytes, span.start)
             .map_err(|error| cannot_read(&self.path, error))?;
         take(bytes)
+    }
+
+    fn read_into(&self, span: Range<u64>, out: &mut [u8]) -> Result<()> {
+        let len = checked(&self.path, &span, self.len)?.len();
+        check_room(&self.path, len, out)?;
+        self.warmer.wait_for(&self.path, &span);
+        self.file.read_exact_at(out, span.start).map_err(|error| cannot_read(&self.path, error))
     }
 
     fn prefetch(&self, span: Range<u64>) {

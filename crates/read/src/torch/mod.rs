@@ -3,11 +3,13 @@
 pub(crate) mod dlpack;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ops::Range;
 use std::sync::OnceLock;
 
 use tch::{Device, Kind, TchError, Tensor};
 use torch_sys::C_tensor;
 
+use crate::store::StoredFile;
 use crate::{Error, ErrorKind, Result};
 
 /// Bytes for a message of the C++ side.
@@ -142,6 +144,21 @@ pub(crate) fn empty(shape: &[i64], kind: Kind, device: Device) -> Result<Tensor,
         // SAFETY: whole pages of the tensor's own memory; advice changes no content, and may be refused.
         unsafe { libc::madvise(start as *mut c_void, end - start, libc::MADV_HUGEPAGE) };
     }
+    Ok(tensor)
+}
+
+/// Bytes of a file as a new tensor on the CPU, read straight into its memory.
+///
+/// # Errors
+/// If they are not as many as the shape takes, cannot be read, or there is no memory for them.
+pub fn read_tensor(
+    file: &dyn StoredFile,
+    span: Range<u64>,
+    shape: &[i64],
+    kind: Kind,
+) -> Result<Tensor> {
+    let mut tensor = run(|| empty(shape, kind, Device::Cpu))?;
+    file.read_into(span, bytes_of_mut(&mut tensor))?;
     Ok(tensor)
 }
 
