@@ -37,6 +37,7 @@ enum Command {
     Preview(commands::preview::Args),
     Export(commands::export::Args),
     Read(Box<commands::read::Args>),
+    Bench(Box<commands::bench::Args>),
     Completions(commands::completions::Args),
     Man(commands::man::Args),
 }
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         Command::Preview(args) => commands::preview::run(args),
         Command::Export(args) => commands::export::run(args),
         Command::Read(args) => commands::read::run(*args),
+        Command::Bench(args) => commands::bench::run(*args),
         Command::Completions(args) => commands::completions::run(args, &mut Cli::command()),
         Command::Man(args) => commands::man::run(args, Cli::command()),
     };
