@@ -4,10 +4,12 @@
 //! |---|---|
 //! | `bench` | feature `torch`: the five published strategies side by side |
 //! | [`machine`] | what the system says of memory, processor time and disks |
+//! | [`page`] | pages that show a run, and charts in them |
 #![deny(missing_docs)]
 
 #[cfg(feature = "torch")]
 pub mod bench;
 pub mod machine;
+pub mod page;
 
 pub use hsipack_format::{Error, ErrorKind, Result};
