@@ -19,7 +19,7 @@
 //! | `busy.rs`, `load.rs` | when the device worked: by the clock, and by NVML |
 //! | `measure.rs` | one case, measured |
 //! | `run.rs` | all cases, a process each |
-//! | `report.rs` | means, spreads, speed-ups; the table |
+//! | `report.rs`, `page.rs` | means, spreads, speed-ups; the same as a page |
 
 mod busy;
 mod chain;
@@ -30,6 +30,7 @@ mod load;
 mod measure;
 mod npy;
 mod options;
+mod page;
 mod report;
 mod run;
 mod step;

@@ -12,7 +12,7 @@ use hsipack_pack::progress::Progress;
 use hsipack_read::augment::Pipeline;
 
 use super::{Args, Limit, NetworkArg, table};
-use crate::{output, task};
+use crate::{files, output, task};
 
 /// The step where none was asked for, in seconds.
 const STEP_S: f64 = 0.05;
@@ -33,6 +33,9 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let listening = bench::Progress { stop: &progress, tell: &tell };
     let report =
         bench::run(&options, &listening, &mut |request| bench::in_a_process(&program, request))?;
+    if let Some(file) = &args.html {
+        files::replace(file, &report.page())?;
+    }
     output::report(&report, args.json, table::print);
     Ok(ExitCode::SUCCESS)
 }
