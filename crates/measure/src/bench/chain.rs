@@ -7,7 +7,7 @@
 use hsipack_read::augment::{
     Frame, Images, Matrix, Op, Parameters, Pipeline, SampleKey, Step as Drawing,
 };
-use tch::{Kind, TchError, Tensor};
+use tch::{Device, Kind, TchError, Tensor};
 
 use super::device::run;
 use super::options::Augment;
@@ -96,7 +96,10 @@ fn warp(cube: &Tensor, back: &Matrix) -> Result<Tensor, TchError> {
     let grid = Tensor::f_affine_grid_generator(&theta, [1, bands, rows, columns], false)?;
     let warped = image.f_grid_sampler(&grid, BILINEAR, REFLECTION, false)?;
     drop((image, wide));
-    warped.f_squeeze_dim(0)?.f_permute([1, 2, 0])?.f_contiguous()?.f_to_kind(kind)
+    // One pass turns the order and casts.
+    let mut out = Tensor::f_empty([rows, columns, bands], (kind, Device::Cpu))?;
+    out.f_copy_(&warped.f_squeeze_dim(0)?.f_permute([1, 2, 0])?)?;
+    Ok(out)
 }
 
 /// The map in libtorch's units: −1 to 1 from edge to edge of the frame.
@@ -111,7 +114,6 @@ fn normalised(back: &Matrix, rows: f64, columns: f64) -> [f32; 6] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tch::Device;
 
     #[test]
     fn units_go_from_edge_to_edge() {
