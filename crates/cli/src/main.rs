@@ -39,6 +39,7 @@ enum Command {
     Read(Box<commands::read::Args>),
     Diagnose(commands::diagnose::Args),
     Simulate(Box<commands::simulate::Args>),
+    Bench(Box<commands::bench::Args>),
     Completions(commands::completions::Args),
     Man(commands::man::Args),
 }
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
         Command::Read(args) => commands::read::run(*args),
         Command::Diagnose(args) => commands::diagnose::run(args),
         Command::Simulate(args) => commands::simulate::run(*args),
+        Command::Bench(args) => commands::bench::run(*args),
         Command::Completions(args) => commands::completions::run(args, &mut Cli::command()),
         Command::Man(args) => commands::man::run(args, Cli::command()),
     };

@@ -104,6 +104,17 @@ pub fn pixels(text: &str) -> Result<[u32; 2], String> {
     }
 }
 
+/// Rows, columns and bands of a cube: `480x640x100`.
+pub fn cube(text: &str) -> Result<[u32; 3], String> {
+    let sizes: Option<Vec<u32>> = text
+        .split(['x', 'X'])
+        .map(|part| part.parse().ok().filter(|size| (1..=1 << 20).contains(size)))
+        .collect();
+    sizes
+        .and_then(|sizes| sizes.try_into().ok())
+        .ok_or_else(|| "give ROWSxCOLUMNSxBANDS of at least 1 each, such as 480x640x100".to_owned())
+}
+
 /// Band numbers and ranges from 0, ends included: `0,3,10-20`.
 pub fn bands(text: &str) -> Result<BandSelection, String> {
     let mut numbers = Vec::new();
@@ -183,6 +194,10 @@ mod tests {
         assert_eq!(duration("1.5ms"), Ok(Duration::from_micros(1500)));
         assert_eq!(pixels("64x48"), Ok([64, 48]));
         assert_eq!(pixels("64"), Ok([64, 64]));
+        assert_eq!(cube("48x64x10"), Ok([48, 64, 10]));
+        for bad in ["", "4", "4x4", "4x4x0", "4x4x4x4", "4x4xa"] {
+            assert!(cube(bad).is_err(), "{bad}");
+        }
         for bad in ["", "0", "1x0", "x", "1x", "-1", "1x1x1"] {
             assert!(pixels(bad).is_err(), "{bad}");
         }

@@ -2,14 +2,17 @@
 //!
 //! | module | what it knows |
 //! |---|---|
-//! | [`device`] | feature `torch`: which device, and waiting for it |
+//! | `bench` | feature `torch`: the five published strategies side by side |
 //! | [`diagnose`] | which part training waits for, found by caching |
-//! | [`machine`] | what the system says of memory, processor time and disks |
-//! | [`step`] | feature `torch`: what stands for training: a wait, or a small network |
-//! | [`page`] | pages that show a run, and charts in them |
 //! | [`simulate`] | loaders, queue and model over time |
+//! | [`page`] | pages that show a run, and charts in them |
+//! | [`machine`] | what the system says of memory, processor time and disks |
+//! | `device` | feature `torch`: which device, and waiting for it |
+//! | `step` | feature `torch`: what stands for training: a wait, or a small network |
 #![deny(missing_docs)]
 
+#[cfg(feature = "torch")]
+pub mod bench;
 #[cfg(feature = "torch")]
 pub mod device;
 pub mod diagnose;

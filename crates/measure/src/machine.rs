@@ -3,6 +3,8 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Error, Result};
 
 /// What the process used so far; `None` where the system does not say.
@@ -50,6 +52,60 @@ fn field(text: &str, name: &str) -> Option<u64> {
 pub fn available_memory() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     field(&text, "MemAvailable:").map(|kilobytes| kilobytes * 1024)
+}
+
+/// The most memory that this process held at once, in bytes.
+pub fn peak_memory() -> Option<u64> {
+    let text = fs::read_to_string("/proc/self/status").ok()?;
+    field(&text, "VmHWM:").map(|kilobytes| kilobytes * 1024)
+}
+
+/// The machine, to be written beside what was measured on it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Model of the processors; empty where the system does not say.
+    pub processor: String,
+    /// Cores that this process may use.
+    pub cores: usize,
+    /// Memory in bytes.
+    pub memory_bytes: Option<u64>,
+    /// System and its release, such as `linux 6.18.2`.
+    pub system: String,
+    /// The 1-minute load average, in busy processes: what else is going on.
+    pub load_average: Option<f64>,
+}
+
+impl Machine {
+    /// The machine that this process runs on.
+    pub fn this() -> Self {
+        let text = |path| fs::read_to_string(path).unwrap_or_default();
+        let release = text("/proc/sys/kernel/osrelease");
+        Self {
+            processor: after_colon(&text("/proc/cpuinfo"), "model name").to_owned(),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            memory_bytes: field(&text("/proc/meminfo"), "MemTotal:")
+                .map(|kilobytes| kilobytes * 1024),
+            system: format!("{} {}", std::env::consts::OS, release.trim()).trim().to_owned(),
+            load_average: text("/proc/loadavg")
+                .split_whitespace()
+                .next()
+                .and_then(|load| load.parse().ok()),
+        }
+    }
+}
+
+/// What stands behind `NAME :`, on the first line that begins so.
+fn after_colon<'a>(text: &'a str, name: &str) -> &'a str {
+    let line = text.lines().find(|line| line.starts_with(name));
+    line.and_then(|line| line.split_once(':')).map_or("", |(_, value)| value.trim())
+}
+
+/// Bytes that are free on the disk of a folder, or of the first folder above it that exists.
+pub fn free_space(folder: &Path) -> Option<u64> {
+    let whole = std::path::absolute(folder).ok()?;
+    let there = whole.ancestors().find(|folder| folder.exists())?;
+    let disk = rustix::fs::statvfs(there).ok()?;
+    Some(disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
 /// Bytes of all files below a folder.
@@ -107,5 +163,15 @@ mod tests {
         assert_eq!(cpu_seconds(stat), Some(2.0));
         assert_eq!(field("rchar: 5\nread_bytes: 4096\n", "read_bytes:"), Some(4096));
         assert_eq!(field("", "read_bytes:"), None);
+        let processors = "processor\t: 0\nmodel name\t: A Processor 9\nmodel name\t: B\n";
+        assert_eq!(after_colon(processors, "model name"), "A Processor 9");
+        assert_eq!(after_colon("", "model name"), "");
+    }
+
+    #[test]
+    fn free_space_is_told_of_folders_that_are_not_there_yet() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(free_space(&folder.path().join("not/yet")).unwrap() > 0);
+        assert!(Machine::this().cores > 0);
     }
 }

@@ -150,5 +150,5 @@ pub fn run(args: Args) -> Result<ExitCode> {
 /// Always.
 #[cfg(not(feature = "torch"))]
 pub fn run(args: Args) -> Result<ExitCode> {
-    Err(failure::without_torch("runs training steps").at(args.dataset))
+    Err(failure::without_torch("diagnose augments and trains with").at(args.dataset))
 }

@@ -1,5 +1,6 @@
 //! The commands, one a file: arguments as typed, and how they become library options.
 
+pub mod bench;
 pub mod completions;
 pub mod convert;
 pub mod diagnose;

@@ -1,0 +1,113 @@
+//! From arguments to options, and running the benchmark.
+
+use std::io::{Read, stdin};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use hsipack_format::{Error, Result};
+use hsipack_measure::bench::{
+    self, Augment, BenchOptions, CubeSize, Cubes, Request, Settings, Strategy,
+};
+use hsipack_measure::step::StepKind;
+use hsipack_pack::progress::Progress;
+use hsipack_read::augment::Pipeline;
+
+use super::{Args, Limit, NetworkArg, table};
+use crate::{files, output, task};
+
+/// The step where none was asked for, in seconds.
+const STEP_S: f64 = 0.05;
+/// Cubes that are drawn where no number was asked for.
+const CUBES: usize = 12;
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    if args.measure {
+        return measure();
+    }
+    let options = options(args)?;
+    let progress = Arc::new(Progress::default());
+    task::stop_on_ctrl_c(&progress);
+    let program = std::env::current_exe()
+        .map_err(|error| Error::io("hsipack", "cannot find this program", error))?;
+    let tell = |what: &str| eprintln!("{what}");
+    let listening = bench::Progress { stop: &progress, tell: &tell };
+    let report =
+        bench::run(&options, &listening, &mut |request| bench::in_a_process(&program, request))?;
+    if let Some(file) = &args.html {
+        files::replace(file, &report.page())?;
+    }
+    output::report(&report, args.json, table::print);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Measures the case on stdin.
+fn measure() -> Result<ExitCode> {
+    let mut text = String::new();
+    stdin().read_to_string(&mut text).map_err(|error| Error::io("stdin", "cannot read", error))?;
+    let request: Request = serde_json::from_str(&text).map_err(|error| {
+        Error::malformed(format!("no case to measure on stdin: {error}"))
+            .with_remedy("run `hsipack bench` without --measure")
+    })?;
+    let measured = bench::measure(&request)?;
+    println!("{}", serde_json::to_string(&measured).expect("plain data"));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn options(args: &Args) -> Result<BenchOptions> {
+    let count = args.cubes.map(|count| count as usize);
+    let [rows, columns, bands] = args.shape.map(|size| size as usize);
+    let shape = CubeSize { rows, columns, bands };
+    let cubes = match &args.path {
+        Some(path) => Cubes::Path { path: path.clone(), count },
+        None => Cubes::Generated { count: count.unwrap_or(CUBES), shape },
+    };
+    let mut strategies =
+        args.strategies.iter().map(|name| name.parse()).collect::<Result<Vec<Strategy>>>()?;
+    strategies.sort_unstable();
+    strategies.dedup();
+    if strategies.is_empty() {
+        strategies = Strategy::ALL.to_vec();
+    }
+    let mut rate_limits: Vec<Option<u64>> = Vec::new();
+    for Limit(rate) in &args.rate_limit {
+        if !rate_limits.contains(rate) {
+            rate_limits.push(*rate);
+        }
+    }
+    if rate_limits.is_empty() {
+        rate_limits.push(None);
+    }
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    Ok(BenchOptions {
+        cubes,
+        strategies,
+        rate_limits,
+        repeats: args.repeats as usize,
+        work_dir: args.work_dir.clone(),
+        keep: args.keep,
+        settings: Settings {
+            batch_size: args.batch_size as usize,
+            workers: args.workers.map_or(cores, usize::from),
+            epochs: args.epochs as usize,
+            warmup_epochs: args.warmup_epochs as usize,
+            step: match args.network {
+                Some(NetworkArg::Small) => StepKind::Network,
+                None => StepKind::Time(args.step_time.map_or(STEP_S, |time| time.as_secs_f64())),
+            },
+            device: args.device.clone(),
+            augment: augment(args)?,
+            seed: args.seed,
+            drop_cache: args.drop_cache,
+        },
+    })
+}
+
+fn augment(args: &Args) -> Result<Augment> {
+    let Some(file) = &args.augment else {
+        return Ok(if args.no_augment { Augment::None } else { Augment::Published });
+    };
+    let json = std::fs::read_to_string(file)
+        .map_err(|error| Error::io(file, "cannot read the augmentations", error))?;
+    Pipeline::from_json(&json).map(Augment::Pipeline).map_err(|error| error.at(file))
+}

@@ -1,0 +1,104 @@
+//! The report for people.
+
+use hsipack_measure::bench::{Augment, Entry, Report, Spread};
+use hsipack_measure::step::StepKind;
+
+use crate::output;
+
+const HEAD: [&str; 8] = [
+    "strategy",
+    "s/epoch",
+    "cubes/s",
+    "speed-up",
+    "device busy",
+    "CPU s/epoch",
+    "peak memory",
+    "read/epoch",
+];
+
+/// Prints a table for each rate.
+pub fn print(report: &Report) {
+    println!("{}", heading(report));
+    let mut rates: Vec<Option<u64>> =
+        report.strategies.iter().map(|entry| entry.rate_limit).collect();
+    rates.dedup();
+    for rate in rates {
+        println!();
+        match rate {
+            Some(rate) => println!("reads at {}/s", output::bytes(rate)),
+            None => println!("reads unlimited"),
+        }
+        let entries = report.strategies.iter().filter(|entry| entry.rate_limit == rate);
+        let rows: Vec<[String; 8]> = entries.map(row).collect();
+        columns(&rows);
+    }
+    println!();
+    for note in &report.notes {
+        println!("note: {note}");
+    }
+}
+
+fn heading(report: &Report) -> String {
+    let settings = &report.settings;
+    let step = match settings.step {
+        StepKind::Time(seconds) => format!("a step of {:.4} ms", seconds * 1e3),
+        StepKind::Network => "a small network".to_owned(),
+    };
+    let step = step.replace(".0000", "");
+    let augment = match settings.augment {
+        Augment::None => "not augmented",
+        Augment::Published => "the published augmentations",
+        Augment::Pipeline(_) => "your augmentations",
+    };
+    let device = report.gpu.as_ref().unwrap_or(&report.device);
+    format!(
+        "{}, {} of {} in batches of {}, {}, {augment}, {step} on {device}\n{} of {}, after {} each",
+        report.data.source,
+        output::count(report.data.cubes, "cube"),
+        report.data.shape,
+        settings.batch_size,
+        output::count(settings.workers, "worker"),
+        output::count(report.repeats, "repeat"),
+        output::count(settings.epochs, "epoch"),
+        output::count(settings.warmup_epochs, "warm-up"),
+    )
+}
+
+fn row(entry: &Entry) -> [String; 8] {
+    let missing = || "-".to_owned();
+    let size = |spread: &Spread| output::bytes(spread.mean.round() as u64);
+    [
+        entry.name.to_string(),
+        spread(&entry.epoch_s),
+        spread(&entry.cubes_per_s),
+        entry.speedup.as_ref().map_or_else(missing, |speedup| format!("{}x", spread(speedup))),
+        format!("{:.1} %", entry.utilisation.mean * 100.0),
+        entry.cpu_s.as_ref().map_or_else(missing, |cpu| format!("{:.2}", cpu.mean)),
+        entry.peak_bytes.as_ref().map_or_else(missing, size),
+        size(&entry.bytes_read),
+    ]
+}
+
+/// `2.61 ± 0.05`.
+fn spread(spread: &Spread) -> String {
+    if spread.n < 2 {
+        format!("{:.2}", spread.mean)
+    } else {
+        format!("{:.2} ± {:.2}", spread.mean, spread.sd)
+    }
+}
+
+/// Names to the left, numbers to the right.
+fn columns(rows: &[[String; 8]]) {
+    let head = HEAD.map(str::to_owned);
+    let width = |column: usize| {
+        std::iter::once(&head).chain(rows).map(|row| row[column].chars().count()).max().unwrap_or(0)
+    };
+    let widths: [usize; 8] = std::array::from_fn(width);
+    for row in std::iter::once(&head).chain(rows) {
+        let cells = row.iter().zip(widths).enumerate().map(|(column, (cell, width))| {
+            if column == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+        });
+        println!("  {}", cells.collect::<Vec<_>>().join("  "));
+    }
+}

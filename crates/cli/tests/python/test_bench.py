@@ -1,0 +1,134 @@
+"""`hsipack bench`: the five strategies side by side, with libtorch; and what it says without."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import Hsipack, check_refusal, smooth_cube
+
+NAMES = ["original", "+blosc", "+fp16", "+gpu-aug", "+ring-buffer"]
+SMALL = [
+    "--shape",
+    "24x32x8",
+    "--cubes",
+    7,
+    "--batch-size",
+    3,
+    "--workers",
+    2,
+    "--step-time",
+    "1ms",
+]
+QUICK = [*SMALL, "--epochs", 2, "--repeats", 2, "--device", "cpu"]
+
+
+@pytest.fixture(scope="module")
+def torch_hsipack() -> Hsipack:
+    """The command with libtorch: $HSIPACK_TORCH, which scripts/test sets."""
+    binary = os.environ.get("HSIPACK_TORCH")
+    if binary is None:
+        pytest.skip("SKIPPED: HSIPACK_TORCH names no command that was built with --features torch")
+    return Hsipack(Path(binary).resolve())
+
+
+def report(done: "subprocess.CompletedProcess[str]") -> dict[str, Any]:
+    """What a run that has to work printed."""
+    assert done.returncode == 0, done.stderr
+    assert "panicked" not in done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_without_libtorch_it_says_so(hsipack: Hsipack, tmp_path: Path) -> None:
+    done = hsipack.run("bench", *QUICK, cwd=tmp_path)
+    assert "--features torch" in check_refusal(done, None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_options_that_mean_nothing_are_wrong_usage(hsipack: Hsipack) -> None:
+    for words, names in (
+        (["--shape", "24x32"], "ROWSxCOLUMNSxBANDS"),
+        (["--rate-limit", "fast"], "unlimited"),
+        (["--step-time", "1ms", "--network", "small"], "--network"),
+        (["--no-augment", "--augment", "a.json"], "--augment"),
+        (["cubes", "--shape", "4x4x4"], "--shape"),
+        (["--batch-size", "0"], "--batch-size"),
+    ):
+        done = hsipack.run("bench", *words)
+        assert done.returncode == 2, (words, done.stderr)
+        assert names in done.stderr, (words, done.stderr)
+    assert "--measure" not in hsipack.run("bench", "--help").stdout
+
+
+def test_all_strategies_stand_side_by_side(torch_hsipack: Hsipack, tmp_path: Path) -> None:
+    page = tmp_path / "bench.html"
+    limits = ["--rate-limit", "unlimited", "--rate-limit", "1000MB/s"]
+    found = report(
+        torch_hsipack.run("bench", *QUICK, *limits, "--json", "--html", page, cwd=tmp_path)
+    )
+    cases = [(one["name"], one["rate_limit"]) for one in found["strategies"]]
+    assert cases == [(name, rate) for rate in (None, 1_000_000_000) for name in NAMES]
+    for one in found["strategies"]:
+        for key in ("epoch_s", "cubes_per_s", "speedup", "peak_bytes", "bytes_read", "utilisation"):
+            assert one[key]["n"] == 2
+            assert len(one[key]["values"]) == 2
+            assert one[key]["mean"] > 0, (one["name"], key)
+        statistics = one["statistics"]
+        assert statistics["loaders"] == (1 if one["name"] == "+ring-buffer" else 2)
+        assert set(statistics["times"]) == {"load_s", "wait_s", "step_s"}
+        assert statistics["times"]["step_s"]["count"] == 6
+    # float32 as it is; float16 is less, and compressed less still.
+    read = [one["bytes_read"]["mean"] for one in found["strategies"][:5]]
+    assert read[0] == pytest.approx(7 * 24 * 32 * 8 * 4, rel=0.5)
+    assert read[1] < read[0]
+    assert read[2] < 0.7 * read[1]
+    html = page.read_text()
+    assert html.startswith("<!doctype html>")
+    assert "src=" not in html
+    # Nothing but the page is left.
+    assert list(tmp_path.iterdir()) == [page]
+
+
+def test_users_cubes_and_augmentations(torch_hsipack: Hsipack, tmp_path: Path) -> None:
+    cubes = tmp_path / "cubes"
+    cubes.mkdir()
+    for number in range(4):
+        np.save(cubes / f"cube{number}.npy", smooth_cube((12, 16, 5)).astype("<f4"))
+    out = tmp_path / "out.hsipack"
+    torch_hsipack.convert(cubes, out=out)
+    pipeline = tmp_path / "pipeline.json"
+    pipeline.write_text(json.dumps([{"op": "hflip"}, {"op": "l1_normalize"}]))
+    work = tmp_path / "work"
+    words = ["--strategies", "0,ring-buffer", "--repeats", 1, "--epochs", 1, "--batch-size", 2]
+    words += ["--workers", 1, "--step-time", "1ms", "--work-dir", work, "--json"]
+    for path in (cubes, out):
+        found = report(torch_hsipack.run("bench", path, *words, "--augment", pipeline))
+        assert [one["name"] for one in found["strategies"]] == ["original", "+ring-buffer"]
+        assert found["data"]["cubes"] == 4
+        assert list(work.iterdir()) == []
+    # A table for people, and a network that is trained.
+    people = [word for word in words if word not in ("--json", "--step-time", "1ms")]
+    done = torch_hsipack.run("bench", out, *people, "--network", "small")
+    assert done.returncode == 0, done.stderr
+    assert "speed-up" in done.stdout
+    assert "+ring-buffer" in done.stdout
+
+
+def test_what_cannot_be_measured_is_refused(torch_hsipack: Hsipack, tmp_path: Path) -> None:
+    for words, names in (
+        (["--strategies", "0,6"], "+gpu-aug"),
+        (["--device", "tpu"], "cuda:1"),
+        (["--augment", tmp_path / "missing.json"], "missing.json"),
+        (["--shape", "1000000x1000000x100"], "--cubes"),
+        ([tmp_path / "missing.hsipack"], "missing.hsipack"),
+    ):
+        done = torch_hsipack.run("bench", *words, "--work-dir", tmp_path / "work")
+        assert done.returncode == 1, (words, done.stdout)
+        assert names in done.stderr, (words, done.stderr)
+        assert "panicked" not in done.stderr
+        left = tmp_path / "work"
+        assert not left.exists() or list(left.iterdir()) == []

@@ -1,0 +1,329 @@
+//! The files of every strategy, made of the same cubes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use hsipack_format::DType;
+use hsipack_format::dataset::ChunkArray;
+use hsipack_pack::convert::{self, ConvertOptions, Scale, plan};
+use hsipack_pack::progress::Progress;
+use hsipack_pack::target;
+use hsipack_read::Dataset;
+use serde::{Deserialize, Serialize};
+
+use super::options::{BenchOptions, CubeSize, Cubes, Strategy};
+use super::{npy, synthetic};
+use crate::{Error, ErrorKind, Result, machine};
+
+/// Name of the folder below the work folder.
+const FOLDER: &str = "hsipack-bench";
+/// Says what the files were made of.
+const MANIFEST: &str = "data.json";
+
+/// The same cubes, stored for every strategy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Data {
+    /// Where the cubes came from: a path, or `generated`.
+    pub source: String,
+    /// Cubes.
+    pub cubes: usize,
+    /// Rows, columns and bands of each.
+    pub shape: CubeSize,
+    /// Folder of float32 .npy files.
+    pub original: PathBuf,
+    /// Packed as float32.
+    pub blosc: PathBuf,
+    /// Packed as float16.
+    pub half: PathBuf,
+    /// Bytes of these three; 0 for what no strategy asked for.
+    pub bytes: [u64; 3],
+}
+
+/// The folder that files are made in; removed when it is dropped, unless it is to stay.
+#[derive(Debug)]
+pub struct WorkFolder {
+    path: PathBuf,
+    remove: bool,
+}
+
+impl Drop for WorkFolder {
+    fn drop(&mut self) {
+        if self.remove {
+            // What cannot be removed now stays; there is nobody to tell.
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// What a kept folder holds.
+#[derive(PartialEq, Serialize, Deserialize)]
+struct Manifest {
+    cubes: Cubes,
+    data: Data,
+}
+
+/// Which files are needed.
+#[derive(Clone, Copy)]
+struct Needed {
+    original: bool,
+    blosc: bool,
+    half: bool,
+}
+
+impl Needed {
+    fn of(strategies: &[Strategy]) -> Self {
+        let any = |wanted: &[Strategy]| strategies.iter().any(|one| wanted.contains(one));
+        Self {
+            original: any(&[Strategy::Original]),
+            blosc: any(&[Strategy::Blosc]),
+            half: any(&[Strategy::Half, Strategy::DeviceAugment, Strategy::Ring]),
+        }
+    }
+
+    /// Bytes of a value in all of them together, before compression. float32 files are what others are made of.
+    fn value_bytes(self) -> u64 {
+        4 + if self.blosc { 4 } else { 0 } + if self.half { 2 } else { 0 }
+    }
+}
+
+/// Makes the files of the strategies, or finds those that an earlier run left. `tell` hears what is being done.
+///
+/// # Errors
+/// If the cubes cannot be read or packed, there is not enough room on the disk, or the user stops it.
+pub fn prepare(
+    options: &BenchOptions,
+    progress: &Progress,
+    tell: &(dyn Fn(&str) + Sync),
+) -> Result<(Data, WorkFolder)> {
+    let needed = Needed::of(&options.strategies);
+    let folder = options.work_dir.join(FOLDER);
+    if let Some(data) = kept(options, &folder, needed) {
+        return Ok((data, WorkFolder { path: folder, remove: false }));
+    }
+    if folder.exists() {
+        return Err(Error::conflict(
+            "this folder of an earlier run is there, and holds other cubes",
+        )
+        .at(folder)
+        .with_remedy("remove it, or choose another --work-dir"));
+    }
+    let make = Make { folder: folder.clone(), needed, progress, tell };
+    let work = WorkFolder { path: folder, remove: !options.keep };
+    let data = match &options.cubes {
+        Cubes::Generated { count, shape } => make.generated(*count, *shape),
+        Cubes::Path { path, count } if target::is_dataset(Path::new(path)) => {
+            make.of_dataset(Path::new(path), *count)
+        }
+        Cubes::Path { path, count } => make.of_files(path, *count),
+    }?;
+    if options.keep {
+        let manifest = Manifest { cubes: options.cubes.clone(), data: data.clone() };
+        let text = serde_json::to_string(&manifest).expect("plain data");
+        let path = make.folder.join(MANIFEST);
+        fs::create_dir_all(&make.folder)
+            .and_then(|()| fs::write(&path, text))
+            .map_err(|error| Error::io(&path, "cannot write", error))?;
+    }
+    Ok((data, work))
+}
+
+/// What an earlier run left of the same generated cubes. The user's may have changed since.
+fn kept(options: &BenchOptions, folder: &Path, needed: Needed) -> Option<Data> {
+    let text = fs::read_to_string(folder.join(MANIFEST)).ok()?;
+    let manifest: Manifest = serde_json::from_str(&text).ok()?;
+    let there = |wanted: bool, path: &Path| !wanted || path.exists();
+    let same = matches!(options.cubes, Cubes::Generated { .. }) && manifest.cubes == options.cubes;
+    let Data { original, blosc, half, .. } = &manifest.data;
+    let complete =
+        there(needed.original, original) && there(needed.blosc, blosc) && there(needed.half, half);
+    (same && complete).then_some(manifest.data)
+}
+
+struct Make<'a> {
+    folder: PathBuf,
+    needed: Needed,
+    progress: &'a Progress,
+    tell: &'a (dyn Fn(&str) + Sync),
+}
+
+impl Make<'_> {
+    fn original(&self) -> PathBuf {
+        self.folder.join("original")
+    }
+
+    /// Makes the folder, if there is room for cubes of `values` values in all.
+    fn begin(&self, values: u64) -> Result<()> {
+        let wanted = values.saturating_mul(self.needed.value_bytes());
+        if let Some(free) = machine::free_space(&self.folder)
+            && free < wanted
+        {
+            return Err(Error::conflict(format!(
+                "the files of all strategies take up to {:.1} GB, but {:.1} GB are free",
+                wanted as f64 / 1e9,
+                free as f64 / 1e9
+            ))
+            .at(&self.folder)
+            .with_remedy("take fewer cubes with --cubes, or choose another disk with --work-dir"));
+        }
+        let original = self.original();
+        fs::create_dir_all(&original).map_err(|error| Error::io(&original, "cannot create", error))
+    }
+
+    fn check_stop(&self) -> Result<()> {
+        if self.progress.stop.load(std::sync::atomic::Ordering::Relaxed) {
+            return Err(stopped());
+        }
+        Ok(())
+    }
+
+    fn generated(&self, count: usize, shape: CubeSize) -> Result<Data> {
+        self.begin((count * shape.values()) as u64)?;
+        (self.tell)(&format!("drawing {count} cubes of {shape}"));
+        let numbers: Vec<usize> = (0..count).collect();
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let write = |number: usize| {
+            self.check_stop()?;
+            let values = synthetic::cube(number as u64, shape);
+            npy::write(&npy::path(&self.original(), number), shape, bytemuck::cast_slice(&values))
+        };
+        std::thread::scope(|scope| {
+            let run = |numbers: Vec<usize>| numbers.into_iter().try_for_each(write);
+            let parts: Vec<_> = (0..threads)
+                .map(|first| numbers.iter().copied().skip(first).step_by(threads).collect())
+                .map(|part| scope.spawn(move || run(part)))
+                .collect();
+            parts.into_iter().try_for_each(|part| part.join().unwrap_or_else(|_| Err(panicked())))
+        })?;
+        self.packed("generated".to_owned(), count, shape, None, None)
+    }
+
+    fn of_dataset(&self, path: &Path, count: Option<usize>) -> Result<Data> {
+        let dataset = Dataset::open(path)?;
+        let (shape, ids) = largest_stack(&dataset, count)?;
+        // Order and names of samples are those of the files: it serves as it is if it holds just these.
+        let whole = ids.len() == dataset.len();
+        let dtype = dataset.stacks()[dataset.stack_of(ids[0])?].image.meta().dtype;
+        let serves = |wanted: DType| (whole && dtype == wanted).then(|| path.to_owned());
+        let (blosc, half) = (serves(DType::F32), serves(DType::F16));
+        let source = path.display().to_string();
+        let Needed { original, blosc: packed, .. } = self.needed;
+        if !original && !packed && half.is_some() {
+            let half = half.unwrap_or_default();
+            let bytes = [0, 0, machine::stored_bytes(&half)];
+            let (original, blosc) = (self.original(), PathBuf::new());
+            return Ok(Data { source, cubes: ids.len(), shape, original, blosc, half, bytes });
+        }
+        self.begin((ids.len() * shape.values()) as u64)?;
+        self.unpack(&dataset, shape, &ids)?;
+        self.packed(source, ids.len(), shape, blosc, half)
+    }
+
+    fn of_files(&self, path: &str, count: Option<usize>) -> Result<Data> {
+        let mut options = ConvertOptions::new(vec![path.to_owned()], self.folder.join("blosc"));
+        options.values.dtype = DType::F32;
+        let planned = plan::plan(&options, None, &self.progress.stop)?;
+        let largest = planned.stacks.iter().max_by_key(|stack| stack.samples.len());
+        let Some(stack) = largest.filter(|stack| !stack.samples.is_empty()) else {
+            return Err(Error::conflict("there are no cubes")
+                .at(path)
+                .with_remedy("check the path"));
+        };
+        let chosen = &stack.samples[..stack.samples.len().min(count.unwrap_or(usize::MAX))];
+        let shape = CubeSize::from(stack.grid.shape());
+        options.inputs = chosen.iter().map(|one| planned.samples[*one].input.text()).collect();
+        self.begin((chosen.len() * shape.values()) as u64)?;
+        (self.tell)(&format!("packing {} cubes as float32", chosen.len()));
+        convert::convert(&options, self.progress, &|_| {})?;
+        let dataset = Dataset::open(&options.output)?;
+        let ids: Vec<usize> = (0..dataset.len()).collect();
+        self.unpack(&dataset, shape, &ids)?;
+        self.packed(path.to_owned(), ids.len(), shape, Some(options.output), None)
+    }
+
+    /// Writes samples as float32 files.
+    fn unpack(&self, dataset: &Dataset, shape: CubeSize, ids: &[usize]) -> Result<()> {
+        (self.tell)(&format!("writing {} cubes as float32 files", ids.len()));
+        for (number, id) in ids.iter().enumerate() {
+            self.check_stop()?;
+            let cube = dataset.sample(*id)?;
+            let bytes = if cube.dtype == DType::F16 { widened(&cube.bytes) } else { cube.bytes };
+            npy::write(&npy::path(&self.original(), number), shape, &bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Packs the float32 files as far as that is needed.
+    fn packed(
+        &self,
+        source: String,
+        cubes: usize,
+        shape: CubeSize,
+        blosc: Option<PathBuf>,
+        half: Option<PathBuf>,
+    ) -> Result<Data> {
+        let original = self.original();
+        let pack = |name: &str, dtype: DType, wanted: bool, there: Option<PathBuf>| {
+            let output = self.folder.join(name);
+            match there {
+                Some(there) => return Ok(there),
+                None if !wanted => return Ok(output),
+                None => {}
+            }
+            (self.tell)(&format!("packing {cubes} cubes as {}", dtype.name()));
+            let inputs = vec![original.display().to_string()];
+            let mut options = ConvertOptions::new(inputs, &output);
+            options.values.dtype = dtype;
+            options.values.axes = Some("yxb".to_owned());
+            // A power of two, so that cubes of any range fit float16.
+            options.values.scale = if dtype == DType::F16 { Scale::Auto } else { Scale::None };
+            convert::convert(&options, self.progress, &|_| {}).map(|_| output)
+        };
+        let blosc = pack("blosc", DType::F32, self.needed.blosc, blosc)?;
+        let half = pack("half", DType::F16, self.needed.half, half)?;
+        let bytes = [&original, &blosc, &half].map(|path| machine::stored_bytes(path));
+        Ok(Data { source, cubes, shape, original, blosc, half, bytes })
+    }
+}
+
+/// The stack with the most cubes: its shape, and the ids of the first `count`.
+fn largest_stack(dataset: &Dataset, count: Option<usize>) -> Result<(CubeSize, Vec<usize>)> {
+    let stack = dataset.stacks().iter().max_by_key(|stack| stack.image.len());
+    let Some(stack) = stack.filter(|stack| !stack.image.is_empty()) else {
+        return Err(Error::conflict("the dataset has no samples")
+            .at(dataset.path())
+            .with_remedy("pack some with `hsipack convert`"));
+    };
+    let samples = dataset.samples().iter().filter(|sample| sample.stack == stack.name);
+    let ids = samples.map(|sample| sample.id as usize).take(count.unwrap_or(usize::MAX)).collect();
+    Ok((CubeSize::from(ChunkArray::shape(&stack.image)), ids))
+}
+
+/// float16 as float32, little-endian.
+fn widened(bytes: &[u8]) -> Vec<u8> {
+    let value = |pair: &[u8]| half::f16::from_le_bytes([pair[0], pair[1]]).to_f32().to_le_bytes();
+    bytes.chunks_exact(2).flat_map(value).collect()
+}
+
+/// The error of a user who stopped it.
+pub fn stopped() -> Error {
+    Error::new(ErrorKind::Interrupted, "stopped").with_remedy("the same command begins anew")
+}
+
+fn panicked() -> Error {
+    Error::new(ErrorKind::Io, "a thread panicked").with_remedy("report this as a bug")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_values_are_widened_exactly() {
+        let bytes: Vec<u8> = [0.5f32, -2.0, 65504.0]
+            .into_iter()
+            .flat_map(|value| half::f16::from_f32(value).to_le_bytes())
+            .collect();
+        let wide: Vec<f32> = bytemuck::pod_collect_to_vec(&widened(&bytes));
+        assert_eq!(wide, [0.5, -2.0, 65504.0]);
+    }
+}

@@ -1,0 +1,258 @@
+//! Batches of any strategy.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use hsipack_read::augment::{Images, Pipeline, SampleKey};
+use hsipack_read::store::StoreKind;
+use hsipack_read::{
+    BatchTimes, Dataset, DeviceBatch, DeviceLoader, DeviceOptions, Distribution, LoaderOptions,
+    LoaderStats, OpenOptions, Statistics, Verify,
+};
+use tch::{Device, Tensor};
+
+use super::chain::Chain;
+use super::data::Data;
+use super::options::{Settings, Strategy};
+use super::store::{Counted, Counts, store};
+use super::workers::{Files, Loaded, Work, Workers, plan};
+use crate::Result;
+use crate::device::run;
+
+/// Batches of one strategy, epoch after epoch without an end.
+pub struct Feed {
+    way: Way,
+    /// What is done on the device.
+    pipeline: Option<Pipeline>,
+    counts: Arc<Counts>,
+    workers: usize,
+    batches_per_epoch: usize,
+    /// Seconds that loading each batch took.
+    load_s: Vec<f64>,
+    since: LoaderStats,
+    read_since_s: f64,
+}
+
+enum Way {
+    Workers(Workers),
+    Ring(Box<DeviceLoader>),
+}
+
+/// A batch as its strategy gives it.
+pub struct Given(Batch);
+
+enum Batch {
+    Loaded(Loaded),
+    Ring(DeviceBatch),
+}
+
+impl Feed {
+    /// Starts to load.
+    ///
+    /// # Errors
+    /// If files cannot be opened, options contradict each other, or there is no memory.
+    pub fn start(
+        strategy: Strategy,
+        rate_limit: Option<u64>,
+        settings: &Settings,
+        data: &Data,
+        device: Device,
+    ) -> Result<Self> {
+        let ring = strategy == Strategy::Ring;
+        // Files that are mapped cannot be dropped from the system's cache.
+        let kind = if ring && !settings.drop_cache { StoreKind::Mapped } else { StoreKind::Pread };
+        let store = store(kind, rate_limit);
+        let counts = store.counts();
+        let plan = plan(data.cubes, data.shape, settings.batch_size, settings.seed)?;
+        let batches_per_epoch = plan.epoch(0, &[], hsipack_read::plan::Share::ALL)?.batches();
+        let on_device = strategy >= Strategy::DeviceAugment;
+        let way = if ring {
+            let dataset = open(&data.half, store)?;
+            let mut options = LoaderOptions::new(settings.batch_size);
+            options.plan.seed = settings.seed;
+            options.threads = settings.workers;
+            options.masks = Some(Vec::new());
+            let loader = DeviceLoader::new(&dataset, options, DeviceOptions::new(device))?;
+            Way::Ring(Box::new(loader))
+        } else {
+            let files = match strategy {
+                Strategy::Original => Files::Npy(data.original.clone(), store),
+                Strategy::Blosc => Files::Packed(open(&data.blosc, store)?),
+                _ => Files::Packed(open(&data.half, store)?),
+            };
+            let chain = if on_device { None } else { Chain::of(&settings.augment, settings.seed) };
+            let work = Work { files, shape: data.shape, chain, plan };
+            Way::Workers(Workers::start(work, settings.workers)?)
+        };
+        let pipeline = if on_device { settings.augment.pipeline(settings.seed) } else { None };
+        Ok(Self {
+            way,
+            pipeline,
+            counts,
+            workers: settings.workers,
+            batches_per_epoch,
+            load_s: Vec::new(),
+            since: LoaderStats::default(),
+            read_since_s: 0.0,
+        })
+    }
+
+    /// Batches of an epoch.
+    pub fn batches_per_epoch(&self) -> usize {
+        self.batches_per_epoch
+    }
+
+    /// Bytes read so far.
+    pub fn bytes_read(&self) -> u64 {
+        self.counts.bytes()
+    }
+
+    /// The next batch, of whatever epoch.
+    ///
+    /// # Errors
+    /// If it cannot be read, is damaged, or there is no memory.
+    #[allow(clippy::should_implement_trait)] // it has no end
+    pub fn next(&mut self) -> Result<Given> {
+        match &mut self.way {
+            Way::Workers(workers) => {
+                let loaded = workers.next()?;
+                self.load_s.push(loaded.load_s);
+                Ok(Given(Batch::Loaded(loaded)))
+            }
+            Way::Ring(loader) => loop {
+                // `None` is the end of an epoch; the next call gives the next one.
+                if let Some(batch) = loader.next_batch() {
+                    return Ok(Given(Batch::Ring(batch?)));
+                }
+            },
+        }
+    }
+
+    /// Does on the device what the strategy does there; images (B, C, H, W).
+    ///
+    /// # Errors
+    /// If the augmentations do not fit, or the device has not enough memory.
+    pub fn augment(&self, given: Given) -> Result<Tensor> {
+        match given.0 {
+            Batch::Loaded(loaded) => {
+                let image = run(|| loaded.image.f_permute([0, 3, 1, 2]))?;
+                let Some(pipeline) = &self.pipeline else { return Ok(image) };
+                // The batch is nobody else's.
+                let images = Images { image, masks: Vec::new(), overwrite: true };
+                Ok(pipeline.augment(images, loaded.epoch, &loaded.keys)?.0.image)
+            }
+            Batch::Ring(mut batch) => {
+                if let Some(pipeline) = &self.pipeline {
+                    pipeline.augment_batch(&mut batch)?;
+                }
+                Ok(batch.image.shallow_clone())
+            }
+        }
+    }
+
+    /// Forgets what was counted so far: from now on it is measured.
+    pub fn begin(&mut self) {
+        self.load_s.clear();
+        self.read_since_s = self.counts.seconds();
+        if let Way::Ring(loader) = &self.way {
+            loader.forget_times();
+            self.since = loader.statistics().loader;
+        }
+    }
+
+    /// What was done since, with what the consumer measured: how long it waited for each batch, and how long it
+    /// used it.
+    pub fn statistics(&self, seen: Seen<'_>) -> Statistics {
+        let times = BatchTimes {
+            load_s: Distribution::of(self.load_s.iter().copied()),
+            wait_s: Distribution::of(seen.wait_s.iter().copied()),
+            step_s: Distribution::of(seen.step_s.iter().copied()),
+        };
+        let waiting_s = seen.wait_s.iter().sum();
+        match &self.way {
+            Way::Ring(loader) => {
+                let now = loader.statistics();
+                Statistics {
+                    batches: seen.wait_s.len() as u64,
+                    waiting_s,
+                    times: BatchTimes { load_s: now.times.load_s.clone(), ..times },
+                    loader: now.loader.since(&self.since),
+                    ..now
+                }
+            }
+            Way::Workers(_) => {
+                let slots = 2 * self.workers + 1;
+                let loader = LoaderStats {
+                    elapsed_s: seen.seconds,
+                    batches: seen.wait_s.len() as u64,
+                    samples: seen.cubes,
+                    bytes: seen.bytes,
+                    stored_bytes: seen.bytes_read,
+                    threads: self.workers,
+                    decode_busy_s: self.load_s.iter().sum(),
+                    read_s: self.counts.seconds() - self.read_since_s,
+                    consumer_waiting_s: waiting_s,
+                    slots,
+                    ..LoaderStats::default()
+                };
+                Statistics {
+                    schema: 1,
+                    batches: seen.wait_s.len() as u64,
+                    waiting_s,
+                    loaders: self.workers,
+                    slots,
+                    times,
+                    loader,
+                    ..Statistics::default()
+                }
+            }
+        }
+    }
+}
+
+/// What the consumer saw.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    /// Time that passed.
+    pub seconds: f64,
+    /// Waiting for each batch, in seconds.
+    pub wait_s: &'a [f64],
+    /// Using each batch, in seconds.
+    pub step_s: &'a [f64],
+    /// Cubes that came.
+    pub cubes: u64,
+    /// Their bytes, uncompressed.
+    pub bytes: u64,
+    /// Bytes read meanwhile.
+    pub bytes_read: u64,
+}
+
+impl Given {
+    /// Brings it to the device; the one of the ring is there.
+    ///
+    /// # Errors
+    /// If the device has not enough memory.
+    pub fn arrive(self, device: Device) -> Result<Self> {
+        Ok(match self.0 {
+            Batch::Loaded(loaded) if device != Device::Cpu => {
+                let image = run(|| loaded.image.f_to_device(device))?;
+                Self(Batch::Loaded(Loaded { image, ..loaded }))
+            }
+            given => Self(given),
+        })
+    }
+
+    /// Ids of its cubes.
+    pub fn ids(&self) -> Vec<u64> {
+        match &self.0 {
+            Batch::Loaded(loaded) => loaded.keys.iter().map(|key| key.sample).collect(),
+            Batch::Ring(batch) => {
+                batch.items().iter().map(|item| SampleKey::from(item).sample).collect()
+            }
+        }
+    }
+}
+
+fn open(path: &Path, store: Counted) -> Result<Dataset> {
+    Dataset::open_with(path, OpenOptions { store: Some(Arc::new(store)), verify: Verify::Once })
+}

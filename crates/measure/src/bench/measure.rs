@@ -1,0 +1,182 @@
+//! One case, measured.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use hsipack_read::Statistics;
+use serde::{Deserialize, Serialize};
+
+use super::busy::Busy;
+use super::data::Data;
+use super::feed::{Feed, Seen};
+use super::load;
+use super::load::Watch;
+use super::options::{Settings, Strategy};
+use crate::machine::{self, Usage};
+use crate::step::Step;
+use crate::{Result, device};
+
+/// What to measure: one strategy at one rate, once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Request {
+    /// The strategy.
+    pub strategy: Strategy,
+    /// Bytes read a second, all workers together; unlimited if `None`.
+    pub rate_limit: Option<u64>,
+    /// All else.
+    pub settings: Settings,
+    /// The files.
+    pub data: Data,
+}
+
+/// What came out. Times are in seconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measurement {
+    /// Time that the measured epochs took, one after the other.
+    pub epoch_s: Vec<f64>,
+    /// Cubes in all of them.
+    pub cubes: u64,
+    /// Processor time of all threads.
+    pub cpu_s: Option<f64>,
+    /// The most memory that the process held, from its start.
+    pub peak_bytes: Option<u64>,
+    /// Bytes read from files.
+    pub bytes_read: u64,
+    /// Of these, what came from disks and not from the system's file cache.
+    pub disk_bytes: Option<u64>,
+    /// Share of the time in which the device worked.
+    pub utilisation: f64,
+    /// Who says so: `nvml`, or the consumer's `clock`.
+    pub utilisation_source: String,
+    /// The same for each window of 0.15 s.
+    pub timeline: Vec<f64>,
+    /// The device: `cpu`, `cuda:0`, …
+    pub device: String,
+    /// Name of the GPU.
+    pub gpu: Option<String>,
+    /// Where the time went.
+    pub statistics: Statistics,
+    /// What the user should know.
+    pub notes: Vec<String>,
+}
+
+/// What the consumer keeps.
+#[derive(Default)]
+struct Kept {
+    epoch_s: Vec<f64>,
+    wait_s: Vec<f64>,
+    step_s: Vec<f64>,
+    busy: Busy,
+    cubes: u64,
+    bytes: u64,
+    notes: Vec<String>,
+}
+
+/// Measures a case in this process. Peak memory is that of the process, so use a new one for each case.
+///
+/// # Errors
+/// If files cannot be read, augmentations do not fit, or there is no memory.
+pub fn measure(request: &Request) -> Result<Measurement> {
+    let Request { strategy, rate_limit, settings, data } = request;
+    let device = device::device(&settings.device)?;
+    // Bringing up a GPU is no part of an epoch.
+    let mut step = Step::new(settings.step, data.shape.bands, device);
+    let mut feed = Feed::start(*strategy, *rate_limit, settings, data, device)?;
+    // Behind the workers, which have one each.
+    tch::set_num_threads(std::thread::available_parallelism().map_or(1, usize::from) as i32);
+    let mut kept = Kept::default();
+    for _ in 0..settings.warmup_epochs {
+        epoch(&mut feed, &mut step, request, device, Instant::now(), &mut kept)?;
+    }
+    feed.begin();
+    kept = Kept { notes: kept.notes, ..Kept::default() };
+    let (usage, bytes_before) = (Usage::now(), feed.bytes_read());
+    let watch = Watch::start(device);
+    let start = Instant::now();
+    let mut before = 0.0;
+    for _ in 0..settings.epochs {
+        epoch(&mut feed, &mut step, request, device, start, &mut kept)?;
+        let now = start.elapsed().as_secs_f64();
+        kept.epoch_s.push(now - before);
+        before = now;
+    }
+    let seconds = before;
+    let usage = Usage::now().since(usage);
+    let looked = watch.map(Watch::stop).filter(|loads| !loads.is_empty());
+    let bytes_read = feed.bytes_read() - bytes_before;
+    let by_clock = (kept.busy.share(0.0, seconds), kept.busy.windows(0.0, seconds));
+    let (source, (utilisation, timeline)) = match looked {
+        Some(loads) => ("nvml", (loads.iter().sum::<f64>() / loads.len() as f64, loads)),
+        None => ("clock", by_clock),
+    };
+    let seen = Seen {
+        seconds,
+        wait_s: &kept.wait_s,
+        step_s: &kept.step_s,
+        cubes: kept.cubes,
+        bytes: kept.bytes,
+        bytes_read,
+    };
+    kept.notes.dedup();
+    Ok(Measurement {
+        cubes: kept.cubes,
+        cpu_s: usage.cpu_s,
+        peak_bytes: machine::peak_memory(),
+        bytes_read,
+        disk_bytes: usage.disk_bytes,
+        utilisation,
+        utilisation_source: source.to_owned(),
+        timeline,
+        device: device::name(device),
+        gpu: load::gpu_name(device),
+        statistics: feed.statistics(seen),
+        epoch_s: kept.epoch_s,
+        notes: kept.notes,
+    })
+}
+
+/// One epoch: wait, copy, augment, train, batch after batch.
+fn epoch(
+    feed: &mut Feed,
+    step: &mut Step,
+    request: &Request,
+    device: tch::Device,
+    start: Instant,
+    kept: &mut Kept,
+) -> Result<()> {
+    let now = || start.elapsed().as_secs_f64();
+    let mut asked = now();
+    for _ in 0..feed.batches_per_epoch() {
+        let given = feed.next()?;
+        let got = now();
+        let given = given.arrive(device)?;
+        let there = now();
+        let image = feed.augment(given)?;
+        step.train(&image)?;
+        let size = image.size();
+        kept.cubes += size[0] as u64;
+        kept.bytes += (image.numel() * image.kind().elt_size_in_bytes()) as u64;
+        // Memory goes back before the next batch is asked for.
+        drop(image);
+        let done = now();
+        kept.busy.add(there, done);
+        kept.wait_s.push(got - asked);
+        kept.step_s.push(done - got);
+        asked = done;
+    }
+    if request.settings.drop_cache
+        && let Err(error) = machine::drop_file_cache(&files(request))
+    {
+        kept.notes.push(format!("the file cache was not dropped: {error}"));
+    }
+    Ok(())
+}
+
+/// The folder that the strategy reads.
+fn files(request: &Request) -> PathBuf {
+    match request.strategy {
+        Strategy::Original => request.data.original.clone(),
+        Strategy::Blosc => request.data.blosc.clone(),
+        _ => request.data.half.clone(),
+    }
+}

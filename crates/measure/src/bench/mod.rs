@@ -1,0 +1,44 @@
+//! The five published strategies against starving accelerators, side by side on the same cubes.
+//!
+//! ```text
+//! cubes → files of every strategy → (repeat × rate × strategy) a process each → figures → table, JSON, page
+//! ```
+//!
+//! What each strategy does is in `docs/benching.md`. Every case runs in a process of its own, so that memory, processor
+//! time, allocator and threads are its own; cases take turns, so that what else the machine does hits all alike.
+//!
+//! | file | part |
+//! |---|---|
+//! | `options.rs` | strategies, and what is asked for |
+//! | `synthetic.rs`, `npy.rs`, `data.rs` | cubes, and the files of every strategy |
+//! | `store.rs` | reading, counted and at a limited rate |
+//! | `chain.rs` | augmenting one cube, as workers on the CPU do |
+//! | `workers.rs` | strategies 0 to 3: workers that load a batch each |
+//! | `feed.rs` | batches of any strategy; the last one is the device loader |
+//! | `busy.rs`, `load.rs` | when the device worked: by the clock, and by NVML |
+//! | `measure.rs` | one case, measured |
+//! | `run.rs` | all cases, a process each |
+//! | `report.rs`, `page.rs` | means, spreads, speed-ups; the same as a page |
+
+mod busy;
+mod chain;
+mod data;
+mod feed;
+mod load;
+mod measure;
+mod npy;
+mod options;
+mod page;
+mod report;
+mod run;
+mod store;
+mod synthetic;
+mod workers;
+
+pub use busy::WINDOW_S;
+pub use data::{Data, prepare};
+pub use feed::{Feed, Given};
+pub use measure::{Measurement, Request, measure};
+pub use options::{Augment, BenchOptions, CubeSize, Cubes, Settings, Strategy};
+pub use report::{Entry, Report, Spread, Timeline};
+pub use run::{Progress, in_a_process, run};

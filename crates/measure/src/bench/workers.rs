@@ -1,0 +1,200 @@
+//! Strategies 0 to 3: workers that load a whole batch each, as those of a DataLoader do.
+//!
+//! Worker w loads batches w, w + n, w + 2n, … of an endless stream of epochs, and may be two ahead of the consumer. For
+//! each cube it takes new memory, reads or decompresses into it, and augments it (but for strategy 3); then it collates
+//! the cubes into a new batch. A worker has one thread.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Barrier};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use hsipack_read::augment::SampleKey;
+use hsipack_read::plan::{Item, Plan, PlanOptions, PlanSample, Share};
+use hsipack_read::store::Store;
+use hsipack_read::{Dataset, read_tensor};
+use tch::{Kind, Tensor};
+
+use super::chain::Chain;
+use super::npy;
+use super::options::CubeSize;
+use super::store::Counted;
+use crate::device::run;
+use crate::{Error, ErrorKind, Result};
+
+/// What workers do.
+#[derive(Debug)]
+pub struct Work {
+    /// Where cubes lie.
+    pub files: Files,
+    /// Their size.
+    pub shape: CubeSize,
+    /// How they are augmented, if they are.
+    pub chain: Option<Chain>,
+    /// Which cube comes when.
+    pub plan: Plan,
+}
+
+/// Cubes, stored in one of two ways.
+#[derive(Debug)]
+pub enum Files {
+    /// A folder of .npy files.
+    Npy(PathBuf, Counted),
+    /// A packed dataset.
+    Packed(Dataset),
+}
+
+/// A batch as a worker hands it over.
+#[derive(Debug)]
+pub struct Loaded {
+    /// (B, rows, columns, bands).
+    pub image: Tensor,
+    /// Its cubes.
+    pub keys: Vec<SampleKey>,
+    /// The epoch it belongs to.
+    pub epoch: u64,
+    /// Seconds that loading took.
+    pub load_s: f64,
+}
+
+/// The workers, and what they hand over.
+#[derive(Debug)]
+pub struct Workers {
+    /// One for each worker; none once the workers are to stop.
+    receivers: Vec<Receiver<Result<Loaded>>>,
+    next: usize,
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// The plan of cubes 0, 1, …: that of a loader over all of a dataset.
+///
+/// # Errors
+/// As [`Plan::new`].
+pub fn plan(cubes: usize, shape: CubeSize, batch_size: usize, seed: u64) -> Result<Plan> {
+    let [rows, columns, bands] = [shape.rows, shape.columns, shape.bands].map(|size| size as u32);
+    let samples =
+        (0..cubes as u32).map(|sample| PlanSample::new(sample, rows, columns, bands)).collect();
+    Plan::new(samples, PlanOptions { seed, ..PlanOptions::new(batch_size) })
+}
+
+impl Workers {
+    /// Starts `count` workers. libtorch uses one thread in each.
+    ///
+    /// # Errors
+    /// If a thread cannot be started.
+    pub fn start(work: Work, count: usize) -> Result<Self> {
+        let (work, stop) = (Arc::new(work), Arc::new(AtomicBool::new(false)));
+        let mut workers =
+            Self { receivers: Vec::new(), next: 0, stop: stop.clone(), threads: Vec::new() };
+        let started = Arc::new(Barrier::new(count + 1));
+        for number in 0..count {
+            // One batch waits here, and the worker waits with another: two ahead.
+            let (sender, receiver) = sync_channel(1);
+            let (work, stop, started) = (work.clone(), stop.clone(), started.clone());
+            let thread = std::thread::Builder::new().name(format!("worker {number}"));
+            let thread = thread.spawn(move || {
+                one_thread();
+                started.wait();
+                work.run(number, count, &stop, &sender);
+            });
+            workers.threads.push(thread.map_err(|error| {
+                Error::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
+                    .with_remedy("ask for fewer --workers")
+            })?);
+            workers.receivers.push(receiver);
+        }
+        started.wait();
+        Ok(workers)
+    }
+
+    /// The next batch, in order.
+    ///
+    /// # Errors
+    /// What went wrong with it.
+    pub fn next(&mut self) -> Result<Loaded> {
+        let worker = self.next % self.receivers.len();
+        self.next += 1;
+        self.receivers[worker].recv().unwrap_or_else(|_| {
+            Err(Error::new(ErrorKind::Io, "a worker ended early")
+                .with_remedy("report this as a bug, with what was printed above"))
+        })
+    }
+}
+
+/// Has libtorch use one thread in this thread alone. The first question settles that the thread has been set up; else it
+/// would be given the process's number of threads later.
+fn one_thread() {
+    let _ = tch::get_num_threads();
+    tch::set_num_threads(1);
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.receivers.clear();
+        for thread in self.threads.drain(..) {
+            // One that panicked has told so.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Work {
+    fn run(
+        &self,
+        first: usize,
+        step: usize,
+        stop: &AtomicBool,
+        sender: &SyncSender<Result<Loaded>>,
+    ) {
+        for number in (first..).step_by(step) {
+            let Some(loaded) = self.load(number, stop).transpose() else { return };
+            let failed = loaded.is_err();
+            if sender.send(loaded).is_err() || failed {
+                return;
+            }
+        }
+    }
+
+    /// Loads batch `number` of the stream of epochs; `None` if it is to stop.
+    fn load(&self, number: usize, stop: &AtomicBool) -> Result<Option<Loaded>> {
+        let start = Instant::now();
+        let per_epoch = self.plan.epoch(0, &[], Share::ALL)?.batches();
+        let epoch = (number / per_epoch) as u64;
+        let mut items = Vec::new();
+        self.plan.epoch(epoch, &[], Share::ALL)?.batch(number % per_epoch, None, &mut items)?;
+        let mut cubes = Vec::with_capacity(items.len());
+        for item in &items {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            cubes.push(self.cube(item, epoch)?);
+        }
+        let image = run(|| Tensor::f_stack(&cubes, 0))?;
+        drop(cubes);
+        let keys = items.iter().map(SampleKey::from).collect();
+        Ok(Some(Loaded { image, keys, epoch, load_s: start.elapsed().as_secs_f64() }))
+    }
+
+    /// A cube in new memory, augmented.
+    fn cube(&self, item: &Item, epoch: u64) -> Result<Tensor> {
+        let CubeSize { rows, columns, bands } = self.shape;
+        let sample = item.sample as usize;
+        let cube = match &self.files {
+            Files::Npy(folder, store) => {
+                let file = store.open(&npy::path(folder, sample))?;
+                let span = npy::HEADER..file.len();
+                let shape = [rows, columns, bands].map(|size| size as i64);
+                read_tensor(&*file, span, &shape, Kind::Float)?
+            }
+            Files::Packed(dataset) => dataset.image_tensor(sample, 0..rows, 0..columns, None)?,
+        };
+        match &self.chain {
+            Some(chain) => chain.augment(cube, epoch, SampleKey::from(item)),
+            None => Ok(cube),
+        }
+    }
+}

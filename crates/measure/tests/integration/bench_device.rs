@@ -1,0 +1,188 @@
+//! The five strategies, on small cubes: the same batches, whatever the way they come.
+
+use std::path::Path;
+
+use hsipack_measure::bench::{
+    Augment, BenchOptions, CubeSize, Cubes, Data, Feed, Progress, Request, Settings, Strategy,
+    measure, prepare, run,
+};
+use hsipack_measure::step::StepKind;
+use hsipack_pack::convert::{ConvertOptions, convert};
+use hsipack_pack::progress;
+use hsipack_read::augment::Pipeline;
+use tch::{Device, Kind, Tensor};
+
+const SHAPE: CubeSize = CubeSize { rows: 24, columns: 32, bands: 8 };
+
+fn options(folder: &Path, augment: Augment) -> BenchOptions {
+    BenchOptions {
+        cubes: Cubes::Generated { count: 7, shape: SHAPE },
+        strategies: Strategy::ALL.to_vec(),
+        rate_limits: vec![None],
+        repeats: 1,
+        work_dir: folder.to_owned(),
+        keep: false,
+        settings: Settings {
+            batch_size: 3,
+            workers: 2,
+            epochs: 2,
+            warmup_epochs: 1,
+            step: StepKind::Time(0.001),
+            device: "cpu".to_owned(),
+            augment,
+            seed: 3,
+            drop_cache: false,
+        },
+    }
+}
+
+/// Ids and float32 images of two epochs.
+fn batches(strategy: Strategy, options: &BenchOptions, data: &Data) -> Vec<(Vec<u64>, Tensor)> {
+    let mut feed = Feed::start(strategy, None, &options.settings, data, Device::Cpu).unwrap();
+    assert_eq!(feed.batches_per_epoch(), 3);
+    (0..6)
+        .map(|_| {
+            let given = feed.next().unwrap();
+            let ids = given.ids();
+            let image = feed.augment(given).unwrap();
+            let kind = if strategy < Strategy::Half { Kind::Float } else { Kind::Half };
+            assert_eq!(image.kind(), kind, "{strategy}");
+            assert_eq!(image.size(), [ids.len() as i64, 8, 24, 32]);
+            (ids, image.to_kind(Kind::Float).copy())
+        })
+        .collect()
+}
+
+fn largest(a: &Tensor, b: &Tensor) -> f64 {
+    f64::try_from((a - b).abs().max()).unwrap()
+}
+
+#[test]
+fn all_strategies_give_the_same_cubes_in_the_same_order() {
+    let folder = tempfile::tempdir().unwrap();
+    for (augment, most) in [(Augment::None, 0.0), (Augment::Published, 2e-3)] {
+        let options = options(folder.path(), augment);
+        let (data, _work) = prepare(&options, &progress::Progress::default(), &|_| {}).unwrap();
+        let original = batches(Strategy::Original, &options, &data);
+        let mut seen: Vec<u64> = original[..3].iter().flat_map(|(ids, _)| ids.clone()).collect();
+        assert_ne!(seen, (0..7).collect::<Vec<u64>>(), "shuffled");
+        seen.sort_unstable();
+        assert_eq!(seen, (0..7).collect::<Vec<u64>>());
+        for strategy in &Strategy::ALL[1..] {
+            let own = batches(*strategy, &options, &data);
+            for ((ids, image), (want_ids, want)) in own.iter().zip(&original) {
+                assert_eq!(ids, want_ids, "{strategy}");
+                // Exact up to the one cast to float16, or up to how warps round.
+                let want = if *strategy >= Strategy::Half {
+                    want.to_kind(Kind::Half).to_kind(Kind::Float)
+                } else {
+                    want.shallow_clone()
+                };
+                let off = largest(image, &want);
+                assert!(off <= most, "{strategy}: {off}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_users_pipeline_is_run_by_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipeline = Pipeline::from_json(
+        r#"{"seed": 9, "ops": [{"op": "rot90", "turns": [2, 2]}, {"op": "gain", "range": [0.5, 0.5]}]}"#,
+    );
+    let options = options(folder.path(), Augment::Pipeline(pipeline.unwrap()));
+    let (data, _work) = prepare(&options, &progress::Progress::default(), &|_| {}).unwrap();
+    let original = batches(Strategy::Original, &options, &data);
+    for strategy in &Strategy::ALL[1..] {
+        let own = batches(*strategy, &options, &data);
+        for ((_, image), (_, want)) in own.iter().zip(&original) {
+            assert!(largest(image, want) < 1e-3, "{strategy}");
+        }
+    }
+}
+
+#[test]
+fn a_measurement_says_what_was_done_on_the_device() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = options(folder.path(), Augment::Published);
+    options.settings.step = StepKind::Time(0.02);
+    let (data, _work) = prepare(&options, &progress::Progress::default(), &|_| {}).unwrap();
+    for strategy in Strategy::ALL {
+        let settings = options.settings.clone();
+        let request = Request { strategy, rate_limit: Some(1 << 30), settings, data: data.clone() };
+        let json = serde_json::to_string(&request).unwrap();
+        let measured = measure(&serde_json::from_str(&json).unwrap()).unwrap();
+        assert_eq!((measured.epoch_s.len(), measured.cubes), (2, 14), "{strategy}");
+        let (statistics, seconds) = (&measured.statistics, measured.epoch_s.iter().sum::<f64>());
+        assert!(seconds >= 0.12, "6 batches of 20 ms take {seconds}");
+        let times = &statistics.times;
+        assert_eq!((statistics.schema, statistics.batches), (1, 6));
+        assert_eq!((times.wait_s.count, times.step_s.count), (6, 6));
+        assert!(!times.load_s.is_empty() && times.load_s.mean > 0.0);
+        let loaders = if strategy == Strategy::Ring { 1 } else { 2 };
+        assert_eq!(statistics.loaders, loaders, "{strategy}");
+        assert!(measured.bytes_read > 0 && measured.peak_bytes.is_some());
+        assert!(measured.utilisation > 0.2 && measured.utilisation <= 1.0, "{measured:?}");
+        assert_eq!(measured.timeline.len(), (seconds / 0.15 + 1e-9) as usize);
+        assert_eq!(
+            (measured.device.as_str(), measured.utilisation_source.as_str()),
+            ("cpu", "clock")
+        );
+    }
+}
+
+#[test]
+fn a_device_benchmark_of_packed_cubes_leaves_nothing_and_makes_a_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut made = options(folder.path(), Augment::None);
+    made.keep = true;
+    let (data, _work) = prepare(&made, &progress::Progress::default(), &|_| {}).unwrap();
+    // The same command finds what was kept; other cubes are refused.
+    let (again, _work) =
+        prepare(&made, &progress::Progress::default(), &|_| panic!("nothing is to be made"))
+            .unwrap();
+    assert_eq!(again, data);
+    made.cubes = Cubes::Generated { count: 8, shape: SHAPE };
+    let error = prepare(&made, &progress::Progress::default(), &|_| {}).unwrap_err();
+    assert!(error.to_string().contains("--work-dir"), "{error}");
+
+    let packed = folder.path().join("cubes.hsipack");
+    let inputs = vec![data.original.display().to_string()];
+    convert(&ConvertOptions::new(inputs, &packed), &progress::Progress::default(), &|_| {})
+        .unwrap();
+    for path in [&packed, &data.original] {
+        let work = tempfile::tempdir().unwrap();
+        let mut options = options(work.path(), Augment::Published);
+        options.cubes = Cubes::Path { path: path.display().to_string(), count: Some(7) };
+        options.rate_limits = vec![None, Some(1 << 30)];
+        options.repeats = 2;
+        let stop = progress::Progress::default();
+        let listening = Progress { stop: &stop, tell: &|_| {} };
+        let report = run(&options, &listening, &mut |request| measure(request)).unwrap();
+        assert_eq!(report.strategies.len(), 10);
+        assert!(
+            report.strategies.iter().all(|entry| entry.epoch_s.n == 2 && entry.speedup.is_some())
+        );
+        assert_eq!(std::fs::read_dir(work.path()).unwrap().count(), 0);
+        assert!(packed.is_dir());
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!(json["strategies"][9]["name"], "+ring-buffer");
+        assert_eq!(json["strategies"][9]["rate_limit"], 1 << 30);
+        assert_eq!(json["strategies"][0]["rate_limit"], serde_json::Value::Null);
+        assert!(json["strategies"][4]["statistics"]["times"]["load_s"]["percentiles"].is_array());
+        let page = report.page();
+        assert!(page.contains("+gpu-aug") && page.contains("id=\"data\""));
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused_before_anything_is_made_for_the_device() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = options(folder.path(), Augment::None);
+    let huge = CubeSize { rows: 1 << 20, columns: 1 << 20, bands: 100 };
+    options.cubes = Cubes::Generated { count: 1000, shape: huge };
+    let error = prepare(&options, &progress::Progress::default(), &|_| {}).unwrap_err();
+    assert!(error.to_string().contains("--cubes"), "{error}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
