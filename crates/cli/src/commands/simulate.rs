@@ -32,49 +32,43 @@ use spelling::Spread;
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
     /// Batches that are loaded at the same time, each by one loader
-    #[arg(
-        short,
-        long,
-        value_name = "N",
-        required_unless_present = "from",
-        help_heading = "Loaders, queue and model"
-    )]
+    #[arg(short, long, value_name = "N", required_unless_present = "from")]
     loaders: Option<usize>,
 
     /// Mean time that a loader takes for a batch, such as 2s
-    #[arg(long, value_name = "TIME", value_parser = parse::duration, required_unless_present = "from", help_heading = "Loaders, queue and model")]
+    #[arg(long, value_name = "TIME", value_parser = parse::duration, required_unless_present = "from")]
     load_time: Option<Duration>,
 
     /// Standard deviation of load times: a share of their mean, such as 30%, or a time. They are log-normal: never
     /// negative, with a tail of slow batches [default: 5%]
-    #[arg(long, value_name = "SPREAD", value_parser = spelling::spread, help_heading = "Loaders, queue and model")]
+    #[arg(long, value_name = "SPREAD", value_parser = spelling::spread)]
     load_spread: Option<Spread>,
 
     /// Mean time that the model takes for a batch, such as 100ms
-    #[arg(long, value_name = "TIME", value_parser = parse::duration, required_unless_present = "from", help_heading = "Loaders, queue and model")]
+    #[arg(long, value_name = "TIME", value_parser = parse::duration, required_unless_present = "from")]
     step_time: Option<Duration>,
 
     /// Standard deviation of step times, as --load-spread [default: 0%]
-    #[arg(long, value_name = "SPREAD", value_parser = spelling::spread, help_heading = "Loaders, queue and model")]
+    #[arg(long, value_name = "SPREAD", value_parser = spelling::spread)]
     step_spread: Option<Spread>,
 
     /// Finished batches that the queue has room for, beside one in each loader's hands. A DataLoader with
     /// prefetch_factor F has (F - 1) times its workers [default: 0, a loader holds its batch until the model takes it]
-    #[arg(long, value_name = "N", help_heading = "Loaders, queue and model")]
+    #[arg(long, value_name = "N")]
     queue: Option<usize>,
 
     /// Give batches in order, as PyTorch's DataLoader does: loader i loads batches i, i + N, i + 2N and so on, and a
     /// slow batch holds up those after it [default: first come, first served; with --from, in order]
-    #[arg(long, help_heading = "Loaders, queue and model")]
+    #[arg(long)]
     in_order: bool,
 
     /// Take loaders, queue and times from the statistics in FILE, which `hsipack read --json`, `bench --json`,
     /// `diagnose --json` or Python's Loader.stats() wrote. Options given beside it count more
-    #[arg(long, value_name = "FILE", help_heading = "Loaders, queue and model")]
+    #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
 
     /// Of a benchmark's strategies, the one to take from FILE
-    #[arg(long, value_name = "NAME", requires = "from", help_heading = "Loaders, queue and model")]
+    #[arg(long, value_name = "NAME", requires = "from")]
     strategy: Option<String>,
 
     /// Simulate this change, too, and compare (repeatable), such as workers=8,load=0.5x. Keys are workers, load,
