@@ -2,3 +2,5 @@
 
 #[cfg(feature = "torch")]
 mod bench_device;
+#[cfg(feature = "torch")]
+mod diagnose_device;

@@ -94,6 +94,7 @@ def diagnose(
     Raises:
         ConflictError: if the loader gives no batches.
 
+    >>> import time
     >>> loader = Loader(dataset_path, 4, device="cpu")
     >>> found = diagnose(loader, lambda batch: time.sleep(0.01), rounds=3, seconds=0.05)
     >>> found.levels[0]["level"]

@@ -1,0 +1,168 @@
+//! Planted bottlenecks of a small dataset, on the CPU and over an emulated bus.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use hsipack_measure::diagnose::{Action, Diagnosis, Level, Limits, RunOptions, Words, run};
+use hsipack_measure::{Error, ErrorKind, Result};
+use hsipack_pack::convert::{ConvertOptions, convert};
+use hsipack_pack::progress::Progress;
+use hsipack_read::augment::Pipeline;
+use hsipack_read::store::{Limited, StoreKind};
+use hsipack_read::{DeviceOptions, LoaderOptions};
+use tch::Device;
+
+/// Rows, columns and bands of the cubes.
+const SHAPE: [usize; 3] = [32, 24, 16];
+const CUBES: usize = 12;
+/// A step beside which everything that is not planted takes no time.
+const STEP: Duration = Duration::from_millis(20);
+
+fn dataset(folder: &Path) -> PathBuf {
+    let cubes = folder.join("cubes");
+    std::fs::create_dir(&cubes).unwrap();
+    let [rows, columns, bands] = SHAPE;
+    for cube in 0..CUBES {
+        let mut header = format!(
+            "{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {columns}, {bands}), }}"
+        );
+        header.push_str(&" ".repeat(117 - header.len()));
+        header.push('\n');
+        let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+        bytes.extend((header.len() as u16).to_le_bytes());
+        bytes.extend(header.as_bytes());
+        let values = (0..rows * columns * bands).map(|place| ((place * 7 + cube) % 101) as f32);
+        bytes.extend(values.flat_map(f32::to_le_bytes));
+        std::fs::write(cubes.join(format!("{cube:02}.npy")), bytes).unwrap();
+    }
+    let packed = folder.join("packed.hsipack");
+    let options = ConvertOptions::new(vec![cubes.to_str().unwrap().to_owned()], packed.clone());
+    convert(&options, &Progress::default(), &|_| {}).unwrap();
+    packed
+}
+
+fn options(path: &Path) -> RunOptions {
+    let mut loader = LoaderOptions::new(3);
+    loader.threads = 2;
+    RunOptions {
+        path: path.to_owned(),
+        store: None,
+        loader,
+        device: DeviceOptions::new(Device::Cpu),
+        pipeline: None,
+        rounds: 3,
+        time: Duration::from_millis(60),
+        cold: false,
+        verify: false,
+        limits: Limits::default(),
+    }
+}
+
+fn diagnose(options: &RunOptions, step: Duration) -> Diagnosis {
+    let mut told = 0;
+    let stop = AtomicBool::new(false);
+    let mut sleep = |image: &tch::Tensor, _: &[(String, tch::Tensor)]| {
+        assert_eq!(image.size()[1], SHAPE[2] as i64, "bands");
+        std::thread::sleep(step);
+        Ok(())
+    };
+    let diagnosis = run(options, &mut sleep, &stop, &mut |_| told += 1).unwrap();
+    assert!(told >= options.rounds * diagnosis.verdict.rows.len());
+    diagnosis
+}
+
+fn bytes(samples: usize) -> f64 {
+    (samples * SHAPE.iter().product::<usize>() * 2) as f64
+}
+
+#[test]
+fn nobody_is_accused_where_the_step_dominates() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = dataset(folder.path());
+    let options = RunOptions { cold: true, verify: true, ..options(&path) };
+    let diagnosis = diagnose(&options, STEP);
+    assert_eq!(diagnosis.verdict.culprit, None, "{}", diagnosis.text(Words::Command));
+    let levels: Vec<Level> = diagnosis.verdict.rows.iter().map(|row| row.level).collect();
+    let all = [Level::Step, Level::Collate, Level::Decode, Level::Read, Level::Cold];
+    assert_eq!(levels, all);
+    assert!(diagnosis.remedy.is_none() && diagnosis.verified.is_none());
+    let statistics = diagnosis.statistics.unwrap();
+    assert!(
+        statistics.times.load_s.count > 0 && statistics.times.step_s.mean >= STEP.as_secs_f64()
+    );
+}
+
+#[test]
+fn a_slow_disk_is_named_and_memory_helps_as_predicted() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = dataset(folder.path());
+    let shards = path.join("32x24x16/image/c");
+    let stored: u64 = walk(&shards).iter().map(|file| file.metadata().unwrap().len()).sum();
+    // Reading a batch takes three steps.
+    let rate = stored as f64 / (CUBES / 3) as f64 / (3.0 * STEP.as_secs_f64());
+    let store = Limited::new(StoreKind::Pread.store(), rate as u64, 0);
+    let options = RunOptions { store: Some(Arc::new(store)), verify: true, ..options(&path) };
+    let diagnosis = diagnose(&options, STEP);
+    let text = diagnosis.text(Words::Command);
+    assert_eq!(diagnosis.verdict.culprit, Some(Level::Read), "{text}");
+    assert!(text.contains("--cache compressed"), "{text}");
+    assert!(diagnosis.verified.unwrap().gain > 1.5, "{text}");
+}
+
+#[test]
+fn a_slow_copy_is_named_and_crops_help() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = dataset(folder.path());
+    let mut options = RunOptions { verify: true, ..options(&path) };
+    options.device.emulated_bus = Some(bytes(3) / (4.0 * STEP.as_secs_f64()));
+    let diagnosis = diagnose(&options, STEP);
+    let text = diagnosis.text(Words::Command);
+    assert_eq!(diagnosis.verdict.culprit, Some(Level::Copy), "{text}");
+    let remedy = diagnosis.remedy.unwrap();
+    assert_eq!(remedy.action, Action::Crop { pixels: [16, 24] });
+    assert!((remedy.predicted_gain.unwrap() - 2.0).abs() < 0.3, "{text}");
+    assert!(diagnosis.verified.unwrap().gain > 1.4, "{text}");
+}
+
+#[test]
+fn slow_augmentation_is_named_with_its_dearest_part() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = dataset(folder.path());
+    let pipeline = r#"[{"op": "hflip", "p": 1.0}, {"op": "gaussian_noise", "std": 0.1, "p": 1.0}]"#;
+    let pipeline = Some(Pipeline::from_json(pipeline).unwrap());
+    let options = RunOptions { pipeline, ..options(&path) };
+    let diagnosis = diagnose(&options, Duration::ZERO);
+    let text = diagnosis.text(Words::Command);
+    assert!(diagnosis.verdict.row(Level::Augment).unwrap().counts, "{text}");
+    if diagnosis.verdict.culprit == Some(Level::Augment) {
+        let costs = &diagnosis.facts.augmentations;
+        assert!(costs[1].without_s < costs[0].without_s, "{text}");
+    }
+}
+
+#[test]
+fn it_stops_when_told_and_passes_the_steps_error_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = dataset(folder.path());
+    let options = options(&path);
+    let mut none = |_: &tch::Tensor, _: &[(String, tch::Tensor)]| Ok(());
+    let stop = AtomicBool::new(true);
+    let error = run(&options, &mut none, &stop, &mut |_| {}).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Interrupted);
+    let mut fails = |_: &tch::Tensor, _: &[(String, tch::Tensor)]| -> Result<()> {
+        Err(Error::conflict("out of luck"))
+    };
+    let error = run(&options, &mut fails, &AtomicBool::new(false), &mut |_| {}).unwrap_err();
+    assert!(error.to_string().contains("out of luck"), "{error}");
+    let mut wrong = options.clone();
+    wrong.loader.splits = vec!["test".to_owned()];
+    let error = run(&wrong, &mut none, &AtomicBool::new(false), &mut |_| {}).unwrap_err();
+    assert!(error.to_string().contains("no samples"), "{error}");
+}
+
+fn walk(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] }).collect()
+}

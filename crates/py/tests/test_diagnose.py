@@ -1,0 +1,166 @@
+"""What training waits for: planted bottlenecks are named, in hsipack's loader and in others."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import hsipack
+import pytest
+import torch
+from hsipack.augment import GaussianNoise
+from torch.utils.data import DataLoader, Dataset
+
+# Long enough that a busy machine does not blur it.
+SHORT, LONG = 0.004, 0.04
+
+
+def wait(seconds: float) -> Any:
+    return lambda batch: time.sleep(seconds)
+
+
+def diagnose(loader: Any, step: Any, **options: Any) -> hsipack.Diagnosis:
+    return hsipack.diagnose(loader, step, rounds=3, seconds=0.05, device="cpu", **options)
+
+
+class Slow(Dataset[torch.Tensor]):
+    """Samples that take some time to load: waiting, or computing."""
+
+    def __init__(self, seconds: float, compute: bool = False) -> None:
+        self.seconds = seconds
+        self.compute = compute
+
+    def __len__(self) -> int:
+        return 64
+
+    def __getitem__(self, number: int) -> torch.Tensor:
+        end = time.perf_counter() + self.seconds
+        while self.compute and time.perf_counter() < end:
+            pass
+        time.sleep(max(end - time.perf_counter(), 0))
+        return torch.full((3,), float(number))
+
+
+def test_nobody_is_to_blame_if_the_step_takes_longest(dataset: str) -> None:
+    with hsipack.Loader(dataset, 4, shuffle=True, device="cpu") as loader:
+        found = diagnose(loader, wait(LONG))
+    assert found.culprit is None, str(found)
+    assert found.remedy is None
+    assert "nobody" in str(found)
+    assert [row["level"] for row in found.levels] == ["step", "collate", "decode", "read"]
+
+
+def test_slow_augmentation_is_named_with_its_dearest_part(dataset: str) -> None:
+    noise = [GaussianNoise(std=0.1, p=1.0)]
+    with hsipack.Loader(dataset, 4, device="cpu", augment=noise) as loader:
+        found = diagnose(loader, lambda batch: None, verify=True)
+        # The user's own loader is where it was.
+        assert loader.epoch == 0
+        assert len(list(loader)) == len(loader)
+    assert found.culprit == "augment", str(found)
+    assert found.remedy is not None
+    assert found.remedy["name"] == "gaussian_noise"
+    assert found.verified is not None
+    assert found.verified["gain"] > 1
+
+
+def test_decoding_is_named_where_there_is_nothing_else(own_dataset: Path) -> None:
+    large = hsipack.open(own_dataset)
+    with hsipack.Loader(large, 4, device="cpu", num_threads=1) as loader:
+        found = diagnose(loader, lambda batch: None)
+    # Tiny cubes: whatever it is, it is loading, and what it found is in the JSON.
+    data = found.to_dict()
+    assert json.loads(json.dumps(data)) == data
+    assert data["facts"]["threads"] == 1
+    assert data["statistics"]["schema"] == 1
+    assert found.culprit in {"collate", "decode", "read"}, str(found)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_data_loader_that_waits_for_files_is_to_blame(workers: int) -> None:
+    loader = DataLoader(Slow(LONG), batch_size=2, num_workers=workers)
+    found = diagnose(loader, wait(SHORT))
+    assert found.culprit == "load", str(found)
+    assert found.remedy is not None
+    assert any("waiting: reading files" in line for line in found.remedy["advice"]), str(found)
+    assert found.to_dict()["facts"]["kind"] == "dataloader"
+
+
+def test_a_data_loader_that_computes_is_to_blame_and_workers_help() -> None:
+    loader = DataLoader(Slow(LONG / 4, compute=True), batch_size=4)
+    found = diagnose(loader, wait(SHORT), verify=True)
+    assert found.culprit == "load", str(found)
+    assert found.remedy is not None
+    assert any("computing" in line for line in found.remedy["advice"]), str(found)
+    if found.to_dict()["facts"]["cores"] > 1:
+        assert found.remedy["action"] == "threads"
+        assert found.verified is not None
+        assert found.verified["gain"] > 1, str(found)
+
+
+def test_slow_collating_is_told_from_slow_loading() -> None:
+    def collate(samples: list[torch.Tensor]) -> torch.Tensor:
+        time.sleep(LONG)
+        return torch.stack(samples)
+
+    found = diagnose(DataLoader(Slow(0), batch_size=2, collate_fn=collate), wait(SHORT))
+    assert found.culprit == "collate", str(found)
+
+
+def test_a_quick_data_loader_is_acquitted() -> None:
+    found = diagnose(DataLoader(Slow(0), batch_size=2), wait(LONG))
+    assert found.culprit is None, str(found)
+
+
+def test_any_iterable_of_batches_goes() -> None:
+    class Batches:
+        def __iter__(self) -> Iterator[list[torch.Tensor]]:
+            for number in range(5):
+                time.sleep(LONG)
+                yield [torch.ones(2) * number]
+
+    found = diagnose(Batches(), wait(SHORT))
+    assert found.culprit == "load", str(found)
+    assert found.to_dict()["facts"]["kind"] == "iterable"
+
+
+def test_what_cannot_be_diagnosed_is_told() -> None:
+    with pytest.raises(hsipack.ConflictError, match="no batches"):
+        diagnose([], wait(0))
+    with pytest.raises(hsipack.ConflictError, match="no batches"):
+        diagnose(DataLoader([], batch_size=2), wait(0))
+    with pytest.raises(hsipack.ConflictError, match="rounds"):
+        hsipack.diagnose([torch.ones(1)], wait(0), rounds=0)
+
+
+def test_a_step_that_fails_is_the_users_error(dataset: str) -> None:
+    def step(batch: Any) -> None:
+        raise RuntimeError("out of luck")
+
+    with hsipack.Loader(dataset, 4, device="cpu") as loader:
+        with pytest.raises(RuntimeError, match="out of luck"):
+            diagnose(loader, step)
+        assert len(list(loader)) == len(loader)
+
+
+def test_a_trace_shows_waiting_steps_and_decoding(dataset: str, tmp_path: Path) -> None:
+    flips = [hsipack.augment.RandomHorizontalFlip()]
+    path = tmp_path / "trace.json"
+    with hsipack.Loader(dataset, 4, device="cpu", augment=flips, trace=True) as loader:
+        batches = len(list(loader))
+        loader.save_trace(path)
+    trace = json.loads(path.read_text())
+    spans = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+    names = {event["name"] for event in spans}
+    assert {"wait for a batch", "step", "augment", "decode", "plan"} <= names
+    augmented = {event["args"]["batch"] for event in spans if event["name"] == "augment"}
+    assert augmented == set(range(batches))
+    assert [path.name for path in tmp_path.iterdir()] == ["trace.json"]
+    with (
+        hsipack.Loader(dataset, 4, device="cpu") as loader,
+        pytest.raises(hsipack.ConflictError, match="trace=True"),
+    ):
+        loader.save_trace(path)
