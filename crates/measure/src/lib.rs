@@ -3,8 +3,10 @@
 //! | module | what it knows |
 //! |---|---|
 //! | [`machine`] | what the system says of memory, processor time and disks |
+//! | [`page`] | pages that show a run, and charts in them |
 #![deny(missing_docs)]
 
 pub mod machine;
+pub mod page;
 
 pub use hsipack_format::{Error, ErrorKind, Result};

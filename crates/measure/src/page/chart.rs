@@ -1,0 +1,633 @@
+//! Charts: lines, steps, stacked areas, scatter with labels, grouped bars with error bars.
+//!
+//! ```
+//! use hsipack_measure::page::chart::{Bar, Chart};
+//! use hsipack_measure::page::svg::Place;
+//!
+//! let bars = [Bar::new(92.7), Bar::new(26.0).error(1.5)];
+//! let svg = Chart::new("Seconds an epoch", "Original 92.7 s, ring buffer 26.0 s.")
+//!     .y_label("s/epoch")
+//!     .categories(&["original", "ring buffer"])
+//!     .bars("1000 MB/s", &bars)
+//!     .render(Place::File);
+//! assert!(svg.contains("ring buffer"));
+//! ```
+//!
+//! Numbers that are not finite are left out. All names and labels are text.
+
+use std::fmt::Write;
+
+use super::escape;
+use super::svg::{self, Place, text_width};
+use super::ticks::Ticks;
+
+/// A chart in the making.
+#[derive(Clone, Debug)]
+pub struct Chart {
+    title: String,
+    description: String,
+    size: [f64; 2],
+    labels: [String; 2],
+    from_zero: bool,
+    x_range: Option<[f64; 2]>,
+    y_range: Option<[f64; 2]>,
+    categories: Vec<String>,
+    series: Vec<Series>,
+}
+
+/// A bar, with the error that is drawn over its end.
+#[derive(Clone, Copy, Debug)]
+pub struct Bar {
+    value: f64,
+    error: f64,
+}
+
+impl Bar {
+    /// A bar without error.
+    pub fn new(value: f64) -> Self {
+        Self { value, error: 0.0 }
+    }
+
+    /// With an error, drawn to both sides of the bar's end, e.g. a standard deviation.
+    #[must_use]
+    pub fn error(mut self, error: f64) -> Self {
+        self.error = error;
+        self
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Series {
+    name: String,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Line(Vec<[f64; 2]>),
+    Steps(Vec<[f64; 2]>),
+    Area(Vec<[f64; 2]>),
+    Scatter(Vec<([f64; 2], String)>),
+    Bars(Vec<Bar>),
+}
+
+/// The part of the picture inside the axes, and the numbers at its edges.
+#[derive(Clone, Copy)]
+struct Frame {
+    left: f64,
+    right: f64,
+    top: f64,
+    bottom: f64,
+    x: [f64; 2],
+    y: [f64; 2],
+}
+
+impl Frame {
+    fn x(&self, value: f64) -> f64 {
+        self.left + (value - self.x[0]) / (self.x[1] - self.x[0]) * (self.right - self.left)
+    }
+
+    fn y(&self, value: f64) -> f64 {
+        let share = (value - self.y[0]) / (self.y[1] - self.y[0]);
+        self.bottom - share.clamp(-0.01, 1.01) * (self.bottom - self.top)
+    }
+}
+
+/// Size of most text.
+const TEXT: f64 = 13.0;
+/// Size of text at ticks.
+const SMALL: f64 = 12.0;
+
+impl Chart {
+    /// A chart with a title, which is drawn, and a description of what it shows for those who cannot see it.
+    pub fn new(title: &str, description: &str) -> Self {
+        Self {
+            title: title.to_owned(),
+            description: description.to_owned(),
+            size: [720.0, 360.0],
+            labels: Default::default(),
+            from_zero: true,
+            x_range: None,
+            y_range: None,
+            categories: Vec::new(),
+            series: Vec::new(),
+        }
+    }
+
+    /// Its size in pixels; 720 by 360 if not told.
+    #[must_use]
+    pub fn size(mut self, width: f64, height: f64) -> Self {
+        self.size = [width, height];
+        self
+    }
+
+    /// What the horizontal axis counts, with the unit.
+    #[must_use]
+    pub fn x_label(mut self, text: &str) -> Self {
+        text.clone_into(&mut self.labels[0]);
+        self
+    }
+
+    /// What the vertical axis counts, with the unit.
+    #[must_use]
+    pub fn y_label(mut self, text: &str) -> Self {
+        text.clone_into(&mut self.labels[1]);
+        self
+    }
+
+    /// Lets the vertical axis begin near the least number instead of at 0. Bars and areas need 0.
+    #[must_use]
+    pub fn not_from_zero(mut self) -> Self {
+        self.from_zero = false;
+        self
+    }
+
+    /// Where the horizontal axis begins and ends, e.g. so that charts below each other agree.
+    #[must_use]
+    pub fn x_range(mut self, low: f64, high: f64) -> Self {
+        self.x_range = Some([low, high]);
+        self
+    }
+
+    /// What the vertical axis covers at least.
+    #[must_use]
+    pub fn y_range(mut self, low: f64, high: f64) -> Self {
+        self.y_range = Some([low, high]);
+        self
+    }
+
+    /// What the groups of bars stand for.
+    #[must_use]
+    pub fn categories(mut self, names: &[&str]) -> Self {
+        self.categories = names.iter().map(|name| (*name).to_owned()).collect();
+        self
+    }
+
+    /// Adds points that a line joins.
+    #[must_use]
+    pub fn line(self, name: &str, points: &[[f64; 2]]) -> Self {
+        self.add(name, Kind::Line(points.to_vec()))
+    }
+
+    /// Adds a number that stays until the next point.
+    #[must_use]
+    pub fn steps(self, name: &str, points: &[[f64; 2]]) -> Self {
+        self.add(name, Kind::Steps(points.to_vec()))
+    }
+
+    /// Adds an area on top of the areas before it. All areas have to have their points at the same places.
+    #[must_use]
+    pub fn area(self, name: &str, points: &[[f64; 2]]) -> Self {
+        self.add(name, Kind::Area(points.to_vec()))
+    }
+
+    /// Adds points, each with a label, which may be empty. A label that would lie on another one is shown by a pointer
+    /// only.
+    #[must_use]
+    pub fn scatter(self, name: &str, points: &[([f64; 2], &str)]) -> Self {
+        let own = points.iter().map(|(point, label)| (*point, (*label).to_owned())).collect();
+        self.add(name, Kind::Scatter(own))
+    }
+
+    /// Adds a bar to each category, in their order.
+    #[must_use]
+    pub fn bars(self, name: &str, bars: &[Bar]) -> Self {
+        self.add(name, Kind::Bars(bars.to_vec()))
+    }
+
+    fn add(mut self, name: &str, kind: Kind) -> Self {
+        self.series.push(Series { name: name.to_owned(), kind });
+        self
+    }
+
+    /// The picture.
+    pub fn render(&self, place: Place) -> String {
+        let [width, _] = self.size;
+        let mut out = String::new();
+        text(&mut out, [16.0, 24.0], "start", "head", &fitting(&self.title, 15.0, width - 32.0));
+        let top = self.legend(&mut out) + if self.labels[1].is_empty() { 14.0 } else { 30.0 };
+        let (frame, y_ticks, category_lines) = self.frame(top);
+        self.axes(&mut out, &frame, &y_ticks, &category_lines);
+        self.areas(&mut out, &frame);
+        let groups = self.series.iter().filter(|one| matches!(one.kind, Kind::Bars(_))).count();
+        let mut group = 0;
+        let mut taken = Vec::new();
+        for (number, series) in self.series.iter().enumerate() {
+            let colour = number % svg::SERIES;
+            match &series.kind {
+                Kind::Line(points) => line(&mut out, &frame, points, colour, false),
+                Kind::Steps(points) => line(&mut out, &frame, points, colour, true),
+                Kind::Area(_) => {}
+                Kind::Scatter(points) => scatter(&mut out, &frame, points, colour, &mut taken),
+                Kind::Bars(bars) => {
+                    self.bar_series(&mut out, &frame, bars, [group, groups], [number, colour]);
+                    group += 1;
+                }
+            }
+        }
+        svg::picture(place, self.size, [&self.title, &self.description], "", &out)
+    }
+
+    /// Names of the series, in as many lines as they need; gives where they end. One series needs no name.
+    fn legend(&self, out: &mut String) -> f64 {
+        let named: Vec<_> =
+            self.series.iter().enumerate().filter(|(_, one)| !one.name.is_empty()).collect();
+        if named.len() < 2 {
+            return 32.0;
+        }
+        let (mut x, mut y) = (16.0, 46.0);
+        for (number, series) in named {
+            let name = fitting(&series.name, TEXT, self.size[0] - 60.0);
+            let wide = 18.0 + text_width(&name, TEXT);
+            if x > 16.0 && x + wide > self.size[0] - 16.0 {
+                (x, y) = (16.0, y + 20.0);
+            }
+            let colour = number % svg::SERIES;
+            let _ = writeln!(
+                out,
+                "<rect class=\"f{colour}\" x=\"{x:.1}\" y=\"{:.1}\" width=\"12\" height=\"12\" rx=\"2\"/>",
+                y - 10.5
+            );
+            text(out, [x + 18.0, y], "start", "", &name);
+            x += wide + 18.0;
+        }
+        y + 4.0
+    }
+
+    fn frame(&self, top: f64) -> (Frame, Ticks, Vec<Vec<String>>) {
+        let [width, height] = self.size;
+        let [low, high] = self.y_numbers();
+        let y_ticks = Ticks::around(low, high, ((height - top) / 55.0).clamp(2.0, 8.0) as usize);
+        let label = |tick: &f64| text_width(&y_ticks.label(*tick), SMALL);
+        let left = 24.0 + y_ticks.at.iter().map(label).fold(0.0, f64::max);
+        let right = width - 20.0;
+        let room = (right - left) / self.categories.len().max(1) as f64 - 8.0;
+        let lines: Vec<_> = self.categories.iter().map(|name| wrapped(name, room)).collect();
+        let rows = lines.iter().map(Vec::len).max().unwrap_or(1);
+        let under = 14.0 + rows as f64 * 15.0 + if self.labels[0].is_empty() { 0.0 } else { 20.0 };
+        let (first, last) = y_ticks.ends();
+        let bottom = (height - under).max(top + 20.0);
+        let x = self.x_range.unwrap_or_else(|| self.x_numbers());
+        (Frame { left, right, top, bottom, x, y: [first, last] }, y_ticks, lines)
+    }
+
+    fn points(&self) -> impl Iterator<Item = [f64; 2]> + '_ {
+        let all =
+            self.series.iter().flat_map(|series| -> Box<dyn Iterator<Item = [f64; 2]> + '_> {
+                match &series.kind {
+                    Kind::Line(points) | Kind::Steps(points) => Box::new(points.iter().copied()),
+                    Kind::Scatter(points) => Box::new(points.iter().map(|(point, _)| *point)),
+                    Kind::Area(_) => Box::new(std::iter::empty()),
+                    Kind::Bars(bars) => Box::new(bars.iter().flat_map(|bar| {
+                        [
+                            [0.0, bar.value],
+                            [0.0, bar.value + bar.error],
+                            [0.0, bar.value - bar.error],
+                        ]
+                    })),
+                }
+            });
+        all.chain(self.stacks().into_iter().flatten())
+            .filter(|[x, y]| x.is_finite() && y.is_finite())
+    }
+
+    /// The upper edges of the areas.
+    fn stacks(&self) -> Vec<Vec<[f64; 2]>> {
+        let mut edges: Vec<Vec<[f64; 2]>> = Vec::new();
+        for series in &self.series {
+            let Kind::Area(points) = &series.kind else { continue };
+            let below = edges.last();
+            let height =
+                |at: usize| below.and_then(|edge| edge.get(at)).map_or(0.0, |[_, y]: &[f64; 2]| *y);
+            let stacked =
+                points.iter().enumerate().map(|(at, [x, y])| [*x, y + height(at)]).collect();
+            edges.push(stacked);
+        }
+        edges
+    }
+
+    fn y_numbers(&self) -> [f64; 2] {
+        let [mut low, mut high] = self.y_range.unwrap_or([f64::INFINITY, f64::NEG_INFINITY]);
+        let filled = |series: &Series| matches!(series.kind, Kind::Area(_) | Kind::Bars(_));
+        if self.from_zero || self.series.iter().any(filled) {
+            (low, high) = (low.min(0.0), high.max(0.0));
+        }
+        for [_, y] in self.points() {
+            (low, high) = (low.min(y), high.max(y));
+        }
+        [low, high]
+    }
+
+    fn x_numbers(&self) -> [f64; 2] {
+        let numbers = self.points().map(|[x, _]| x);
+        let (low, high) = numbers
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), x| (low.min(x), high.max(x)));
+        let scatter = self.series.iter().any(|one| matches!(one.kind, Kind::Scatter(_)));
+        if scatter || low >= high || !low.is_finite() {
+            let low = if self.from_zero { low.min(0.0) } else { low };
+            let (low, high) = Ticks::around(low, high, 6).ends();
+            [low, high]
+        } else {
+            [low, high]
+        }
+    }
+
+    fn axes(&self, out: &mut String, frame: &Frame, y_ticks: &Ticks, categories: &[Vec<String>]) {
+        let Frame { left, right, top, bottom, .. } = *frame;
+        for tick in &y_ticks.at {
+            let y = frame.y(*tick);
+            let class = if *tick == 0.0 { "axis" } else { "rule" };
+            let _ = writeln!(out, "<path class=\"{class}\" d=\"M{left:.1} {y:.1}H{right:.1}\"/>");
+            text(out, [left - 8.0, y + 4.0], "end", "small", &y_ticks.label(*tick));
+        }
+        if !self.labels[1].is_empty() {
+            text(out, [16.0, top - 14.0], "start", "small", &self.labels[1]);
+        }
+        if !self.labels[0].is_empty() {
+            let label = &self.labels[0];
+            text(out, [(left + right) / 2.0, self.size[1] - 10.0], "middle", "small", label);
+        }
+        if categories.is_empty() {
+            self.x_ticks(out, frame);
+        }
+        let step = (right - left) / categories.len().max(1) as f64;
+        for (number, lines) in categories.iter().enumerate() {
+            for (row, line) in lines.iter().enumerate() {
+                let x = left + (number as f64 + 0.5) * step;
+                text(out, [x, bottom + 18.0 + row as f64 * 15.0], "middle", "small", line);
+            }
+        }
+    }
+
+    fn x_ticks(&self, out: &mut String, frame: &Frame) {
+        let Frame { left, right, bottom, x: [low, high], .. } = *frame;
+        // As many as there is room for, by the longest.
+        let mut ticks = Ticks::within(low, high, ((right - left) / 70.0).max(1.0) as usize);
+        let widest = |ticks: &Ticks| {
+            ticks.at.iter().map(|tick| text_width(&ticks.label(*tick), SMALL)).fold(0.0, f64::max)
+        };
+        let fits = (right - left) / (widest(&ticks) + 16.0);
+        if (ticks.at.len() as f64) > fits {
+            ticks = Ticks::within(low, high, (fits * 0.6).max(1.0) as usize);
+        }
+        for tick in &ticks.at {
+            let x = frame.x(*tick);
+            let _ = writeln!(out, "<path class=\"axis\" d=\"M{x:.1} {bottom:.1}v5\"/>");
+            // Half of the last label may reach beyond the axis, but not beyond the picture.
+            let half = text_width(&ticks.label(*tick), SMALL) / 2.0;
+            let x = x.min(self.size[0] - half - 2.0);
+            text(out, [x, bottom + 19.0], "middle", "small", &ticks.label(*tick));
+        }
+    }
+
+    fn areas(&self, out: &mut String, frame: &Frame) {
+        let numbers = self.series.iter().enumerate();
+        let areas = numbers.filter(|(_, one)| matches!(one.kind, Kind::Area(_)));
+        let mut below: Option<Vec<[f64; 2]>> = None;
+        for ((number, _), edge) in areas.zip(self.stacks()) {
+            let floor =
+                below.take().unwrap_or_else(|| edge.iter().map(|[x, _]| [*x, 0.0]).collect());
+            let ring = edge.iter().chain(floor.iter().rev());
+            let _ = writeln!(
+                out,
+                "<path class=\"area f{}\" d=\"{}Z\"/>",
+                number % svg::SERIES,
+                path(frame, ring.copied(), false)
+            );
+            below = Some(edge);
+        }
+    }
+
+    fn bar_series(
+        &self,
+        out: &mut String,
+        frame: &Frame,
+        bars: &[Bar],
+        [group, groups]: [usize; 2],
+        [number, colour]: [usize; 2],
+    ) {
+        let step = (frame.right - frame.left) / self.categories.len().max(bars.len()).max(1) as f64;
+        let width = (step * 0.75 / groups as f64).min(64.0);
+        for (at, bar) in bars.iter().enumerate().filter(|(_, bar)| bar.value.is_finite()) {
+            let middle = frame.left + (at as f64 + 0.5) * step;
+            let x = middle + (group as f64 - groups as f64 / 2.0) * width;
+            let (y, zero) = (frame.y(bar.value), frame.y(0.0));
+            let category = self.categories.get(at).map_or("", String::as_str);
+            let series = &self.series[number].name;
+            let told =
+                [category, series].into_iter().filter(|name| !name.is_empty()).collect::<Vec<_>>();
+            let _ = writeln!(
+                out,
+                "<rect class=\"f{colour}\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\">\
+                 <title>{}: {}</title></rect>",
+                x + 1.0,
+                y.min(zero),
+                (width - 2.0).max(1.0),
+                (y - zero).abs().max(0.5),
+                escape(&told.join(", ")),
+                short(bar.value),
+            );
+            let mut end = y.min(zero);
+            if bar.error > 0.0 && bar.error.is_finite() {
+                let (high, low) = (frame.y(bar.value + bar.error), frame.y(bar.value - bar.error));
+                let (x, cap) = (x + width / 2.0, (width / 4.0).min(6.0));
+                let _ = writeln!(
+                    out,
+                    "<path class=\"error\" d=\"M{x:.1} {high:.1}V{low:.1}M{:.1} {high:.1}h{:.1}M{:.1} {low:.1}h{:.1}\"/>",
+                    x - cap,
+                    2.0 * cap,
+                    x - cap,
+                    2.0 * cap
+                );
+                end = end.min(high);
+            }
+            let label = short(bar.value);
+            if text_width(&label, SMALL) <= width + 4.0 {
+                text(out, [x + width / 2.0, end - 5.0], "middle", "small", &label);
+            }
+        }
+    }
+}
+
+/// Three significant digits, as far as they are behind the point.
+fn short(value: f64) -> String {
+    let digits = match value.abs() {
+        large if large >= 99.95 => 0,
+        middle if middle >= 9.995 => 1,
+        small if small >= 0.9995 || small == 0.0 => 2,
+        tiny => (2.0 - tiny.log10().floor()).clamp(2.0, 9.0) as usize,
+    };
+    format!("{value:.digits$}")
+}
+
+fn text(out: &mut String, [x, y]: [f64; 2], anchor: &str, class: &str, words: &str) {
+    let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
+    let _ = writeln!(
+        out,
+        "<text{class} x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{}</text>",
+        escape(words)
+    );
+}
+
+/// The text, cut short if it is wider than its room.
+fn fitting(words: &str, size: f64, room: f64) -> String {
+    if text_width(words, size) <= room {
+        return words.to_owned();
+    }
+    let mut cut = words.to_owned();
+    while !cut.is_empty() && text_width(&cut, size) + size > room {
+        cut.pop();
+    }
+    format!("{}…", cut.trim_end())
+}
+
+/// The text in up to three lines; what still is too wide is cut.
+fn wrapped(words: &str, room: f64) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in words.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if text_width(&format!("{line} {word}"), SMALL) <= room => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    if lines.len() > 3 {
+        let rest = lines.split_off(2).join(" ");
+        lines.push(rest);
+    }
+    lines.iter().map(|line| fitting(line, SMALL, room)).collect()
+}
+
+fn path(frame: &Frame, points: impl Iterator<Item = [f64; 2]>, steps: bool) -> String {
+    let mut path = String::new();
+    let mut begun = false;
+    for [x, y] in points.filter(|[x, y]| x.is_finite() && y.is_finite()) {
+        let (x, y) = (frame.x(x), frame.y(y));
+        let _ = match (begun, steps) {
+            (false, _) => write!(path, "M{x:.1} {y:.1}"),
+            (true, true) => write!(path, "H{x:.1}V{y:.1}"),
+            (true, false) => write!(path, "L{x:.1} {y:.1}"),
+        };
+        begun = true;
+    }
+    path
+}
+
+fn line(out: &mut String, frame: &Frame, points: &[[f64; 2]], colour: usize, steps: bool) {
+    let path = path(frame, points.iter().copied(), steps);
+    if !path.is_empty() {
+        let _ = writeln!(out, "<path class=\"l{colour}\" d=\"{path}\"/>");
+    }
+}
+
+/// Left, top, right and bottom of something that is drawn.
+type Box4 = [f64; 4];
+
+fn scatter(
+    out: &mut String,
+    frame: &Frame,
+    points: &[([f64; 2], String)],
+    colour: usize,
+    taken: &mut Vec<Box4>,
+) {
+    let finite = |point: &&([f64; 2], String)| point.0.iter().all(|number| number.is_finite());
+    let placed: Vec<_> = points
+        .iter()
+        .filter(finite)
+        .map(|([x, y], label)| ([frame.x(*x), frame.y(*y)], label))
+        .collect();
+    // Labels keep off all points, also those that come later.
+    taken.extend(placed.iter().map(|([x, y], _)| [x - 5.0, y - 5.0, x + 5.0, y + 5.0]));
+    for ([x, y], label) in placed {
+        let _ = writeln!(
+            out,
+            "<circle class=\"f{colour}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"5\"><title>{}</title></circle>",
+            escape(label)
+        );
+        let wide = text_width(label, SMALL);
+        let free = [
+            (x + 9.0, y + 4.0),
+            (x - 9.0 - wide, y + 4.0),
+            (x - wide / 2.0, y - 10.0),
+            (x - wide / 2.0, y + 20.0),
+        ];
+        let spot = free.into_iter().find_map(|(left, base)| {
+            let place = [left, base - 11.0, left + wide, base + 3.0];
+            let inside = place[0] >= frame.left - 4.0
+                && place[2] <= frame.right + 16.0
+                && place[1] >= frame.top - 12.0
+                && place[3] <= frame.bottom;
+            let clear = taken.iter().all(|other| !overlap(&place, other));
+            (inside && clear).then_some((left, base, place))
+        });
+        if let Some((left, base, place)) = spot.filter(|_| !label.is_empty()) {
+            taken.push(place);
+            text(out, [left, base], "start", "small", label);
+        }
+    }
+}
+
+fn overlap(a: &Box4, b: &Box4) -> bool {
+    a[0] < b[2] && b[0] < a[2] && a[1] < b[3] && b[1] < a[3]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_that_would_lie_on_each_other_are_left_to_a_pointer() {
+        let here = [1.0, 1.0];
+        let many: Vec<_> = (0..9).map(|_| (here, "the same place")).collect();
+        let svg = Chart::new("T", "D").scatter("s", &many).render(Place::Page);
+        assert_eq!(svg.matches("<circle").count(), 9);
+        let labels = svg.matches("<text class=\"small\"").count();
+        assert!(svg.matches(">the same place</text>").count() <= 4, "{labels}");
+    }
+
+    #[test]
+    fn numbers_that_are_none_are_left_out() {
+        let points = [[0.0, 1.0], [1.0, f64::NAN], [f64::INFINITY, 2.0], [2.0, 3.0]];
+        let bars = [Bar::new(f64::NAN), Bar::new(2.0).error(f64::NAN)];
+        let lines = Chart::new("T", "D").line("a", &points).steps("b", &points).area("c", &[]);
+        let bars = Chart::new("T", "D").categories(&["x", "y"]).bars("a", &bars);
+        for svg in [
+            lines.render(Place::File),
+            bars.render(Place::File),
+            Chart::new("", "").render(Place::Page),
+        ] {
+            assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+        }
+    }
+
+    #[test]
+    fn areas_stand_on_each_other() {
+        let chart = Chart::new("T", "D").area("a", &[[0.0, 1.0]]).area("b", &[[0.0, 2.0]]);
+        assert_eq!(chart.stacks(), [vec![[0.0, 1.0]], vec![[0.0, 3.0]]]);
+        assert_eq!(chart.y_numbers(), [0.0, 3.0]);
+    }
+
+    #[test]
+    fn names_are_text() {
+        let svg = Chart::new("<T>", "D")
+            .categories(&["<c>"])
+            .bars("<a>", &[Bar::new(1.0)])
+            .bars("<b>", &[Bar::new(2.0)])
+            .render(Place::File);
+        assert!(
+            !svg.contains("<a>")
+                && !svg.contains("<b>")
+                && !svg.contains("<c>")
+                && !svg.contains("<T>")
+        );
+    }
+
+    #[test]
+    fn long_names_are_wrapped_and_cut() {
+        assert_eq!(wrapped("one two", 1000.0), ["one two"]);
+        assert_eq!(wrapped("one two", 20.0).len(), 2);
+        assert!(fitting(&"long ".repeat(50), 13.0, 100.0).ends_with('…'));
+    }
+}
