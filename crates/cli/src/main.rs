@@ -37,6 +37,7 @@ enum Command {
     Preview(commands::preview::Args),
     Export(commands::export::Args),
     Read(Box<commands::read::Args>),
+    Tune(commands::tune::Args),
     Completions(commands::completions::Args),
     Man(commands::man::Args),
 }
@@ -48,13 +49,14 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     let result = match Cli::parse().command {
-        Command::Convert(args) => commands::convert::run(*args),
+        Command::Convert(args) => commands::convert::run(*args, Cli::command()),
         Command::Validate(args) => commands::validate::run(args),
         Command::Repair(args) => commands::repair::run(args),
         Command::Info(args) => commands::info::run(args),
         Command::Preview(args) => commands::preview::run(args),
         Command::Export(args) => commands::export::run(args),
         Command::Read(args) => commands::read::run(*args),
+        Command::Tune(args) => commands::tune::run(args),
         Command::Completions(args) => commands::completions::run(args, &mut Cli::command()),
         Command::Man(args) => commands::man::run(args, Cli::command()),
     };

@@ -1,4 +1,11 @@
 //! `hsipack convert`.
+//!
+//! | file | part |
+//! |---|---|
+//! | `convert.rs` | arguments, how they become options, and the closing report |
+//! | `config.rs` | options from a file (`--config`) |
+
+mod config;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -28,6 +35,11 @@ pub struct Args {
     /// The dataset to write: a folder that does not exist yet
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
+
+    /// Take options from a TOML file, such as `hsipack tune --apply` writes: their names without the
+    /// dashes, as in codec = "zstd". What the command line says wins
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
 
     /// Go on with an interrupted conversion or append (same command plus --resume)
     #[arg(long, conflicts_with = "dry_run")]
@@ -182,7 +194,8 @@ Examples:
   hsipack convert scans/ -o scans.hsipack
   hsipack convert 'flight/*.hdr' -o flight.hsipack --mask '{dir}/{stem}_labels.png' --table cubes.csv
   hsipack convert scene.h5::/reflectance/cube -o scene.hsipack --chunk 64x64 --drop-bad-bands
-  hsipack convert raw/ -o raw.hsipack --white auto --dark auto --scale auto";
+  hsipack convert raw/ -o raw.hsipack --white auto --dark auto --scale auto
+  hsipack convert scans/ -o scans.hsipack --config tuned.toml --keep-bits auto";
 
 #[derive(Clone, Copy, ValueEnum)]
 enum NormalizeArg {
@@ -287,7 +300,11 @@ fn command_line() -> String {
 ///
 /// # Errors
 /// Whatever the conversion ends with.
-pub fn run(args: Args) -> Result<ExitCode> {
+pub fn run(args: Args, command: clap::Command) -> Result<ExitCode> {
+    let args = match &args.config {
+        Some(file) => config::merge(file, command)?,
+        None => args,
+    };
     let options = args.options();
     if args.dry_run {
         let estimate = convert::dry_run(&options)?;

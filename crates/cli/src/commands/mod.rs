@@ -8,4 +8,5 @@ pub mod man;
 pub mod preview;
 pub mod read;
 pub mod repair;
+pub mod tune;
 pub mod validate;
