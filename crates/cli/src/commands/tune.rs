@@ -24,6 +24,10 @@ pub struct Args {
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<String>,
 
+    /// Leave out files below input folders that match a glob on the path or name (repeatable)
+    #[arg(long, value_name = "GLOB")]
+    exclude: Vec<String>,
+
     /// Fewer candidates and rounds: about 10 s instead of a minute
     #[arg(long)]
     quick: bool,
@@ -78,7 +82,8 @@ second: median, least and greatest of the rounds; candidates and cases are count
   cases[]:      disk_rate candidate bytes_per_s cubes_per_s epoch_s limit parts[disk,decode,copy,step]
   choice:       candidate case write_s
   precision:    information{pairs,chance,bits} shares keep_99 keep_99_9 codec
-                variants[]{keep_bits,share,ratio,decode[],write,smaller,faster,max_rel,bound_rel,mean_rel,max_abs}
+                best variants[]{codec,keep_bits,share,ratio,decode[],write,smaller,faster,smaller_than_chosen,
+                faster_than_chosen,max_rel,bound_rel,mean_rel,max_abs}
                 bands{shape,keep_bits,wavelength,max_rel,mean_rel,plain_mean_rel,max_abs}
                 spectra[]{cube,row,column,wavelength,before,after}";
 
@@ -87,6 +92,7 @@ impl Args {
         let all = std::thread::available_parallelism().map_or(1, usize::from);
         Options {
             paths: self.paths.clone(),
+            exclude: self.exclude.clone(),
             sample: self.sample.unwrap_or(if self.quick { 16_000_000 } else { 48_000_000 }),
             quick: self.quick,
             cores: self.cores.map_or(all, usize::from),
@@ -228,7 +234,8 @@ fn print_precision(report: &Report) {
         None => println!("  all 10 mantissa bits are needed to hold 99 % of the real information"),
         Some(gain) => {
             let more = precision.variants.iter().find(|one| {
-                one.keep_bits == precision.keep_99_9
+                one.codec == gain.codec
+                    && one.keep_bits == precision.keep_99_9
                     && (gain.keep_bits + 1..10).contains(&one.keep_bits)
             });
             line(&gain);

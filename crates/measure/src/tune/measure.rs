@@ -39,7 +39,7 @@ impl Limits {
         if quick {
             Self { rounds: 3, first: ms(250), encode: ms(20), decode: ms(15), leaders: 2 }
         } else {
-            Self { rounds: 5, first: ms(1500), encode: ms(60), decode: ms(30), leaders: 3 }
+            Self { rounds: 5, first: ms(1000), encode: ms(50), decode: ms(30), leaders: 2 }
         }
     }
 }

@@ -46,6 +46,8 @@ use crate::Result;
 pub struct Options {
     /// A packed dataset, or cubes as `convert` takes them.
     pub paths: Vec<String>,
+    /// Files below input folders to leave out: glob patterns.
+    pub exclude: Vec<String>,
     /// Uncompressed bytes (float16) to try everything on.
     pub sample: usize,
     /// Fewer candidates, rounds and seconds.
@@ -94,8 +96,9 @@ pub fn tune(options: &Options, stop: &AtomicBool, tell: &dyn Fn(&str)) -> Result
     let choice = advice::choose(&needs, &cases, &tried);
 
     tell("trying mantissa bits");
-    let precision =
-        precision::measure(&sample, &mut bench, &tried[choice.candidate].candidate, options.quick)?;
+    let chosen = tried[choice.candidate].candidate;
+    let best = |some: &[Measured]| needs.best(cases[choice.case].disk_rate, some);
+    let precision = precision::measure(&sample, &mut bench, &chosen, options.quick, &best)?;
     let notes = sample.notes.clone();
     Ok(Report {
         paths: options.paths.clone(),

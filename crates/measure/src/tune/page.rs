@@ -239,7 +239,7 @@ fn bits(report: &Report) -> String {
         .iter()
         .map(|one| {
             vec![
-                one.keep_bits.to_string(),
+                format!("{}, {}", one.keep_bits, one.codec),
                 percent(one.share),
                 format!("{:.2}", one.ratio),
                 format!("{:.2}x", one.smaller),
@@ -252,7 +252,7 @@ fn bits(report: &Report) -> String {
         })
         .collect();
     let head = [
-        "bits kept",
+        "bits kept, codec",
         "information",
         "ratio",
         "smaller",
@@ -283,11 +283,41 @@ fn bits(report: &Report) -> String {
     .line("all of float16", &line(&bands.plain_mean_rel))
     .render(Place::Page);
     format!(
-        "<p>{}, all numbers of bits in the same rounds.</p>{}{}",
-        escape(&precision.codec),
+        "<p>“Smaller” and “faster” are against all bits with the same codec; everything in the same rounds.</p>{}{}{}",
+        boxed(&variants_chart(report), "Chart of ratio and decoding speed with fewer bits"),
         table(&head, &rows),
         boxed(&chart, "Chart of the error of each band")
     )
+}
+
+/// Decoding speed against ratio, a colour a codec, a point a number of bits.
+fn variants_chart(report: &Report) -> String {
+    let variants = &report.precision.variants;
+    let mut codecs: Vec<&str> = variants.iter().map(|one| one.codec.as_str()).collect();
+    codecs.sort_unstable();
+    codecs.dedup();
+    let points = |codec: &&str| -> Vec<([f64; 2], String)> {
+        let own = variants.iter().filter(|one| one.codec == **codec);
+        own.map(|one| {
+            let decode = one.decode.last().map_or(0.0, |rate| rate.gb_per_s);
+            ([one.ratio, decode], one.keep_bits.to_string())
+        })
+        .collect()
+    };
+    let all: Vec<_> = codecs.iter().map(points).collect();
+    let mut chart = Chart::new(
+        "Decoding speed against ratio with fewer bits",
+        "Each point is a number of mantissa bits kept, each colour a codec.",
+    )
+    .size(720.0, 360.0)
+    .x_label("ratio (uncompressed / stored)")
+    .y_label(&format!("decoding, GB/s, {} threads", report.threads.last().copied().unwrap_or(1)));
+    for (codec, points) in codecs.iter().zip(&all) {
+        let named: Vec<([f64; 2], &str)> =
+            points.iter().map(|(point, label)| (*point, label.as_str())).collect();
+        chart = chart.scatter(codec, &named);
+    }
+    chart.render(Place::Page)
 }
 
 fn spectra(report: &Report) -> String {

@@ -2,7 +2,7 @@
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
-use hsipack_format::CubeShape;
+use hsipack_format::{Codec, CubeShape, Shuffle};
 use hsipack_pack::convert::stats::{Band, BandStats, Gatherer, all_finite};
 use hsipack_pack::precision::{Counts, Information, SHARE};
 use serde::Serialize;
@@ -29,10 +29,12 @@ pub struct Precision {
     pub keep_99: u8,
     /// The least number that keep 99.9 %.
     pub keep_99_9: u8,
-    /// The codec of the variants.
+    /// The codec that is chosen for all bits, with which the variants are compared.
     pub codec: String,
-    /// Numbers of bits that were tried, all of them first.
+    /// Codecs and numbers of bits that were tried in the same rounds; the first is the chosen codec with all bits.
     pub variants: Vec<Variant>,
+    /// Which of them to take for `keep_99` bits; `null` where that are all bits.
+    pub best: Option<usize>,
     /// Errors of each band with `keep_99` bits, of the cubes of the first shape.
     pub bands: BandErrors,
     /// Spectra of some pixels with `keep_99` bits.
@@ -42,6 +44,8 @@ pub struct Precision {
 /// One number of bits.
 #[derive(Clone, Debug, Serialize)]
 pub struct Variant {
+    /// Codec, level and filter.
+    pub codec: String,
     /// Mantissa bits kept; 10 are all of float16.
     pub keep_bits: u8,
     /// Share of the information that they keep.
@@ -56,6 +60,10 @@ pub struct Variant {
     pub smaller: f64,
     /// Decoding speed by that of all bits, same codec, same rounds, most threads.
     pub faster: f64,
+    /// Ratio by that of all bits with the chosen codec.
+    pub smaller_than_chosen: f64,
+    /// Decoding speed by that of all bits with the chosen codec, same rounds, most threads.
+    pub faster_than_chosen: f64,
     /// Greatest relative error of a value, against the value before the cast. Of numbers below 2^-14, where
     /// float16 has fewer bits, it may be 1.
     pub max_rel: f64,
@@ -104,28 +112,30 @@ pub struct Spectrum {
 }
 
 impl Precision {
-    /// The variant with 99 % of the information, where that drops bits.
+    /// The variant to take for 99 % of the information, where that drops bits.
     pub fn gain(&self) -> Option<&Variant> {
-        let found = self.variants.iter().find(|one| one.keep_bits == self.keep_99);
-        found.filter(|one| one.keep_bits < 10)
+        self.best.map(|at| &self.variants[at])
     }
 
     /// What a variant gains and costs, in a sentence.
     pub fn sentence(&self, one: &Variant) -> String {
         format!(
-            "{} of 10 mantissa bits hold {:.1} % of the real information; --keep-bits {} stores {:.2}x smaller and decodes {:.2}x as fast, with a relative error of at most {:.2e} (of normal numbers), {:.2e} on average",
+            "{} of 10 mantissa bits hold {:.1} % of the real information; --keep-bits {} with {} stores {:.2}x smaller and decodes {:.2}x as fast as all bits with {}, with a relative error of at most {:.2e} (of normal numbers), {:.2e} on average",
             one.keep_bits,
             100.0 * one.share,
             one.keep_bits,
-            one.smaller,
-            one.faster,
+            one.codec,
+            one.smaller_than_chosen,
+            one.faster_than_chosen,
+            self.codec,
             one.bound_rel,
             one.mean_rel
         )
     }
 }
 
-/// Measures information, gains and errors on the sample, with the codec of `candidate`.
+/// Measures information, gains and errors on the sample, with the chosen codec and its other filter. `best` picks
+/// one of some candidates.
 ///
 /// # Errors
 /// If Blosc refuses, or the user stopped.
@@ -134,6 +144,7 @@ pub fn measure(
     bench: &mut Bench,
     candidate: &Candidate,
     quick: bool,
+    best: &dyn Fn(&[Measured]) -> usize,
 ) -> Result<Precision> {
     let mut counts = Counts::new(16);
     for piece in &sample.pieces {
@@ -146,12 +157,39 @@ pub fn measure(
     bits.retain(|bits| *bits < 10);
     bits.dedup();
     let plain = Candidate { keep_bits: None, ..*candidate };
-    let candidates: Vec<Candidate> = std::iter::once(plain)
-        .chain(bits.iter().map(|bits| Candidate { keep_bits: Some(*bits), ..plain }))
+    // Dropped bits are whole planes of zeros to the bit filter, but only make the byte filter's planes sparser.
+    let other = match plain.codec.shuffle {
+        Shuffle::Bit => Shuffle::Byte,
+        Shuffle::Byte | Shuffle::None => Shuffle::Bit,
+    };
+    let codecs = [plain, Candidate { codec: Codec { shuffle: other, ..plain.codec }, ..plain }];
+    // By bits, so that candidates with the same rounded values come together.
+    let numbers = std::iter::once(None).chain(bits.iter().map(|bits| Some(*bits)));
+    let candidates: Vec<Candidate> = numbers
+        .flat_map(|keep_bits| codecs.map(|codec| Candidate { keep_bits, ..codec }))
         .collect();
     let found =
         bench.sweep_once(&candidates, &|one| sample.chunks(one.chunk_bytes, one.keep_bits))?;
-    let variants = found.iter().map(|one| variant(one, &found[0], sample, &information)).collect();
+    let kept: Vec<usize> =
+        (0..found.len()).filter(|at| found[*at].candidate.keep_bits == Some(keep_99)).collect();
+    let of_kept: Vec<Measured> = kept.iter().map(|at| found[*at].clone()).collect();
+    let best = (!kept.is_empty()).then(|| kept[best(&of_kept)]);
+    let all_errors: Vec<Vec<Band>> = candidates
+        .iter()
+        .step_by(codecs.len())
+        .map(|one| {
+            let bits = one.keep_bits.unwrap_or(10);
+            sample.pieces.iter().flat_map(|piece| errors(piece, bits).0).collect()
+        })
+        .collect();
+    let variants = found
+        .iter()
+        .enumerate()
+        .map(|(at, one)| {
+            let bands = &all_errors[at / codecs.len()];
+            variant(one, &found[at % codecs.len()], &found[0], bands, &information)
+        })
+        .collect();
     Ok(Precision {
         shares: (1..=10).map(|bits| information.share(bits)).collect(),
         information,
@@ -159,24 +197,35 @@ pub fn measure(
         keep_99_9,
         codec: plain.name(),
         variants,
+        best,
         bands: band_errors(sample, keep_99),
         spectra: spectra(sample, keep_99),
     })
 }
 
-fn variant(one: &Measured, all: &Measured, sample: &Sample, information: &Information) -> Variant {
+/// The figures of one; `same` is its codec with all bits, `chosen` the chosen codec with all bits.
+fn variant(
+    one: &Measured,
+    same: &Measured,
+    chosen: &Measured,
+    bands: &[Band],
+    information: &Information,
+) -> Variant {
     let bits = one.candidate.keep_bits.unwrap_or(10);
-    let bands: Vec<Band> = sample.pieces.iter().flat_map(|piece| errors(piece, bits).0).collect();
+    let faster = |other: &Measured| one.decode_at_most() / other.decode_at_most().max(1e-9);
     let count: u64 = bands.iter().map(|band| band.count).sum();
     let sum: f64 = bands.iter().map(|band| band.sum_rel_error).sum();
     Variant {
+        codec: one.name.clone(),
         keep_bits: bits,
         share: information.share(bits),
         ratio: one.ratio,
         decode: one.decode.clone(),
         write: one.write,
-        smaller: one.ratio / all.ratio,
-        faster: one.decode_at_most() / all.decode_at_most().max(1e-9),
+        smaller: one.ratio / same.ratio,
+        faster: faster(same),
+        smaller_than_chosen: one.ratio / chosen.ratio,
+        faster_than_chosen: faster(chosen),
         max_rel: bands.iter().map(|band| band.max_rel_error).fold(0.0, f64::max),
         bound_rel: 2f64.powi(-i32::from(bits) - 1),
         mean_rel: sum / count.max(1) as f64,

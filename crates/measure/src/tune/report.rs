@@ -171,8 +171,12 @@ impl Report {
             text += &format!("chunk = {rows}\n");
         }
         if let Some(gain) = self.precision.gain() {
-            text +=
-                &format!("# {}\n# keep-bits = {}\n", self.precision.sentence(gain), gain.keep_bits);
+            let shuffle = gain.codec.rsplit(' ').next().unwrap_or_default();
+            text += &format!(
+                "# {}:\n# keep-bits = {}\n# shuffle = \"{shuffle}\"\n",
+                self.precision.sentence(gain),
+                gain.keep_bits
+            );
         }
         text
     }

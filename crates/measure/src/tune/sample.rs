@@ -105,7 +105,8 @@ impl Sample {
     }
 
     fn of_cubes(options: &Options, stop: &AtomicBool) -> Result<Self> {
-        let convert = ConvertOptions::new(options.paths.clone(), "tune");
+        let mut convert = ConvertOptions::new(options.paths.clone(), "tune");
+        convert.exclude = options.exclude.clone();
         let plan = plan::plan(&convert, None, stop)?;
         let budget = Budget { values: options.sample / VALUE, cubes: CUBES, blocks: 1 };
         let mut pieces = Vec::new();
