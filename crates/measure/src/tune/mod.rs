@@ -91,7 +91,8 @@ pub fn tune(options: &Options, stop: &AtomicBool, tell: &dyn Fn(&str)) -> Result
         one.front = on;
     }
 
-    let needs = Needs::new(options, &sample, &bench.copy());
+    let copy = bench.copy();
+    let needs = Needs::new(options, &sample, &copy);
     let cases = advice::cases(&needs, &tried);
     let choice = advice::choose(&needs, &cases, &tried);
 
@@ -112,7 +113,7 @@ pub fn tune(options: &Options, stop: &AtomicBool, tell: &dyn Fn(&str)) -> Result
         step_time: options.step_time.map(|time| time.as_secs_f64()),
         default_chunk_bytes: TARGET_CHUNK,
         sample: sample.report(),
-        copy: bench.copy(),
+        copy,
         candidates: tried,
         cases,
         choice,

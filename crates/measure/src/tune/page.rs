@@ -23,9 +23,16 @@ pub fn page(report: &Report) -> String {
         .render()
 }
 
-/// Charts keep a size at which their text can be read, and scroll where the page is narrower.
-const STYLE: &str = ".scroll svg { max-width: none; } .charts { display: grid; gap: 1rem; \
-    grid-template-columns: repeat(auto-fit, minmax(min(100%, 33rem), 1fr)); } .charts > div { min-width: 0; }\n";
+/// Charts are drawn twice, for narrow and for wide pages, so that their text keeps its size.
+const STYLE: &str = ".phone { display: none; } @media (max-width: 36rem) { .phone { display: block; } .desk { display: none; } } \
+    .charts { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 32rem), 1fr)); } \
+    .charts > div { min-width: 0; }\n";
+/// Size of charts on narrow pages.
+const PHONE: [f64; 2] = [328.0, 300.0];
+/// Size of charts that have the width of a page.
+const WIDE: [f64; 2] = [760.0, 400.0];
+/// Size of charts beside others.
+const HALF: [f64; 2] = [520.0, 320.0];
 
 fn lead(report: &Report) -> String {
     let sample = &report.sample;
@@ -39,12 +46,11 @@ fn lead(report: &Report) -> String {
     )
 }
 
-/// A chart in a box that scrolls.
-fn boxed(chart: &str, label: &str) -> String {
-    format!(
-        "<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"{}\">{chart}</div>",
-        escape(label)
-    )
+/// A chart for narrow and for wide pages; the page shows one of them.
+fn drawn(chart: Chart, [width, height]: [f64; 2]) -> String {
+    let phone = chart.clone().size(PHONE[0], PHONE[1]).render(Place::Page);
+    let desk = chart.size(width, height).render(Place::Page);
+    format!("<div class=\"phone\">{phone}</div><div class=\"desk\">{desk}</div>")
 }
 
 fn figure(name: &str, value: &str) -> String {
@@ -145,12 +151,12 @@ fn codecs(report: &Report) -> String {
         "Decoding speed against ratio",
         "Each point is a codec; those on the front are labelled.",
     )
-    .size(720.0, 420.0)
     .x_label("ratio (uncompressed / stored)")
     .y_label(&format!("decoding, GB/s, {} threads", report.threads.last().copied().unwrap_or(1)))
+    .not_from_zero()
+    .y_range(0.0, 0.0)
     .scatter("nothing is better in all", &named(&front))
-    .scatter("others", &bare)
-    .render(Place::Page);
+    .scatter("others", &bare);
     let mut order: Vec<&Measured> = report.candidates.iter().collect();
     order.sort_by(|a, b| {
         b.front.cmp(&a.front).then(b.decode_at_most().total_cmp(&a.decode_at_most()))
@@ -179,7 +185,7 @@ fn codecs(report: &Report) -> String {
         report.copy.iter().map(|rate| format!("{} with {}", spread(rate), rate.threads)).collect();
     format!(
         "{}<p>memcpy in the same rounds, GB/s: {}. Median of {} rounds, least and greatest in brackets.</p>{}",
-        boxed(&chart, "Chart of decoding speed against ratio"),
+        drawn(chart, WIDE),
         escape(&copy.join("; ")),
         report.rounds,
         table(&head, &rows)
@@ -204,12 +210,10 @@ fn information(report: &Report) -> String {
         "Real information of each mantissa bit",
         "Mutual information of the same bit of neighbouring pixels, for each mantissa bit.",
     )
-    .size(520.0, 320.0)
     .x_label("mantissa bit, the most significant first")
     .y_label("information, bits")
     .categories(&names)
-    .bars("", &bars)
-    .render(Place::Page);
+    .bars("", &bars);
     let rows: Vec<Vec<String>> = precision
         .shares
         .iter()
@@ -223,7 +227,7 @@ fn information(report: &Report) -> String {
         "<div class=\"charts\"><div>{}</div><div>{}</div></div><p>99 % of the information is in the first {} mantissa bits (with sign and exponent), \
          99.9 % in the first {}. A bit holds information as far as it tells the same bit of the neighbouring pixel in the same band \
          (Klöwer et al. 2021); {} pairs were compared, and what chance alone gives, {:.1e} bits, counts as none.</p>",
-        boxed(&chart, "Chart of the information of each mantissa bit"),
+        drawn(chart, HALF),
         table(&["bits kept", "information of the last", "share kept"], &rows),
         precision.keep_99,
         precision.keep_99_9,
@@ -276,17 +280,15 @@ fn bits(report: &Report) -> String {
         &format!("Mean relative error of each band, {}", bands.shape),
         "Mean relative error against wavelength, with fewer bits and with all.",
     )
-    .size(720.0, 340.0)
     .x_label(axis)
     .y_label("mean relative error")
     .line(&format!("{} bits kept", bands.keep_bits), &line(&bands.mean_rel))
-    .line("all of float16", &line(&bands.plain_mean_rel))
-    .render(Place::Page);
+    .line("all of float16", &line(&bands.plain_mean_rel));
     format!(
         "<p>“Smaller” and “faster” are against all bits with the same codec; everything in the same rounds.</p>{}{}{}",
-        boxed(&variants_chart(report), "Chart of ratio and decoding speed with fewer bits"),
+        variants_chart(report),
         table(&head, &rows),
-        boxed(&chart, "Chart of the error of each band")
+        drawn(chart, WIDE)
     )
 }
 
@@ -309,7 +311,8 @@ fn variants_chart(report: &Report) -> String {
         "Decoding speed against ratio with fewer bits",
         "Each point is a number of mantissa bits kept, each colour a codec.",
     )
-    .size(720.0, 360.0)
+    .not_from_zero()
+    .y_range(0.0, 0.0)
     .x_label("ratio (uncompressed / stored)")
     .y_label(&format!("decoding, GB/s, {} threads", report.threads.last().copied().unwrap_or(1)));
     for (codec, points) in codecs.iter().zip(&all) {
@@ -317,7 +320,7 @@ fn variants_chart(report: &Report) -> String {
             points.iter().map(|(point, label)| (*point, label.as_str())).collect();
         chart = chart.scatter(codec, &named);
     }
-    chart.render(Place::Page)
+    drawn(chart, WIDE)
 }
 
 fn spectra(report: &Report) -> String {
@@ -327,13 +330,13 @@ fn spectra(report: &Report) -> String {
         .iter()
         .map(|spectrum| {
             let chart = spectrum_chart(spectrum, report.precision.keep_99);
-            format!("<div>{}</div>", boxed(&chart, "Chart of a spectrum"))
+            format!("<div>{}</div>", drawn(chart, HALF))
         })
         .collect();
     format!("<div class=\"charts\">{charts}</div>")
 }
 
-fn spectrum_chart(spectrum: &Spectrum, bits: u8) -> String {
+fn spectrum_chart(spectrum: &Spectrum, bits: u8) -> Chart {
     let line = |values: &[Option<f32>]| -> Vec<[f64; 2]> {
         let mut points: Vec<[f64; 2]> = values
             .iter()
@@ -351,13 +354,11 @@ fn spectrum_chart(spectrum: &Spectrum, bits: u8) -> String {
         &format!("{}, row {}, column {}", spectrum.cube, spectrum.row, spectrum.column),
         "The spectrum of one pixel before and after dropping bits.",
     )
-    .size(520.0, 320.0)
     .x_label(axis)
     .y_label("value")
     .not_from_zero()
     .line("before", &line(&spectrum.before))
     .line(&format!("{bits} mantissa bits"), &line(&spectrum.after))
-    .render(Place::Page)
 }
 
 fn method(report: &Report) -> String {
@@ -371,4 +372,40 @@ fn method(report: &Report) -> String {
         report.rounds,
         report.seconds
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::super::{Options, tune};
+    use super::*;
+
+    #[test]
+    fn a_page_of_a_run_shows_only_what_it_holds() {
+        let folder = tempfile::tempdir().unwrap();
+        let header = folder.path().join("<cube>.hdr");
+        let text = "ENVI\nsamples = 20\nlines = 16\nbands = 9\nheader offset = 0\ndata type = 4\ninterleave = bip\nbyte order = 0\n";
+        std::fs::write(&header, text).unwrap();
+        let values: Vec<u8> =
+            (0..20 * 16 * 9).flat_map(|at| ((at % 331) as f32 / 331.0).to_le_bytes()).collect();
+        std::fs::write(header.with_extension("img"), values).unwrap();
+        let options = Options {
+            paths: vec![header.display().to_string()],
+            exclude: Vec::new(),
+            sample: 1 << 20,
+            quick: true,
+            cores: 2,
+            disk_rate: None,
+            step_time: None,
+            batch_size: 2,
+        };
+        let report = tune(&options, &AtomicBool::new(false), &|_| {}).unwrap();
+        let html = page(&report);
+        assert!(html.contains("id=\"data\"") && !html.contains("<cube>"));
+        assert!(html.contains(&report.chosen().name));
+        assert_eq!(report.cases.len(), 4);
+        assert!(report.candidates.iter().any(|one| one.front));
+        assert!(report.config().contains("codec = "));
+    }
 }

@@ -131,7 +131,7 @@ pub struct Report {
     pub default_chunk_bytes: usize,
     /// What everything was tried on.
     pub sample: SampleReport,
-    /// Copying in memory (memcpy), each number of threads.
+    /// Copying in memory (memcpy) in the same rounds, each number of threads.
     pub copy: Vec<Rate>,
     /// Everything that was tried.
     pub candidates: Vec<Measured>,
