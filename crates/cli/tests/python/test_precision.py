@@ -43,7 +43,7 @@ def rounded(values: np.ndarray, bits: int) -> np.ndarray:
     place = np.where(above >= len(grid), len(grid) - 1, np.where(take_low, low, high))
     packed = np.copysign(grid[place].astype(np.float64), exact)
     packed = np.where(np.isfinite(exact), packed, exact)
-    return packed.astype(np.float16)
+    return np.asarray(packed.astype(np.float16))
 
 
 def chance(pairs: int) -> float:
@@ -62,14 +62,14 @@ def information(packed: np.ndarray) -> np.ndarray:
     second = np.take(packed, range(1, count), axis).ravel()
     known = np.isfinite(first) & np.isfinite(second)
     a, b = first[known].view(np.uint16), second[known].view(np.uint16)
-    result = np.zeros(16)
+    result: np.ndarray = np.zeros(16)
     for bit in range(16):
         r, s = (a >> (15 - bit)) & 1, (b >> (15 - bit)) & 1
         joint = np.histogram2d(r, s, bins=[[-0.5, 0.5, 1.5]] * 2)[0] / len(a)
         independent = joint.sum(1, keepdims=True) * joint.sum(0, keepdims=True)
         some = joint > 0
         result[bit] = (joint[some] * np.log2(joint[some] / independent[some])).sum()
-    return np.where(result <= chance(len(a)), 0.0, result)
+    return np.asarray(np.where(result <= chance(len(a)), 0.0, result))
 
 
 def bits_for(info: np.ndarray, share: float = 0.99) -> int:
@@ -173,9 +173,7 @@ def test_float32_keeps_bits_too(bits: int, dtype: str, hsipack: Hsipack, tmp_pat
         (["--keep-bits", "22", "--dtype", "float32"], "not a number of mantissa bits of float32"),
     ],
 )
-def test_impossible_bits(
-    words: list[str], reason: str, hsipack: Hsipack, tmp_path: Path
-) -> None:
+def test_impossible_bits(words: list[str], reason: str, hsipack: Hsipack, tmp_path: Path) -> None:
     data = write_envi(tmp_path / "cube.hdr", smooth_cube())
     assert reason in hsipack.refuse(data, *words, out=tmp_path / "out", names=None)
     for bad in ("0", "-1", "all", "7.5"):
@@ -205,9 +203,7 @@ def test_auto_is_the_papers_choice(hsipack: Hsipack, tmp_path: Path) -> None:
     assert report["keep_bits"] == bits_for(want)
     assert 3 <= report["keep_bits"] <= 8
     assert any("--keep-bits auto" in note for note in report["notes"])
-    dry = convert_json(
-        hsipack, data, "-o", tmp_path / "dry", "--keep-bits", "auto", "--dry-run"
-    )
+    dry = convert_json(hsipack, data, "-o", tmp_path / "dry", "--keep-bits", "auto", "--dry-run")
     assert (dry["keep_bits"], dry["information"]) == (report["keep_bits"], report["information"])
     cubes = [noisy_cube(seed=seed) for seed in range(3)]
     for packed, cube in zip(read_zarr(out), cubes, strict=True):

@@ -44,6 +44,11 @@ impl Limits {
     }
 }
 
+/// What candidates with the same chunks share: bytes of a chunk, and bits kept.
+type Cut = (usize, Option<u8>);
+/// A stored chunk and its number.
+type Stored = (usize, Vec<u8>);
+
 /// The chunks of a candidate, and its figures so far.
 struct Trial {
     candidate: Candidate,
@@ -119,7 +124,7 @@ impl<'a> Bench<'a> {
         chunks: &dyn Fn(&Candidate) -> Arc<Chunks>,
         again: bool,
     ) -> Result<Vec<Measured>> {
-        let mut shared: Vec<((usize, Option<u8>), Arc<Chunks>)> = Vec::new();
+        let mut shared: Vec<(Cut, Arc<Chunks>)> = Vec::new();
         let mut trials = Vec::new();
         for candidate in candidates {
             self.check()?;
@@ -214,7 +219,7 @@ fn encode(
 ) -> Result<(Vec<Vec<u8>>, f64)> {
     let next = AtomicUsize::new(0);
     let begin = Instant::now();
-    let work = || -> Result<(Vec<(usize, Vec<u8>)>, Duration)> {
+    let work = || -> Result<(Vec<Stored>, Duration)> {
         let mut own = Vec::new();
         loop {
             let at = next.load(Ordering::Relaxed);
@@ -234,7 +239,7 @@ fn encode(
     };
     let done = in_threads(threads, work)?;
     let seconds = done.iter().map(|(_, end)| end.as_secs_f64()).fold(1e-9, f64::max);
-    let mut stored: Vec<(usize, Vec<u8>)> = done.into_iter().flat_map(|(own, _)| own).collect();
+    let mut stored: Vec<Stored> = done.into_iter().flat_map(|(own, _)| own).collect();
     stored.sort_by_key(|(at, _)| *at);
     let bytes: usize = stored.iter().map(|(at, _)| chunks.get(*at).len()).sum();
     Ok((stored.into_iter().map(|(_, stored)| stored).collect(), bytes as f64 / seconds))

@@ -62,6 +62,11 @@ pub(super) fn chunk(bytes: usize) -> String {
     if bytes >= 1 << 20 { format!("{} MiB", bytes >> 20) } else { format!("{} KiB", bytes >> 10) }
 }
 
+/// `1 thread`, `2 threads`.
+fn threads(count: usize) -> String {
+    if count == 1 { "1 thread".to_owned() } else { format!("{count} threads") }
+}
+
 fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
@@ -152,7 +157,7 @@ fn codecs(report: &Report) -> String {
         "Each point is a codec; those on the front are labelled.",
     )
     .x_label("ratio (uncompressed / stored)")
-    .y_label(&format!("decoding, GB/s, {} threads", report.threads.last().copied().unwrap_or(1)))
+    .y_label(&format!("decoding, GB/s, {}", threads(report.threads.last().copied().unwrap_or(1))))
     .not_from_zero()
     .y_range(0.0, 0.0)
     .scatter("nothing is better in all", &named(&front))
@@ -179,7 +184,7 @@ fn codecs(report: &Report) -> String {
         .collect();
     let mut head: Vec<String> =
         ["codec, level, filter", "front", "chunks", "ratio", "write GB/s"].map(Into::into).into();
-    head.extend(report.threads.iter().map(|n| format!("decode GB/s, {n} threads")));
+    head.extend(report.threads.iter().map(|n| format!("decode GB/s, {}", threads(*n))));
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
     let copy: Vec<String> =
         report.copy.iter().map(|rate| format!("{} with {}", spread(rate), rate.threads)).collect();
@@ -314,7 +319,7 @@ fn variants_chart(report: &Report) -> String {
     .not_from_zero()
     .y_range(0.0, 0.0)
     .x_label("ratio (uncompressed / stored)")
-    .y_label(&format!("decoding, GB/s, {} threads", report.threads.last().copied().unwrap_or(1)));
+    .y_label(&format!("decoding, GB/s, {}", threads(report.threads.last().copied().unwrap_or(1))));
     for (codec, points) in codecs.iter().zip(&all) {
         let named: Vec<([f64; 2], &str)> =
             points.iter().map(|(point, label)| (*point, label.as_str())).collect();

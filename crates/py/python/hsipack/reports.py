@@ -42,7 +42,8 @@ class ConvertReport:
         seconds: how long it took.
         nan: NaN values in the packed cubes.
         inf: infinite values in the packed cubes.
-        worst: the greatest error of the cast to float16 and of dropped bits; None for float32 with all bits.
+        worst: the greatest error of the cast to float16 and of dropped bits; None for
+            float32 with all bits.
         keep_bits: mantissa bits that were kept; None for all.
         notes: what you should know.
         skipped: inputs that were left out.
