@@ -37,9 +37,10 @@ enum Command {
     Preview(commands::preview::Args),
     Export(commands::export::Args),
     Read(Box<commands::read::Args>),
-    Diagnose(commands::diagnose::Args),
-    Simulate(Box<commands::simulate::Args>),
     Bench(Box<commands::bench::Args>),
+    Diagnose(Box<commands::diagnose::Args>),
+    Simulate(Box<commands::simulate::Args>),
+    Tune(Box<commands::tune::Args>),
     Completions(commands::completions::Args),
     Man(commands::man::Args),
 }
@@ -51,16 +52,17 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     let result = match Cli::parse().command {
-        Command::Convert(args) => commands::convert::run(*args),
+        Command::Convert(args) => commands::convert::run(*args, Cli::command()),
         Command::Validate(args) => commands::validate::run(args),
         Command::Repair(args) => commands::repair::run(args),
         Command::Info(args) => commands::info::run(args),
         Command::Preview(args) => commands::preview::run(args),
         Command::Export(args) => commands::export::run(args),
         Command::Read(args) => commands::read::run(*args),
-        Command::Diagnose(args) => commands::diagnose::run(args),
-        Command::Simulate(args) => commands::simulate::run(*args),
         Command::Bench(args) => commands::bench::run(*args),
+        Command::Diagnose(args) => commands::diagnose::run(*args),
+        Command::Simulate(args) => commands::simulate::run(*args),
+        Command::Tune(args) => commands::tune::run(*args),
         Command::Completions(args) => commands::completions::run(args, &mut Cli::command()),
         Command::Man(args) => commands::man::run(args, Cli::command()),
     };

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use hsipack_format::Compressor;
-use hsipack_pack::convert::{BandSelection, ChunkShape, MaskOption, Nodata, Reference, Scale};
+use hsipack_pack::convert::{
+    BandSelection, ChunkShape, KeepBits, MaskOption, Nodata, Reference, Scale,
+};
 
 /// `none`, `auto` or a number.
 pub fn scale(text: &str) -> Result<Scale, String> {
@@ -13,6 +15,17 @@ pub fn scale(text: &str) -> Result<Scale, String> {
         number => {
             number.parse().map(Scale::Factor).map_err(|_| "give none, auto or a number".into())
         }
+    }
+}
+
+/// `auto` or a number of mantissa bits.
+pub fn keep_bits(text: &str) -> Result<KeepBits, String> {
+    match text {
+        "auto" => Ok(KeepBits::Auto),
+        number => match number.parse() {
+            Ok(bits @ 1..=23) => Ok(KeepBits::Bits(bits)),
+            _ => Err("give a number of mantissa bits, 1 to 10 of float16, or auto".into()),
+        },
     }
 }
 
@@ -184,6 +197,8 @@ mod tests {
     #[test]
     fn values_are_read_as_spelled() {
         assert_eq!(scale("0.5"), Ok(Scale::Factor(0.5)));
+        assert_eq!(keep_bits("7"), Ok(KeepBits::Bits(7)));
+        assert!(keep_bits("0").is_err() && keep_bits("24").is_err() && keep_bits("x").is_err());
         assert_eq!(nodata("-9999"), Ok(Nodata::Value(-9999.0)));
         assert_eq!(chunk("64x32"), Ok(ChunkShape { rows: 64, columns: Some(32) }));
         assert_eq!(bytes("512MiB"), Ok(512 << 20));

@@ -25,6 +25,8 @@ pub const IMAGE: &str = "image";
 pub const WAVELENGTH: &str = "wavelength";
 /// The coordinate array of full widths at half maximum in nm.
 pub const FWHM: &str = "fwhm";
+/// The attribute of an image's `hsipack` that says how many mantissa bits its values have; the others are zero.
+pub const KEEP_BITS: &str = "keep_bits";
 /// The file of samples.
 pub const SAMPLES: &str = "samples.jsonl";
 
@@ -413,6 +415,12 @@ impl ChunkArray {
     /// The factor from stored values to physical ones (`scale_factor`; 1 where there is none).
     pub fn scale_factor(&self) -> f64 {
         self.meta.attributes.get("scale_factor").and_then(Value::as_f64).unwrap_or(1.0)
+    }
+
+    /// Mantissa bits that values were rounded to (`hsipack.keep_bits`); `None` where all are in use.
+    pub fn keep_bits(&self) -> Option<u8> {
+        let bits = self.meta.attributes.get("hsipack")?.get(KEEP_BITS)?.as_u64()?;
+        u8::try_from(bits).ok()
     }
 
     /// The file of shard `shard`.

@@ -5,6 +5,7 @@
 //! | `bench` | feature `torch`: the five published strategies side by side |
 //! | [`diagnose`] | which part training waits for, found by caching |
 //! | [`simulate`] | loaders, queue and model over time |
+//! | [`tune`] | which codec, chunk size and number of mantissa bits suit some cubes |
 //! | [`page`] | pages that show a run, and charts in them |
 //! | [`machine`] | what the system says of memory, processor time and disks |
 //! | `device` | feature `torch`: which device, and waiting for it |
@@ -21,5 +22,6 @@ pub mod page;
 pub mod simulate;
 #[cfg(feature = "torch")]
 pub mod step;
+pub mod tune;
 
 pub use hsipack_format::{Error, ErrorKind, Result};

@@ -150,6 +150,8 @@ pub struct StackReport {
     pub dtype: &'static str,
     /// Factor from stored to physical values.
     pub scale_factor: f64,
+    /// Mantissa bits that values were rounded to; `null` where all are in use.
+    pub keep_bits: Option<u8>,
     /// Rows, columns of a chunk, which holds all bands.
     pub chunk: [usize; 2],
     /// Bytes of a chunk uncompressed.
@@ -460,6 +462,7 @@ impl StackReport {
             shape: [shape.rows, shape.columns, shape.bands],
             dtype: meta.dtype.name(),
             scale_factor: image.scale_factor(),
+            keep_bits: image.keep_bits(),
             chunk: [grid.tile().rows, grid.tile().columns],
             chunk_bytes: image.chunk_bytes() as u64,
             shards: image.shards(),

@@ -13,6 +13,7 @@
 //! | [`validate`], [`repair`] | proves a packed dataset intact, and mends it |
 //! | [`fingerprint`] | tells whether a source changed |
 //! | [`info`] | what is known about a cube or a dataset |
+//! | [`precision`] | how many mantissa bits values need, and rounding to so many |
 //! | [`preview`] | a picture of a cube or a dataset |
 //! | [`export`] | a sample back into an ENVI, NumPy, TIFF or PNG file |
 //! | [`target`], [`physical`] | what a path names, and its physical values |
@@ -24,6 +25,7 @@ pub mod fingerprint;
 pub mod info;
 pub mod input;
 pub mod physical;
+pub mod precision;
 pub mod preview;
 pub mod progress;
 pub mod repair;

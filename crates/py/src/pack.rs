@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hsipack_format::{Compressor, DType, Error, Result, Shuffle};
 use hsipack_pack::convert::plan::Plan;
 use hsipack_pack::convert::{
-    self as packing, BandSelection, ChunkShape, ConvertOptions, LayoutOptions, MaskOption, Mode,
-    Nodata, Normalize, Reference, Scale, ValueOptions,
+    self as packing, BandSelection, ChunkShape, ConvertOptions, KeepBits, LayoutOptions,
+    MaskOption, Mode, Nodata, Normalize, Reference, Scale, ValueOptions,
 };
 use hsipack_pack::progress::Progress;
 use hsipack_pack::validate::{self as validation, ValidateOptions};
@@ -34,6 +34,7 @@ pub struct Settings {
     nodata: NameOrNumber,
     ignore_value: Option<f64>,
     raw_values: bool,
+    keep_bits: Option<NameOrNumber>,
     normalize: String,
     bands: Option<Vec<usize>>,
     wavelengths: Option<Vec<(f64, f64)>>,
@@ -117,6 +118,15 @@ impl Settings {
         Ok(options)
     }
 
+    fn keep_bits(&self) -> Result<KeepBits> {
+        let Some(asked) = &self.keep_bits else { return Ok(KeepBits::All) };
+        // What is no whole number becomes 0, which is refused as out of range.
+        let number = |bits: f64| {
+            KeepBits::Bits(if bits.fract() == 0.0 { bits.clamp(0.0, 255.0) as u8 } else { 0 })
+        };
+        asked.value("keep_bits", &[("auto", KeepBits::Auto)], number)
+    }
+
     fn values(&self) -> Result<ValueOptions> {
         let reference = |name: &String| match name.as_str() {
             "auto" => Reference::Auto,
@@ -148,6 +158,7 @@ impl Settings {
             })?,
             ignore_value: self.ignore_value,
             raw_values: self.raw_values,
+            keep_bits: self.keep_bits()?,
             normalize: named("normalize", &self.normalize, &normalizations)?,
             bands,
             drop_bad_bands: self.drop_bad_bands,

@@ -1,4 +1,11 @@
 //! `hsipack convert`.
+//!
+//! | file | part |
+//! |---|---|
+//! | `convert.rs` | arguments, how they become options, and the closing report |
+//! | `config.rs` | options from a file (`--config`) |
+
+mod config;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,8 +14,8 @@ use clap::ValueEnum;
 use hsipack_format::{Compressor, DType, Result, Shuffle};
 use hsipack_pack::convert::plan::{Plan, PlannedSample};
 use hsipack_pack::convert::{
-    self, BandSelection, ChunkShape, ConvertOptions, LayoutOptions, MaskOption, Mode, Nodata,
-    Normalize, Reference, Report, Scale, ValueOptions,
+    self, BandSelection, ChunkShape, ConvertOptions, KeepBits, LayoutOptions, MaskOption, Mode,
+    Nodata, Normalize, Reference, Report, Scale, ValueOptions,
 };
 
 use crate::task::Task;
@@ -28,6 +35,11 @@ pub struct Args {
     /// The dataset to write: a folder that does not exist yet
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
+
+    /// Take options from a TOML file, such as `hsipack tune --apply` writes: their names without the
+    /// dashes, as in codec = "zstd". What the command line says wins
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
 
     /// Go on with an interrupted conversion or append (same command plus --resume)
     #[arg(long, conflicts_with = "dry_run")]
@@ -136,6 +148,12 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = DTypeArg::Float16, help_heading = "Values")]
     dtype: DTypeArg,
 
+    /// Round values to N mantissa bits, of 10 of float16 or 23 of float32; the others are zero and cost
+    /// next to nothing once compressed. auto keeps as many as hold 99 % of the real information of a
+    /// sample of the cubes; `hsipack tune` shows what it gains and costs [default: all]
+    #[arg(long, value_name = "N|auto", value_parser = parse::keep_bits, help_heading = "Values")]
+    keep_bits: Option<KeepBits>,
+
     /// Wavelengths of cubes of one shape may differ by this much, in nm
     #[arg(long, value_name = "NM", default_value_t = 0.01, help_heading = "Values")]
     wavelength_tolerance: f64,
@@ -176,7 +194,8 @@ Examples:
   hsipack convert scans/ -o scans.hsipack
   hsipack convert 'flight/*.hdr' -o flight.hsipack --mask '{dir}/{stem}_labels.png' --table cubes.csv
   hsipack convert scene.h5::/reflectance/cube -o scene.hsipack --chunk 64x64 --drop-bad-bands
-  hsipack convert raw/ -o raw.hsipack --white auto --dark auto --scale auto";
+  hsipack convert raw/ -o raw.hsipack --white auto --dark auto --scale auto
+  hsipack convert scans/ -o scans.hsipack --config tuned.toml --keep-bits auto";
 
 #[derive(Clone, Copy, ValueEnum)]
 enum NormalizeArg {
@@ -242,6 +261,7 @@ impl Args {
             nodata: self.nodata,
             ignore_value: self.ignore_value,
             raw_values: self.raw_values,
+            keep_bits: self.keep_bits.unwrap_or_default(),
             normalize: match self.normalize {
                 NormalizeArg::None => Normalize::None,
                 NormalizeArg::L1 => Normalize::L1,
@@ -280,7 +300,11 @@ fn command_line() -> String {
 ///
 /// # Errors
 /// Whatever the conversion ends with.
-pub fn run(args: Args) -> Result<ExitCode> {
+pub fn run(args: Args, command: clap::Command) -> Result<ExitCode> {
+    let args = match &args.config {
+        Some(file) => config::merge(file, command)?,
+        None => args,
+    };
     let options = args.options();
     if args.dry_run {
         let estimate = convert::dry_run(&options)?;
@@ -335,11 +359,18 @@ fn print(report: &Report) {
         output::bytes(report.stored_bytes),
         report.ratio
     );
+    if let Some(bits) = report.keep_bits {
+        println!("  {bits} mantissa bits kept");
+    }
     if let Some(worst) = &report.worst {
         let wavelength = worst.wavelength.map(|nm| format!(" ({nm} nm)")).unwrap_or_default();
         println!(
-            "  worst fp16 error: {:.2e} relative, {:.2e} absolute, in band {}{wavelength} of {}",
-            worst.relative, worst.absolute, worst.band, worst.file
+            "  worst {}error: {:.2e} relative, {:.2e} absolute, in band {}{wavelength} of {}",
+            if report.keep_bits.is_some() { "" } else { "fp16 " },
+            worst.relative,
+            worst.absolute,
+            worst.band,
+            worst.file
         );
     }
     if report.nan + report.inf > 0 {
@@ -375,6 +406,9 @@ fn print_estimate(estimate: &convert::Estimate) {
         estimate.ratio,
         output::bytes(estimate.sampled_bytes),
     );
+    if let Some(bits) = estimate.keep_bits {
+        println!("  {bits} mantissa bits would be kept");
+    }
     for note in &estimate.notes {
         println!("  note: {note}");
     }

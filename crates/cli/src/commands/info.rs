@@ -42,7 +42,7 @@ Keys of --json (null where unknown; wavelengths in nm, sizes in bytes, bands cou
             ignore_value scaling{multiply,divide,add} class_names values notes
   dataset:  kind path layout samples stacks stored_bytes uncompressed_bytes ratio splits groups labels
             columns created_by created command appends fingerprint
-  stacks[]: name samples shape dtype scale_factor chunk chunk_bytes shards samples_per_shard
+  stacks[]: name samples shape dtype scale_factor keep_bits chunk chunk_bytes shards samples_per_shard
             codec{name,level,shuffle,checksum} stored_bytes uncompressed_bytes wavelengths bad_bands
             values quantisation{band,wavelength_nm,max_rel,max_abs,mean_rel}
             masks[]{name,dtype,layers,class_names,stored_bytes}
@@ -286,6 +286,10 @@ fn print_stack(stack: &StackReport) {
     }
     if stack.scale_factor != 1.0 {
         line("scale factor", format!("{} (stored to physical)", stack.scale_factor));
+    }
+    if let Some(bits) = stack.keep_bits {
+        let all = if stack.dtype == "float32" { 23 } else { 10 };
+        line("kept bits", format!("{bits} of {all} mantissa bits; the others are zero"));
     }
     if let Some(all) = &stack.values {
         line("values", values(all));

@@ -11,4 +11,5 @@ pub mod preview;
 pub mod read;
 pub mod repair;
 pub mod simulate;
+pub mod tune;
 pub mod validate;

@@ -10,6 +10,7 @@ use super::encode::{Encoded, Encoder, OpenCube};
 use super::options::{ConvertOptions, Mode};
 use super::plan::{self, PlannedSample, PlannedStack};
 use super::run;
+use crate::precision::Information;
 
 /// What a conversion would come to.
 #[derive(Clone, Debug, Serialize)]
@@ -30,6 +31,10 @@ pub struct Estimate {
     pub ratio: f64,
     /// Bytes that were compressed to learn the ratio.
     pub sampled_bytes: u64,
+    /// Mantissa bits that would be kept; `null` where it is all that the type has.
+    pub keep_bits: Option<u8>,
+    /// The information in the bits of the values, where it was measured (`--keep-bits auto`).
+    pub information: Option<Information>,
     /// What the user should know.
     pub notes: Vec<String>,
     /// Inputs that would be left out.
@@ -68,7 +73,11 @@ pub fn dry_run(options: &ConvertOptions) -> Result<Estimate> {
     if options.mode == Mode::Create && options.output.symlink_metadata().is_ok() {
         return Err(run::output_exists(&options.output));
     }
+    if let Some(base) = &base {
+        plan::check_append(options, base)?;
+    }
     let plan = plan::plan(options, base.as_ref(), &AtomicBool::new(false))?;
+    let options = &plan.settle(options);
     let mut encoder = Encoder::default();
     let (mut packed, mut stored, mut tried, mut compressed) = (0u64, 0.0, 0u64, 0u64);
     for stack in &plan.stacks {
@@ -96,6 +105,8 @@ pub fn dry_run(options: &ConvertOptions) -> Result<Estimate> {
         stored_bytes: stored as u64,
         ratio: tried as f64 / compressed.max(1) as f64,
         sampled_bytes: tried,
+        keep_bits: plan.keep_bits.bits(),
+        information: plan.information,
         notes: plan.notes,
         skipped: plan.skipped,
     })

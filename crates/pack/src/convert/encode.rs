@@ -11,6 +11,7 @@ use super::cast;
 use super::masks::MaskReader;
 use super::stats::{self, BandStats, Gatherer};
 use super::transform::{Place, Scratch, Transform};
+use crate::precision;
 use crate::source::{RowBuffer, Source};
 
 /// A cube being converted, shared by the threads that work on it.
@@ -177,8 +178,15 @@ impl Encoder {
             match slab {
                 Slab::Half(slab) => {
                     let packed = &mut slab[done..done + values.len()];
-                    cast::from_f32(values, packed);
                     wide.resize(values.len(), 0.0);
+                    match cube.transform.keep_bits {
+                        None => cast::from_f32(values, packed),
+                        Some(bits) => {
+                            precision::round_f16(values, bits, wide);
+                            cast::from_f32(wide, packed);
+                            precision::clear_f16(packed, bits);
+                        }
+                    }
                     packed.convert_to_f32_slice(wide);
                     let finite = stats::all_finite(packed);
                     if !finite {
@@ -187,9 +195,13 @@ impl Encoder {
                     gatherer.add(values, wide, finite);
                 }
                 Slab::Single(slab) => {
-                    slab[done..done + values.len()].copy_from_slice(values);
+                    let packed = &mut slab[done..done + values.len()];
+                    match cube.transform.keep_bits {
+                        None => packed.copy_from_slice(values),
+                        Some(bits) => precision::round_f32(values, bits, packed),
+                    }
                     // Sums of float32 values need the double precision of the careful path.
-                    gatherer.add(values, values, false);
+                    gatherer.add(values, packed, false);
                 }
             }
             done += values.len();

@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use hsipack_format::checksums::{self, SHA256SUMS};
-use hsipack_format::dataset::{FWHM, IMAGE, LAYOUT, SAMPLES, WAVELENGTH};
+use hsipack_format::dataset::{FWHM, IMAGE, KEEP_BITS, LAYOUT, SAMPLES, WAVELENGTH};
 use hsipack_format::samples::{self, Sample};
 use hsipack_format::zarr::{self, ArrayMeta, ChunkCodecs};
 use hsipack_format::{DType, Dataset, Error, Grid, Result};
 use serde_json::{Map, Value, json};
 
+use super::options::ValueOptions;
 use super::plan::{Plan, PlannedMask, PlannedStack};
 use super::shards::write_whole;
 use super::stats::BandStats;
@@ -29,10 +30,16 @@ impl Metadata {
     }
 
     /// Adds the group and arrays of a stack of `len` cubes.
-    pub fn add_stack(&mut self, stack: &PlannedStack, dtype: DType, len: usize, stats: &BandStats) {
+    pub fn add_stack(
+        &mut self,
+        stack: &PlannedStack,
+        values: &ValueOptions,
+        len: usize,
+        stats: &BandStats,
+    ) {
         let name = &stack.name;
         self.add(format!("{name}/zarr.json"), zarr::to_text(&zarr::group(Map::new())));
-        let image = image_meta(stack, dtype, len, stats);
+        let image = image_meta(stack, values, len, stats);
         self.add(format!("{name}/{IMAGE}/zarr.json"), zarr::to_text(&image.to_json()));
         for mask in &stack.masks {
             let meta = mask_meta(mask, len);
@@ -116,9 +123,17 @@ impl Metadata {
     }
 }
 
-fn image_meta(stack: &PlannedStack, dtype: DType, len: usize, stats: &BandStats) -> ArrayMeta {
+fn image_meta(
+    stack: &PlannedStack,
+    values: &ValueOptions,
+    len: usize,
+    stats: &BandStats,
+) -> ArrayMeta {
     let shape = stack.grid.shape();
     let mut own = stats.to_attributes();
+    if let Some(bits) = values.keep_bits.bits() {
+        own.insert(KEEP_BITS.into(), json!(bits));
+    }
     if let Some(good) = &stack.good_bands {
         own.insert("good_bands".into(), json!(good));
     }
@@ -141,7 +156,7 @@ fn image_meta(stack: &PlannedStack, dtype: DType, len: usize, stats: &BandStats)
     let axes = |lengths: [u64; 3]| vec![lengths[0], lengths[1], lengths[2], bands];
     ArrayMeta {
         shape: axes([len as u64, shape.rows as u64, shape.columns as u64]),
-        dtype,
+        dtype: values.dtype,
         file_shape: axes(file_shape(&stack.grid)),
         chunk_shape: Some(axes(chunk_shape(&stack.grid))),
         codecs: ChunkCodecs { blosc: Some(stack.codec), checksum: true },

@@ -45,6 +45,50 @@ pub enum Normalize {
     Snv,
 }
 
+/// How many mantissa bits of packed values are kept; the others are rounded away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KeepBits {
+    /// All that the type has.
+    #[default]
+    All,
+    /// As many as hold 99 % of the real information of a sample of the inputs. Once planned, it is known
+    /// how many, and a dataset records [`KeepBits::Bits`].
+    Auto,
+    /// So many: 1 to 10 of float16, 1 to 21 or 23 of float32.
+    Bits(u8),
+}
+
+impl KeepBits {
+    /// How many, where it is known and not simply all.
+    pub fn bits(self) -> Option<u8> {
+        match self {
+            KeepBits::Bits(bits) => Some(bits),
+            KeepBits::All | KeepBits::Auto => None,
+        }
+    }
+
+    fn is_all(&self) -> bool {
+        *self == KeepBits::All
+    }
+
+    fn check(self, dtype: DType) -> Result<()> {
+        let KeepBits::Bits(bits) = self else { return Ok(()) };
+        // Rounding float32 to 22 bits once would take more than float32 to compute in, and gain nothing.
+        let (fits, range) = match dtype {
+            DType::F32 => (matches!(bits, 1..=21 | 23), "1 to 21, or 23 for all,"),
+            _ => (matches!(bits, 1..=10), "1 to 10"),
+        };
+        if fits {
+            return Ok(());
+        }
+        Err(Error::conflict(format!(
+            "--keep-bits {bits} is not a number of mantissa bits of {dtype}"
+        ))
+        .with_remedy(format!("give {range} or auto")))
+    }
+}
+
 /// Which bands to keep.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -83,6 +127,9 @@ pub struct ValueOptions {
     pub ignore_value: Option<f64>,
     /// Pack stored numbers: do not apply the scale factors and offsets of the sources.
     pub raw_values: bool,
+    /// Mantissa bits of packed values to keep. Left out of recipes where all are: those of older versions have none.
+    #[serde(skip_serializing_if = "KeepBits::is_all")]
+    pub keep_bits: KeepBits,
     /// Normalisation of spectra.
     pub normalize: Normalize,
     /// Bands to keep.
@@ -107,6 +154,7 @@ impl Default for ValueOptions {
             nodata: Nodata::Nan,
             ignore_value: None,
             raw_values: false,
+            keep_bits: KeepBits::All,
             normalize: Normalize::None,
             bands: BandSelection::All,
             drop_bad_bands: false,
@@ -299,6 +347,7 @@ impl ConvertOptions {
         if !matches!(self.values.dtype, DType::F16 | DType::F32) {
             return conflict("--dtype is neither float16 nor float32", "choose one of them");
         }
+        self.values.keep_bits.check(self.values.dtype)?;
         if self.layout.level > 9 {
             return conflict("--level is above 9", "give 0 to 9");
         }

@@ -14,6 +14,7 @@ use super::options::{ConvertOptions, Mode};
 use super::plan::{self, Plan};
 use super::staging::{self, Begun, Staging};
 use super::stats::BandStats;
+use crate::precision::Information;
 use crate::progress::Progress;
 
 /// What a conversion came to.
@@ -37,8 +38,13 @@ pub struct Report {
     pub nan: u64,
     /// Infinite values in the packed cubes.
     pub inf: u64,
-    /// The greatest relative error that the cast to fp16 made, and where; `None` for float32.
+    /// The greatest relative error that the cast to fp16 and dropped bits made, and where; `None` for float32
+    /// with all its bits.
     pub worst: Option<WorstError>,
+    /// Mantissa bits that were kept; `null` where it is all that the type has.
+    pub keep_bits: Option<u8>,
+    /// The information in the bits of the values, where it was measured (`--keep-bits auto`).
+    pub information: Option<Information>,
     /// What the user should know.
     pub notes: Vec<String>,
     /// Inputs that were left out.
@@ -84,6 +90,7 @@ pub fn convert(
     }
     let plan = plan::plan(options, base.as_ref(), &progress.stop)?;
     planned(&plan);
+    let options = &plan.settle(options);
     let identity = identity(&request, &plan, base.as_ref());
     let resume = matches!(options.mode, Mode::Resume { .. });
     let staging = Staging::open(&options.output, &identity, append, resume)?;
@@ -193,7 +200,8 @@ fn identity(request: &str, plan: &Plan, base: Option<&Dataset>) -> String {
     let stacks: Vec<Value> =
         plan.stacks.iter().map(|stack| json!([stack.name, stack.scale, stack.existing])).collect();
     let base = base.map(|base| base.fingerprint().to_owned());
-    let text = json!([request, samples, stacks, base, env!("CARGO_PKG_VERSION")]).to_string();
+    let text = json!([request, samples, stacks, plan.keep_bits, base, env!("CARGO_PKG_VERSION")])
+        .to_string();
     hsipack_format::checksums::sha256(text.as_bytes())
 }
 
@@ -239,7 +247,7 @@ fn write_metadata(
             None => BandStats::new(stack.grid.shape().bands),
         };
         all.merge(stats);
-        files.add_stack(stack, options.values.dtype, stack.existing + stack.samples.len(), &all);
+        files.add_stack(stack, &options.values, stack.existing + stack.samples.len(), &all);
     }
     let old = base.map(Dataset::samples).unwrap_or_default();
     let mut samples = old.to_vec();
@@ -372,7 +380,9 @@ fn report(
         seconds: start.elapsed().as_secs_f64(),
         nan: outcome.samples.iter().map(|sample| sample.nan).sum(),
         inf: outcome.samples.iter().map(|sample| sample.inf).sum(),
-        worst: worst.filter(|_| size == 2),
+        worst: worst.filter(|_| size == 2 || plan.keep_bits.bits().is_some()),
+        keep_bits: plan.keep_bits.bits(),
+        information: plan.information.clone(),
         notes: plan.notes.clone(),
         skipped: plan.skipped.clone(),
         already_complete: false,
@@ -401,6 +411,8 @@ fn complete(options: &ConvertOptions, start: Instant) -> Report {
         nan: 0,
         inf: 0,
         worst: None,
+        keep_bits: options.values.keep_bits.bits(),
+        information: None,
         notes: vec![format!(
             "{} is complete; there was nothing left to do",
             display(&options.output)

@@ -41,6 +41,8 @@ pub struct Transform {
     pub nodata: Nodata,
     /// Factor between packed and physical values.
     pub scale: f64,
+    /// Mantissa bits that the cast keeps; `None` is all.
+    pub keep_bits: Option<u8>,
 }
 
 /// Values per pass: small enough for the first-level cache, in whole pixels.
@@ -75,6 +77,7 @@ impl Transform {
             normalize: Normalize::None,
             nodata: Nodata::Nan,
             scale: 1.0,
+            keep_bits: None,
         }
     }
 
@@ -122,7 +125,9 @@ impl Transform {
                 scratch.single.resize(scratch.double.len(), 0.0);
                 if self.dtype == DType::F32 {
                     self.nearest(&scratch.double, &mut scratch.single, place)?;
-                } else {
+                }
+                // Float32 with all its bits is not rounded again.
+                if self.dtype != DType::F32 || self.keep_bits.is_some_and(|bits| bits < 23) {
                     cast::narrow(&scratch.double, &mut scratch.single);
                 }
                 each(place, &scratch.single)?;

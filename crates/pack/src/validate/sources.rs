@@ -14,6 +14,7 @@ use crate::convert::plan;
 use crate::convert::transform::Scratch;
 use crate::fingerprint::fingerprint;
 use crate::input::Input;
+use crate::precision;
 use crate::progress::Progress;
 use crate::source::RowBuffer;
 
@@ -162,7 +163,8 @@ impl Comparer<'_> {
             let mut difference = None;
             transform.apply_f64(&self.rows, start, &mut self.scratch, &mut |place, values| {
                 if difference.is_none()
-                    && let Some((at, stored)) = first_difference(&packed, done, values, dtype)
+                    && let Some((at, stored)) =
+                        first_difference(&packed, done, values, dtype, transform.keep_bits)
                 {
                     let (place, band) = transform.locate(place, at);
                     difference = Some(format!(
@@ -229,12 +231,14 @@ fn mask_id(packed: &[u8], at: usize, array: &ChunkArray) -> u16 {
     }
 }
 
-/// The first of `values` that is not what is stored from value `start` on, and what is.
+/// The first of `values` that is not what is stored from value `start` on, and what is. Where bits were
+/// dropped, the value rounded again has to be the stored one, bit for bit.
 fn first_difference(
     packed: &[u8],
     start: usize,
     values: &[f64],
     dtype: DType,
+    keep_bits: Option<u8>,
 ) -> Option<(usize, f64)> {
     values.iter().enumerate().find_map(|(at, value)| {
         let (stored, step) = match dtype {
@@ -251,8 +255,17 @@ fn first_difference(
                 (f32::from_le_bytes(bytes).into(), half_step(*value, 23, -126))
             }
         };
-        (!agrees(stored, *value, step)).then_some((at, stored))
+        let agree = match keep_bits {
+            None => agrees(stored, *value, step),
+            Some(bits) => same(stored, precision::nearest(*value, bits, dtype)),
+        };
+        (!agree).then_some((at, stored))
     })
+}
+
+/// Whether two values have the same bits, or are both NaN.
+fn same(stored: f64, want: f64) -> bool {
+    stored.to_bits() == want.to_bits() || stored.is_nan() && want.is_nan()
 }
 
 /// Whether a stored value is within half a step of the source's.

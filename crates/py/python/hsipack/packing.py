@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from hsipack import _hsipack, reports
 from hsipack.reports import ConvertReport, Estimate, ValidateReport
@@ -32,6 +32,7 @@ def convert(
     nodata: str | float = "nan",
     ignore_value: float | None = None,
     raw_values: bool = False,
+    keep_bits: int | Literal["auto"] | None = None,
     normalize: str = "none",
     bands: Sequence[int] | None = None,
     wavelengths: Sequence[tuple[float, float]] | None = None,
@@ -75,6 +76,8 @@ def convert(
         nodata: what becomes of missing values: ``"nan"``, a value, or ``"error"``.
         ignore_value: the stored number that marks missing values, whatever the file says.
         raw_values: apply no scale factor that the file gives.
+        keep_bits: round values to so many mantissa bits, of 10 of float16; ``"auto"`` keeps as many
+            as hold 99 % of the real information; all if ``None``.
         normalize: spectra: ``"none"``, ``"l1"``, ``"l2"`` or ``"snv"``.
         bands: bands to keep, numbered from 0, in this order.
         wavelengths: bands to keep, as ranges of their centres in nm.

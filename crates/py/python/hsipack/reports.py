@@ -42,7 +42,9 @@ class ConvertReport:
         seconds: how long it took.
         nan: NaN values in the packed cubes.
         inf: infinite values in the packed cubes.
-        worst: the greatest error of the cast to float16; None for float32.
+        worst: the greatest error of the cast to float16 and of dropped bits; None for
+            float32 with all bits.
+        keep_bits: mantissa bits that were kept; None for all.
         notes: what you should know.
         skipped: inputs that were left out.
         already_complete: whether everything was done already.
@@ -58,6 +60,7 @@ class ConvertReport:
     nan: int
     inf: int
     worst: WorstError | None
+    keep_bits: int | None
     notes: list[str]
     skipped: list[str]
     already_complete: bool
@@ -99,6 +102,7 @@ class Estimate:
         stored_bytes: bytes of the shards, estimated.
         ratio: compression ratio of the chunks that were tried.
         sampled_bytes: bytes that were compressed to learn the ratio.
+        keep_bits: mantissa bits that would be kept; None for all.
         notes: what you should know.
         skipped: inputs that would be left out.
     """
@@ -111,6 +115,7 @@ class Estimate:
     stored_bytes: int
     ratio: float
     sampled_bytes: int
+    keep_bits: int | None
     notes: list[str]
     skipped: list[str]
 

@@ -4,8 +4,9 @@ use hsipack_format::dataset::ChunkArray;
 use hsipack_format::{Dataset, Error, Result, Stack};
 use serde_json::Value;
 
-use super::{PlannedMask, PlannedStack};
-use crate::convert::options::{ConvertOptions, Mode};
+use super::{PlannedMask, PlannedStack, bits};
+use crate::convert::options::{ConvertOptions, KeepBits, Mode};
+use crate::precision;
 
 /// A planned stack that goes on where `stack` of the dataset ends: its grid, scale and bands stay.
 pub(super) fn continued(fresh: PlannedStack, stack: &Stack) -> Result<PlannedStack> {
@@ -59,7 +60,7 @@ pub(super) fn continued(fresh: PlannedStack, stack: &Stack) -> Result<PlannedSta
 /// Refuses to append where options that decide the layout of what exists differ.
 ///
 /// # Errors
-/// If the dataset was packed with another dtype.
+/// If the dataset was packed with another dtype, or keeps another number of mantissa bits.
 pub fn check_append(options: &ConvertOptions, base: &Dataset) -> Result<()> {
     debug_assert!(options.mode != Mode::Create);
     match base.stacks().iter().find(|stack| stack.image.meta().dtype != options.values.dtype) {
@@ -70,6 +71,24 @@ pub fn check_append(options: &ConvertOptions, base: &Dataset) -> Result<()> {
         ))
         .at(base.path())
         .with_remedy("append with the same --dtype")),
-        None => Ok(()),
+        None => check_keep_bits(options, base),
     }
+}
+
+fn check_keep_bits(options: &ConvertOptions, base: &Dataset) -> Result<()> {
+    let all = precision::mantissa_bits(options.values.dtype);
+    let theirs = bits::kept(base).unwrap_or(all);
+    let asked = match options.values.keep_bits {
+        KeepBits::Auto => return Ok(()),
+        KeepBits::All => all,
+        KeepBits::Bits(bits) => bits,
+    };
+    if asked == theirs {
+        return Ok(());
+    }
+    Err(Error::conflict(format!(
+        "the dataset keeps {theirs} of {all} mantissa bits, this command asks for {asked}"
+    ))
+    .at(base.path())
+    .with_remedy(format!("append with --keep-bits {theirs} or --keep-bits auto")))
 }

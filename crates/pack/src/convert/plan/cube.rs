@@ -75,6 +75,7 @@ pub fn with_calibration(
         normalize: values.normalize,
         nodata: values.nodata,
         scale,
+        keep_bits: values.keep_bits.bits(),
     }
 }
 

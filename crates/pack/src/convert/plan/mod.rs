@@ -5,6 +5,7 @@
 //! disagree.
 
 mod append;
+mod bits;
 mod cube;
 mod planner;
 mod scale;
@@ -19,8 +20,9 @@ pub(crate) use self::cube::pick;
 pub use self::cube::{open_source, select_bands, transform, with_calibration};
 use self::planner::Planner;
 use super::masks::{self, MaskGroup};
-use super::options::ConvertOptions;
+use super::options::{ConvertOptions, KeepBits};
 use crate::input::{self, Input};
+use crate::precision::Information;
 use crate::source::CubeInfo;
 
 /// A conversion, planned.
@@ -32,10 +34,23 @@ pub struct Plan {
     pub stacks: Vec<PlannedStack>,
     /// Masks, in order of their names.
     pub masks: Vec<MaskGroup>,
+    /// Mantissa bits that are kept: the options', or what `auto` comes to.
+    pub keep_bits: KeepBits,
+    /// The information in the bits of the values, where it was measured (`--keep-bits auto`).
+    pub information: Option<Information>,
     /// What the user should know.
     pub notes: Vec<String>,
     /// Inputs that were left out, with the reason (`--skip-errors`).
     pub skipped: Vec<String>,
+}
+
+impl Plan {
+    /// The options with everything chosen that they leave to the plan.
+    pub fn settle(&self, options: &ConvertOptions) -> ConvertOptions {
+        let mut settled = options.clone();
+        settled.values.keep_bits = self.keep_bits;
+        settled
+    }
 }
 
 /// One cube's place.
@@ -134,5 +149,5 @@ pub fn plan(options: &ConvertOptions, base: Option<&Dataset>, stop: &AtomicBool)
             });
         }
     }
-    planner.finish()
+    planner.finish(stop)
 }

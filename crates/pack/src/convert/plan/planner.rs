@@ -1,6 +1,7 @@
 //! Gives every input its place: what it needs is opened and checked, cube by cube.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::AtomicBool;
 
 use hsipack_format::{CubeShape, DType, Dataset, Error, Grid, Result};
 use regex::Regex;
@@ -48,6 +49,8 @@ impl<'a> Planner<'a> {
                 samples: Vec::new(),
                 stacks: Vec::new(),
                 masks,
+                keep_bits: options.values.keep_bits,
+                information: None,
                 notes: Vec::new(),
                 skipped: Vec::new(),
             },
@@ -355,7 +358,7 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    pub fn finish(mut self) -> Result<Plan> {
+    pub fn finish(mut self, stop: &AtomicBool) -> Result<Plan> {
         if self.plan.samples.is_empty() {
             let first = self.plan.skipped.first().cloned().unwrap_or_default();
             return Err(Error::conflict(format!("no input could be opened; the first: {first}")));
@@ -373,6 +376,7 @@ impl<'a> Planner<'a> {
         if self.options.values.scale == Scale::Auto {
             self.choose_scales()?;
         }
+        super::bits::choose(&mut self.plan, self.options, self.base, stop)?;
         sort_stacks(&mut self.plan);
         Ok(self.plan)
     }

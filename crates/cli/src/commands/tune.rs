@@ -1,0 +1,245 @@
+//! `hsipack tune`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hsipack_format::Result;
+use hsipack_measure::tune::{self, Case, Measured, Options, Report, Variant};
+use hsipack_pack::progress::Progress;
+use indicatif::ProgressBar;
+
+use crate::{files, output, parse, task};
+
+/// Measure which codec, chunk size and number of mantissa bits suit these cubes on this machine.
+///
+/// PATH is a packed dataset, or cubes as `convert` takes them. A sample of them is encoded and decoded with every
+/// candidate, in rounds, by the code that `convert` and `read` use. Says what limits training with which disk, and
+/// what each mantissa bit holds. Nothing is written but what --html and --apply name.
+#[derive(clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct Args {
+    /// A packed dataset, or files, folders, globs, file::variable, CSV lists
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<String>,
+
+    /// Leave out files below input folders that match a glob on the path or name (repeatable)
+    #[arg(long, value_name = "GLOB")]
+    exclude: Vec<String>,
+
+    /// Fewer candidates and rounds: about 10 s instead of a minute
+    #[arg(long)]
+    quick: bool,
+
+    /// Print one JSON object on stdout; its keys are listed by --help
+    #[arg(long)]
+    json: bool,
+
+    /// Write a page with charts, which needs no network
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+
+    /// Write what to choose as a file for `convert --config`. Dropping bits stands there as a comment
+    #[arg(long, value_name = "FILE")]
+    apply: Option<PathBuf>,
+
+    /// Bytes of the disk that training reads from, stored, a second, such as 1000MB/s
+    /// [default: unlimited, 1000, 500 and 100 MB/s beside each other]
+    #[arg(long, value_name = "BYTES/s", value_parser = parse::rate, help_heading = "Training")]
+    disk_rate: Option<u64>,
+
+    /// How long the model trains on a batch, such as 50ms [default: no time]
+    #[arg(long, value_name = "TIME", value_parser = parse::duration, help_heading = "Training")]
+    step_time: Option<Duration>,
+
+    /// Cubes in a batch
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Training")]
+    batch_size: u32,
+
+    /// Cores that decode in training; more than this machine has are reckoned in proportion
+    /// [default: all of this machine]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Training")]
+    cores: Option<u16>,
+
+    /// Uncompressed bytes of cubes to try everything on. Takes about 20 times as much memory
+    /// [default: 48MB, with --quick 16MB]
+    #[arg(long, value_name = "BYTES", value_parser = parse::bytes, help_heading = "Measuring")]
+    sample: Option<usize>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  hsipack tune scans/ --quick
+  hsipack tune scans.hsipack --disk-rate 1000MB/s --step-time 40ms --html tune.html
+  hsipack tune scans/ --apply tuned.toml && hsipack convert scans/ -o scans.hsipack --config tuned.toml
+
+Keys of --json (sizes in bytes, rates{threads,gb_per_s,least,greatest} in 10^9 uncompressed bytes a
+second: median, least and greatest of the rounds; candidates and cases are counted from 0):
+  paths quick cores machine_cores threads rounds batch_size disk_rate step_time default_chunk_bytes
+  sample{cubes,bytes,all_cubes,all_bytes,shapes,from_dataset} copy[]{rate} notes seconds
+  candidates[]: name codec level shuffle chunk_bytes keep_bits bytes ratio write{rate} decode[]{rate} front
+  cases[]:      disk_rate candidate bytes_per_s cubes_per_s epoch_s limit parts[disk,decode,copy,step]
+  choice:       candidate case write_s
+  precision:    information{pairs,chance,bits} shares keep_99 keep_99_9 codec
+                best variants[]{codec,keep_bits,share,ratio,decode[],write,smaller,faster,smaller_than_chosen,
+                faster_than_chosen,max_rel,bound_rel,mean_rel,max_abs}
+                bands{shape,keep_bits,wavelength,max_rel,mean_rel,plain_mean_rel,max_abs}
+                spectra[]{cube,row,column,wavelength,before,after}";
+
+impl Args {
+    fn options(&self) -> Options {
+        let all = std::thread::available_parallelism().map_or(1, usize::from);
+        Options {
+            paths: self.paths.clone(),
+            exclude: self.exclude.clone(),
+            sample: self.sample.unwrap_or(if self.quick { 16_000_000 } else { 48_000_000 }),
+            quick: self.quick,
+            cores: self.cores.map_or(all, usize::from),
+            disk_rate: self.disk_rate.map(|rate| rate as f64),
+            step_time: self.step_time,
+            batch_size: self.batch_size as usize,
+        }
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If the cubes cannot be read, a file cannot be written, or the command was stopped.
+pub fn run(args: Args) -> Result<ExitCode> {
+    let progress = Arc::new(Progress::default());
+    task::stop_on_ctrl_c(&progress);
+    let bar = ProgressBar::new_spinner();
+    bar.enable_steady_tick(Duration::from_millis(100));
+    let tell = |what: &str| bar.set_message(what.to_owned());
+    let report = tune::tune(&args.options(), &progress.stop, &tell);
+    bar.finish_and_clear();
+    let report = report?;
+    if let Some(file) = &args.html {
+        files::replace(file, &tune::page(&report))?;
+    }
+    if let Some(file) = &args.apply {
+        files::replace(file, report.config().trim_end())?;
+    }
+    output::report(&report, args.json, print);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(report: &Report) {
+    let sample = &report.sample;
+    println!(
+        "{}: {} of {}, {} of {} uncompressed, tried in {:.0} s",
+        report.paths.join(" "),
+        sample.cubes,
+        output::count(sample.all_cubes, "cube"),
+        output::bytes(sample.bytes),
+        output::bytes(sample.all_bytes),
+        report.seconds
+    );
+    report.notes.iter().for_each(|note| println!("  note: {note}"));
+    print_codecs(report);
+    print_cases(report);
+    print_precision(report);
+    let chosen = report.chosen();
+    let chunk = report.chunk_rows().map(|rows| format!(" --chunk {rows}")).unwrap_or_default();
+    println!(
+        "\n  choose       --codec {} --level {} --shuffle {}{chunk}",
+        chosen.candidate.codec.compressor.name(),
+        chosen.candidate.codec.level,
+        chosen.name.rsplit(' ').next().unwrap_or_default(),
+    );
+    println!("               packs all of it in about {:.0} s here", report.choice.write_s);
+}
+
+/// `1.2 MB`, for chunk sizes that are powers of two.
+fn chunk(one: &Measured) -> String {
+    let bytes = one.candidate.chunk_bytes;
+    if bytes >= 1 << 20 { format!("{} MiB", bytes >> 20) } else { format!("{} KiB", bytes >> 10) }
+}
+
+/// The front, the fastest first, and memcpy as the measure of what is possible.
+fn print_codecs(report: &Report) {
+    println!(
+        "\n  {:<18}{:>8}{:>8}{:>12}   decode GB/s with {} threads (least-greatest)",
+        "codec",
+        "chunks",
+        "ratio",
+        "write GB/s",
+        report.threads.iter().map(usize::to_string).collect::<Vec<_>>().join(", "),
+    );
+    let mut front: Vec<&Measured> = report.candidates.iter().filter(|one| one.front).collect();
+    front.sort_by(|a, b| b.decode_at_most().total_cmp(&a.decode_at_most()));
+    for one in front {
+        println!(
+            "  {:<18}{:>8}{:>8.2}{:>12.2}   {}",
+            one.name,
+            chunk(one),
+            one.ratio,
+            one.write.gb_per_s,
+            rates(&one.decode)
+        );
+    }
+    println!("  {:<46}   {}", "memcpy", rates(&report.copy));
+    let left = report.candidates.iter().filter(|one| !one.front).count();
+    println!(
+        "  {left} others are worse in ratio, decoding and writing than one of these (see --json)"
+    );
+}
+
+fn rates(rates: &[tune::Rate]) -> String {
+    let one = |rate: &tune::Rate| {
+        format!("{:.2} ({:.2}-{:.2})", rate.gb_per_s, rate.least, rate.greatest)
+    };
+    rates.iter().map(one).collect::<Vec<_>>().join("  ")
+}
+
+fn print_cases(report: &Report) {
+    println!(
+        "\n  {:<12}{:<18}{:>8}{:>10}{:>10}{:>10}  limited by",
+        "disk", "best codec", "chunks", "GB/s", "cubes/s", "s/epoch"
+    );
+    let line = |case: &Case| {
+        let one = &report.candidates[case.candidate];
+        let disk = case.disk_rate.map_or_else(
+            || "unlimited".to_owned(),
+            |rate| format!("{}/s", output::bytes(rate as u64)),
+        );
+        println!(
+            "  {disk:<12}{:<18}{:>8}{:>10.2}{:>10.1}{:>10.2}  {}",
+            one.name,
+            chunk(one),
+            case.bytes_per_s / 1e9,
+            case.cubes_per_s,
+            case.epoch_s,
+            case.limit.word()
+        );
+    };
+    report.cases.iter().for_each(line);
+    if report.cores > report.machine_cores {
+        println!("  decoding on {} cores is reckoned from {}", report.cores, report.machine_cores);
+    }
+}
+
+fn print_precision(report: &Report) {
+    let precision = &report.precision;
+    println!("\n  mantissa bit   information");
+    let most = precision.information.mantissa().iter().copied().fold(1e-12, f64::max);
+    for (at, bits) in precision.information.mantissa().iter().enumerate() {
+        let bar = "#".repeat((40.0 * bits / most).round() as usize);
+        println!("  {:>12}   {bits:.4}  {:>6.2} %  {bar}", at + 1, 100.0 * precision.shares[at]);
+    }
+    let line = |one: &&Variant| println!("  {}", precision.sentence(one));
+    match precision.gain() {
+        None => println!("  all 10 mantissa bits are needed to hold 99 % of the real information"),
+        Some(gain) => {
+            let more = precision.variants.iter().find(|one| {
+                one.codec == gain.codec
+                    && one.keep_bits == precision.keep_99_9
+                    && (gain.keep_bits + 1..10).contains(&one.keep_bits)
+            });
+            line(&gain);
+            more.iter().for_each(line);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What is tried: codecs with levels and filters, and chunk sizes.
+
+use hsipack_format::grid::TARGET_CHUNK;
+use hsipack_format::{Codec, Compressor, Shuffle, Tile};
+use hsipack_pack::convert::LayoutOptions;
+
+use super::sample::Sample;
+
+/// One way to store chunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Compressor, level and filter.
+    pub codec: Codec,
+    /// Uncompressed bytes of a chunk to aim for.
+    pub chunk_bytes: usize,
+    /// Mantissa bits kept; `None` is all of float16.
+    pub keep_bits: Option<u8>,
+}
+
+impl Candidate {
+    /// A codec with chunks of the default size and all bits.
+    pub fn new(compressor: Compressor, level: u8, shuffle: Shuffle) -> Self {
+        let codec = Codec { compressor, level, shuffle, typesize: 2, blocksize: 0 };
+        Self { codec, chunk_bytes: TARGET_CHUNK, keep_bits: None }
+    }
+
+    /// What `convert` uses if not told otherwise.
+    pub fn default_layout() -> Self {
+        let layout = LayoutOptions::default();
+        Self::new(layout.compressor, layout.level, layout.shuffle)
+    }
+
+    /// `lz4hc 4 byte`, as the options of `convert` spell it.
+    pub fn name(&self) -> String {
+        format!(
+            "{} {} {}",
+            self.codec.compressor.name(),
+            self.codec.level,
+            shuffle(self.codec.shuffle)
+        )
+    }
+}
+
+/// The filter as `convert --shuffle` spells it.
+pub fn shuffle(shuffle: Shuffle) -> &'static str {
+    match shuffle {
+        Shuffle::None => "none",
+        Shuffle::Byte => "byte",
+        Shuffle::Bit => "bit",
+    }
+}
+
+/// Every codec that is tried with chunks of the default size.
+pub fn codecs(quick: bool) -> Vec<Candidate> {
+    let levels: &[(Compressor, &[u8])] = if quick {
+        &[(Compressor::Lz4, &[5]), (Compressor::Lz4Hc, &[4]), (Compressor::Zstd, &[1])]
+    } else {
+        &[
+            (Compressor::Lz4, &[1, 5]),
+            (Compressor::Lz4Hc, &[1, 4, 9]),
+            (Compressor::Zstd, &[1, 3, 9]),
+            (Compressor::BloscLz, &[5]),
+        ]
+    };
+    let shuffled = levels.iter().flat_map(|(compressor, levels)| {
+        levels.iter().flat_map(|level| {
+            [Shuffle::Byte, Shuffle::Bit]
+                .map(|shuffle| Candidate::new(*compressor, *level, shuffle))
+        })
+    });
+    // Without a filter nothing compresses but integers; two codecs tell whether that is so here.
+    let plain = [(Compressor::Lz4, 5), (Compressor::Zstd, 1)]
+        .map(|(compressor, level)| Candidate::new(compressor, level, Shuffle::None));
+    shuffled.chain(plain).collect()
+}
+
+/// Other chunk sizes for the best codecs: those that cut the sample's cubes differently.
+pub fn chunk_sizes(best: &[Candidate], sample: &Sample, quick: bool) -> Vec<Candidate> {
+    let targets: &[usize] = if quick {
+        &[512 << 10, 8 << 20]
+    } else {
+        &[256 << 10, 512 << 10, 1 << 20, 4 << 20, 8 << 20]
+    };
+    let cut = |target: usize| -> Vec<usize> {
+        // The sample may hold fewer rows of a cube than a large chunk does.
+        let rows = |piece: &super::sample::Piece| {
+            Tile::slab(piece.shape, 2, target).rows.min(piece.rows.len())
+        };
+        sample.pieces.iter().map(rows).collect()
+    };
+    let mut known = vec![cut(TARGET_CHUNK)];
+    let mut found = Vec::new();
+    for target in targets {
+        let own = cut(*target);
+        if !known.contains(&own) {
+            known.push(own);
+            found.extend(best.iter().map(|one| Candidate { chunk_bytes: *target, ..*one }));
+        }
+    }
+    found
+}

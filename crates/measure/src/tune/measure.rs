@@ -1,0 +1,364 @@
+//! Encoding, decoding and copying, round by round, each within its time.
+//!
+//! Noise of the machine comes and goes in seconds, so every candidate is measured once in every round, and the order
+//! turns by one from round to round; what is reported is the median of the rounds, with the least and greatest.
+//! Encoding and decoding are `hsipack_format::codec`, as `convert` and the reader call it: checksums are made when
+//! encoding and not compared again when decoding. Threads take chunk after chunk; each decodes into memory of its
+//! own that was touched before, and goes through all of it, so that results go to memory and not only to caches.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use hsipack_format::{Codec, ErrorKind, codec};
+
+use super::candidates::Candidate;
+use super::report::{Measured, Rate};
+use super::sample::{Chunks, Sample};
+use crate::{Error, Result};
+
+/// How long things take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Rounds.
+    pub rounds: usize,
+    /// Time to encode the chunks of a candidate for the first time; what is not encoded by then is left out.
+    pub first: Duration,
+    /// Time to encode in each further round.
+    pub encode: Duration,
+    /// Time to decode, each number of threads and round.
+    pub decode: Duration,
+    /// Codecs of which other chunk sizes are tried.
+    pub leaders: usize,
+}
+
+impl Limits {
+    /// For a quick look, or for one to rely on.
+    pub fn new(quick: bool) -> Self {
+        let ms = Duration::from_millis;
+        if quick {
+            Self { rounds: 3, first: ms(250), encode: ms(20), decode: ms(15), leaders: 2 }
+        } else {
+            Self { rounds: 5, first: ms(1000), encode: ms(50), decode: ms(30), leaders: 2 }
+        }
+    }
+}
+
+/// What candidates with the same chunks share: bytes of a chunk, and bits kept.
+type Cut = (usize, Option<u8>);
+/// A stored chunk and its number.
+type Stored = (usize, Vec<u8>);
+
+/// The chunks of a candidate, and its figures so far.
+struct Trial {
+    candidate: Candidate,
+    /// To encode again; not where that was once only.
+    chunks: Option<Arc<Chunks>>,
+    stored: Vec<Vec<u8>>,
+    lens: Vec<usize>,
+    write: Vec<f64>,
+    /// One list a number of threads.
+    decode: Vec<Vec<f64>>,
+}
+
+/// Everything that is measured on one sample.
+pub struct Bench<'a> {
+    /// Numbers of threads, ascending; the last encodes, too.
+    pub threads: Vec<usize>,
+    limits: Limits,
+    stop: &'a AtomicBool,
+    plain: Arc<Chunks>,
+    /// Memory to decode into, one a thread.
+    out: Vec<Vec<u8>>,
+    /// Rates of copying, one list a number of threads.
+    copy: Vec<Vec<f64>>,
+}
+
+impl<'a> Bench<'a> {
+    /// A bench for `cores` decoding threads.
+    pub fn new(sample: &Sample, limits: Limits, cores: usize, stop: &'a AtomicBool) -> Self {
+        let cores = cores.max(1);
+        let mut threads: Vec<usize> =
+            std::iter::successors(Some(1), |n| Some(n * 2)).take_while(|n| *n < cores).collect();
+        threads.push(cores);
+        let plain = sample.chunks(hsipack_format::grid::TARGET_CHUNK, None);
+        // Chunks of 8 MiB at least, and together as much as the sample: no cache holds it.
+        let each = (sample.bytes() / cores).max(sample.chunks(8 << 20, None).largest());
+        let out = (0..cores).map(|_| vec![1; each]).collect();
+        let copy = vec![Vec::new(); threads.len()];
+        Self { threads, limits, stop, plain, out, copy }
+    }
+
+    /// Measures candidates beside each other, and copying in the same rounds.
+    ///
+    /// # Errors
+    /// If Blosc refuses a codec, or the user stopped.
+    pub fn sweep(
+        &mut self,
+        candidates: &[Candidate],
+        chunks: &dyn Fn(&Candidate) -> Arc<Chunks>,
+    ) -> Result<Vec<Measured>> {
+        self.rounds(candidates, chunks, true)
+    }
+
+    /// As [`sweep`](Self::sweep), encoding once only: chunks that few candidates share take memory.
+    ///
+    /// # Errors
+    /// As [`sweep`](Self::sweep).
+    pub fn sweep_once(
+        &mut self,
+        candidates: &[Candidate],
+        chunks: &dyn Fn(&Candidate) -> Arc<Chunks>,
+    ) -> Result<Vec<Measured>> {
+        self.rounds(candidates, chunks, false)
+    }
+
+    /// What copying came to in all sweeps, each number of threads.
+    pub fn copy(&self) -> Vec<Rate> {
+        self.threads.iter().zip(&self.copy).map(|(n, rates)| Rate::of(*n, rates)).collect()
+    }
+
+    fn rounds(
+        &mut self,
+        candidates: &[Candidate],
+        chunks: &dyn Fn(&Candidate) -> Arc<Chunks>,
+        again: bool,
+    ) -> Result<Vec<Measured>> {
+        let mut shared: Vec<(Cut, Arc<Chunks>)> = Vec::new();
+        let mut trials = Vec::new();
+        for candidate in candidates {
+            self.check()?;
+            let key = (candidate.chunk_bytes, candidate.keep_bits);
+            let known = shared.iter().find(|(other, _)| *other == key).map(|(_, own)| own.clone());
+            let own = known.unwrap_or_else(|| chunks(candidate));
+            if !shared.iter().any(|(other, _)| *other == key) {
+                if !again {
+                    shared.clear();
+                }
+                shared.push((key, own.clone()));
+            }
+            trials.push(self.begin(*candidate, own, again)?);
+        }
+        for round in 0..self.limits.rounds {
+            self.measure_copy();
+            for at in 0..trials.len() {
+                self.check()?;
+                let at = (at + round) % trials.len();
+                self.measure(&mut trials[at], round)?;
+            }
+        }
+        Ok(trials.into_iter().map(|trial| trial.measured(&self.threads)).collect())
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(Error::new(ErrorKind::Interrupted, "stopped"));
+        }
+        Ok(())
+    }
+
+    /// Encodes as many chunks as there is time for.
+    fn begin(&self, candidate: Candidate, chunks: Arc<Chunks>, again: bool) -> Result<Trial> {
+        let threads = *self.threads.last().expect("there is one");
+        let (stored, rate) =
+            encode(&candidate.codec, &chunks, chunks.len(), threads, self.limits.first)?;
+        let lens = (0..stored.len()).map(|at| chunks.get(at).len()).collect();
+        Ok(Trial {
+            candidate,
+            chunks: again.then_some(chunks),
+            stored,
+            lens,
+            write: vec![rate],
+            decode: vec![Vec::new(); self.threads.len()],
+        })
+    }
+
+    fn measure(&mut self, trial: &mut Trial, round: usize) -> Result<()> {
+        let threads = *self.threads.last().expect("there is one");
+        if let Some(chunks) = trial.chunks.as_ref().filter(|_| round > 0) {
+            let (_, rate) = encode(
+                &trial.candidate.codec,
+                chunks,
+                trial.stored.len(),
+                threads,
+                self.limits.encode,
+            )?;
+            trial.write.push(rate);
+        }
+        let stored: Vec<&[u8]> = trial.stored.iter().map(Vec::as_slice).collect();
+        for (threads, rates) in self.threads.iter().zip(&mut trial.decode) {
+            let lens = &trial.lens;
+            let rate = drive(&mut self.out[..*threads], lens, self.limits.decode, &|at, out| {
+                codec::decode_frame(codec::without_checksum(stored[at])?, out)
+            })?;
+            rates.push(rate);
+        }
+        Ok(())
+    }
+
+    fn measure_copy(&mut self) {
+        let lens: Vec<usize> = (0..self.plain.len()).map(|at| self.plain.get(at).len()).collect();
+        for (threads, rates) in self.threads.iter().zip(&mut self.copy) {
+            let copied = drive(&mut self.out[..*threads], &lens, self.limits.decode, &|at, out| {
+                out.copy_from_slice(self.plain.get(at));
+                Ok(())
+            });
+            rates.extend(copied);
+        }
+    }
+}
+
+/// Encodes the first `count` chunks on `threads` threads, or as many of them as are begun in time: the stored
+/// chunks, and the rate in bytes a second.
+fn encode(
+    codec: &Codec,
+    chunks: &Chunks,
+    count: usize,
+    threads: usize,
+    time: Duration,
+) -> Result<(Vec<Vec<u8>>, f64)> {
+    let next = AtomicUsize::new(0);
+    let begin = Instant::now();
+    let work = || -> Result<(Vec<Stored>, Duration)> {
+        let mut own = Vec::new();
+        loop {
+            let at = next.load(Ordering::Relaxed);
+            // The first is encoded however long it takes.
+            if at >= count || at > 0 && begin.elapsed() >= time {
+                return Ok((own, begin.elapsed()));
+            }
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            if at >= count {
+                return Ok((own, begin.elapsed()));
+            }
+            let mut stored = Vec::new();
+            codec.encode(chunks.get(at), &mut stored)?;
+            stored.shrink_to_fit();
+            own.push((at, stored));
+        }
+    };
+    let done = in_threads(threads, work)?;
+    let seconds = done.iter().map(|(_, end)| end.as_secs_f64()).fold(1e-9, f64::max);
+    let mut stored: Vec<Stored> = done.into_iter().flat_map(|(own, _)| own).collect();
+    stored.sort_by_key(|(at, _)| *at);
+    let bytes: usize = stored.iter().map(|(at, _)| chunks.get(*at).len()).sum();
+    Ok((stored.into_iter().map(|(_, stored)| stored).collect(), bytes as f64 / seconds))
+}
+
+/// Runs `work` on that many threads.
+fn in_threads<T: Send>(threads: usize, work: impl Fn() -> Result<T> + Sync) -> Result<Vec<T>> {
+    std::thread::scope(|scope| {
+        let all: Vec<_> = (0..threads).map(|_| scope.spawn(&work)).collect();
+        let join = |one: std::thread::ScopedJoinHandle<'_, Result<T>>| {
+            one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        all.into_iter().map(join).collect()
+    })
+}
+
+/// Has threads, one a buffer, do chunk after chunk, over and over, until the time is up: bytes a second. `lens`
+/// are the chunks' lengths; `each` fills a part of the thread's buffer.
+fn drive(
+    out: &mut [Vec<u8>],
+    lens: &[usize],
+    time: Duration,
+    each: &(dyn Fn(usize, &mut [u8]) -> Result<()> + Sync),
+) -> Result<f64> {
+    let next = AtomicUsize::new(0);
+    let begin = Instant::now();
+    let work = |out: &mut Vec<u8>| -> Result<(usize, Duration)> {
+        let (mut bytes, mut place) = (0, 0);
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed) % lens.len();
+            let len = lens[at];
+            if place + len > out.len() {
+                place = 0;
+            }
+            each(at, &mut out[place..place + len])?;
+            place += len;
+            bytes += len;
+            let elapsed = begin.elapsed();
+            if elapsed >= time {
+                return Ok((bytes, elapsed));
+            }
+        }
+    };
+    let work = &work;
+    let done = std::thread::scope(|scope| {
+        let all: Vec<_> = out.iter_mut().map(|out| scope.spawn(move || work(out))).collect();
+        all.into_iter()
+            .map(|one| one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect::<Result<Vec<_>>>()
+    })?;
+    // Each thread's own rate: one that ends with a long chunk does not make the others wait for it.
+    Ok(done.iter().map(|(bytes, time)| *bytes as f64 / time.as_secs_f64().max(1e-9)).sum())
+}
+
+impl Trial {
+    fn measured(self, threads: &[usize]) -> Measured {
+        let bytes: usize = self.lens.iter().sum();
+        let stored: usize = self.stored.iter().map(Vec::len).sum();
+        let most = threads.last().copied().unwrap_or(1);
+        Measured {
+            name: self.candidate.name(),
+            candidate: self.candidate,
+            bytes: bytes as u64,
+            ratio: bytes as f64 / stored.max(1) as f64,
+            write: Rate::of(most, &self.write),
+            decode: threads
+                .iter()
+                .zip(&self.decode)
+                .map(|(threads, rates)| Rate::of(*threads, rates))
+                .collect(),
+            front: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::of_values;
+    use super::*;
+    use hsipack_format::{Compressor, CubeShape, Shuffle};
+
+    #[test]
+    fn candidates_are_measured_beside_each_other() {
+        let shape = CubeShape::new(64, 32, 16);
+        let sample =
+            of_values(shape, (0..shape.values()).map(|at| (at % 97) as f32 / 97.0).collect());
+        let ms = Duration::from_millis;
+        let limits = Limits { rounds: 3, first: ms(200), encode: ms(1), decode: ms(1), leaders: 1 };
+        let stop = AtomicBool::new(false);
+        let mut bench = Bench::new(&sample, limits, 3, &stop);
+        assert_eq!(bench.threads, [1, 2, 3]);
+        let candidates = [
+            Candidate::new(Compressor::Lz4, 0, Shuffle::None),
+            Candidate::new(Compressor::Zstd, 1, Shuffle::Byte),
+        ];
+        let found =
+            bench.sweep(&candidates, &|one| sample.chunks(one.chunk_bytes, one.keep_bits)).unwrap();
+        assert_eq!(found[0].bytes, (shape.values() * 2) as u64);
+        assert!(found[0].ratio < 1.0 && found[1].ratio > 2.0);
+        for one in &found {
+            assert_eq!(one.decode.iter().map(|rate| rate.threads).collect::<Vec<_>>(), [1, 2, 3]);
+            assert!(one.decode.iter().chain([&one.write]).all(|rate| {
+                rate.least > 0.0 && rate.least <= rate.gb_per_s && rate.gb_per_s <= rate.greatest
+            }));
+        }
+        assert_eq!(bench.copy().len(), 3);
+        stop.store(true, Ordering::Relaxed);
+        let stopped = bench.sweep(&candidates, &|one| sample.chunks(one.chunk_bytes, None));
+        assert_eq!(stopped.unwrap_err().kind(), ErrorKind::Interrupted);
+    }
+
+    #[test]
+    fn encoding_ends_in_time() {
+        let shape = CubeShape::new(4096, 16, 16);
+        let sample =
+            of_values(shape, (0..shape.values()).map(|at| (at * 7919 % 1013) as f32).collect());
+        let chunks = sample.chunks(1 << 12, None);
+        let slow = Candidate::new(Compressor::Zstd, 9, Shuffle::Byte).codec;
+        let (stored, rate) = encode(&slow, &chunks, chunks.len(), 2, Duration::ZERO).unwrap();
+        assert!(!stored.is_empty() && stored.len() < chunks.len() && rate > 0.0);
+    }
+}

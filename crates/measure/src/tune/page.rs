@@ -1,0 +1,416 @@
+//! A run as a page. Every number on it is one of the report's, which is in the page as data.
+
+use super::report::{Measured, Rate, Report};
+use super::{Case, Spectrum};
+use crate::page::chart::{Bar, Chart};
+use crate::page::svg::Place;
+use crate::page::{Page, escape, table};
+
+/// The page of a run.
+pub fn page(report: &Report) -> String {
+    let title = format!("Tuning for {}", report.paths.join(", "));
+    Page::new(&title)
+        .lead(&lead(report))
+        .section("In short", &summary(report))
+        .section("What limits", &limits(report))
+        .section("Ratio and speed", &codecs(report))
+        .section("What the mantissa bits hold", &information(report))
+        .section("What fewer bits gain and cost", &bits(report))
+        .section("Spectra before and after", &spectra(report))
+        .section("How it was measured", &method(report))
+        .style(STYLE)
+        .data(report)
+        .render()
+}
+
+/// Charts are drawn twice, for narrow and for wide pages, so that their text keeps its size.
+const STYLE: &str = ".phone { display: none; } @media (max-width: 36rem) { .phone { display: block; } .desk { display: none; } } \
+    .charts { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 32rem), 1fr)); } \
+    .charts > div { min-width: 0; }\n";
+/// Size of charts on narrow pages.
+const PHONE: [f64; 2] = [328.0, 300.0];
+/// Size of charts that have the width of a page.
+const WIDE: [f64; 2] = [760.0, 400.0];
+/// Size of charts beside others.
+const HALF: [f64; 2] = [520.0, 320.0];
+
+fn lead(report: &Report) -> String {
+    let sample = &report.sample;
+    format!(
+        "Codecs, chunk sizes and mantissa bits, measured on {} of {} cubes ({}) with {} of {} cores.",
+        sample.cubes,
+        sample.all_cubes,
+        sample.shapes.join(", "),
+        report.threads.last().copied().unwrap_or(1),
+        report.machine_cores
+    )
+}
+
+/// A chart for narrow and for wide pages; the page shows one of them.
+fn drawn(chart: Chart, [width, height]: [f64; 2]) -> String {
+    let phone = chart.clone().size(PHONE[0], PHONE[1]).render(Place::Page);
+    let desk = chart.size(width, height).render(Place::Page);
+    format!("<div class=\"phone\">{phone}</div><div class=\"desk\">{desk}</div>")
+}
+
+fn figure(name: &str, value: &str) -> String {
+    format!("<div><dt>{}</dt><dd>{}</dd></div>", escape(name), escape(value))
+}
+
+/// `2048 kB`, as `chunk_bytes` is told.
+pub(super) fn chunk(bytes: usize) -> String {
+    if bytes >= 1 << 20 { format!("{} MiB", bytes >> 20) } else { format!("{} KiB", bytes >> 10) }
+}
+
+/// `1 thread`, `2 threads`.
+fn threads(count: usize) -> String {
+    if count == 1 { "1 thread".to_owned() } else { format!("{count} threads") }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
+fn disk(rate: Option<f64>) -> String {
+    rate.map_or_else(|| "unlimited".to_owned(), |rate| format!("{:.0} MB/s", rate / 1e6))
+}
+
+fn summary(report: &Report) -> String {
+    let chosen = report.chosen();
+    let mut figures = vec![
+        figure("codec", &chosen.name),
+        figure("chunks near", &chunk(chosen.candidate.chunk_bytes)),
+        figure("ratio", &format!("{:.2}", chosen.ratio)),
+        figure("decodes", &format!("{:.2} GB/s", chosen.decode_at(report.cores))),
+        figure("packs", &format!("{:.2} GB/s", chosen.write.gb_per_s)),
+    ];
+    let mut text = String::new();
+    if let Some(gain) = report.precision.gain() {
+        figures.push(figure("bits that hold 99 %", &format!("{} of 10", gain.keep_bits)));
+        text = format!("<p>{}.</p>", escape(&report.precision.sentence(gain)));
+    }
+    let case = &report.cases[report.choice.case];
+    format!(
+        "<dl class=\"figures\">{}</dl><p>Chosen for a disk of {} and {} decoding cores; then the {} is what limits. \
+         Packing all {} cubes takes about {:.0} s here.</p>{text}",
+        figures.concat(),
+        disk(case.disk_rate),
+        report.cores,
+        case.limit.word(),
+        report.sample.all_cubes,
+        report.choice.write_s
+    )
+}
+
+fn limits(report: &Report) -> String {
+    let row = |case: &Case| {
+        let one = &report.candidates[case.candidate];
+        let part = |at: usize| {
+            case.parts[at].map_or_else(|| "–".to_owned(), |rate| format!("{:.2}", rate / 1e9))
+        };
+        let mut cells = vec![
+            disk(case.disk_rate),
+            one.name.clone(),
+            chunk(one.candidate.chunk_bytes),
+            format!("{:.2}", case.bytes_per_s / 1e9),
+            format!("{:.1}", case.cubes_per_s),
+            format!("{:.2}", case.epoch_s),
+            case.limit.word().to_owned(),
+        ];
+        cells.extend((0..4).map(part));
+        cells
+    };
+    let rows: Vec<_> = report.cases.iter().map(row).collect();
+    let head = [
+        "disk",
+        "best codec",
+        "chunks",
+        "GB/s",
+        "cubes/s",
+        "s/epoch",
+        "limited by",
+        "disk GB/s",
+        "decode GB/s",
+        "copy GB/s",
+        "step GB/s",
+    ];
+    format!(
+        "{}<p class=\"muted\">Uncompressed bytes. The last four columns say what each part could give by itself with that \
+         codec; the least of them is the rate.</p>",
+        table(&head, &rows)
+    )
+}
+
+fn codecs(report: &Report) -> String {
+    let point = |one: &Measured| ([one.ratio, one.decode_at_most()], label(report, one));
+    let of = |front: bool| -> Vec<([f64; 2], String)> {
+        report.candidates.iter().filter(|one| one.front == front).map(point).collect()
+    };
+    let (front, others) = (of(true), of(false));
+    fn named(list: &[([f64; 2], String)]) -> Vec<([f64; 2], &str)> {
+        list.iter().map(|(point, label)| (*point, label.as_str())).collect()
+    }
+    // Only those of the front are labelled: the others would hide them.
+    let bare: Vec<([f64; 2], &str)> = others.iter().map(|(point, _)| (*point, "")).collect();
+    let chart = Chart::new(
+        "Decoding speed against ratio",
+        "Each point is a codec; those on the front are labelled.",
+    )
+    .x_label("ratio (uncompressed / stored)")
+    .y_label(&format!("decoding, GB/s, {}", threads(report.threads.last().copied().unwrap_or(1))))
+    .not_from_zero()
+    .y_range(0.0, 0.0)
+    .scatter("nothing is better in all", &named(&front))
+    .scatter("others", &bare);
+    let mut order: Vec<&Measured> = report.candidates.iter().collect();
+    order.sort_by(|a, b| {
+        b.front.cmp(&a.front).then(b.decode_at_most().total_cmp(&a.decode_at_most()))
+    });
+    let spread =
+        |rate: &Rate| format!("{:.2} ({:.2}–{:.2})", rate.gb_per_s, rate.least, rate.greatest);
+    let rows: Vec<Vec<String>> = order
+        .into_iter()
+        .map(|one| {
+            let mut cells = vec![
+                one.name.clone(),
+                if one.front { "yes".into() } else { String::new() },
+                chunk(one.candidate.chunk_bytes),
+                format!("{:.3}", one.ratio),
+                spread(&one.write),
+            ];
+            cells.extend(one.decode.iter().map(spread));
+            cells
+        })
+        .collect();
+    let mut head: Vec<String> =
+        ["codec, level, filter", "front", "chunks", "ratio", "write GB/s"].map(Into::into).into();
+    head.extend(report.threads.iter().map(|n| format!("decode GB/s, {}", threads(*n))));
+    let head: Vec<&str> = head.iter().map(String::as_str).collect();
+    let copy: Vec<String> =
+        report.copy.iter().map(|rate| format!("{} with {}", spread(rate), rate.threads)).collect();
+    format!(
+        "{}<p>memcpy in the same rounds, GB/s: {}. Median of {} rounds, least and greatest in brackets.</p>{}",
+        drawn(chart, WIDE),
+        escape(&copy.join("; ")),
+        report.rounds,
+        table(&head, &rows)
+    )
+}
+
+fn label(report: &Report, one: &Measured) -> String {
+    if one.candidate.chunk_bytes == report.default_chunk_bytes {
+        one.name.clone()
+    } else {
+        format!("{} {}", one.name, chunk(one.candidate.chunk_bytes))
+    }
+}
+
+fn information(report: &Report) -> String {
+    let precision = &report.precision;
+    let names: Vec<String> = (1..=10).map(|bit| bit.to_string()).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let bars: Vec<Bar> =
+        precision.information.mantissa().iter().map(|bits| Bar::new(*bits)).collect();
+    let chart = Chart::new(
+        "Real information of each mantissa bit",
+        "Mutual information of the same bit of neighbouring pixels, for each mantissa bit.",
+    )
+    .x_label("mantissa bit, the most significant first")
+    .y_label("information, bits")
+    .categories(&names)
+    .bars("", &bars);
+    let rows: Vec<Vec<String>> = precision
+        .shares
+        .iter()
+        .enumerate()
+        .map(|(at, share)| {
+            let bit = precision.information.mantissa()[at];
+            vec![(at + 1).to_string(), format!("{bit:.4}"), format!("{:.2} %", 100.0 * share)]
+        })
+        .collect();
+    format!(
+        "<div class=\"charts\"><div>{}</div><div>{}</div></div><p>99 % of the information is in the first {} mantissa bits (with sign and exponent), \
+         99.9 % in the first {}. A bit holds information as far as it tells the same bit of the neighbouring pixel in the same band \
+         (Klöwer et al. 2021); {} pairs were compared, and what chance alone gives, {:.1e} bits, counts as none.</p>",
+        drawn(chart, HALF),
+        table(&["bits kept", "information of the last", "share kept"], &rows),
+        precision.keep_99,
+        precision.keep_99_9,
+        precision.information.pairs,
+        precision.information.chance
+    )
+}
+
+fn bits(report: &Report) -> String {
+    let precision = &report.precision;
+    let rows: Vec<Vec<String>> = precision
+        .variants
+        .iter()
+        .map(|one| {
+            vec![
+                format!("{}, {}", one.keep_bits, one.codec),
+                percent(one.share),
+                format!("{:.2}", one.ratio),
+                format!("{:.2}x", one.smaller),
+                format!("{:.2}", one.decode.last().map_or(0.0, |rate| rate.gb_per_s)),
+                format!("{:.2}x", one.faster),
+                format!("{:.2e}", one.mean_rel),
+                format!("{:.2e}", one.bound_rel),
+                format!("{:.2e}", one.max_abs),
+            ]
+        })
+        .collect();
+    let head = [
+        "bits kept, codec",
+        "information",
+        "ratio",
+        "smaller",
+        "decode GB/s",
+        "faster",
+        "mean relative error",
+        "greatest of normal numbers",
+        "greatest absolute",
+    ];
+    let bands = &precision.bands;
+    let x = |band: usize| bands.wavelength.as_ref().map_or(band as f64, |nm| nm[band]);
+    let line = |list: &[f64]| -> Vec<[f64; 2]> {
+        // Drawn along the wavelength, whatever the order of the bands.
+        let mut points: Vec<_> =
+            list.iter().enumerate().map(|(band, value)| [x(band), *value]).collect();
+        points.sort_by(|a, b| a[0].total_cmp(&b[0]));
+        points
+    };
+    let axis = if bands.wavelength.is_some() { "wavelength, nm" } else { "band" };
+    let chart = Chart::new(
+        &format!("Mean relative error of each band, {}", bands.shape),
+        "Mean relative error against wavelength, with fewer bits and with all.",
+    )
+    .x_label(axis)
+    .y_label("mean relative error")
+    .line(&format!("{} bits kept", bands.keep_bits), &line(&bands.mean_rel))
+    .line("all of float16", &line(&bands.plain_mean_rel));
+    format!(
+        "<p>“Smaller” and “faster” are against all bits with the same codec; everything in the same rounds.</p>{}{}{}",
+        variants_chart(report),
+        table(&head, &rows),
+        drawn(chart, WIDE)
+    )
+}
+
+/// Decoding speed against ratio, a colour a codec, a point a number of bits.
+fn variants_chart(report: &Report) -> String {
+    let variants = &report.precision.variants;
+    let mut codecs: Vec<&str> = variants.iter().map(|one| one.codec.as_str()).collect();
+    codecs.sort_unstable();
+    codecs.dedup();
+    let points = |codec: &&str| -> Vec<([f64; 2], String)> {
+        let own = variants.iter().filter(|one| one.codec == **codec);
+        own.map(|one| {
+            let decode = one.decode.last().map_or(0.0, |rate| rate.gb_per_s);
+            ([one.ratio, decode], one.keep_bits.to_string())
+        })
+        .collect()
+    };
+    let all: Vec<_> = codecs.iter().map(points).collect();
+    let mut chart = Chart::new(
+        "Decoding speed against ratio with fewer bits",
+        "Each point is a number of mantissa bits kept, each colour a codec.",
+    )
+    .not_from_zero()
+    .y_range(0.0, 0.0)
+    .x_label("ratio (uncompressed / stored)")
+    .y_label(&format!("decoding, GB/s, {}", threads(report.threads.last().copied().unwrap_or(1))));
+    for (codec, points) in codecs.iter().zip(&all) {
+        let named: Vec<([f64; 2], &str)> =
+            points.iter().map(|(point, label)| (*point, label.as_str())).collect();
+        chart = chart.scatter(codec, &named);
+    }
+    drawn(chart, WIDE)
+}
+
+fn spectra(report: &Report) -> String {
+    let charts: String = report
+        .precision
+        .spectra
+        .iter()
+        .map(|spectrum| {
+            let chart = spectrum_chart(spectrum, report.precision.keep_99);
+            format!("<div>{}</div>", drawn(chart, HALF))
+        })
+        .collect();
+    format!("<div class=\"charts\">{charts}</div>")
+}
+
+fn spectrum_chart(spectrum: &Spectrum, bits: u8) -> Chart {
+    let line = |values: &[Option<f32>]| -> Vec<[f64; 2]> {
+        let mut points: Vec<[f64; 2]> = values
+            .iter()
+            .enumerate()
+            .filter_map(|(band, value)| {
+                let x = spectrum.wavelength.as_ref().map_or(band as f64, |nm| nm[band]);
+                Some([x, f64::from((*value)?)])
+            })
+            .collect();
+        points.sort_by(|a, b| a[0].total_cmp(&b[0]));
+        points
+    };
+    let axis = if spectrum.wavelength.is_some() { "wavelength, nm" } else { "band" };
+    Chart::new(
+        &format!("{}, row {}, column {}", spectrum.cube, spectrum.row, spectrum.column),
+        "The spectrum of one pixel before and after dropping bits.",
+    )
+    .x_label(axis)
+    .y_label("value")
+    .not_from_zero()
+    .line("before", &line(&spectrum.before))
+    .line(&format!("{bits} mantissa bits"), &line(&spectrum.after))
+}
+
+fn method(report: &Report) -> String {
+    let notes: String =
+        report.notes.iter().map(|note| format!("<p>{}</p>", escape(note))).collect();
+    format!(
+        "<p>{:.1} MB of values in memory, cut into chunks as <code>convert</code> cuts them, encoded and decoded by the code that <code>convert</code> and \
+         the reader use, into memory that was touched before; checksums are not compared again. Every candidate once a round, {} rounds, \
+         {:.0} s in all. The disk is not measured: its rate is what you say.</p>{notes}",
+        report.sample.bytes as f64 / 1e6,
+        report.rounds,
+        report.seconds
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::super::{Options, tune};
+    use super::*;
+
+    #[test]
+    fn a_page_of_a_run_shows_only_what_it_holds() {
+        let folder = tempfile::tempdir().unwrap();
+        let header = folder.path().join("<cube>.hdr");
+        let text = "ENVI\nsamples = 20\nlines = 16\nbands = 9\nheader offset = 0\ndata type = 4\ninterleave = bip\nbyte order = 0\n";
+        std::fs::write(&header, text).unwrap();
+        let values: Vec<u8> =
+            (0..20 * 16 * 9).flat_map(|at| ((at % 331) as f32 / 331.0).to_le_bytes()).collect();
+        std::fs::write(header.with_extension("img"), values).unwrap();
+        let options = Options {
+            paths: vec![header.display().to_string()],
+            exclude: Vec::new(),
+            sample: 1 << 20,
+            quick: true,
+            cores: 2,
+            disk_rate: None,
+            step_time: None,
+            batch_size: 2,
+        };
+        let report = tune(&options, &AtomicBool::new(false), &|_| {}).unwrap();
+        let html = page(&report);
+        assert!(html.contains("id=\"data\"") && !html.contains("<cube>"));
+        assert!(html.contains(&report.chosen().name));
+        assert_eq!(report.cases.len(), 4);
+        assert!(report.candidates.iter().any(|one| one.front));
+        assert!(report.config().contains("codec = "));
+    }
+}

@@ -1,0 +1,334 @@
+//! What the mantissa bits hold, what dropping some gains, and the error it makes.
+
+use half::f16;
+use half::slice::HalfFloatSliceExt;
+use hsipack_format::{Codec, CubeShape, Shuffle};
+use hsipack_pack::convert::stats::{Band, BandStats, Gatherer, all_finite};
+use hsipack_pack::precision::{Counts, Information, SHARE};
+use serde::Serialize;
+
+use super::candidates::Candidate;
+use super::measure::Bench;
+use super::report::{Measured, Rate};
+use super::sample::{Piece, Sample};
+use crate::Result;
+
+/// The greater share of the information that is shown beside the usual one.
+const MORE: f64 = 0.999;
+/// Spectra that are shown.
+const SPECTRA: usize = 3;
+
+/// What the mantissa bits hold, and what dropping some of them does.
+#[derive(Clone, Debug, Serialize)]
+pub struct Precision {
+    /// Information of each bit.
+    pub information: Information,
+    /// Share of the information that 1, 2, … 10 mantissa bits keep.
+    pub shares: Vec<f64>,
+    /// The least number of mantissa bits that keep 99 % of the information.
+    pub keep_99: u8,
+    /// The least number that keep 99.9 %.
+    pub keep_99_9: u8,
+    /// The codec that is chosen for all bits, with which the variants are compared.
+    pub codec: String,
+    /// Codecs and numbers of bits that were tried in the same rounds; the first is the chosen codec with all bits.
+    pub variants: Vec<Variant>,
+    /// Which of them to take for `keep_99` bits; `null` where that are all bits.
+    pub best: Option<usize>,
+    /// Errors of each band with `keep_99` bits, of the cubes of the first shape.
+    pub bands: BandErrors,
+    /// Spectra of some pixels with `keep_99` bits.
+    pub spectra: Vec<Spectrum>,
+}
+
+/// One number of bits.
+#[derive(Clone, Debug, Serialize)]
+pub struct Variant {
+    /// Codec, level and filter.
+    pub codec: String,
+    /// Mantissa bits kept; 10 are all of float16.
+    pub keep_bits: u8,
+    /// Share of the information that they keep.
+    pub share: f64,
+    /// Uncompressed by stored bytes.
+    pub ratio: f64,
+    /// Decoding, each number of threads.
+    pub decode: Vec<Rate>,
+    /// Encoding.
+    pub write: Rate,
+    /// Ratio by that of all bits, same codec, same rounds.
+    pub smaller: f64,
+    /// Decoding speed by that of all bits, same codec, same rounds, most threads.
+    pub faster: f64,
+    /// Ratio by that of all bits with the chosen codec.
+    pub smaller_than_chosen: f64,
+    /// Decoding speed by that of all bits with the chosen codec, same rounds, most threads.
+    pub faster_than_chosen: f64,
+    /// Greatest relative error of a value, against the value before the cast. Of numbers below 2^-14, where
+    /// float16 has fewer bits, it may be 1.
+    pub max_rel: f64,
+    /// Greatest relative error that N bits can make of a number of 2^-14 and above: 2^-(N+1).
+    pub bound_rel: f64,
+    /// Mean relative error.
+    pub mean_rel: f64,
+    /// Greatest absolute error, in stored units.
+    pub max_abs: f64,
+}
+
+/// Errors of each band; lists have one entry a band.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct BandErrors {
+    /// Shape of the cubes.
+    pub shape: String,
+    /// Mantissa bits kept.
+    pub keep_bits: u8,
+    /// Band centres in nm, where known.
+    pub wavelength: Option<Vec<f64>>,
+    /// Greatest relative error.
+    pub max_rel: Vec<f64>,
+    /// Mean relative error.
+    pub mean_rel: Vec<f64>,
+    /// Mean relative error of float16 with all its bits.
+    pub plain_mean_rel: Vec<f64>,
+    /// Greatest absolute error, in stored units.
+    pub max_abs: Vec<f64>,
+}
+
+/// One pixel before and after.
+#[derive(Clone, Debug, Serialize)]
+pub struct Spectrum {
+    /// Name of the cube.
+    pub cube: String,
+    /// Its row there.
+    pub row: usize,
+    /// Its column there.
+    pub column: usize,
+    /// Band centres in nm, where known.
+    pub wavelength: Option<Vec<f64>>,
+    /// Values before the cast; `null` where missing.
+    pub before: Vec<Option<f32>>,
+    /// With `keep_99` bits.
+    pub after: Vec<Option<f32>>,
+}
+
+impl Precision {
+    /// The variant to take for 99 % of the information, where that drops bits.
+    pub fn gain(&self) -> Option<&Variant> {
+        self.best.map(|at| &self.variants[at])
+    }
+
+    /// What a variant gains and costs, in a sentence.
+    pub fn sentence(&self, one: &Variant) -> String {
+        format!(
+            "{} of 10 mantissa bits hold {:.1} % of the real information; --keep-bits {} with {} stores {:.2}x smaller and decodes {:.2}x as fast as all bits with {}, with a relative error of at most {:.2e} (of normal numbers), {:.2e} on average",
+            one.keep_bits,
+            100.0 * one.share,
+            one.keep_bits,
+            one.codec,
+            one.smaller_than_chosen,
+            one.faster_than_chosen,
+            self.codec,
+            one.bound_rel,
+            one.mean_rel
+        )
+    }
+}
+
+/// Measures information, gains and errors on the sample, with the chosen codec and its other filter. `best` picks
+/// one of some candidates.
+///
+/// # Errors
+/// If Blosc refuses, or the user stopped.
+pub fn measure(
+    sample: &Sample,
+    bench: &mut Bench,
+    candidate: &Candidate,
+    quick: bool,
+    best: &dyn Fn(&[Measured]) -> usize,
+) -> Result<Precision> {
+    let mut counts = Counts::new(16);
+    for piece in &sample.pieces {
+        let packed = bytemuck::cast_slice(&piece.packed);
+        counts.add_f16(packed, piece.shape.columns, piece.shape.bands);
+    }
+    let information = counts.information();
+    let (keep_99, keep_99_9) = (information.bits_for(SHARE), information.bits_for(MORE));
+    let mut bits: Vec<u8> = if quick { vec![keep_99_9, keep_99] } else { (1..10).rev().collect() };
+    bits.retain(|bits| *bits < 10);
+    bits.dedup();
+    let plain = Candidate { keep_bits: None, ..*candidate };
+    // Dropped bits are whole planes of zeros to the bit filter, but only make the byte filter's planes sparser.
+    let other = match plain.codec.shuffle {
+        Shuffle::Bit => Shuffle::Byte,
+        Shuffle::Byte | Shuffle::None => Shuffle::Bit,
+    };
+    let codecs = [plain, Candidate { codec: Codec { shuffle: other, ..plain.codec }, ..plain }];
+    // By bits, so that candidates with the same rounded values come together.
+    let numbers = std::iter::once(None).chain(bits.iter().map(|bits| Some(*bits)));
+    let candidates: Vec<Candidate> = numbers
+        .flat_map(|keep_bits| codecs.map(|codec| Candidate { keep_bits, ..codec }))
+        .collect();
+    let found =
+        bench.sweep_once(&candidates, &|one| sample.chunks(one.chunk_bytes, one.keep_bits))?;
+    let kept: Vec<usize> =
+        (0..found.len()).filter(|at| found[*at].candidate.keep_bits == Some(keep_99)).collect();
+    let of_kept: Vec<Measured> = kept.iter().map(|at| found[*at].clone()).collect();
+    let best = (!kept.is_empty()).then(|| kept[best(&of_kept)]);
+    let all_errors: Vec<Vec<Band>> = candidates
+        .iter()
+        .step_by(codecs.len())
+        .map(|one| {
+            let bits = one.keep_bits.unwrap_or(10);
+            sample.pieces.iter().flat_map(|piece| errors(piece, bits).0).collect()
+        })
+        .collect();
+    let variants = found
+        .iter()
+        .enumerate()
+        .map(|(at, one)| {
+            let bands = &all_errors[at / codecs.len()];
+            variant(one, &found[at % codecs.len()], &found[0], bands, &information)
+        })
+        .collect();
+    Ok(Precision {
+        shares: (1..=10).map(|bits| information.share(bits)).collect(),
+        information,
+        keep_99,
+        keep_99_9,
+        codec: plain.name(),
+        variants,
+        best,
+        bands: band_errors(sample, keep_99),
+        spectra: spectra(sample, keep_99),
+    })
+}
+
+/// The figures of one; `same` is its codec with all bits, `chosen` the chosen codec with all bits.
+fn variant(
+    one: &Measured,
+    same: &Measured,
+    chosen: &Measured,
+    bands: &[Band],
+    information: &Information,
+) -> Variant {
+    let bits = one.candidate.keep_bits.unwrap_or(10);
+    let faster = |other: &Measured| one.decode_at_most() / other.decode_at_most().max(1e-9);
+    let count: u64 = bands.iter().map(|band| band.count).sum();
+    let sum: f64 = bands.iter().map(|band| band.sum_rel_error).sum();
+    Variant {
+        codec: one.name.clone(),
+        keep_bits: bits,
+        share: information.share(bits),
+        ratio: one.ratio,
+        decode: one.decode.clone(),
+        write: one.write,
+        smaller: one.ratio / same.ratio,
+        faster: faster(same),
+        smaller_than_chosen: one.ratio / chosen.ratio,
+        faster_than_chosen: faster(chosen),
+        max_rel: bands.iter().map(|band| band.max_rel_error).fold(0.0, f64::max),
+        bound_rel: 2f64.powi(-i32::from(bits) - 1),
+        mean_rel: sum / count.max(1) as f64,
+        max_abs: bands.iter().map(|band| band.max_abs_error).fold(0.0, f64::max),
+    }
+}
+
+/// Errors of the values of a piece with `bits` mantissa bits, each band.
+fn errors(piece: &Piece, bits: u8) -> BandStats {
+    let packed = piece.rounded(bits);
+    let bands = piece.shape.bands;
+    let mut gatherer = Gatherer::new(bands);
+    let mut wide = Vec::new();
+    // Some pixels at a time: the widened values stay in the cache.
+    let step = (4096 / bands).max(1) * bands;
+    for (values, packed) in piece.values.chunks(step).zip(packed.chunks(step)) {
+        wide.resize(packed.len(), 0.0);
+        packed.convert_to_f32_slice(&mut wide);
+        gatherer.add(values, &wide, all_finite(packed));
+    }
+    gatherer.take()
+}
+
+fn band_errors(sample: &Sample, bits: u8) -> BandErrors {
+    let Some(first) = sample.pieces.first() else { return BandErrors::default() };
+    let shape: CubeShape = first.shape;
+    let of_shape = || sample.pieces.iter().filter(|piece| piece.shape == shape);
+    let merged = |bits: u8| {
+        let mut all = BandStats::new(shape.bands);
+        of_shape().for_each(|piece| all.merge(&errors(piece, bits)));
+        all.0
+    };
+    let (kept, plain) = (merged(bits), merged(10));
+    let mean = |band: &Band| band.sum_rel_error / band.count.max(1) as f64;
+    BandErrors {
+        shape: shape.to_string(),
+        keep_bits: bits,
+        wavelength: first.wavelength.clone(),
+        max_rel: kept.iter().map(|band| band.max_rel_error).collect(),
+        mean_rel: kept.iter().map(mean).collect(),
+        plain_mean_rel: plain.iter().map(mean).collect(),
+        max_abs: kept.iter().map(|band| band.max_abs_error).collect(),
+    }
+}
+
+/// The pixels in the middle of some of the pieces.
+fn spectra(sample: &Sample, bits: u8) -> Vec<Spectrum> {
+    let count = sample.pieces.len().min(SPECTRA);
+    let pick = |number: usize| {
+        let piece = &sample.pieces[number * sample.pieces.len() / count];
+        let (columns, bands) = (piece.shape.columns, piece.shape.bands);
+        // Pixels of one cube only lie apart.
+        let column = if sample.pieces.len() == 1 {
+            columns / 2
+        } else {
+            columns * (number + 1) / (count + 1)
+        };
+        let row = piece.rows.len() / 2;
+        let start = (row * columns + column) * bands;
+        let before = &piece.values[start..start + bands];
+        let one = Piece {
+            name: String::new(),
+            rows: 0..1,
+            values: before.to_vec(),
+            packed: vec![f16::ZERO; bands],
+            wavelength: None,
+            ..*piece
+        };
+        let known = |value: f32| value.is_finite().then_some(value);
+        Spectrum {
+            cube: piece.name.clone(),
+            row: piece.rows.start + row,
+            column,
+            wavelength: piece.wavelength.clone(),
+            before: before.iter().map(|value| known(*value)).collect(),
+            after: one.rounded(bits).iter().map(|value| known(value.to_f32())).collect(),
+        }
+    };
+    (0..count).map(pick).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::of_values;
+    use super::*;
+
+    #[test]
+    fn errors_stay_within_half_a_step() {
+        let shape = CubeShape::new(20, 10, 7);
+        let values =
+            (0..shape.values()).map(|at| 0.01 + (at * 7919 % 1013) as f32 * 1e-3).collect();
+        let sample = of_values(shape, values);
+        for bits in 1..=10 {
+            let bound = 2f64.powi(-i32::from(bits) - 1);
+            let bands = errors(&sample.pieces[0], bits).0;
+            assert!(bands.iter().all(|band| band.max_rel_error <= bound && band.count == 200));
+            let worst = bands.iter().map(|band| band.max_rel_error).fold(0.0, f64::max);
+            assert!(worst > bound / 4.0);
+        }
+        let lists = band_errors(&sample, 4);
+        assert_eq!((lists.max_rel.len(), lists.shape.as_str()), (7, "20x10x7"));
+        let spectra = spectra(&sample, 4);
+        assert_eq!((spectra.len(), spectra[0].row, spectra[0].column), (1, 10, 5));
+        assert_eq!(spectra[0].before.len(), 7);
+    }
+}

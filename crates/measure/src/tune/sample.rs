@@ -1,0 +1,286 @@
+//! Adjacent rows of some of the cubes, as they would be packed, and the chunks that a grid cuts them into.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use half::f16;
+use half::slice::HalfFloatSliceExt;
+use hsipack_format::{CubeShape, DType, Dataset, ErrorKind, Stack, Tile};
+use hsipack_pack::convert::{ConvertOptions, plan};
+use hsipack_pack::precision::{self, Budget};
+use hsipack_pack::target;
+
+use super::Options;
+use super::report::SampleReport;
+use crate::{Error, Result};
+
+/// Cubes that give rows, at most.
+const CUBES: usize = 16;
+/// Bytes of a float16 value.
+const VALUE: usize = 2;
+
+/// Rows of one cube.
+pub struct Piece {
+    /// Name of the cube.
+    pub name: String,
+    /// Shape of the whole cube.
+    pub shape: CubeShape,
+    /// Which of its rows.
+    pub rows: Range<usize>,
+    /// Values before the cast, (row, column, band).
+    pub values: Vec<f32>,
+    /// The same as float16.
+    pub packed: Vec<f16>,
+    /// Band centres in nm.
+    pub wavelength: Option<Vec<f64>>,
+}
+
+/// What everything is tried on.
+pub struct Sample {
+    /// Rows of cubes.
+    pub pieces: Vec<Piece>,
+    /// Cubes in all.
+    pub cubes: usize,
+    /// Bytes of all cubes as float16, uncompressed.
+    pub total_bytes: u64,
+    /// Whether the values come from a packed dataset: then they are cast already.
+    pub packed: bool,
+    /// What the user should know.
+    pub notes: Vec<String>,
+}
+
+/// Bytes, cut into chunks.
+pub struct Chunks {
+    data: Vec<Vec<u8>>,
+    cuts: Vec<(usize, Range<usize>)>,
+}
+
+impl Chunks {
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.cuts.len()
+    }
+
+    /// Chunk `at`.
+    pub fn get(&self, at: usize) -> &[u8] {
+        let (piece, range) = &self.cuts[at];
+        &self.data[*piece][range.clone()]
+    }
+
+    /// Bytes of the largest.
+    pub fn largest(&self) -> usize {
+        self.cuts.iter().map(|(_, range)| range.len()).max().unwrap_or(0)
+    }
+}
+
+impl Sample {
+    /// Reads rows of the cubes that the paths name.
+    ///
+    /// # Errors
+    /// If they cannot be read, or there are none.
+    pub fn read(options: &Options, stop: &AtomicBool) -> Result<Self> {
+        let path = std::path::Path::new(&options.paths[0]);
+        let mut sample = match options.paths.as_slice() {
+            [_] if target::is_dataset(path) => {
+                Self::of_dataset(&Dataset::open(path)?, options, stop)?
+            }
+            _ => Self::of_cubes(options, stop)?,
+        };
+        let infinite = |piece: &Piece| {
+            piece
+                .values
+                .iter()
+                .zip(&piece.packed)
+                .filter(|(x, y)| x.is_finite() && y.is_infinite())
+                .count()
+        };
+        let overflow: usize = sample.pieces.iter().map(infinite).sum();
+        if overflow > 0 {
+            sample.notes.push(format!(
+                "{overflow} values of the sample do not fit float16; `convert` needs --scale auto"
+            ));
+        }
+        Ok(sample)
+    }
+
+    fn of_cubes(options: &Options, stop: &AtomicBool) -> Result<Self> {
+        let mut convert = ConvertOptions::new(options.paths.clone(), "tune");
+        convert.exclude = options.exclude.clone();
+        let plan = plan::plan(&convert, None, stop)?;
+        let budget = Budget { values: options.sample / VALUE, cubes: CUBES, blocks: 1 };
+        let mut pieces = Vec::new();
+        precision::for_each_block(&plan, &convert.values, budget, stop, &mut |block| {
+            let mut packed = vec![f16::ZERO; block.values.len()];
+            packed.convert_from_f32_slice(block.values);
+            pieces.push(Piece {
+                name: block.sample.name.clone(),
+                shape: block.shape,
+                rows: block.rows,
+                values: block.values.to_vec(),
+                packed,
+                wavelength: plan.stacks[block.sample.stack].wavelength.clone(),
+            });
+            Ok(())
+        })?;
+        let bytes = |stack: &plan::PlannedStack| {
+            (stack.grid.shape().values() * VALUE * stack.samples.len()) as u64
+        };
+        Ok(Self {
+            pieces,
+            cubes: plan.samples.len(),
+            total_bytes: plan.stacks.iter().map(bytes).sum(),
+            packed: false,
+            notes: plan.notes,
+        })
+    }
+
+    fn of_dataset(dataset: &Dataset, options: &Options, stop: &AtomicBool) -> Result<Self> {
+        let all = dataset.samples();
+        let cubes = all.len().min(CUBES);
+        let mut pieces = Vec::new();
+        for number in 0..cubes {
+            if stop.load(Ordering::Relaxed) {
+                return Err(Error::new(ErrorKind::Interrupted, "stopped"));
+            }
+            let sample = &all[number * all.len() / cubes];
+            let stack = dataset.stack(&sample.stack).ok_or_else(|| {
+                Error::damaged(format!("sample {} is in no stack", sample.name)).at(dataset.path())
+            })?;
+            pieces.push(rows_of(stack, sample, options.sample / VALUE / cubes)?);
+        }
+        if pieces.is_empty() {
+            return Err(Error::malformed("the dataset has no cubes").at(dataset.path()));
+        }
+        let bytes =
+            |stack: &Stack| (stack.image.shape().values() * VALUE * stack.image.len()) as u64;
+        let kept = dataset.stacks().iter().find_map(|stack| stack.image.keep_bits());
+        let notes = kept.map(|bits| {
+            format!("the dataset keeps {bits} mantissa bits; more cannot be found in it, convert from the sources")
+        });
+        Ok(Self {
+            pieces,
+            cubes: all.len(),
+            total_bytes: dataset.stacks().iter().map(bytes).sum(),
+            packed: true,
+            notes: notes.into_iter().collect(),
+        })
+    }
+
+    /// The sample cut as the grid of each cube cuts it for chunks near `chunk_bytes`; rounded to `keep_bits`
+    /// mantissa bits. Chunks come from all cubes in turn, so that the first few are a fair sample of them.
+    pub fn chunks(&self, chunk_bytes: usize, keep_bits: Option<u8>) -> Arc<Chunks> {
+        let data = self.pieces.iter().map(|piece| match keep_bits {
+            None => bytemuck::cast_slice(&piece.packed).to_vec(),
+            Some(bits) => bytemuck::cast_slice(&piece.rounded(bits)).to_vec(),
+        });
+        let cuts: Vec<Vec<_>> = self.pieces.iter().map(|piece| piece.cuts(chunk_bytes)).collect();
+        let deepest = cuts.iter().map(Vec::len).max().unwrap_or(0);
+        let in_turn = (0..deepest).flat_map(|depth| {
+            cuts.iter()
+                .enumerate()
+                .filter_map(move |(piece, cuts)| cuts.get(depth).map(|cut| (piece, cut.clone())))
+        });
+        Arc::new(Chunks { cuts: in_turn.collect(), data: data.collect() })
+    }
+
+    /// Bytes of the sample.
+    pub fn bytes(&self) -> usize {
+        self.pieces.iter().map(|piece| piece.packed.len() * VALUE).sum()
+    }
+
+    /// Mean bytes of a cube.
+    pub fn cube_bytes(&self) -> f64 {
+        self.total_bytes as f64 / self.cubes.max(1) as f64
+    }
+
+    /// What it is, for the report.
+    pub fn report(&self) -> SampleReport {
+        let mut shapes: Vec<String> =
+            self.pieces.iter().map(|piece| piece.shape.to_string()).collect();
+        shapes.sort();
+        shapes.dedup();
+        SampleReport {
+            cubes: self.pieces.len(),
+            bytes: self.bytes() as u64,
+            all_cubes: self.cubes,
+            all_bytes: self.total_bytes,
+            shapes,
+            from_dataset: self.packed,
+        }
+    }
+}
+
+/// Rows in the middle of a packed cube, about `values` values of them.
+fn rows_of(stack: &Stack, sample: &hsipack_format::Sample, values: usize) -> Result<Piece> {
+    let image = &stack.image;
+    let shape = image.shape();
+    let count = (values / shape.row_values()).clamp(1, shape.rows);
+    let start = (shape.rows - count) / 2;
+    let rows = start..start + count;
+    let size = image.meta().dtype.size();
+    let mut bytes = vec![0; count * shape.row_values() * size];
+    image.read_rows(sample.index, rows.clone(), &mut bytes)?;
+    let mut values = vec![0.0; count * shape.row_values()];
+    let mut packed = vec![f16::ZERO; values.len()];
+    if image.meta().dtype == DType::F32 {
+        bytemuck::cast_slice_mut(&mut values).copy_from_slice(&bytes);
+        packed.convert_from_f32_slice(&values);
+    } else {
+        bytemuck::cast_slice_mut(&mut packed).copy_from_slice(&bytes);
+        packed.convert_to_f32_slice(&mut values);
+    }
+    let wavelength = stack.wavelength.clone();
+    Ok(Piece { name: sample.name.clone(), shape, rows, values, packed, wavelength })
+}
+
+impl Piece {
+    /// The values with `bits` mantissa bits, as a conversion rounds them.
+    pub fn rounded(&self, bits: u8) -> Vec<f16> {
+        let mut wide = vec![0.0; self.values.len()];
+        precision::round_f16(&self.values, bits, &mut wide);
+        let mut packed = vec![f16::ZERO; wide.len()];
+        packed.convert_from_f32_slice(&wide);
+        packed
+    }
+
+    /// Byte ranges of chunks: whole ones; one of all rows where not even one fits.
+    fn cuts(&self, chunk_bytes: usize) -> Vec<Range<usize>> {
+        let row = self.shape.row_values() * VALUE;
+        let bytes = self.rows.len() * row;
+        let chunk = (Tile::slab(self.shape, VALUE, chunk_bytes).rows * row).min(bytes);
+        (0..bytes / chunk).map(|at| at * chunk..(at + 1) * chunk).collect()
+    }
+}
+
+#[cfg(test)]
+pub(super) fn of_values(shape: CubeShape, values: Vec<f32>) -> Sample {
+    let mut packed = vec![f16::ZERO; values.len()];
+    packed.convert_from_f32_slice(&values);
+    let total_bytes = (values.len() * VALUE) as u64;
+    let rows = 0..shape.rows;
+    let piece = Piece { name: "cube".into(), shape, rows, values, packed, wavelength: None };
+    Sample { pieces: vec![piece], cubes: 1, total_bytes, packed: false, notes: Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn chunks_are_the_grids(rows in 1usize..60, columns in 1usize..9, bands in 1usize..9, target in 1usize..5000) {
+            let shape = CubeShape::new(rows, columns, bands);
+            let values: Vec<f32> = (0..shape.values()).map(|at| at as f32).collect();
+            let sample = of_values(shape, values);
+            let chunks = sample.chunks(target, None);
+            let tile = Tile::slab(shape, VALUE, target);
+            prop_assert_eq!(chunks.len(), rows / tile.rows);
+            prop_assert_eq!(chunks.largest(), tile.rows * shape.row_values() * VALUE);
+            let all: Vec<u8> = (0..chunks.len()).flat_map(|at| chunks.get(at).to_vec()).collect();
+            let packed: &[u8] = bytemuck::cast_slice(&sample.pieces[0].packed);
+            prop_assert_eq!(&all[..], &packed[..all.len()]);
+        }
+    }
+}

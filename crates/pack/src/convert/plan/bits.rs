@@ -1,0 +1,54 @@
+//! `--keep-bits auto`: how many mantissa bits hold 99 % of the information of the inputs.
+
+use std::sync::atomic::AtomicBool;
+
+use hsipack_format::{Dataset, Result};
+
+use super::Plan;
+use crate::convert::options::{ConvertOptions, KeepBits};
+use crate::precision::{self, SHARE};
+
+/// Replaces `auto` by a number: that of the dataset which is appended to, or the one that a sample of the
+/// inputs asks for.
+///
+/// # Errors
+/// If an input cannot be read.
+pub(super) fn choose(
+    plan: &mut Plan,
+    options: &ConvertOptions,
+    base: Option<&Dataset>,
+    stop: &AtomicBool,
+) -> Result<()> {
+    if plan.keep_bits != KeepBits::Auto {
+        return Ok(());
+    }
+    let all = precision::mantissa_bits(options.values.dtype);
+    if let Some(base) = base {
+        plan.keep_bits = kept(base).map_or(KeepBits::All, KeepBits::Bits);
+        let kept = kept(base).unwrap_or(all);
+        plan.notes.push(format!("{kept} of {all} mantissa bits are kept, as in the dataset"));
+        return Ok(());
+    }
+    let information = precision::measure(plan, &options.values, stop)?;
+    let bits = match information.bits_for(SHARE) {
+        // Float32 is not rounded to 22 bits.
+        22 => all,
+        bits => bits,
+    };
+    plan.keep_bits = KeepBits::Bits(bits);
+    plan.notes.push(if information.total() == 0.0 {
+        format!("--keep-bits auto: neighbouring values tell nothing of each other; all {all} mantissa bits are kept")
+    } else {
+        format!(
+            "--keep-bits auto: {bits} of {all} mantissa bits are kept, which hold {:.1} % of the information",
+            100.0 * information.share(bits)
+        )
+    });
+    plan.information = Some(information);
+    Ok(())
+}
+
+/// Mantissa bits of a dataset's images that were kept, if not all.
+pub(super) fn kept(base: &Dataset) -> Option<u8> {
+    base.stacks().iter().find_map(|stack| stack.image.keep_bits())
+}
