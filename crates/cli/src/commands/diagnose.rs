@@ -117,7 +117,7 @@ Examples:
 
 Keys of --json (times in seconds, shares from 0 to 1):
   subject batch_size culprit (null: nobody) limits{share,spreads} notes facts{...}
-  rows[]:     level kept adds batch_s spread_s rounds cost_s share needed_s counts
+  rows[]:     level kept adds batch_s spread_s rounds bound_s cost_s share needed_s counts
               (levels: step augment copy collate decode read cold)
   remedy:     action ... advice[] predicted_s predicted_gain
   verified:   before_s after_s gain error
