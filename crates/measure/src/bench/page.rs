@@ -200,10 +200,15 @@ impl Report {
 
 const STYLE: &str = "
 h3 { margin: 1rem 0 0.25rem; font-size: 1rem; }
-.strips svg { margin-bottom: 0.25rem; }
+.strips { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 32rem), 1fr)); gap: 0.25rem 1rem; }
 .settings { display: grid; grid-template-columns: minmax(7rem, 14rem) 1fr; gap: 0.25rem 1rem; margin: 0; }
 .settings dt { color: var(--muted); }
 .settings dd { margin: 0; min-width: 0; overflow-wrap: anywhere; }
+@media (max-width: 40rem) {
+  .settings { grid-template-columns: 1fr; }
+  .settings dd { margin-bottom: 0.4rem; }
+  .strips { grid-template-columns: 34rem; }
+}
 ";
 
 fn row(entry: &Entry) -> Vec<String> {

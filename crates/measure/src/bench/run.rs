@@ -6,10 +6,12 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 
 use hsipack_pack::progress;
+use hsipack_read::augment::Frame;
 
 use super::data::{Data, prepare, stopped};
+use super::device;
 use super::measure::{Measurement, Request};
-use super::options::{BenchOptions, Strategy};
+use super::options::{BenchOptions, CubeSize, Strategy};
 use super::report::Report;
 use crate::{Error, ErrorKind, Result, machine};
 
@@ -30,8 +32,14 @@ pub fn run(
     progress: &Progress<'_>,
     measure: &mut dyn FnMut(&Request) -> Result<Measurement>,
 ) -> Result<Report> {
+    // What cannot be measured is told before files are made.
+    device::device(&options.settings.device)?;
     let (data, _work) = prepare(options, progress.stop, progress.tell)?;
     check_memory(options, &data)?;
+    if let Some(pipeline) = options.settings.augment.pipeline(options.settings.seed) {
+        let CubeSize { rows, columns, bands } = data.shape;
+        pipeline.frame(Frame { rows, columns, bands })?;
+    }
     let cases = order(&options.rate_limits, &options.strategies);
     let mut found = Vec::new();
     for repeat in 0..options.repeats {
