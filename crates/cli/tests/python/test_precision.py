@@ -85,7 +85,7 @@ def noisy_cube(shape: tuple[int, int, int] = (40, 60, 20), seed: int = 0) -> np.
     y, x, b = np.indices(shape, dtype=np.float64)
     smooth = 0.4 + 0.3 * np.sin(0.05 * x + 0.1 * seed) * np.cos(0.07 * y) + 0.01 * b
     noise = np.random.default_rng(seed).normal(scale=0.01, size=shape)
-    return (smooth * (1 + noise)).astype(np.float32)
+    return np.asarray(smooth * (1 + noise), np.float32)
 
 
 def convert_json(hsipack: Hsipack, *words: object) -> dict[str, Any]:

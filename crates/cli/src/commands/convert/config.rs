@@ -150,7 +150,8 @@ mod tests {
             ("codec = true", "codec has the type boolean"),
             ("raw-values = 1", "raw-values has the type integer"),
             ("level", "line 1 is not TOML"),
-            ("level = 1\n\n[table]\nx = 1", "table is not an option"),
+            ("level = 1\n\n[layout]\nx = 1", "layout is not an option"),
+            ("[table]\nx = 1", "table has the type table"),
         ] {
             let Err(error) = merged(text, &[]) else { panic!("{text} was taken") };
             assert!(error.what().contains(reason), "{text}: {error}");
