@@ -9,10 +9,10 @@ use hsipack_pack::progress;
 use hsipack_read::augment::Frame;
 
 use super::data::{Data, prepare, stopped};
-use super::device;
 use super::measure::{Measurement, Request};
 use super::options::{BenchOptions, CubeSize, Strategy};
 use super::report::Report;
+use crate::device;
 use crate::{Error, ErrorKind, Result, machine};
 
 /// What a benchmark listens to, and tells.
