@@ -267,9 +267,9 @@ fn bits(report: &Report) -> String {
         "smaller",
         "decode GB/s",
         "faster",
-        "mean relative error",
-        "greatest of normal numbers",
-        "greatest absolute",
+        "mean rel. error",
+        "max rel. error",
+        "max abs. error",
     ];
     let bands = &precision.bands;
     let x = |band: usize| bands.wavelength.as_ref().map_or(band as f64, |nm| nm[band]);
@@ -282,7 +282,7 @@ fn bits(report: &Report) -> String {
     };
     let axis = if bands.wavelength.is_some() { "wavelength, nm" } else { "band" };
     let chart = Chart::new(
-        &format!("Mean relative error of each band, {}", bands.shape),
+        &format!("Error of each band, {}", bands.shape),
         "Mean relative error against wavelength, with fewer bits and with all.",
     )
     .x_label(axis)
@@ -290,7 +290,7 @@ fn bits(report: &Report) -> String {
     .line(&format!("{} bits kept", bands.keep_bits), &line(&bands.mean_rel))
     .line("all of float16", &line(&bands.plain_mean_rel));
     format!(
-        "<p>“Smaller” and “faster” are against all bits with the same codec; everything in the same rounds.</p>{}{}{}",
+        "<p>“Smaller” and “faster” are against all bits with the same codec; everything in the same rounds. The greatest relative error is that of numbers of 6e-5 and more.</p>{}{}{}",
         variants_chart(report),
         table(&head, &rows),
         drawn(chart, WIDE)
@@ -313,7 +313,7 @@ fn variants_chart(report: &Report) -> String {
     };
     let all: Vec<_> = codecs.iter().map(points).collect();
     let mut chart = Chart::new(
-        "Decoding speed against ratio with fewer bits",
+        "Speed and ratio with fewer bits",
         "Each point is a number of mantissa bits kept, each colour a codec.",
     )
     .not_from_zero()
