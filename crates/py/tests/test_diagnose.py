@@ -11,7 +11,7 @@ from typing import Any
 import hsipack
 import pytest
 import torch
-from hsipack.augment import GaussianNoise
+from hsipack.augment import RandomGaussianNoise
 from torch.utils.data import DataLoader, Dataset
 
 # Long enough that a busy machine does not blur it.
@@ -54,7 +54,7 @@ def test_nobody_is_to_blame_if_the_step_takes_longest(dataset: str) -> None:
 
 
 def test_slow_augmentation_is_named_with_its_dearest_part(dataset: str) -> None:
-    noise = [GaussianNoise(std=0.1, p=1.0)]
+    noise = [RandomGaussianNoise(std=0.1, p=1.0)]
     with hsipack.Loader(dataset, 4, device="cpu", augment=noise) as loader:
         found = diagnose(loader, lambda batch: None, verify=True)
         # The user's own loader is where it was.

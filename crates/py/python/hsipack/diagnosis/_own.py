@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 
 from hsipack import _hsipack
@@ -119,9 +120,9 @@ class LoaderLevels:
     def _augmented(self, batch: Batch, pipeline: str) -> Batch:
         """The kept batch, augmented as the loader would."""
         names = self._keeper._settings["masks"]
-        masks = [(name, torch.as_tensor(batch[mask_key(name)])) for name in names]
+        masks = [(name, _capsule(batch[mask_key(name)])) for name in names]
         keys = [(int(one), int(two)) for one, two in zip(batch["id"], batch["repeat"], strict=True)]
-        image = torch.as_tensor(batch["image"])
+        image = _capsule(batch["image"])
         made, _ = _hsipack.Pipeline(pipeline).augment(image, masks, batch["epoch"], keys, False)
         output = self._loader._output
         augmented = dict(batch)
@@ -196,6 +197,12 @@ class _Own(Stream):
         self._levels.statistics = self._loader.stats()
         super().close()
         self._loader.close()
+
+
+def _capsule(array: Any) -> Any:
+    """A tensor, or whatever the loader gives in its place, for the native part."""
+    tensor = torch.from_numpy(array) if isinstance(array, np.ndarray) else array
+    return tensor.__dlpack__()
 
 
 def _without(pipeline: str | None, place: int) -> str | None:
