@@ -59,8 +59,10 @@ impl Feed {
         device: Device,
     ) -> Result<Self> {
         let ring = strategy == Strategy::Ring;
-        // Files that are mapped cannot be dropped from the system's cache.
-        let kind = if ring && !settings.drop_cache { StoreKind::Mapped } else { StoreKind::Pread };
+        // Packed files are mapped, as hsipack does it; but what is mapped cannot be dropped from the system's cache.
+        let packed = strategy != Strategy::Original;
+        let mapped = packed && !settings.drop_cache;
+        let kind = if mapped { StoreKind::Mapped } else { StoreKind::Pread };
         let store = store(kind, rate_limit);
         let counts = store.counts();
         let plan = plan(data.cubes, data.shape, settings.batch_size, settings.seed)?;

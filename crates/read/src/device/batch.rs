@@ -10,6 +10,7 @@ use crate::Result;
 use crate::dataset::Dataset;
 use crate::loader::{Batch, BatchArray};
 use crate::plan::Item;
+use crate::torch::pool::Pool;
 use crate::torch::run;
 use crate::trace::BatchNumber;
 
@@ -25,6 +26,8 @@ pub struct DeviceBatch {
     /// Names and masks: class ids are (B, H, W), boolean layers (B, layers, H, W).
     pub masks: Vec<(String, Tensor)>,
     pub(super) info: Arc<Info>,
+    /// Where results of augmentations lie on the CPU, from batch to batch.
+    pub(super) results: Option<Arc<Pool>>,
     /// Dropped last, when the tensors above are gone: gives the slot back if nobody else refers to it.
     pub(super) _hold: Option<Box<dyn Send>>,
 }
@@ -52,6 +55,14 @@ impl DeviceBatch {
     /// The epoch it belongs to.
     pub fn epoch(&self) -> u64 {
         self.info.number.epoch
+    }
+
+    /// Does something whose large results on the CPU come from the loader's memory for them.
+    pub(crate) fn with_results<T>(&self, work: impl FnOnce() -> T) -> T {
+        match &self.results {
+            Some(pool) => pool.during(work),
+            None => work(),
+        }
     }
 
     /// Which batch of its epoch it is.

@@ -22,6 +22,7 @@ use crate::loader::{
 };
 use crate::plan::{Plan, State};
 use crate::ring::memory::MemoryReport;
+use crate::torch::pool::Pool;
 use crate::trace::Trace;
 use crate::{Error, Result};
 
@@ -65,6 +66,8 @@ pub struct DeviceLoader {
     consumer: Consumer,
     /// On the CPU the loader inside records.
     trace: Option<Arc<Trace>>,
+    /// Where results of augmentations lie, on the CPU.
+    results: Option<Arc<Pool>>,
     notes: Vec<String>,
 }
 
@@ -284,6 +287,7 @@ impl DeviceLoader {
         let fresh = state.given.iter().all(|segment| segment.batches == 0);
         let waiting = Duration::ZERO;
         let (times, consumer) = (Times::new(), Consumer::training());
+        let results = (options.device == Device::Cpu).then(Arc::default);
         let trace = shared.options.trace.clone().filter(|_| way.device_slots() > 0);
         Self {
             way,
@@ -297,6 +301,7 @@ impl DeviceLoader {
             times,
             consumer,
             trace,
+            results,
             notes,
         }
     }
@@ -336,9 +341,10 @@ impl DeviceLoader {
             Ok(Next::Batch(((image, masks, info), hold), state)) => {
                 (self.state, self.fresh) = (state, false);
                 self.batches += 1;
+                let results = self.results.clone();
                 let record = Record { times: &self.times, trace: self.trace.as_deref() };
                 self.consumer.gets(info.number, record);
-                Some(Ok(Some(DeviceBatch { image, masks, info, _hold: hold })))
+                Some(Ok(Some(DeviceBatch { image, masks, info, results, _hold: hold })))
             }
             Ok(Next::TimedOut) => Some(Ok(None)),
             Ok(Next::End(state)) => {

@@ -1,6 +1,7 @@
 //! What `tch` does not offer of libtorch, behind safe functions; see `shim.cpp`.
 
 pub(crate) mod dlpack;
+pub(crate) mod pool;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ops::Range;
@@ -9,6 +10,7 @@ use std::sync::OnceLock;
 use tch::{Device, Kind, TchError, Tensor};
 use torch_sys::C_tensor;
 
+use self::pool::Pool;
 use crate::store::StoredFile;
 use crate::{Error, ErrorKind, Result};
 
@@ -131,10 +133,24 @@ pub(crate) unsafe fn tensor_over<T: Send>(
     Ok(unsafe { Tensor::from_ptr(made) })
 }
 
-/// A new tensor whose values are whatever lies there. On the CPU large ones ask for huge pages: libtorch gives their
-/// memory back with them, so that every batch would pay for its page faults anew, which take longer than copying.
+/// Bytes from which on page faults matter.
+const LARGE: usize = 8 << 20;
+
+/// A new tensor whose values are whatever lies there; large ones on the CPU come from the current [`Pool`], if there is
+/// one.
 pub(crate) fn empty(shape: &[i64], kind: Kind, device: Device) -> Result<Tensor, TchError> {
-    const LARGE: usize = 8 << 20;
+    let bytes = shape.iter().product::<i64>() as usize * kind.elt_size_in_bytes();
+    if device == Device::Cpu
+        && bytes >= LARGE
+        && let Some(memory) = Pool::take(bytes)?
+    {
+        return memory.f_view_dtype(kind)?.f_view(shape);
+    }
+    fresh(shape, kind, device)
+}
+
+/// As [`empty`], of new memory. On the CPU large ones ask for huge pages, whose faults are fewer.
+fn fresh(shape: &[i64], kind: Kind, device: Device) -> Result<Tensor, TchError> {
     const PAGE: usize = 4096;
     let tensor = Tensor::f_empty(shape, (kind, device))?;
     let bytes = tensor.numel() * kind.elt_size_in_bytes();

@@ -36,7 +36,9 @@ impl Pipeline {
             .map(|(name, labels)| Mask { name: name.clone(), labels: labels.shallow_clone() });
         let masks = masks.collect();
         let images = Images { image: batch.image.shallow_clone(), masks, overwrite: false };
-        let (augmented, parameters) = self.augment(images, batch.epoch(), &samples)?;
+        let epoch = batch.epoch();
+        let (augmented, parameters) =
+            batch.with_results(|| self.augment(images, epoch, &samples))?;
         batch.image = augmented.image;
         batch.masks = augmented.masks.into_iter().map(|mask| (mask.name, mask.labels)).collect();
         Ok((augmented.mixed, parameters))
