@@ -29,7 +29,7 @@ impl Level {
     /// What is kept instead of being made anew.
     pub fn kept(self) -> &'static str {
         match self {
-            Level::Step => "one batch on the device, augmented",
+            Level::Step => "one batch on the device, ready",
             Level::Augment => "one batch on the device",
             Level::Copy => "one batch on the host",
             Level::Collate => "decoded samples",

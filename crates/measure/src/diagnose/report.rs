@@ -112,11 +112,7 @@ impl Diagnosis {
 
     fn write(&self, words: Words, out: &mut String) -> std::fmt::Result {
         writeln!(out, "{}", self.subject)?;
-        writeln!(
-            out,
-            "  {:<38}{:>14}  {:>10}  {:>16}",
-            "kept ready", "batch", "batches/s", "drop"
-        )?;
+        writeln!(out, "  {:<38}{:>18}  {:>9}  {:>12}", "kept ready", "batch", "batches/s", "drop")?;
         for row in &self.verdict.rows {
             let drop = match row.level {
                 Level::Step => String::new(),
@@ -125,7 +121,7 @@ impl Diagnosis {
             };
             let batch = format!("{} ± {}", time(row.batch_s), time(row.spread_s));
             let rate = 1.0 / row.batch_s.max(f64::MIN_POSITIVE);
-            writeln!(out, "  {:<38}{batch:>14}  {rate:>10.2}  {drop:>16}  {}", row.kept, row.adds)?;
+            writeln!(out, "  {:<38}{batch:>18}  {rate:>9.2}  {drop:>12}  {}", row.kept, row.adds)?;
         }
         self.write_culprit(out)?;
         if let Some(remedy) = &self.remedy {
