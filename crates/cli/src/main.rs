@@ -1,7 +1,7 @@
 //! The `hsipack` command: a table of commands, each in a file of its own.
 
-// Doc comments of arguments are help texts for terminals: `<group>` in them is no HTML.
-#![allow(rustdoc::invalid_html_tags)]
+// Doc comments of arguments are help texts for terminals: `<group>` in them is no HTML, an address no link.
+#![allow(rustdoc::invalid_html_tags, rustdoc::bare_urls)]
 
 mod commands;
 mod failure;
