@@ -125,7 +125,7 @@ impl fmt::Display for CubeSize {
 pub enum Augment {
     /// Not at all.
     None,
-    /// As in the published benchmark; see [`published`].
+    /// As in the published benchmark: an affine map of half of the cubes, flips of a quarter each.
     Published,
     /// By the user's list.
     Pipeline(Pipeline),
