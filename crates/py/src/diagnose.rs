@@ -1,16 +1,21 @@
 //! From times that Python measured to what training waits for.
 
-use hsipack_measure::diagnose::{Diagnosis, Measurements, Words};
+use hsipack_measure::diagnose::{Diagnosis, Measurements, Words, subset};
 use hsipack_measure::machine;
 use hsipack_read::Error;
 use pyo3::prelude::*;
 
 use crate::errors::OrRaise;
 
-/// Bytes of memory that may be taken, where the system says.
+/// Some of `samples`, which take `decoded_bytes`, that all levels read.
 #[pyfunction]
-pub fn available_memory() -> Option<u64> {
-    machine::available_memory()
+pub fn diagnosis_samples(
+    samples: Vec<u64>,
+    decoded_bytes: u64,
+    batch_size: usize,
+    per_sample: usize,
+) -> Vec<u64> {
+    subset(&samples, decoded_bytes, batch_size, per_sample)
 }
 
 /// The diagnosis as JSON, and as text for people, of measurements as JSON. What is known of the machine is added.

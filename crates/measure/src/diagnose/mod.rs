@@ -7,6 +7,7 @@
 //! | file | part |
 //! |---|---|
 //! | `level.rs` | the levels, and what each adds |
+//! | `subset.rs` | which samples all levels read |
 //! | `verdict.rs` | from times of levels to the part that is to blame |
 //! | `remedy.rs` | what to do about it, and what that is predicted to bring |
 //! | `report.rs` | all of it, as JSON and for people |
@@ -17,6 +18,7 @@ mod remedy;
 mod report;
 #[cfg(feature = "torch")]
 mod run;
+mod subset;
 mod verdict;
 
 pub use level::Level;
@@ -24,4 +26,5 @@ pub use remedy::{Action, AugmentationCost, Facts, Kind, Remedy, remedy};
 pub use report::{Diagnosis, Measurements, Verified, Words};
 #[cfg(feature = "torch")]
 pub use run::{Run, RunOptions, run};
+pub use subset::subset;
 pub use verdict::{Limits, Measured, Row, Verdict, verdict};

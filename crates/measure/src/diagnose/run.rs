@@ -17,7 +17,8 @@ use tch::{Device, Tensor};
 use super::level::Level;
 use super::remedy::{Action, AugmentationCost, Facts, Kind, remedy};
 use super::report::{Diagnosis, Verified};
-use super::verdict::{Limits, Measured, verdict};
+use super::subset::subset;
+use super::verdict::{Limits, Measured, median, verdict};
 use crate::machine;
 use crate::{Error, ErrorKind, Result};
 
@@ -62,7 +63,7 @@ pub struct Run<'a> {
 }
 
 /// What differs from the options.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 struct Change {
     cache: CacheKind,
     threads: Option<usize>,
@@ -73,14 +74,6 @@ struct Change {
     cold: bool,
 }
 
-impl Change {
-    fn changes_something(&self) -> bool {
-        let Self { cache, threads, without, crop, repeat, cold } = self;
-        let options = *cache != CacheKind::None || threads.is_some() || without.is_some();
-        options || crop.is_some() || *repeat || *cold
-    }
-}
-
 /// What a level took.
 struct Lap {
     batch_s: f64,
@@ -89,8 +82,6 @@ struct Lap {
 
 /// Batches that are measured at least.
 const BATCHES: usize = 3;
-/// Batches of an epoch of the samples that all levels read, where that many fit into memory.
-const EPOCH: usize = 12;
 
 /// Diagnoses a dataset.
 ///
@@ -103,7 +94,7 @@ pub fn run<'a>(
     tell: &'a mut dyn FnMut(&str),
 ) -> Result<Diagnosis> {
     let dataset = open(options)?;
-    let samples = subset(&dataset, options)?;
+    let samples = samples(&dataset, options)?;
     Run { options, step, stop, tell, samples }.diagnose(&dataset)
 }
 
@@ -132,26 +123,20 @@ fn chosen(dataset: &Dataset, options: &LoaderOptions) -> Vec<u64> {
     all.into_iter().filter(in_split).collect()
 }
 
-/// Samples of some batches, spread over the dataset, that fit into a quarter of the memory when decoded.
-fn subset(dataset: &Dataset, options: &RunOptions) -> Result<Vec<u64>> {
+/// Samples that all levels read.
+fn samples(dataset: &Dataset, options: &RunOptions) -> Result<Vec<u64>> {
     let chosen = chosen(dataset, &options.loader);
-    let batch = options.loader.plan.batch_size.max(1);
-    let (_, decoded) = sizes(dataset, &chosen);
-    let bytes = (decoded / chosen.len().max(1) as u64).max(1);
-    let room =
-        machine::available_memory().map_or(usize::MAX, |memory| (memory / 4 / bytes) as usize);
+    let (_, decoded_bytes) = sizes(dataset, &chosen);
     let per_sample = match options.loader.plan.crop {
         Crop::Random { per_sample, .. } => per_sample as usize,
         _ => 1,
     };
-    let wanted = (EPOCH * batch).div_ceil(per_sample.max(1)).min(room.max(batch)).min(chosen.len());
-    // Whole batches, where there is one.
-    let wanted = if per_sample == 1 && wanted > batch { wanted / batch * batch } else { wanted };
-    if wanted == 0 {
+    let samples = subset(&chosen, decoded_bytes, options.loader.plan.batch_size, per_sample);
+    if samples.is_empty() {
         let error = Error::conflict("there are no samples to read").at(dataset.path());
         return Err(error.with_remedy("choose another split"));
     }
-    Ok((0..wanted).map(|place| chosen[place * chosen.len() / wanted]).collect())
+    Ok(samples)
 }
 
 impl Run<'_> {
@@ -396,7 +381,7 @@ impl Run<'_> {
         options.splits = Vec::new();
         options.end_epoch = None;
         // Of everything real only.
-        if change.changes_something() {
+        if *change != Change::default() {
             options.trace = None;
         }
         if self.samples.len() >= options.plan.batch_size {
@@ -435,7 +420,7 @@ impl Run<'_> {
             let laps = (0..self.options.rounds.max(1))
                 .map(|_| Ok(self.keep_stepping(kept, without.as_ref())?.batch_s));
             let laps = laps.collect::<Result<Vec<f64>>>()?;
-            costs.push(AugmentationCost { name: op.name().to_owned(), without_s: median(laps) });
+            costs.push(AugmentationCost { name: op.name().to_owned(), without_s: median(&laps) });
         }
         Ok(costs)
     }
@@ -460,12 +445,8 @@ impl Run<'_> {
             before.push(self.stream(&Change::default())?.batch_s);
             after.push(self.stream(&change)?.batch_s);
         }
-        Ok(Verified::new(median(before), median(after), predicted))
+        Ok(Verified::new(median(&before), median(&after), predicted))
     }
-}
-
-fn median(values: Vec<f64>) -> f64 {
-    hsipack_read::Distribution::of(values).quantile(0.5)
 }
 
 /// The next batch, of whatever epoch.

@@ -1,5 +1,6 @@
 //! From times of levels to the part that is to blame.
 
+use hsipack_read::Distribution;
 use serde::{Deserialize, Serialize};
 
 use super::level::Level;
@@ -125,11 +126,8 @@ impl Verdict {
     }
 }
 
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
+pub(super) fn median(values: &[f64]) -> f64 {
+    Distribution::of(values.iter().copied()).quantile(0.5)
 }
 
 /// The median distance from the median, scaled to be the standard deviation of a normal distribution: one round

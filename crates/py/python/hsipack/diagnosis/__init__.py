@@ -155,12 +155,13 @@ def _diagnose(
     after: list[float] = []
     for number in range(rounds):
         told(f"round {number + 1} of {rounds}: the remedy")
+        with levels.source(levels.names[-1]) as source:
+            before.append(took(source, train_step, seconds))
+        # Not made earlier: it loads as soon as it is there.
         remedied = levels.remedied(diagnosis.remedy)
         if remedied is None:
             levels.notes.append("there is no option to try, so nothing was verified")
             return _judged(measurements)
-        with levels.source(levels.names[-1]) as source:
-            before.append(took(source, train_step, seconds))
         with remedied as source:
             after.append(took(source, train_step, seconds))
     measurements["tried"] = [median(before), median(after)]

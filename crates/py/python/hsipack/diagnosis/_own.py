@@ -15,8 +15,6 @@ from hsipack.dataset import mask_key
 from hsipack.diagnosis._levels import Kept, Source, Stream, median, took
 from hsipack.loader import Batch, Loader
 
-# Batches of an epoch of the samples that all levels read, where that many fit into memory.
-EPOCH = 12
 # Bytes of a cache that is to hold all of them.
 ALL = 1 << 62
 
@@ -53,15 +51,10 @@ class LoaderLevels:
     def _subset(self) -> list[int]:
         """Samples of some batches, spread over those that the loader reads."""
         chosen = self._settings["samples"] or list(range(len(self._loader.dataset)))
-        batch, crop = self._settings["batch_size"], self._settings["crop"]
-        per_cube = max(crop["per_cube"], 1) if crop else 1
+        crop = self._settings["crop"]
+        per_cube = crop["per_cube"] if crop else 1
         _, decoded = self._sizes(chosen)
-        memory = _hsipack.available_memory() or 1 << 33
-        room = memory // 4 * len(chosen) // max(decoded, 1)
-        wanted = min(-(-EPOCH * batch // per_cube), max(room, batch), len(chosen))
-        if per_cube == 1 and wanted > batch:
-            wanted = wanted // batch * batch
-        return [chosen[place * len(chosen) // wanted] for place in range(wanted)]
+        return _hsipack.diagnosis_samples(chosen, decoded, self._settings["batch_size"], per_cube)
 
     def _sizes(self, samples: list[int]) -> tuple[int, int]:
         """Bytes of samples, stored and decoded."""
