@@ -38,8 +38,6 @@ pub enum Track {
     Planner,
     /// A decoding thread, from 0.
     Decoder(usize),
-    /// A worker that loads whole batches, from 0.
-    Worker(usize),
 }
 
 /// A batch, by its number in its epoch.
@@ -187,7 +185,6 @@ impl Track {
             Track::Transfer => 2,
             Track::Planner => 3,
             Track::Decoder(number) => 100 + number as u32,
-            Track::Worker(number) => 10_000 + number as u32,
         }
     }
 
@@ -197,7 +194,6 @@ impl Track {
             Track::Transfer => "transfer".to_owned(),
             Track::Planner => "planner".to_owned(),
             Track::Decoder(number) => format!("decoder {number}"),
-            Track::Worker(number) => format!("worker {number}"),
         }
     }
 }

@@ -11,8 +11,10 @@ use tch::{Device, Kind, TchError, Tensor};
 
 use super::storage_uses;
 
-/// Results that are kept at most: one that is used, one that is still held, one that is made.
+/// Results of a size that are kept at most: one that is used, one that is still held, one that is made.
 const KEPT: usize = 3;
+/// Results of all sizes that are kept at most: images and masks, of another stack, too.
+const KEPT_IN_ALL: usize = 4 * KEPT;
 
 /// Memory of results, see the module's documentation.
 #[derive(Debug, Default)]
@@ -53,8 +55,11 @@ impl Pool {
         if let Some(base) = kept.iter().find(|base| base.numel() == bytes && free(base)) {
             return base.f_narrow(0, 0, bytes as i64).map(Some);
         }
-        if kept.len() >= KEPT {
-            // Batches of another size, maybe of another stack, came before.
+        if kept.iter().filter(|base| base.numel() == bytes).count() >= KEPT {
+            return Ok(None);
+        }
+        if kept.len() >= KEPT_IN_ALL {
+            // Batches of other sizes came before.
             let Some(unused) = kept.iter().position(free) else { return Ok(None) };
             drop(kept.swap_remove(unused));
         }
@@ -102,11 +107,27 @@ mod tests {
         starts.dedup();
         assert_eq!(starts.len(), KEPT + 2);
         drop(kept);
-        // Another size takes the place of what is free, and the pool's end leaves tensors alone.
-        let mut other = pool.during(|| empty(&[9 << 20], Kind::Uint8, Device::Cpu)).unwrap();
+        let mut last = made(&pool);
+        assert!(starts.contains(&last.data_ptr()));
+        // The pool's end leaves tensors alone.
         drop(pool);
-        let sum = i64::try_from(other.fill_(7).to_kind(Kind::Int64).sum(Kind::Int64));
-        assert_eq!(sum.unwrap(), 7 * (9 << 20));
+        let sum = i64::try_from(last.fill_(1.0).to_kind(Kind::Int64).sum(Kind::Int64));
+        assert_eq!(sum.unwrap(), 5 << 20);
+    }
+
+    #[test]
+    fn sizes_do_not_compete_and_old_ones_make_room() {
+        let pool = Arc::new(Pool::default());
+        let sized =
+            |more: i64| pool.during(|| empty(&[(9 << 20) + more], Kind::Uint8, Device::Cpu));
+        let image = made(&pool).data_ptr();
+        let mask = sized(0).unwrap().data_ptr();
+        assert_eq!((made(&pool).data_ptr(), sized(0).unwrap().data_ptr()), (image, mask));
+        let kept = || pool.0.lock().unwrap().len();
+        for more in 1..=KEPT_IN_ALL as i64 {
+            drop(sized(more).unwrap());
+        }
+        assert_eq!(kept(), KEPT_IN_ALL);
     }
 
     #[test]
