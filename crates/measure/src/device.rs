@@ -15,7 +15,7 @@ pub fn failed(error: TchError) -> Error {
     let first = text.lines().next().unwrap_or("it failed").trim_end_matches('.').to_owned();
     let short = first.contains("memory");
     let error = Error::new(ErrorKind::Io, format!("libtorch: {first}")).caused_by(error);
-    if short { error.with_remedy("use a smaller --batch-size or fewer --workers") } else { error }
+    if short { error.with_remedy("use a smaller --batch-size") } else { error }
 }
 
 /// The device of that name: `auto` (a GPU if there is one), `cpu`, `cuda` or `cuda:1`.

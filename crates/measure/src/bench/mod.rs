@@ -40,5 +40,5 @@ pub use data::{Data, prepare};
 pub use feed::{Feed, Given};
 pub use measure::{Measurement, Request, measure};
 pub use options::{Augment, BenchOptions, CubeSize, Cubes, Settings, Strategy};
-pub use report::{Entry, Report, Spread, Timeline};
+pub use report::{Entry, FIGURES, Report, Spread, Timeline};
 pub use run::{Progress, in_a_process, run};

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::busy::WINDOW_S;
 use super::options::Augment;
-use super::report::{Entry, Report, Spread};
+use super::report::{Entry, FIGURES, Report};
 use crate::page::chart::{Bar, Chart};
 use crate::page::svg::Place;
 use crate::page::{Page, escape, table};
@@ -12,17 +12,6 @@ use crate::step::StepKind;
 
 /// The most that is shown of a run over time, in seconds: beyond, windows are too narrow to see.
 const SHOWN_S: f64 = 30.0;
-
-const HEAD: [&str; 8] = [
-    "strategy",
-    "s/epoch",
-    "cubes/s",
-    "speed-up",
-    "device busy",
-    "CPU s/epoch",
-    "peak memory",
-    "read/epoch",
-];
 
 impl Report {
     /// The page.
@@ -37,8 +26,9 @@ impl Report {
             page = page.section(&heading, &self.over_time(rate));
         }
         let tables = self.rates().into_iter().map(|rate| {
-            let rows: Vec<Vec<String>> = self.at(rate).map(row).collect();
-            format!("<h3>{}</h3>\n{}", escape(&capital(&rate_name(rate))), table(&HEAD, &rows))
+            let rows: Vec<Vec<String>> =
+                self.at(rate).map(|entry| entry.figures(bytes).to_vec()).collect();
+            format!("<h3>{}</h3>\n{}", escape(&capital(&rate_name(rate))), table(&FIGURES, &rows))
         });
         page.section("All figures", &tables.collect::<String>())
             .section("Machine and settings", &self.settings())
@@ -210,28 +200,6 @@ h3 { margin: 1rem 0 0.25rem; font-size: 1rem; }
   .strips { grid-template-columns: 34rem; }
 }
 ";
-
-fn row(entry: &Entry) -> Vec<String> {
-    let missing = || "–".to_owned();
-    vec![
-        entry.name.to_string(),
-        spread(&entry.epoch_s),
-        spread(&entry.cubes_per_s),
-        entry.speedup.as_ref().map_or_else(missing, |speedup| format!("{} ×", spread(speedup))),
-        format!("{:.1} %", entry.utilisation.mean * 100.0),
-        entry.cpu_s.as_ref().map_or_else(missing, |cpu| format!("{:.2}", cpu.mean)),
-        entry.peak_bytes.as_ref().map_or_else(missing, |peak| bytes(peak.mean)),
-        bytes(entry.bytes_read.mean),
-    ]
-}
-
-fn spread(spread: &Spread) -> String {
-    if spread.n < 2 {
-        format!("{:.2}", spread.mean)
-    } else {
-        format!("{:.2} ± {:.2}", spread.mean, spread.sd)
-    }
-}
 
 fn rate_name(rate: Option<u64>) -> String {
     rate.map_or_else(

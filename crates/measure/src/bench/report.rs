@@ -1,6 +1,8 @@
 //! Means and spreads over the repeats, and how much faster each strategy is than the original.
 
-use hsipack_read::Statistics;
+use std::fmt;
+
+use hsipack_read::{Distribution, Statistics};
 use serde::{Deserialize, Serialize};
 
 use super::busy::WINDOW_S;
@@ -78,10 +80,8 @@ impl Spread {
     /// Of some numbers.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let values: Vec<f64> = values.into_iter().collect();
+        let Distribution { mean, sd, .. } = Distribution::of(values.iter().copied());
         let n = values.len();
-        let mean = values.iter().sum::<f64>() / n.max(1) as f64;
-        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        let sd = if n < 2 { 0.0 } else { (squares / (n - 1) as f64).sqrt() };
         Self { mean, sd, n, values }
     }
 
@@ -89,6 +89,14 @@ impl Spread {
     fn of_all(values: impl IntoIterator<Item = Option<f64>>) -> Option<Self> {
         let values: Option<Vec<f64>> = values.into_iter().collect();
         values.map(Self::of)
+    }
+}
+
+/// `2.61 ± 0.05`.
+impl fmt::Display for Spread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.2}", self.mean)?;
+        if self.n < 2 { Ok(()) } else { write!(f, " ± {:.2}", self.sd) }
     }
 }
 
@@ -148,7 +156,34 @@ impl Report {
     }
 }
 
+/// What [`Entry::figures`] gives.
+pub const FIGURES: [&str; 8] = [
+    "strategy",
+    "s/epoch",
+    "cubes/s",
+    "speed-up",
+    "device busy",
+    "CPU s/epoch",
+    "peak memory",
+    "read/epoch",
+];
+
 impl Entry {
+    /// The figures as people read them, one for each of [`FIGURES`]; `bytes` writes sizes.
+    pub fn figures(&self, bytes: impl Fn(f64) -> String) -> [String; FIGURES.len()] {
+        let missing = || "–".to_owned();
+        [
+            self.name.to_string(),
+            self.epoch_s.to_string(),
+            self.cubes_per_s.to_string(),
+            self.speedup.as_ref().map_or_else(missing, |speedup| format!("{speedup} ×")),
+            format!("{:.1} %", self.utilisation.mean * 100.0),
+            self.cpu_s.as_ref().map_or_else(missing, |cpu| format!("{:.2}", cpu.mean)),
+            self.peak_bytes.as_ref().map_or_else(missing, |peak| bytes(peak.mean)),
+            bytes(self.bytes_read.mean),
+        ]
+    }
+
     fn of(name: Strategy, rate_limit: Option<u64>, found: &[Found]) -> Option<Self> {
         let of = |wanted: Strategy| -> Vec<&Measurement> {
             let alike = found

@@ -2,14 +2,14 @@
 //! noise, as scripts/make_cubes draws them.
 
 use super::options::CubeSize;
+use crate::random::{GAMMA, mix};
 
 /// Materials that a scene is mixed of.
 const MATERIALS: usize = 4;
 
 /// Cube `number`: reflectances, (row, column, band). The same number gives the same cube.
 pub fn cube(number: u64, shape: CubeSize) -> Vec<f32> {
-    let mut random =
-        Random(0x9e37_79b9_7f4a_7c15 ^ (number + 1).wrapping_mul(0xd134_2543_de82_ef95));
+    let mut random = Random(GAMMA ^ (number + 1).wrapping_mul(0xd134_2543_de82_ef95));
     let spectra: Vec<Vec<f32>> =
         (0..MATERIALS).map(|_| spectrum(&mut random, shape.bands)).collect();
     let fields: Vec<Field> = (0..MATERIALS + 1).map(|_| Field::new(&mut random)).collect();
@@ -84,11 +84,8 @@ struct Random(u64);
 
 impl Random {
     fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0 = self.0.wrapping_add(GAMMA);
+        mix(self.0)
     }
 
     /// From 0 to 1.

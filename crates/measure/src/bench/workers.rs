@@ -5,9 +5,9 @@
 //! the cubes into a new batch. A worker has one thread.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Barrier};
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -89,15 +89,16 @@ impl Workers {
         let (work, stop) = (Arc::new(work), Arc::new(AtomicBool::new(false)));
         let mut workers =
             Self { receivers: Vec::new(), next: 0, stop: stop.clone(), threads: Vec::new() };
-        let started = Arc::new(Barrier::new(count + 1));
+        // Its senders are gone when all threads are set up: the caller's own number of threads is to be set after that.
+        let (starting, started) = channel::<()>();
         for number in 0..count {
             // One batch waits here, and the worker waits with another: two ahead.
             let (sender, receiver) = sync_channel(1);
-            let (work, stop, started) = (work.clone(), stop.clone(), started.clone());
+            let (work, stop, starting) = (work.clone(), stop.clone(), starting.clone());
             let thread = std::thread::Builder::new().name(format!("worker {number}"));
             let thread = thread.spawn(move || {
                 one_thread();
-                started.wait();
+                drop(starting);
                 work.run(number, count, &stop, &sender);
             });
             workers.threads.push(thread.map_err(|error| {
@@ -106,7 +107,9 @@ impl Workers {
             })?);
             workers.receivers.push(receiver);
         }
-        started.wait();
+        drop(starting);
+        // Nothing is sent: this is the end of all senders.
+        let _ = started.recv();
         Ok(workers)
     }
 

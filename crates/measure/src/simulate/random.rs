@@ -4,19 +4,13 @@
 //! compared meet the same slow batches, and their difference comes from what was changed. The mixing is SplitMix64's
 //! (Steele, Lea & Flood 2014).
 
+use crate::random::{GAMMA, mix};
+
 /// What a number is for.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Use {
     Load = 1,
     Step = 2,
-}
-
-const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
-
-fn mix(value: u64) -> u64 {
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
 }
 
 /// Two independent numbers between 0 and 1, neither of which they reach.

@@ -1,5 +1,6 @@
 //! Everything that was found. Field names are the keys of `hsipack tune --json`; they stay.
 
+use hsipack_read::Distribution;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use super::advice::Case;
@@ -22,16 +23,9 @@ pub struct Rate {
 impl Rate {
     /// Of some rates in bytes a second; 0 of none.
     pub fn of(threads: usize, rates: &[f64]) -> Self {
-        let mut sorted: Vec<f64> = rates.iter().map(|rate| rate / 1e9).collect();
-        sorted.sort_by(f64::total_cmp);
-        let middle = sorted.len() / 2;
-        let median = match sorted.len() {
-            0 => 0.0,
-            odd if odd % 2 == 1 => sorted[middle],
-            _ => f64::midpoint(sorted[middle - 1], sorted[middle]),
-        };
-        let end = |end: Option<&f64>| end.copied().unwrap_or(0.0);
-        Self { threads, gb_per_s: median, least: end(sorted.first()), greatest: end(sorted.last()) }
+        let all = Distribution::of(rates.iter().map(|rate| rate / 1e9));
+        let [gb_per_s, least, greatest] = [0.5, 0.0, 1.0].map(|share| all.quantile(share));
+        Self { threads, gb_per_s, least, greatest }
     }
 }
 

@@ -1,20 +1,9 @@
 //! The report for people.
 
-use hsipack_measure::bench::{Augment, Entry, Report, Spread};
+use hsipack_measure::bench::{Augment, FIGURES, Report};
 use hsipack_measure::step::StepKind;
 
 use crate::output;
-
-const HEAD: [&str; 8] = [
-    "strategy",
-    "s/epoch",
-    "cubes/s",
-    "speed-up",
-    "device busy",
-    "CPU s/epoch",
-    "peak memory",
-    "read/epoch",
-];
 
 /// Prints a table for each rate.
 pub fn print(report: &Report) {
@@ -29,13 +18,17 @@ pub fn print(report: &Report) {
             None => println!("reads unlimited"),
         }
         let entries = report.strategies.iter().filter(|entry| entry.rate_limit == rate);
-        let rows: Vec<[String; 8]> = entries.map(row).collect();
+        let rows: Vec<[String; 8]> = entries.map(|entry| entry.figures(size)).collect();
         columns(&rows);
     }
     println!();
     for note in &report.notes {
         println!("note: {note}");
     }
+}
+
+fn size(bytes: f64) -> String {
+    output::bytes(bytes.round() as u64)
 }
 
 fn heading(report: &Report) -> String {
@@ -64,33 +57,9 @@ fn heading(report: &Report) -> String {
     )
 }
 
-fn row(entry: &Entry) -> [String; 8] {
-    let missing = || "-".to_owned();
-    let size = |spread: &Spread| output::bytes(spread.mean.round() as u64);
-    [
-        entry.name.to_string(),
-        spread(&entry.epoch_s),
-        spread(&entry.cubes_per_s),
-        entry.speedup.as_ref().map_or_else(missing, |speedup| format!("{}x", spread(speedup))),
-        format!("{:.1} %", entry.utilisation.mean * 100.0),
-        entry.cpu_s.as_ref().map_or_else(missing, |cpu| format!("{:.2}", cpu.mean)),
-        entry.peak_bytes.as_ref().map_or_else(missing, size),
-        size(&entry.bytes_read),
-    ]
-}
-
-/// `2.61 ± 0.05`.
-fn spread(spread: &Spread) -> String {
-    if spread.n < 2 {
-        format!("{:.2}", spread.mean)
-    } else {
-        format!("{:.2} ± {:.2}", spread.mean, spread.sd)
-    }
-}
-
 /// Names to the left, numbers to the right.
 fn columns(rows: &[[String; 8]]) {
-    let head = HEAD.map(str::to_owned);
+    let head = FIGURES.map(str::to_owned);
     let width = |column: usize| {
         std::iter::once(&head).chain(rows).map(|row| row[column].chars().count()).max().unwrap_or(0)
     };
