@@ -8,6 +8,7 @@ mod failure;
 mod files;
 mod output;
 mod parse;
+mod reading;
 mod task;
 
 use std::process::ExitCode;

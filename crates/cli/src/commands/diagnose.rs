@@ -15,6 +15,7 @@ use clap::ValueEnum;
 #[cfg(not(feature = "torch"))]
 use crate::failure;
 use crate::parse;
+use crate::reading::StoreArg;
 
 /// Find out what training waits for: the disk, decoding, the copy, augmentation, or the step itself.
 ///
@@ -126,13 +127,6 @@ Keys of --json (times in seconds, shares from 0 to 1):
 #[derive(Clone, Copy, ValueEnum)]
 enum NetworkArg {
     Small,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum StoreArg {
-    Mmap,
-    Pread,
-    Direct,
 }
 
 /// Runs the command.

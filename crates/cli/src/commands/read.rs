@@ -29,11 +29,11 @@ use hsipack_measure::machine::{self, Usage};
 use hsipack_pack::convert::BandSelection;
 use hsipack_pack::progress::Progress;
 use hsipack_read::plan::{Crop, LastBatch, Order, PlanOptions, Share, State};
-use hsipack_read::store::{Limited, Store, StoreKind};
 use hsipack_read::{
     CacheKind, Dataset, Loader, LoaderOptions, MemoryOptions, OnDamage, OpenOptions, Verify,
 };
 
+use crate::reading::StoreArg;
 use crate::{files, output, parse, task};
 use figures::Look;
 use report::Report;
@@ -262,13 +262,6 @@ enum CacheArg {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum StoreArg {
-    Mmap,
-    Pread,
-    Direct,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
 enum VerifyArg {
     Always,
     Once,
@@ -282,15 +275,7 @@ fn spelled(value: impl ValueEnum) -> String {
 
 impl Args {
     fn open(&self) -> Result<Dataset> {
-        let kind = match self.store {
-            StoreArg::Mmap => StoreKind::Mapped,
-            StoreArg::Pread => StoreKind::Pread,
-            StoreArg::Direct => StoreKind::Direct,
-        };
-        let mut store = kind.store();
-        if let Some(rate) = self.rate_limit {
-            store = Arc::new(Limited::disk(store, rate)) as Arc<dyn Store>;
-        }
+        let store = self.store.open(self.rate_limit);
         let verify = match self.verify {
             VerifyArg::Always => Verify::Always,
             VerifyArg::Once => Verify::Once,

@@ -10,11 +10,10 @@ use hsipack_measure::step::{Step, StepKind};
 use hsipack_pack::progress::Progress;
 use hsipack_read::augment::Pipeline;
 use hsipack_read::plan::{Crop, Order};
-use hsipack_read::store::{Limited, Store, StoreKind};
 use hsipack_read::{Dataset, DeviceOptions, LoaderOptions};
 use indicatif::{ProgressBar, ProgressDrawTarget};
 
-use super::{Args, StoreArg};
+use super::Args;
 use crate::{files, output, task};
 
 /// Diagnoses, and prints.
@@ -54,15 +53,7 @@ fn bands(options: &RunOptions) -> Result<usize> {
 
 impl Args {
     fn options(&self) -> Result<RunOptions> {
-        let kind = match self.store {
-            StoreArg::Mmap => StoreKind::Mapped,
-            StoreArg::Pread => StoreKind::Pread,
-            StoreArg::Direct => StoreKind::Direct,
-        };
-        let mut store = kind.store();
-        if let Some(rate) = self.rate_limit {
-            store = Arc::new(Limited::disk(store, rate)) as Arc<dyn Store>;
-        }
+        let store = self.store.open(self.rate_limit);
         let mut loader = LoaderOptions::new(self.batch_size as usize);
         loader.plan.order = Order::Shuffled;
         if let Some([rows, columns]) = self.crop {

@@ -4,8 +4,9 @@ use hsipack_format::{Codec, Compressor};
 use hsipack_read::{CacheKind, Loader};
 
 use super::figures::Limit;
-use super::{Args, CacheArg, StoreArg, VerifyArg, machine};
+use super::{Args, CacheArg, VerifyArg, machine};
 use crate::output;
+use crate::reading::StoreArg;
 
 /// What to try, best first; empty if the loader is as fast as the consumer.
 pub fn advice(limit: Limit, loader: &Loader, args: &Args) -> Vec<String> {
