@@ -1,7 +1,6 @@
 """What `hsipack preview --augment` draws, with libtorch and without."""
 
 import json
-import os
 from pathlib import Path
 
 import numpy as np
@@ -15,15 +14,6 @@ OPS = [
     {"op": "transplant", "excluded_labels": [0], "p": 1.0},
     {"op": "gain", "range": [0.5, 0.5]},
 ]
-
-
-@pytest.fixture(scope="module")
-def torch_hsipack() -> Hsipack:
-    """The command with libtorch: $HSIPACK_TORCH, which scripts/test sets."""
-    binary = os.environ.get("HSIPACK_TORCH")
-    if binary is None:
-        pytest.skip("SKIPPED: HSIPACK_TORCH names no command that was built with --features torch")
-    return Hsipack(Path(binary).resolve())
 
 
 @pytest.fixture(scope="module")

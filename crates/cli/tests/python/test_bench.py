@@ -1,7 +1,6 @@
 """`hsipack bench`: the five strategies side by side, with libtorch; and what it says without."""
 
 import json
-import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -24,15 +23,6 @@ SMALL = [
     "1ms",
 ]
 QUICK = [*SMALL, "--epochs", 2, "--repeats", 2, "--device", "cpu"]
-
-
-@pytest.fixture(scope="module")
-def torch_hsipack() -> Hsipack:
-    """The command with libtorch: $HSIPACK_TORCH, which scripts/test sets."""
-    binary = os.environ.get("HSIPACK_TORCH")
-    if binary is None:
-        pytest.skip("SKIPPED: HSIPACK_TORCH names no command that was built with --features torch")
-    return Hsipack(Path(binary).resolve())
 
 
 def report(done: "subprocess.CompletedProcess[str]") -> dict[str, Any]:

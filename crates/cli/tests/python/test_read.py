@@ -37,7 +37,7 @@ RUN = [
     "dataset", "fingerprint", "ended", "resumed", "state", "epochs", "setup_s", "batch_size",
     "batches_per_epoch", "rank", "world_size", "order", "seed", "store", "verify", "rate_limit",
     "masks", "threads", "slots", "memory", "cache", "advice", "first_epoch", "later_epochs",
-    "per_epoch",
+    "per_epoch", "statistics",
 ]  # fmt: skip
 
 
