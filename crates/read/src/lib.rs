@@ -45,7 +45,7 @@ pub use cache::CacheKind;
 pub use dataset::{BandStatistics, ClassCount, Cube, Dataset, Labels, OpenOptions, Verify};
 #[cfg(feature = "torch")]
 pub use device::{
-    DeviceBatch, DeviceEpoch, DeviceLoader, DeviceOptions, DeviceReport, Normalization,
+    DeviceBatch, DeviceEpoch, DeviceLoader, DeviceOptions, DeviceReport, Normalization, pci_bus_id,
 };
 pub use distribution::Distribution;
 pub use hsipack_format::{DType, Error, ErrorKind, Result, Sample};

@@ -18,13 +18,12 @@ pub struct Watch {
 impl Watch {
     /// Begins to look; `None` for the CPU, and where there is no NVML or it does not know the device.
     pub fn start(device: Device) -> Option<Self> {
-        let Device::Cuda(number) = device else { return None };
+        let place = place(device)?;
         let nvml = Nvml::init().ok()?;
-        let number = u32::try_from(number).ok()?;
-        nvml.device_by_index(number).ok()?.utilization_rates().ok()?;
+        nvml.device_by_pci_bus_id(place.as_str()).ok()?.utilization_rates().ok()?;
         let (stop, stopped) = channel();
         let thread = std::thread::spawn(move || {
-            let Ok(device) = nvml.device_by_index(number) else { return Vec::new() };
+            let Ok(device) = nvml.device_by_pci_bus_id(place) else { return Vec::new() };
             let mut loads = Vec::new();
             let mut next = Instant::now() + Duration::from_secs_f64(WINDOW_S);
             loop {
@@ -52,7 +51,11 @@ impl Watch {
 
 /// The GPU's name.
 pub fn gpu_name(device: Device) -> Option<String> {
+    Nvml::init().ok()?.device_by_pci_bus_id(place(device)?).ok()?.name().ok()
+}
+
+/// Where a GPU sits. NVML numbers all GPUs, libtorch those that it is shown, and maybe in another order.
+fn place(device: Device) -> Option<String> {
     let Device::Cuda(number) = device else { return None };
-    let nvml = Nvml::init().ok()?;
-    nvml.device_by_index(u32::try_from(number).ok()?).ok()?.name().ok()
+    hsipack_read::pci_bus_id(number).ok()
 }

@@ -169,34 +169,55 @@ impl Drop for Event {
     }
 }
 
+/// Where CUDA device `number` sits, such as `0000:3b:00.0`: the same for every library, however it numbers devices and
+/// whatever `CUDA_VISIBLE_DEVICES` hides.
+///
+/// # Errors
+/// If there is no such device, no driver or one that is too old.
+pub fn pci_bus_id(number: usize) -> Result<String> {
+    let device = device(number)?;
+    let mut id = [0; 32];
+    // SAFETY: the device exists, and the driver writes at most so many characters, NUL among them.
+    told(unsafe { sys::cuDeviceGetPCIBusId(id.as_mut_ptr(), id.len() as c_int, device) })?;
+    // SAFETY: the driver wrote a C string there; what it left ends with the zeros of before.
+    let id = unsafe { CStr::from_ptr(id.as_ptr()) };
+    Ok(id.to_string_lossy().into_owned())
+}
+
+/// The driver's name of device `number`.
+fn device(number: usize) -> Result<CUdevice> {
+    // SAFETY: loads and unloads the driver's library, whose initialisers do nothing but set it up.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(unusable(
+            "there is no NVIDIA driver: libcuda is not found",
+            "install the driver, or use the CPU",
+        ));
+    }
+    check_driver()?;
+    // SAFETY: may be called at any time, by any thread.
+    told(unsafe { sys::cuInit(0) })?;
+    let mut count = 0;
+    // SAFETY: the count is written where it may be.
+    told(unsafe { sys::cuDeviceGetCount(&mut count) })?;
+    let number = c_int::try_from(number).ok().filter(|number| *number < count);
+    let number = number.ok_or_else(|| {
+        unusable(
+            &format!("there is no such CUDA device; there are {count}"),
+            "devices are numbered from 0; CUDA_VISIBLE_DEVICES hides some",
+        )
+    })?;
+    let mut device = 0;
+    // SAFETY: it is written where it may be, and the number is one that exists.
+    told(unsafe { sys::cuDeviceGet(&mut device, number) })?;
+    Ok(device)
+}
+
 impl Context {
     fn primary(number: usize) -> Result<Self> {
-        // SAFETY: loads and unloads the driver's library, whose initialisers do nothing but set it up.
-        if !unsafe { sys::is_culib_present() } {
-            return Err(unusable(
-                "there is no NVIDIA driver: libcuda is not found",
-                "install the driver, or use the CPU",
-            ));
-        }
-        check_driver()?;
-        // SAFETY: may be called at any time, by any thread.
-        told(unsafe { sys::cuInit(0) })?;
-        let mut count = 0;
-        // SAFETY: the count is written where it may be.
-        told(unsafe { sys::cuDeviceGetCount(&mut count) })?;
-        let number = c_int::try_from(number).ok().filter(|number| *number < count);
-        let number = number.ok_or_else(|| {
-            unusable(
-                &format!("there is no such CUDA device; there are {count}"),
-                "devices are numbered from 0; CUDA_VISIBLE_DEVICES hides some",
-            )
-        })?;
-        let (mut device, mut context) = (0, ptr::null_mut());
-        // SAFETY: both are written where they may be, and the device is one that exists.
-        unsafe {
-            told(sys::cuDeviceGet(&mut device, number))?;
-            told(sys::cuDevicePrimaryCtxRetain(&mut context, device))?;
-        }
+        let device = device(number)?;
+        let mut context = ptr::null_mut();
+        // SAFETY: it is written where it may be, and the device is one that exists.
+        told(unsafe { sys::cuDevicePrimaryCtxRetain(&mut context, device) })?;
         Ok(Self { device, context })
     }
 
@@ -334,6 +355,7 @@ mod tests {
         }
         let error = Cuda::open(0).err().expect("nothing to open");
         assert!(error.remedy().is_some(), "{error}");
+        assert_eq!(pci_bus_id(0).unwrap_err().to_string(), error.to_string());
     }
 
     #[test]

@@ -52,6 +52,8 @@ pub use batch::DeviceBatch;
 #[cfg(feature = "torch")]
 pub(crate) use batch::stored_kind;
 #[cfg(feature = "torch")]
+pub use cuda::pci_bus_id;
+#[cfg(feature = "torch")]
 pub use loader::{DeviceEpoch, DeviceLoader, DeviceReport};
 #[cfg(feature = "torch")]
 pub use options::{DeviceOptions, Normalization};
