@@ -5,8 +5,9 @@ readonly RUST_NEEDED=1.91
 readonly CMAKE_NEEDED=3.26
 readonly PYTHON_NEEDED=3.11
 
+# say HEADING: with minutes and seconds since this shell began.
 say() {
-  printf '\n==> %s\n' "$*"
+  printf '\n==> %s  [%d:%02d]\n' "$*" $((SECONDS / 60)) $((SECONDS % 60))
 }
 
 note() {
