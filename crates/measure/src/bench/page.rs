@@ -6,7 +6,6 @@ use super::busy::WINDOW_S;
 use super::options::Augment;
 use super::report::{Entry, FIGURES, Report};
 use crate::page::chart::{Bar, Chart};
-use crate::page::svg::Place;
 use crate::page::{Page, escape, table};
 use crate::step::StepKind;
 
@@ -97,10 +96,7 @@ impl Report {
                 self.repeats
             )
         };
-        format!(
-            "<div class=\"scroll\">{}</div>\n<p class=\"muted\">{spread}</p>",
-            chart.render(Place::Page)
-        )
+        format!("{}\n<p class=\"muted\">{spread}</p>", chart.for_page(300.0))
     }
 
     /// A strip for each strategy, all of the same time.
@@ -123,14 +119,14 @@ impl Report {
                 .y_range(0.0, 100.0)
                 .y_label("% busy")
                 .steps("", &points);
-            let _ = writeln!(out, "{}", chart.render(Place::Page));
+            let _ = writeln!(out, "<div>{}</div>", chart.for_page(130.0));
         }
         let source = match self.at(rate).next().map(|entry| entry.timeline.source.as_str()) {
             Some("nvml") => "the GPU's load as NVML tells it",
             _ => "the share of the time in which the device augmented or trained",
         };
         format!(
-            "<div class=\"scroll strips\">{out}</div>\n<p class=\"muted\">Seconds of the last repeat, in windows of {WINDOW_S} s: \
+            "<div class=\"strips\">{out}</div>\n<p class=\"muted\">Seconds of the last repeat, in windows of {WINDOW_S} s: \
              {source}. A fast strategy ends sooner. \"Busy\" beside each name is the mean of all repeats.</p>"
         )
     }
@@ -191,13 +187,13 @@ impl Report {
 const STYLE: &str = "
 h3 { margin: 1rem 0 0.25rem; font-size: 1rem; }
 .strips { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 32rem), 1fr)); gap: 0.25rem 1rem; }
+.strips > div { min-width: 0; }
 .settings { display: grid; grid-template-columns: minmax(7rem, 14rem) 1fr; gap: 0.25rem 1rem; margin: 0; }
 .settings dt { color: var(--muted); }
 .settings dd { margin: 0; min-width: 0; overflow-wrap: anywhere; }
 @media (max-width: 40rem) {
   .settings { grid-template-columns: 1fr; }
   .settings dd { margin-bottom: 0.4rem; }
-  .strips { grid-template-columns: 34rem; }
 }
 ";
 

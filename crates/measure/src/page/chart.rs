@@ -97,6 +97,8 @@ impl Frame {
 const TEXT: f64 = 13.0;
 /// Size of text at ticks.
 const SMALL: f64 = 12.0;
+/// Width of charts on narrow pages.
+const PHONE_WIDTH: f64 = 328.0;
 
 impl Chart {
     /// A chart with a title, which is drawn, and a description of what it shows for those who cannot see it.
@@ -226,6 +228,14 @@ impl Chart {
             }
         }
         svg::picture(place, self.size, [&self.title, &self.description], "", &out)
+    }
+
+    /// The picture inside a page: its own size where the page is wide, as wide as a phone and `phone_height` high where it is
+    /// narrow, so that text keeps its size.
+    pub fn for_page(&self, phone_height: f64) -> String {
+        let phone = self.clone().size(PHONE_WIDTH, phone_height).render(Place::Page);
+        let desk = self.render(Place::Page);
+        format!("<div class=\"phone\">{phone}</div><div class=\"desk\">{desk}</div>")
     }
 
     /// Names of the series, in as many lines as they need; gives where they end. One series needs no name.
@@ -481,16 +491,19 @@ fn fitting(words: &str, size: f64, room: f64) -> String {
     format!("{}…", cut.trim_end())
 }
 
-/// The text in up to three lines; what still is too wide is cut.
+/// The text in up to three lines, broken at spaces and behind hyphens; what still is too wide is cut.
 fn wrapped(words: &str, room: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for word in words.split_whitespace() {
+    let parts = words.split_whitespace().flat_map(|word| {
+        word.split_inclusive('-').zip(std::iter::once(" ").chain(std::iter::repeat("")))
+    });
+    for (part, gap) in parts {
         match lines.last_mut() {
-            Some(line) if text_width(&format!("{line} {word}"), SMALL) <= room => {
-                line.push(' ');
-                line.push_str(word);
+            Some(line) if text_width(&format!("{line}{gap}{part}"), SMALL) <= room => {
+                line.push_str(gap);
+                line.push_str(part);
             }
-            _ => lines.push(word.to_owned()),
+            _ => lines.push(part.to_owned()),
         }
     }
     if lines.len() > 3 {
@@ -628,6 +641,8 @@ mod tests {
     fn long_names_are_wrapped_and_cut() {
         assert_eq!(wrapped("one two", 1000.0), ["one two"]);
         assert_eq!(wrapped("one two", 20.0).len(), 2);
+        assert_eq!(wrapped("+ring-buffer", 50.0), ["+ring-", "buffer"]);
+        assert_eq!(wrapped("+ring-buffer", 1000.0), ["+ring-buffer"]);
         assert!(fitting(&"long ".repeat(50), 13.0, 100.0).ends_with('…'));
     }
 }

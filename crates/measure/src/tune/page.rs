@@ -3,7 +3,6 @@
 use super::report::{Measured, Rate, Report};
 use super::{Case, Spectrum};
 use crate::page::chart::{Bar, Chart};
-use crate::page::svg::Place;
 use crate::page::{Page, escape, table};
 
 /// The page of a run.
@@ -23,12 +22,10 @@ pub fn page(report: &Report) -> String {
         .render()
 }
 
-/// Charts are drawn twice, for narrow and for wide pages, so that their text keeps its size.
-const STYLE: &str = ".phone { display: none; } @media (max-width: 36rem) { .phone { display: block; } .desk { display: none; } } \
-    .charts { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 32rem), 1fr)); } \
+const STYLE: &str = ".charts { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 32rem), 1fr)); } \
     .charts > div { min-width: 0; }\n";
-/// Size of charts on narrow pages.
-const PHONE: [f64; 2] = [328.0, 300.0];
+/// Height of charts on narrow pages.
+const PHONE: f64 = 300.0;
 /// Size of charts that have the width of a page.
 const WIDE: [f64; 2] = [760.0, 400.0];
 /// Size of charts beside others.
@@ -46,11 +43,8 @@ fn lead(report: &Report) -> String {
     )
 }
 
-/// A chart for narrow and for wide pages; the page shows one of them.
-fn drawn(chart: Chart, [width, height]: [f64; 2]) -> String {
-    let phone = chart.clone().size(PHONE[0], PHONE[1]).render(Place::Page);
-    let desk = chart.size(width, height).render(Place::Page);
-    format!("<div class=\"phone\">{phone}</div><div class=\"desk\">{desk}</div>")
+fn drawn(chart: Chart, size: [f64; 2]) -> String {
+    chart.size(size[0], size[1]).for_page(PHONE)
 }
 
 fn figure(name: &str, value: &str) -> String {
