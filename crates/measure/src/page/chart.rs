@@ -271,7 +271,7 @@ impl Chart {
         let label = |tick: &f64| text_width(&y_ticks.label(*tick), SMALL);
         let left = 24.0 + y_ticks.at.iter().map(label).fold(0.0, f64::max);
         let right = width - 20.0;
-        let room = (right - left) / self.categories.len().max(1) as f64 - 8.0;
+        let room = (right - left) / self.categories.len().max(1) as f64 - 4.0;
         let lines: Vec<_> = self.categories.iter().map(|name| wrapped(name, room)).collect();
         let rows = lines.iter().map(Vec::len).max().unwrap_or(1);
         let under = 14.0 + rows as f64 * 15.0 + if self.labels[0].is_empty() { 0.0 } else { 20.0 };
