@@ -28,7 +28,7 @@ pub mod augment;
 mod cache;
 mod dataset;
 mod decode;
-#[cfg(any(feature = "torch", all(test, loom)))]
+#[cfg(any(feature = "torch", all(test, feature = "loom")))]
 mod device;
 mod distribution;
 mod loader;

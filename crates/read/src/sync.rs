@@ -1,9 +1,9 @@
 //! The locks the ring is built on: the standard library's, or those of the model checker `loom`.
 
-#[cfg(not(loom))]
+#[cfg(not(feature = "loom"))]
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
 
-#[cfg(loom)]
+#[cfg(feature = "loom")]
 pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
 
 use std::sync::PoisonError;

@@ -179,7 +179,7 @@ impl<S, T> Handover<S, T> {
     }
 
     /// Waits for a signal; true if the deadline is over.
-    #[cfg(not(loom))]
+    #[cfg(not(feature = "loom"))]
     fn wait_until<'a>(
         &self,
         inner: MutexGuard<'a, Inner<S, T>>,
@@ -193,7 +193,7 @@ impl<S, T> Handover<S, T> {
     }
 
     /// The model has no clock.
-    #[cfg(loom)]
+    #[cfg(feature = "loom")]
     fn wait_until<'a>(
         &self,
         inner: MutexGuard<'a, Inner<S, T>>,
@@ -203,13 +203,13 @@ impl<S, T> Handover<S, T> {
     }
 
     /// For the consumer: an item that it could not use comes first again.
-    #[cfg_attr(loom, allow(dead_code))]
+    #[cfg_attr(feature = "loom", allow(dead_code))]
     pub(super) fn untake(&self, item: T) {
         lock(&self.inner).items.push_front(item);
     }
 
     /// Whether an item can be taken without waiting.
-    #[cfg_attr(loom, allow(dead_code))]
+    #[cfg_attr(feature = "loom", allow(dead_code))]
     pub(super) fn has_items(&self) -> bool {
         !lock(&self.inner).items.is_empty()
     }
@@ -241,7 +241,7 @@ impl<S, T> Handover<S, T> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
     use std::time::Duration;

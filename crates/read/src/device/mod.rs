@@ -25,14 +25,14 @@ mod batch;
 mod cuda;
 #[cfg(feature = "torch")]
 mod emulated;
-#[cfg(all(test, feature = "torch", not(loom)))]
+#[cfg(all(test, feature = "torch", not(feature = "loom")))]
 mod fake;
 mod handover;
 #[cfg(feature = "torch")]
 mod host;
 #[cfg(feature = "torch")]
 mod loader;
-#[cfg(all(test, loom))]
+#[cfg(all(test, feature = "loom"))]
 mod model;
 #[cfg(feature = "torch")]
 mod options;
@@ -42,7 +42,7 @@ pub(crate) mod prepare;
 mod recipe;
 #[cfg(feature = "torch")]
 mod repeat;
-#[cfg(all(test, feature = "torch", not(loom)))]
+#[cfg(all(test, feature = "torch", not(feature = "loom")))]
 mod tests;
 #[cfg(feature = "torch")]
 mod transfer;

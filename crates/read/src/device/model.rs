@@ -1,5 +1,5 @@
 //! The hand-over under every interleaving of the transfer thread, the consumer and whoever drops batches, by the
-//! model checker `loom`: `RUSTFLAGS="--cfg loom" cargo test -p hsipack-read --lib device::model`.
+//! model checker `loom`: `cargo test -p hsipack-read --features loom --lib device::model`.
 //!
 //! The memory of a device slot is one `loom` cell: a copy into a slot that somebody still reads, or a read that
 //! is not ordered after the copy, fails the model. Waiting for ever does, too.

@@ -264,7 +264,7 @@ impl<P: Default + fmt::Debug> fmt::Debug for Lease<P> {
     }
 }
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, feature = "loom"))]
 mod model;
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests;

@@ -1,5 +1,5 @@
 //! The ring's states under every interleaving of its threads, by the model checker `loom`:
-//! `RUSTFLAGS="--cfg loom" cargo test -p hsipack-read --lib ring::model`.
+//! `cargo test -p hsipack-read --features loom --lib ring::model`.
 //!
 //! The memory of a slot is one `loom` cell a task: a write that is not ordered before the consumer's read, or
 //! two writers at once, fail the model. Waiting for ever does, too.

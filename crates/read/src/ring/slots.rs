@@ -222,7 +222,7 @@ impl Slots {
         }
     }
 
-    #[cfg(not(loom))]
+    #[cfg(not(feature = "loom"))]
     fn wait_until<'a>(
         &self,
         inner: MutexGuard<'a, Inner>,
@@ -238,7 +238,7 @@ impl Slots {
     }
 
     /// The model has no clock.
-    #[cfg(loom)]
+    #[cfg(feature = "loom")]
     fn wait_until<'a>(
         &self,
         inner: MutexGuard<'a, Inner>,
@@ -286,7 +286,7 @@ impl Slots {
     }
 
     /// The present generation.
-    #[cfg(all(test, not(loom)))]
+    #[cfg(all(test, not(feature = "loom")))]
     pub(crate) fn generation(&self) -> u64 {
         lock(&self.inner).generation
     }
@@ -352,7 +352,7 @@ impl Inner {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
 
