@@ -72,6 +72,10 @@ impl Warmer {
         if queue.spans.len() == SPANS {
             queue.spans.pop_front();
         }
+        if queue.spans.capacity() == 0 {
+            // At once, as whoever asks must not allocate whenever the threads are further behind than ever before.
+            queue.spans.reserve_exact(SPANS);
+        }
         queue.spans.push_back((path.clone(), span));
         self.shared.count(&queue);
         drop(queue);
