@@ -435,7 +435,7 @@ impl Chart {
                 (width - 2.0).max(1.0),
                 (y - zero).abs().max(0.5),
                 escape(&told.join(", ")),
-                short(bar.value),
+                rounded(bar.value, 3),
             );
             let mut end = y.min(zero);
             if bar.error > 0.0 && bar.error.is_finite() {
@@ -451,23 +451,27 @@ impl Chart {
                 );
                 end = end.min(high);
             }
-            let label = short(bar.value);
-            if text_width(&label, SMALL) <= width + 4.0 {
+            // Room for the number and some space to the next bar's.
+            let fits = |label: &String| text_width(label, SMALL) <= width + 1.0;
+            if let Some(label) =
+                [3, 2].map(|digits| rounded(bar.value, digits)).into_iter().find(fits)
+            {
                 text(out, [x + width / 2.0, end - 5.0], "middle", "small", &label);
             }
         }
     }
 }
 
-/// Three significant digits, as far as they are behind the point.
-fn short(value: f64) -> String {
-    let digits = match value.abs() {
-        large if large >= 99.95 => 0,
-        middle if middle >= 9.995 => 1,
-        small if small >= 0.9995 || small == 0.0 => 2,
-        tiny => (2.0 - tiny.log10().floor()).clamp(2.0, 9.0) as usize,
+/// So many significant digits, as far as they are behind the point.
+fn rounded(value: f64, digits: i32) -> String {
+    let places = |of: f64| match of.abs() {
+        0.0 => digits - 1,
+        other => digits - 1 - other.log10().floor() as i32,
     };
-    format!("{value:.digits$}")
+    // 9.996 is rounded to 10.0, which has a place less.
+    let unit = 10f64.powi(places(value));
+    let places = places((value * unit).round() / unit).clamp(0, 9) as usize;
+    format!("{value:.places$}")
 }
 
 fn text(out: &mut String, [x, y]: [f64; 2], anchor: &str, class: &str, words: &str) {
@@ -613,6 +617,16 @@ mod tests {
         ] {
             assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         }
+    }
+
+    #[test]
+    fn numbers_have_as_many_digits_as_asked_for() {
+        let three = [0.0, 0.0325, 0.9996, 0.951, 2.874, 9.996, 99.96, 1234.0, -0.5, 1e-300];
+        let written = ["0.00", "0.0325", "1.00", "0.951", "2.87", "10.0", "100", "1234", "-0.500"];
+        for (value, text) in three.into_iter().zip(written.into_iter().chain(["0.000000000"])) {
+            assert_eq!(rounded(value, 3), text);
+        }
+        assert_eq!([0.951, 8.07, 99.6].map(|value| rounded(value, 2)), ["0.95", "8.1", "100"]);
     }
 
     #[test]

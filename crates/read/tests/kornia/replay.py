@@ -22,7 +22,9 @@ import math
 import sys
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -532,26 +534,33 @@ def replayed(case: Json, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {f"{case['name']}.{name}": value.contiguous().clone() for name, value in out.items()}
 
 
+def replay_group(folder: Path, cases: list[Json]) -> None:
+    """Writes the results of a group's cases."""
+    torch.set_grad_enabled(False)
+    torch.set_num_threads(1)
+    group = cases[0]["group"]
+    by_case: dict[str, dict[str, Tensor]] = {}
+    for key, value in load_file(folder / f"{group}.safetensors").items():
+        by_case.setdefault(key.split(".", 1)[0], {})[key] = value
+    results: dict[str, Tensor] = {}
+    for case in cases:
+        try:
+            results.update(replayed(case, by_case[case["name"]]))
+        except Exception as error:
+            error.add_note(f"in case {case['name']} of {group}: {json.dumps(case)[:2000]}")
+            raise
+    save_file(results, folder / f"{group}.out.safetensors")
+
+
 def main() -> None:
     folder = Path(sys.argv[1])
-    torch.set_grad_enabled(False)
-    torch.set_num_threads(2)
-    cases: list[Json] = json.loads((folder / "cases.json").read_text())
-    for group in dict.fromkeys(case["group"] for case in cases):
-        tensors = load_file(folder / f"{group}.safetensors")
-        by_case: dict[str, dict[str, Tensor]] = {}
-        for key, value in tensors.items():
-            by_case.setdefault(key.split(".", 1)[0], {})[key] = value
-        results: dict[str, Tensor] = {}
-        for case in cases:
-            if case["group"] != group:
-                continue
-            try:
-                results.update(replayed(case, by_case[case["name"]]))
-            except Exception as error:
-                error.add_note(f"in case {case['name']} of {group}: {json.dumps(case)[:2000]}")
-                raise
-        save_file(results, folder / f"{group}.out.safetensors")
+    groups: dict[str, list[Json]] = {}
+    for case in json.loads((folder / "cases.json").read_text()):
+        groups.setdefault(case["group"], []).append(case)
+    # Images are too small for threads of libtorch. None has started, so that a fork has all.
+    with ProcessPoolExecutor(mp_context=get_context("fork")) as pool:
+        for done in [pool.submit(replay_group, folder, cases) for cases in groups.values()]:
+            done.result()
 
 
 if __name__ == "__main__":
