@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import shutil
+import time
 from pathlib import Path
 
 import hsipack
@@ -101,3 +102,16 @@ def own_dataset(dataset: str, tmp_path: Path) -> Path:
     copy = tmp_path / "own.hsipack"
     shutil.copytree(dataset, copy)
     return copy
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Marks."""
+    config.addinivalue_line("markers", "alone: judges times, so that no other test may run beside")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says how long scripts/test took in all, so that pytest's own closing line stays the last."""
+    started = os.environ.get("HSIPACK_TEST_STARTED")
+    if started is not None:
+        minutes, seconds = divmod(int(time.time() - float(started)), 60)
+        terminalreporter.write_line(f"scripts/test took {minutes} min {seconds:02} s in all")

@@ -14,6 +14,8 @@ import torch
 from hsipack.augment import RandomGaussianNoise
 from torch.utils.data import DataLoader, Dataset
 
+pytestmark = pytest.mark.alone
+
 # Long enough that a busy machine does not blur it.
 SHORT, LONG = 0.004, 0.04
 

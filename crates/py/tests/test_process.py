@@ -182,6 +182,7 @@ print(resident() - start, loader.stats()["copied"])
     assert copied == 0
 
 
+@pytest.mark.alone
 def test_the_interpreter_lock_is_free_while_batches_are_made(large_dataset: Path) -> None:
     program = """
 import threading

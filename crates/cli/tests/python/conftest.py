@@ -1,7 +1,6 @@
 """What the tests share: the command under test, and the real cubes where there are any."""
 
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -44,9 +43,6 @@ def fixtures() -> Path:
     return REPOSITORY / "fixtures"
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Says how long scripts/test took in all, so that pytest's own closing line stays the last."""
-    started = os.environ.get("HSIPACK_TEST_STARTED")
-    if started is not None:
-        minutes, seconds = divmod(int(time.time() - float(started)), 60)
-        terminalreporter.write_line(f"scripts/test took {minutes} min {seconds:02} s in all")
+def pytest_configure(config: pytest.Config) -> None:
+    """Marks."""
+    config.addinivalue_line("markers", "alone: judges times, so that no other test may run beside")

@@ -562,6 +562,7 @@ def test_a_state_of_something_else_is_refused(
     assert str(missing) in refuse(hsipack, packed, "--state", missing)
 
 
+@pytest.mark.alone
 def test_ctrl_c_stops_at_once_and_leaves_a_state(
     hsipack: Hsipack, plain: Path, tmp_path: Path
 ) -> None:
@@ -603,6 +604,7 @@ def test_a_rate_limit_is_kept(store: str, hsipack: Hsipack, plain: Path) -> None
     assert any("--rate-limit" in tip for tip in report["advice"])
 
 
+@pytest.mark.alone
 def test_a_slow_consumer_finds_batches_ready(hsipack: Hsipack, plain: Path) -> None:
     words = ["--step-time", "200ms", "--batch-size", 2, "--max-batches", 8]
     report = read(hsipack, plain, *words)
