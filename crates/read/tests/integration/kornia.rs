@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
 
 use hsipack_read::augment::{Frame, Images, Mask, Parameters, Pipeline, SampleKey, elastic_noise};
 use serde_json::{Value, json};
@@ -607,6 +608,45 @@ fn unmoved(case: &Case, way: Way, source: &Tensor, image: &Tensor, errors: &mut 
     }
 }
 
+type Group = (&'static str, Vec<Case>);
+
+/// Errors of every group, by two threads, in the order of their names.
+fn compared(groups: Vec<Group>, folder: &Path) -> BTreeMap<&'static str, Errors> {
+    let left = Mutex::new(groups.into_iter());
+    let all = Mutex::new(BTreeMap::new());
+    let work = || {
+        loop {
+            let next = left.lock().unwrap().next();
+            let Some((group, cases)) = next else { return };
+            let errors = errors_of(group, &cases, folder);
+            all.lock().unwrap().insert(group, errors);
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(work);
+        work();
+    });
+    all.into_inner().unwrap()
+}
+
+fn errors_of(group: &str, cases: &[Case], folder: &Path) -> Errors {
+    let results = Tensor::read_safetensors(folder.join(format!("{group}.out.safetensors")));
+    let mut by_case: BTreeMap<String, BTreeMap<String, Tensor>> = BTreeMap::new();
+    for (key, tensor) in results.unwrap() {
+        let (case, name) = key.split_once('.').unwrap();
+        by_case.entry(case.to_owned()).or_default().insert(name.to_owned(), tensor);
+    }
+    let mut errors = Errors::default();
+    for case in cases {
+        compare(case, &by_case[&case.name], &mut errors);
+    }
+    // Kornia's own float32 is off by as much as 1e-5, and by more near a perspective's horizon.
+    if law_of(group) == Law::Warp && group != "perspective" && errors.between > 2e-5 {
+        errors.failures.push(format!("{:.1e} from Kornia in float32", errors.between));
+    }
+    errors
+}
+
 #[test]
 fn augmentations_equal_kornias_with_the_same_parameters() {
     if !kornia_is_there("augmentations_equal_kornias_with_the_same_parameters") {
@@ -640,23 +680,7 @@ fn augmentations_equal_kornias_with_the_same_parameters() {
          matrices  labels that differ, of all (near a middle)\n",
     );
     let mut failures = Vec::new();
-    for (group, cases) in &by_group {
-        let results =
-            Tensor::read_safetensors(folder.path().join(format!("{group}.out.safetensors")))
-                .unwrap();
-        let mut by_case: BTreeMap<String, BTreeMap<String, Tensor>> = BTreeMap::new();
-        for (key, tensor) in results {
-            let (case, name) = key.split_once('.').unwrap();
-            by_case.entry(case.to_owned()).or_default().insert(name.to_owned(), tensor);
-        }
-        let mut errors = Errors::default();
-        for case in cases {
-            compare(case, &by_case[&case.name], &mut errors);
-        }
-        // Kornia's own float32 is off by as much as 1e-5, and by more near a perspective's horizon.
-        if law_of(group) == Law::Warp && *group != "perspective" && errors.between > 2e-5 {
-            errors.failures.push(format!("{:.1e} from Kornia in float32", errors.between));
-        }
+    for (group, errors) in compared(by_group, folder.path()) {
         let [a, b, c, d] = WAYS.map(|way| errors.ours.get(&way).copied().unwrap_or_default());
         writeln!(
             table,
