@@ -452,7 +452,7 @@ impl Chart {
                 end = end.min(high);
             }
             // Room for the number and some space to the next bar's.
-            let fits = |label: &String| text_width(label, SMALL) <= width + 1.0;
+            let fits = |label: &String| text_width(label, SMALL) <= width - 3.0;
             if let Some(label) =
                 [3, 2].map(|digits| rounded(bar.value, digits)).into_iter().find(fits)
             {
