@@ -45,7 +45,7 @@ fn flip_bytes(first: usize, step: usize) -> usize {
         let whole = std::fs::read(&path).unwrap();
         for at in (first..whole.len()).step_by(step) {
             let mut damaged = whole.clone();
-            damaged[at] ^= if at / step % 2 == 0 { 0x01 } else { 0xFF };
+            damaged[at] ^= if (at / step).is_multiple_of(2) { 0x01 } else { 0xFF };
             std::fs::write(&path, &damaged).unwrap();
             let found = !check(&out).ok;
             assert!(found, "byte {at} of {} was flipped and not found", file.display());
