@@ -3,6 +3,7 @@
 //! A chunk that is whole rows of what is wanted decodes straight into its place. Others decode into
 //! working memory, from which the wanted rows, columns and bands are copied.
 
+mod ahead;
 mod copy;
 
 use std::time::{Duration, Instant};
@@ -14,6 +15,11 @@ use crate::plan::Window;
 use crate::store::ReadBuffer;
 use crate::{Error, ErrorKind, Result};
 use copy::Copy;
+
+pub(crate) use ahead::Ahead;
+
+/// Stored bytes of a window from which on it is worth the turns of other threads to have them read ahead.
+const WORTH: u64 = 1 << 20;
 
 /// Decodes windows of one dataset.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +75,7 @@ impl Decoder<'_> {
         scratch: &mut Scratch,
     ) -> Result<()> {
         let index = self.dataset.samples()[sample].index;
+        self.ask_ahead(array, index, window);
         let mut rest = out;
         for down in chunk_rows(array, window) {
             let (part, after) = rest
@@ -78,6 +85,20 @@ impl Decoder<'_> {
         }
         debug_assert!(rest.is_empty());
         Ok(())
+    }
+
+    /// Has the store read the window's chunks ahead while the first one, which is wanted at once, is decoded. Errors wait
+    /// for those who read.
+    fn ask_ahead(&self, array: ArrayRef<'_>, index: usize, window: Window) {
+        let chunks = chunk_rows(array, window).flat_map(|down| chunks_of(array, down, window));
+        let stored = chunks.skip(1).filter_map(|chunk| array.locate(index, chunk).ok().flatten());
+        let stored: Vec<_> = stored.collect();
+        if stored.iter().map(|stored| stored.span.end - stored.span.start).sum::<u64>() < WORTH {
+            return;
+        }
+        let mut ahead = Ahead::default();
+        stored.into_iter().for_each(|stored| ahead.want(stored));
+        ahead.end();
     }
 
     /// Bytes of one row of a window as delivered.

@@ -8,10 +8,9 @@ use super::batch_plan::{BatchPlan, Part, array_of, lay_out};
 use super::labelled::LabelledMasks;
 use super::shared::{Shared, Start};
 use crate::dataset::array::ArrayRef;
-use crate::decode::chunks_of;
+use crate::decode::{Ahead, chunks_of};
 use crate::plan::{EpochPlan, Item};
 use crate::ring::{Claim, PlanSlot};
-use crate::store::{StoredFile, coalesce};
 use crate::trace::{BatchNumber, Track};
 use crate::{Error, ErrorKind, Result};
 
@@ -32,21 +31,8 @@ struct Feeder<'a> {
     /// The latest batch's windows and parts: the slot's own are out of reach once it is published.
     items: Vec<Item>,
     parts: Vec<Part>,
-    /// Spans of one file, ascending, that were not asked for yet.
+    /// Room for what is asked for ahead.
     spans: Vec<Range<u64>>,
-}
-
-/// Stored bytes between two wanted spans that are read along rather than asking twice.
-const GAP: u64 = 64 << 10;
-/// Bytes asked for at once.
-const RUN: u64 = 8 << 20;
-
-/// Asks a store for spans of a file, and forgets them.
-fn ask(file: Option<&dyn StoredFile>, spans: &mut Vec<Range<u64>>) {
-    if let Some(file) = file {
-        coalesce(spans, GAP, RUN).for_each(|run| file.prefetch(run.span));
-    }
-    spans.clear();
 }
 
 /// Plans batches until the ring is stopped.
@@ -168,8 +154,7 @@ impl<'a> Feeder<'a> {
     /// Tells the store which spans the batch needs, near ones together, while the workers begin with it.
     /// Errors wait for those who read.
     fn prefetch(&mut self) {
-        let mut spans = std::mem::take(&mut self.spans);
-        let mut file: Option<&dyn StoredFile> = None;
+        let mut ahead = Ahead::in_room(std::mem::take(&mut self.spans));
         for part in &self.parts {
             let item = self.items[part.position];
             let Ok(array) = array_of(&self.shared.dataset, &self.shared.masks, item, part.array)
@@ -181,17 +166,12 @@ impl<'a> Feeder<'a> {
                 if self.is_cached(array, array.number(index, chunk)) {
                     continue;
                 }
-                let Ok(Some(stored)) = array.locate(index, chunk) else { continue };
-                let same = file.is_some_and(|file| std::ptr::addr_eq(file, stored.file));
-                let ascends = spans.last().is_none_or(|last| last.end <= stored.span.start);
-                if !same || !ascends {
-                    ask(file.replace(stored.file), &mut spans);
+                if let Ok(Some(stored)) = array.locate(index, chunk) {
+                    ahead.want(stored);
                 }
-                spans.push(stored.span);
             }
         }
-        ask(file, &mut spans);
-        self.spans = spans;
+        self.spans = ahead.end();
     }
 
     fn is_cached(&self, array: ArrayRef<'_>, number: usize) -> bool {

@@ -1,7 +1,13 @@
 //! Random access: samples, crops, bands, masks.
 
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use hsipack_format::codec::CHECKSUM_LEN;
 use hsipack_format::{Codec, Compressor, Shuffle};
-use hsipack_read::{Dataset, ErrorKind, OpenOptions, Verify};
+use hsipack_read::store::{ReadBuffer, Store, StoreKind, StoredFile};
+use hsipack_read::{Dataset, ErrorKind, OpenOptions, Result, Verify};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -193,4 +199,77 @@ fn labels_groups_and_splits_are_numbered() {
     assert_eq!(labels.classes()[0].label, "healthy");
     assert_eq!(labels.classes().iter().map(|class| class.count).collect::<Vec<_>>(), [3, 3]);
     assert_eq!((labels.class_of(0), labels.group_of(5)), (Some(1), Some(2)));
+}
+
+/// What a store was told.
+#[derive(Clone, Debug, PartialEq)]
+enum Told {
+    Ask(Range<u64>),
+    Read(Range<u64>),
+}
+
+type Log = Arc<Mutex<Vec<Told>>>;
+
+#[derive(Debug)]
+struct Recording(Log);
+
+#[derive(Debug)]
+struct RecordingFile(Arc<dyn StoredFile>, Log);
+
+impl Store for Recording {
+    fn open(&self, path: &Path) -> Result<Arc<dyn StoredFile>> {
+        let file = StoreKind::Pread.store().open(path)?;
+        Ok(Arc::new(RecordingFile(file, self.0.clone())))
+    }
+}
+
+impl StoredFile for RecordingFile {
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+
+    fn with_bytes(
+        &self,
+        span: Range<u64>,
+        buffer: &mut ReadBuffer,
+        take: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        self.1.lock().unwrap().push(Told::Read(span.clone()));
+        self.0.with_bytes(span, buffer, take)
+    }
+
+    fn prefetch(&self, span: Range<u64>) {
+        self.1.lock().unwrap().push(Told::Ask(span));
+    }
+}
+
+#[test]
+fn of_a_large_window_all_but_the_first_chunk_is_asked_for_ahead() {
+    // Two samples of four chunks of half a MiB in one shard.
+    let spec = StackSpec::new(256, 64, 64, 2).tile(64, 64);
+    let (_folder, written, _) = made(&[StackSpec { codec: None, per_shard: 2, ..spec }]);
+    let chunk = (64 * 64 * 64 * 2 + CHECKSUM_LEN) as u64;
+    let log = Log::default();
+    let options =
+        OpenOptions { store: Some(Arc::new(Recording(log.clone()))), ..Default::default() };
+    let dataset = Dataset::open_with(&written.path, options).unwrap();
+    let told = |rows: Range<usize>| {
+        let cube = dataset.crop(1, rows.clone(), 0..64).unwrap();
+        assert!(cube.bytes == written.image(1, rows, 0..64, None));
+        std::mem::take(&mut *log.lock().unwrap())
+    };
+    told(0..1); // which opens the shard
+    let whole = told(0..256);
+    let [Told::Ask(ahead), Told::Read(first), rest @ ..] = &whole[..] else { panic!("{whole:?}") };
+    let starts = (0..4).map(|number| first.start + number * chunk);
+    let chunks: Vec<_> = starts.map(|start| start..start + chunk).collect();
+    assert_eq!((first, ahead), (&chunks[0], &(chunks[1].start..chunks[3].end)));
+    assert_eq!(rest, chunks[1..].iter().cloned().map(Told::Read).collect::<Vec<_>>());
+    // Of small ones nothing is: it would take longer to say than to read.
+    assert_eq!(told(0..128), chunks[..2].iter().cloned().map(Told::Read).collect::<Vec<_>>());
+    assert_eq!(told(64..128), [Told::Read(chunks[1].clone())]);
 }
