@@ -96,6 +96,17 @@ impl Mapping {
         if self.slot.has_failed(span) { Err(self.unreadable(&range)) } else { taken }
     }
 
+    /// Lets go of the pages that were read, so that the system can drop them from its cache when it is asked to. They come
+    /// back from the file when they are read again.
+    pub fn release(&self) {
+        if !self.is_empty() {
+            let start = self.map.start.as_ptr().cast();
+            // SAFETY: these are pages of a file, mapped for reading as long as `self` lives. Whoever reads them meanwhile
+            // finds the same bytes.
+            unsafe { libc::madvise(start, self.map.len, libc::MADV_DONTNEED) };
+        }
+    }
+
     fn span(&self, range: &Range<u64>) -> Option<Range<usize>> {
         let inside = range.start <= range.end && range.end <= self.len();
         // Both ends are at most the length, which is a `usize`.
@@ -492,6 +503,18 @@ mod tests {
         {
             assert!(sum(&mapping, range.clone()).is_err(), "{range:?}");
         }
+    }
+
+    #[test]
+    fn released_pages_come_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let mapping = Mapping::open(file(&folder, "whole")).unwrap();
+        let before = sum(&mapping, 0..mapping.len()).unwrap();
+        mapping.release();
+        assert_eq!(sum(&mapping, 0..mapping.len()).unwrap(), before);
+        let empty = folder.path().join("empty");
+        std::fs::write(&empty, []).unwrap();
+        Mapping::open(empty).unwrap().release();
     }
 
     #[test]

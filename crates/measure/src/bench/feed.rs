@@ -14,7 +14,7 @@ use tch::{Device, Tensor};
 use super::chain::Chain;
 use super::data::Data;
 use super::options::{Settings, Strategy};
-use super::store::{Counted, Counts, store};
+use super::store::{Counted, store};
 use super::workers::{Files, Loaded, Work, Workers, plan};
 use crate::Result;
 use crate::device::run;
@@ -24,7 +24,7 @@ pub struct Feed {
     way: Way,
     /// What is done on the device.
     pipeline: Option<Pipeline>,
-    counts: Arc<Counts>,
+    store: Counted,
     workers: usize,
     batches_per_epoch: usize,
     /// Seconds that loading each batch took.
@@ -59,12 +59,12 @@ impl Feed {
         device: Device,
     ) -> Result<Self> {
         let ring = strategy == Strategy::Ring;
-        // Packed files are mapped, as hsipack does it; but what is mapped cannot be dropped from the system's cache.
-        let packed = strategy != Strategy::Original;
-        let mapped = packed && !settings.drop_cache;
-        let kind = if mapped { StoreKind::Mapped } else { StoreKind::Pread };
+        let kind = match strategy {
+            Strategy::Original => StoreKind::Pread,
+            _ => StoreKind::Mapped,
+        };
         let store = store(kind, rate_limit);
-        let counts = store.counts();
+        let kept = store.clone();
         let plan = plan(data.cubes, data.shape, settings.batch_size, settings.seed)?;
         let batches_per_epoch = plan.epoch(0, &[], hsipack_read::plan::Share::ALL)?.batches();
         let on_device = strategy >= Strategy::DeviceAugment;
@@ -90,7 +90,7 @@ impl Feed {
         Ok(Self {
             way,
             pipeline,
-            counts,
+            store: kept,
             workers: settings.workers,
             batches_per_epoch,
             load_s: Vec::new(),
@@ -106,7 +106,12 @@ impl Feed {
 
     /// Bytes read so far.
     pub fn bytes_read(&self) -> u64 {
-        self.counts.bytes()
+        self.store.counts().bytes()
+    }
+
+    /// Lets go of what it keeps of its files in the system's cache, so that it can be dropped.
+    pub fn release(&self) {
+        self.store.release();
     }
 
     /// The next batch, of whatever epoch.
@@ -155,7 +160,7 @@ impl Feed {
     /// Forgets what was counted so far: from now on it is measured.
     pub fn begin(&mut self) {
         self.load_s.clear();
-        self.read_since_s = self.counts.seconds();
+        self.read_since_s = self.store.counts().seconds();
         if let Way::Ring(loader) = &self.way {
             loader.forget_times();
             self.since = loader.statistics().loader;
@@ -192,7 +197,7 @@ impl Feed {
                     stored_bytes: seen.bytes_read,
                     threads: self.workers,
                     decode_busy_s: self.load_s.iter().sum(),
-                    read_s: self.counts.seconds() - self.read_since_s,
+                    read_s: self.store.counts().seconds() - self.read_since_s,
                     consumer_waiting_s: waiting_s,
                     slots,
                     ..LoaderStats::default()

@@ -164,10 +164,11 @@ fn epoch(
         kept.step_s.push(done - got);
         asked = done;
     }
-    if request.settings.drop_cache
-        && let Err(error) = machine::drop_file_cache(&files(request))
-    {
-        kept.notes.push(format!("the file cache was not dropped: {error}"));
+    if request.settings.drop_cache {
+        feed.release();
+        if let Err(error) = machine::drop_file_cache(&files(request)) {
+            kept.notes.push(format!("the file cache was not dropped: {error}"));
+        }
     }
     Ok(())
 }

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
 use hsipack_read::store::{Limited, ReadBuffer, Store, StoreKind, StoredFile};
@@ -16,7 +16,7 @@ pub fn store(kind: StoreKind, rate: Option<u64>) -> Counted {
     if let Some(rate) = rate {
         store = Arc::new(Limited::disk(store, rate));
     }
-    Counted { store, counts: Arc::default() }
+    Counted { store, counts: Arc::default(), open: Arc::default() }
 }
 
 /// A store that counts what is read from it.
@@ -24,6 +24,8 @@ pub fn store(kind: StoreKind, rate: Option<u64>) -> Counted {
 pub struct Counted {
     store: Arc<dyn Store>,
     counts: Arc<Counts>,
+    /// Files that are open.
+    open: Arc<Mutex<Vec<Weak<dyn StoredFile>>>>,
 }
 
 /// What was read so far.
@@ -55,11 +57,24 @@ impl Counted {
     pub fn counts(&self) -> Arc<Counts> {
         self.counts.clone()
     }
+
+    /// Lets go of what is kept of open files in the system's cache, so that it can be dropped.
+    pub fn release(&self) {
+        self.opened().iter().filter_map(Weak::upgrade).for_each(|file| file.release());
+    }
+
+    fn opened(&self) -> MutexGuard<'_, Vec<Weak<dyn StoredFile>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Store for Counted {
     fn open(&self, path: &Path) -> Result<Arc<dyn StoredFile>> {
         let file = self.store.open(path)?;
+        let mut open = self.opened();
+        open.retain(|file| file.strong_count() > 0);
+        open.push(Arc::downgrade(&file));
+        drop(open);
         Ok(Arc::new(CountedFile { file, counts: self.counts.clone() }))
     }
 }
@@ -103,6 +118,10 @@ impl StoredFile for CountedFile {
     fn prefetch(&self, span: Range<u64>) {
         self.file.prefetch(span);
     }
+
+    fn release(&self) {
+        self.file.release();
+    }
 }
 
 #[cfg(test)]
@@ -122,5 +141,45 @@ mod tests {
             assert_eq!(store.counts().bytes(), 80);
             assert!(store.counts().seconds() > 0.0);
         }
+    }
+
+    /// Whether a file's first page is in the system's cache; `None` where the system does not tell.
+    #[cfg(target_os = "linux")]
+    fn is_cached(path: &Path) -> Option<bool> {
+        let (mut page, file) = ([0; 4096], std::fs::File::open(path).unwrap());
+        let pages = &mut [std::io::IoSliceMut::new(&mut page)];
+        match rustix::io::preadv2(&file, pages, 0, rustix::io::ReadWriteFlags::NOWAIT) {
+            Ok(_) => Some(true),
+            Err(rustix::io::Errno::AGAIN) => Some(false),
+            Err(_) => None,
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_was_mapped_can_be_dropped_from_the_cache_once_it_is_released() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, plain) = (folder.path().join("mapped"), folder.path().join("plain"));
+        for path in [&path, &plain] {
+            std::fs::write(path, vec![7; 1 << 20]).unwrap();
+        }
+        let store = store(StoreKind::Mapped, None);
+        let file = store.open(&path).unwrap();
+        let read = |file: &dyn StoredFile| {
+            let mut bytes = vec![0; 1 << 20];
+            file.read_into(0..1 << 20, &mut bytes).unwrap();
+            assert!(bytes.iter().all(|byte| *byte == 7));
+        };
+        read(&*file);
+        store.release();
+        crate::machine::drop_file_cache(folder.path()).unwrap();
+        if is_cached(&plain) == Some(false) {
+            assert_eq!(is_cached(&path), Some(false));
+        } else {
+            println!("skipped: this file system's cache cannot be dropped");
+        }
+        read(&*file);
+        drop(file);
+        store.release();
     }
 }

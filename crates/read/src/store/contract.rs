@@ -199,6 +199,7 @@ fn advice_is_never_wrong(store: &dyn Store) {
     for _ in 0..2 {
         assert_eq!(read_new(&*file, 0..LEN as u64).unwrap(), content(1));
         assert_eq!(read_new(&*file, 4000..5000).unwrap(), content(1)[4000..5000]);
+        file.release();
     }
 }
 

@@ -86,6 +86,10 @@ impl StoredFile for LimitedFile {
     fn prefetch(&self, span: Range<u64>) {
         self.file.prefetch(span);
     }
+
+    fn release(&self) {
+        self.file.release();
+    }
 }
 
 #[derive(Debug)]

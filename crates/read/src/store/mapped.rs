@@ -76,6 +76,10 @@ impl StoredFile for MappedFile {
             self.warmer.ask(&self.path, span);
         }
     }
+
+    fn release(&self) {
+        self.map.release();
+    }
 }
 
 #[cfg(test)]

@@ -108,6 +108,9 @@ pub trait StoredFile: Debug + Send + Sync {
     /// Says that `span` will be wanted soon; returns at once. A span that is no part of the file is
     /// ignored.
     fn prefetch(&self, span: Range<u64>);
+
+    /// Lets go of what it keeps of the file in the system's cache, so that the system can drop that when it is asked to.
+    fn release(&self) {}
 }
 
 /// The stores that a user may choose from.
