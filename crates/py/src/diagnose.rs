@@ -1,9 +1,12 @@
 //! From times that Python measured to what training waits for.
 
-use hsipack_measure::diagnose::{Diagnosis, Measurements, Words, subset};
+use hsipack_measure::diagnose::{
+    Diagnosis, Limits, Measured, Measurements, Words, subset, verdict,
+};
 use hsipack_measure::machine;
 use hsipack_read::Error;
 use pyo3::prelude::*;
+use serde::de::DeserializeOwned;
 
 use crate::errors::OrRaise;
 
@@ -18,14 +21,17 @@ pub fn diagnosis_samples(
     subset(&samples, decoded_bytes, batch_size, per_sample)
 }
 
+/// Whether more rounds would hardly tell more than these times of the levels, as JSON.
+#[pyfunction]
+pub fn diagnosis_settled(py: Python<'_>, levels: &str) -> PyResult<bool> {
+    let levels: Vec<Measured> = parsed(levels).or_raise(py)?;
+    Ok(verdict(&levels, Limits::default()).settled)
+}
+
 /// The diagnosis as JSON, and as text for people, of measurements as JSON. What is known of the machine is added.
 #[pyfunction]
 pub fn diagnose(py: Python<'_>, measurements: &str) -> PyResult<(String, String)> {
-    let measurements: Result<Measurements, Error> =
-        serde_json::from_str(measurements).map_err(|error| {
-            Error::malformed(format!("these are no measurements: {error}")).caused_by(error)
-        });
-    let mut measurements = measurements.or_raise(py)?;
+    let mut measurements: Measurements = parsed(measurements).or_raise(py)?;
     let facts = &mut measurements.facts;
     facts.available_memory = machine::available_memory();
     if facts.cores == 0 {
@@ -34,4 +40,10 @@ pub fn diagnose(py: Python<'_>, measurements: &str) -> PyResult<(String, String)
     let diagnosis = Diagnosis::from(measurements);
     let json = serde_json::to_string(&diagnosis).expect("plain data");
     Ok((json, diagnosis.text(Words::Python)))
+}
+
+fn parsed<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
+    serde_json::from_str(text).map_err(|error| {
+        Error::malformed(format!("these are no measurements: {error}")).caused_by(error)
+    })
 }

@@ -129,6 +129,25 @@ def test_any_iterable_of_batches_goes() -> None:
     assert found.to_dict()["facts"]["kind"] == "iterable"
 
 
+def test_rounds_that_differ_are_followed_by_more_up_to_a_bound() -> None:
+    steps = []
+
+    def slower(batch: object) -> None:
+        steps.append(batch)
+        time.sleep(0.001 * len(steps))
+
+    told: list[str] = []
+    batches = [torch.ones(2)] * 4
+    found = hsipack.diagnose(
+        batches, slower, rounds=2, seconds=0, device="cpu", progress=told.append
+    )
+    assert not found.settled
+    assert "unsure" in str(found)
+    assert [row["rounds"] for row in found.levels] == [6, 6]
+    assert told[0] == "round 1 of 2: step"
+    assert told[-1] == "round 6, since the last ones differ: load"
+
+
 def test_what_cannot_be_diagnosed_is_told() -> None:
     with pytest.raises(hsipack.ConflictError, match="no batches"):
         diagnose([], wait(0))

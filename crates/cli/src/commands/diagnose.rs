@@ -93,7 +93,7 @@ pub struct Args {
     #[arg(long)]
     verify: bool,
 
-    /// How often every level is run
+    /// How often every level is run; up to three times as often while more could change the verdict
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
     rounds: u16,
 
@@ -117,7 +117,7 @@ Examples:
   hsipack diagnose tissue.hsipack --step-time 20ms --rate-limit 500MB/s --emulate-bus 12GB/s
 
 Keys of --json (times in seconds, shares from 0 to 1):
-  subject batch_size culprit (null: nobody) limits{share,spreads} notes facts{...}
+  subject batch_size culprit (null: nobody) settled limits{share,spreads} notes facts{...}
   rows[]:     level kept adds batch_s spread_s rounds bound_s cost_s share needed_s counts
               (levels: step augment copy collate decode read cold)
   remedy:     action ... advice[] predicted_s predicted_gain

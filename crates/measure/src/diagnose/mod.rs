@@ -27,4 +27,4 @@ pub use report::{Diagnosis, Measurements, Verified, Words};
 #[cfg(feature = "torch")]
 pub use run::{Run, RunOptions, run};
 pub use subset::subset;
-pub use verdict::{Limits, Measured, Row, Verdict, verdict};
+pub use verdict::{Limits, MOST_ROUNDS, Measured, Row, Verdict, verdict};

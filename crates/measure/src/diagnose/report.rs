@@ -124,6 +124,12 @@ impl Diagnosis {
             writeln!(out, "  {:<38}{batch:>18}  {rate:>9.2}  {drop:>12}  {}", row.kept, row.adds)?;
         }
         self.write_culprit(out)?;
+        if !self.verdict.settled {
+            let unsure = "the rounds differ by much, or the drop is barely large enough";
+            line(out, "unsure", unsure)?;
+            let rounds = if words == Words::Python { "rounds=" } else { "--rounds" };
+            line(out, "", &format!("end what else the machine does, or ask for more {rounds}"))?;
+        }
         if let Some(remedy) = &self.remedy {
             self.write_remedy(remedy, words, out)?;
         }
@@ -255,6 +261,15 @@ mod tests {
         let python = diagnosis.text(Words::Python);
         assert!(python.contains("cache=\"compressed\", cache_size=51_000_000"), "{python}");
         assert!((diagnosis.verified.unwrap().error.unwrap() - 0.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_verdict_that_did_not_settle_says_so() {
+        assert!(!diagnosis(0.2).text(Words::Command).contains("unsure"));
+        let mut unsure = diagnosis(0.2);
+        unsure.verdict.settled = false;
+        let text = unsure.text(Words::Python);
+        assert!(text.contains("unsure") && text.contains("ask for more rounds="), "{text}");
     }
 
     #[test]

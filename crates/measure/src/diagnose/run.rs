@@ -18,7 +18,7 @@ use super::level::Level;
 use super::remedy::{Action, AugmentationCost, Facts, Kind, remedy};
 use super::report::{Diagnosis, Verified};
 use super::subset::subset;
-use super::verdict::{Limits, Measured, median, verdict};
+use super::verdict::{Limits, MOST_ROUNDS, Measured, Verdict, median, verdict};
 use crate::machine;
 use crate::{Error, ErrorKind, Result};
 
@@ -35,7 +35,8 @@ pub struct RunOptions {
     pub device: DeviceOptions,
     /// What augments them there.
     pub pipeline: Option<Pipeline>,
-    /// How often every level is run, at least 1; the levels of a round follow each other.
+    /// How often every level is run, at least 1; the levels of a round follow each other. [`MOST_ROUNDS`] times as often
+    /// if the verdict does not settle before.
     pub rounds: usize,
     /// How long each time, at least; and at least three batches.
     pub time: Duration,
@@ -77,6 +78,15 @@ struct Change {
 /// What a level took.
 struct Lap {
     batch_s: f64,
+    statistics: Option<Statistics>,
+}
+
+/// What came of all levels.
+struct Levels {
+    verdict: Verdict,
+    /// Seconds that a thread loads a batch with everything real: as the verdict's times the median of the rounds.
+    load_s: Option<f64>,
+    /// Of the last round with everything real.
     statistics: Option<Statistics>,
 }
 
@@ -160,26 +170,8 @@ impl Run<'_> {
             }
         }
         let mut kept = self.keep()?;
-        let mut measured: Vec<Measured> =
-            levels.iter().map(|level| Measured { level: *level, batch_s: Vec::new() }).collect();
-        let mut statistics = None;
-        for round in 0..options.rounds.max(1) {
-            for Measured { level, batch_s } in &mut measured {
-                (self.tell)(&format!(
-                    "round {} of {}: {}",
-                    round + 1,
-                    options.rounds,
-                    level.adds()
-                ));
-                let lap = self.lap(*level, &mut kept)?;
-                batch_s.push(lap.batch_s);
-                if *level == Level::Read {
-                    statistics = lap.statistics;
-                }
-            }
-        }
-        let verdict = verdict(&measured, options.limits);
-        let mut facts = self.facts(dataset, statistics.as_ref(), kept.copies);
+        let Levels { verdict, load_s, statistics } = self.levels(&levels, &mut kept)?;
+        let mut facts = self.facts(dataset, load_s, kept.copies);
         if verdict.culprit == Some(Level::Augment) {
             facts.augmentations = self.augmentations(&mut kept)?;
         }
@@ -217,6 +209,48 @@ impl Run<'_> {
         })
     }
 
+    /// Runs the levels, round after round, until the verdict settles.
+    fn levels(&mut self, levels: &[Level], kept: &mut Kept) -> Result<Levels> {
+        let mut measured: Vec<Measured> =
+            levels.iter().map(|level| Measured { level: *level, batch_s: Vec::new() }).collect();
+        let (mut loads, mut statistics) = (Vec::new(), None);
+        let mut round = 0;
+        loop {
+            round += 1;
+            for Measured { level, batch_s } in &mut measured {
+                let what = self.round(round, level.adds());
+                (self.tell)(&what);
+                let lap = self.lap(*level, kept)?;
+                batch_s.push(lap.batch_s);
+                if *level == Level::Read {
+                    loads.extend(lap.statistics.as_ref().map(|one| one.times.load_s.quantile(0.5)));
+                    statistics = lap.statistics;
+                }
+            }
+            let verdict = verdict(&measured, self.options.limits);
+            if self.is_last(round, verdict.settled) {
+                let load_s = (!loads.is_empty()).then(|| median(&loads));
+                return Ok(Levels { verdict, load_s, statistics });
+            }
+        }
+    }
+
+    /// What is done, for those who wait.
+    fn round(&self, round: usize, what: &str) -> String {
+        let asked = self.options.rounds.max(1);
+        if round <= asked {
+            format!("round {round} of {asked}: {what}")
+        } else {
+            format!("round {round}, since the last ones differ: {what}")
+        }
+    }
+
+    /// Whether there are rounds enough.
+    fn is_last(&self, round: usize, settled: bool) -> bool {
+        let asked = self.options.rounds.max(1);
+        round >= asked && (settled || round >= MOST_ROUNDS * asked)
+    }
+
     /// Whether batches are copied to the device.
     fn copies(&self) -> bool {
         self.options.device.device != Device::Cpu || self.options.device.emulated_bus.is_some()
@@ -230,12 +264,7 @@ impl Run<'_> {
         }
     }
 
-    fn facts(
-        &self,
-        dataset: &Dataset,
-        statistics: Option<&Statistics>,
-        copies: &'static str,
-    ) -> Facts {
+    fn facts(&self, dataset: &Dataset, load_s: Option<f64>, copies: &'static str) -> Facts {
         let (stored, decoded) = sizes(dataset, &chosen(dataset, &self.options.loader));
         let shape = dataset.stacks().first().map(|stack| stack.image.shape());
         let whole = matches!(self.options.loader.plan.crop, Crop::Whole);
@@ -246,7 +275,7 @@ impl Run<'_> {
             available_memory: machine::available_memory(),
             stored_bytes: Some(stored),
             decoded_bytes: Some(decoded),
-            load_s: statistics.map(|statistics| statistics.times.load_s.quantile(0.5)),
+            load_s,
             copies: copies.to_owned(),
             augmentations: Vec::new(),
             pixels: shape.filter(|_| whole).map(|shape| [shape.rows as u32, shape.columns as u32]),
@@ -440,12 +469,18 @@ impl Run<'_> {
     /// Runs everything real, with and without the remedy, in turns.
     fn verify(&mut self, change: Change, predicted: Option<f64>) -> Result<Verified> {
         let (mut before, mut after) = (Vec::new(), Vec::new());
-        for round in 0..self.options.rounds.max(1) {
-            (self.tell)(&format!("round {} of {}: the remedy", round + 1, self.options.rounds));
+        let mut round = 0;
+        loop {
+            round += 1;
+            let what = self.round(round, "the remedy");
+            (self.tell)(&what);
             before.push(self.stream(&Change::default())?.batch_s);
             after.push(self.stream(&change)?.batch_s);
+            let limits = self.options.limits;
+            if self.is_last(round, limits.are_certain(&before) && limits.are_certain(&after)) {
+                return Ok(Verified::new(median(&before), median(&after), predicted));
+            }
         }
-        Ok(Verified::new(median(&before), median(&after), predicted))
     }
 }
 

@@ -30,6 +30,16 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// Whether the median of some times is certain enough: more of them would hardly tell more.
+    pub fn are_certain(self, times: &[f64]) -> bool {
+        error(spread(times), times.len()) <= self.share / 2.0 * median(times)
+    }
+}
+
+/// How many times as many rounds as asked for there are at most, if the verdict does not settle.
+pub const MOST_ROUNDS: usize = 3;
+
 /// A level beside the one before.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
@@ -65,6 +75,9 @@ pub struct Verdict {
     pub rows: Vec<Row>,
     /// The level whose part costs most, of those that count. `None` if none does: the step dominates.
     pub culprit: Option<Level>,
+    /// Whether more rounds would hardly tell more. Not if a level's median is uncertain by more than half the share that
+    /// counts, if the spread hides a drop that would count, or if the culprit's is less than twice what it has to be.
+    pub settled: bool,
 }
 
 /// Compares every level with those before. Levels without times are left out.
@@ -85,8 +98,7 @@ pub fn verdict(measured: &[Measured], limits: Limits) -> Verdict {
         let spread = spread(batch_s);
         let (cost, needed) = rows.last().map_or((0.0, 0.0), |before| {
             // The spread of a difference of medians.
-            let rounds = batch_s.len().min(before.rounds) as f64;
-            let noise = spread.hypot(before.spread_s) / rounds.sqrt();
+            let noise = error(spread, batch_s.len()).hypot(error(before.spread_s, before.rounds));
             let needed = (limits.share * before.bound_s).max(limits.spreads * noise);
             (bounds[place] - before.bound_s, needed)
         });
@@ -106,7 +118,11 @@ pub fn verdict(measured: &[Measured], limits: Limits) -> Verdict {
     }
     let counting = rows.iter().filter(|row| row.counts);
     let culprit = counting.max_by(|one, other| one.cost_s.total_cmp(&other.cost_s));
-    Verdict { culprit: culprit.map(|row| row.level), rows }
+    let uncertain = |row: &Row| error(row.spread_s, row.rounds) > limits.share / 2.0 * whole;
+    let hidden = |row: &Row| !row.counts && row.cost_s > limits.share * (row.bound_s - row.cost_s);
+    let settled = !rows.iter().any(|row| uncertain(row) || hidden(row))
+        && culprit.is_none_or(|row| row.cost_s >= 2.0 * row.needed_s);
+    Verdict { culprit: culprit.map(|row| row.level), settled, rows }
 }
 
 impl Verdict {
@@ -128,6 +144,11 @@ impl Verdict {
 
 pub(super) fn median(values: &[f64]) -> f64 {
     Distribution::of(values.iter().copied()).quantile(0.5)
+}
+
+/// How uncertain a median is.
+fn error(spread: f64, rounds: usize) -> f64 {
+    spread / (rounds as f64).sqrt()
 }
 
 /// The median distance from the median, scaled to be the standard deviation of a normal distribution: one round
@@ -210,8 +231,30 @@ mod tests {
     }
 
     #[test]
+    fn more_rounds_are_wanted_while_they_could_change_the_verdict() {
+        let settled = |step: &[f64], read: &[f64]| {
+            let measured = [level(Level::Step, step), level(Level::Read, read)];
+            verdict(&measured, Limits::default()).settled
+        };
+        assert!(settled(&[0.100; 5], &[0.102; 5]));
+        assert!(settled(&[0.100; 5], &[0.150; 5]));
+        // It counts, but barely.
+        assert!(!settled(&[0.100; 5], &[0.108; 5]));
+        // The median is uncertain by more than 2.5 %, in either level.
+        let noisy = [0.13, 0.15, 0.16, 0.17, 0.24];
+        assert!(!settled(&[0.100; 5], &noisy));
+        assert!(!settled(&noisy, &[0.16; 5]));
+        // So noisy that a drop of 10 % is hidden; with as many rounds again it is seen.
+        let (step, read) = ([0.094, 0.100, 0.106], [0.104, 0.110, 0.116]);
+        assert!(!settled(&step, &read));
+        let again = [level(Level::Step, &step.repeat(5)), level(Level::Read, &read.repeat(5))];
+        assert_eq!(culprit(&again), Some(Level::Read));
+    }
+
+    #[test]
     fn nothing_measured_is_no_verdict() {
-        assert_eq!(verdict(&[], Limits::default()), Verdict { rows: Vec::new(), culprit: None });
+        let verdict = verdict(&[], Limits::default());
+        assert_eq!((verdict.rows.len(), verdict.culprit), (0, None));
         assert_eq!(culprit(&[level(Level::Step, &[])]), None);
     }
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use hsipack_measure::diagnose::{Action, Diagnosis, Level, Limits, RunOptions, Words, run};
+use hsipack_measure::diagnose::{
+    Action, Diagnosis, Level, Limits, MOST_ROUNDS, RunOptions, Words, run,
+};
 use hsipack_measure::{Error, ErrorKind, Result};
 use hsipack_pack::convert::{ConvertOptions, convert};
 use hsipack_pack::progress::Progress;
@@ -166,4 +168,26 @@ fn it_stops_when_told_and_passes_the_steps_error_on() {
 fn walk(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] }).collect()
+}
+
+#[test]
+fn rounds_that_differ_are_followed_by_more_up_to_a_bound() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = dataset(folder.path());
+    let options = RunOptions { time: Duration::ZERO, ..options(&path) };
+    let mut steps = 0;
+    // Every step takes longer than the one before.
+    let mut slower = |_: &tch::Tensor, _: &[(String, tch::Tensor)]| {
+        steps += 1;
+        std::thread::sleep(Duration::from_micros(300 * steps));
+        Ok(())
+    };
+    let mut told = Vec::new();
+    let stop = AtomicBool::new(false);
+    let diagnosis = run(&options, &mut slower, &stop, &mut |what| told.push(what.to_owned()));
+    let verdict = diagnosis.unwrap().verdict;
+    assert!(!verdict.settled);
+    assert!(verdict.rows.iter().all(|row| row.rounds == MOST_ROUNDS * options.rounds));
+    assert_eq!(told.first().unwrap(), "round 1 of 3: the training step");
+    assert_eq!(told.last().unwrap(), "round 9, since the last ones differ: reading files");
 }

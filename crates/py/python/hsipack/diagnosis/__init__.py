@@ -18,6 +18,9 @@ from hsipack.loader import Loader
 
 __all__ = ["Diagnosis", "diagnose"]
 
+# How many times as many rounds as asked for there are at most, as of the command.
+MOST_ROUNDS = 3
+
 
 class Diagnosis:
     """What training waits for; printed, it is a report.
@@ -26,6 +29,8 @@ class Diagnosis:
         culprit: ``"augment"``, ``"copy"``, ``"collate"``, ``"decode"``, ``"read"``, or ``"load"``
             for all of loading that cannot be told apart from outside; None if nobody is to blame:
             the step dominates.
+        settled: whether more rounds would hardly tell more. If not, end what else the machine does,
+            or ask for more ``rounds``.
         levels: the levels in their order, as dictionaries: ``level``, what was ``kept`` ready, what
             the level ``adds``, seconds of a batch (``batch_s``) and their spread (``spread_s``),
             what it costs (``cost_s``, ``share``) and whether that ``counts``.
@@ -40,6 +45,7 @@ class Diagnosis:
         self._data = data
         self._text = text
         self.culprit: str | None = data["culprit"]
+        self.settled: bool = data["settled"]
         self.levels: list[dict[str, Any]] = data["rows"]
         self.remedy: dict[str, Any] | None = data["remedy"]
         self.verified: dict[str, Any] | None = data["verified"]
@@ -85,7 +91,8 @@ def diagnose(
             :class:`hsipack.Loader` is left as it is.
         train_step: a training step: takes a batch as the loader gives it, and copies it to the
             device itself where the loader does not.
-        rounds: how often every level is run.
+        rounds: how often every level is run; up to three times as often while the rounds differ so
+            much, or the drop is so small, that more of them could change the verdict.
         seconds: how long every time, at least; at least three batches.
         device: where the step computes; the current CUDA device if there is one, else the CPU.
         verify: try what is recommended, and compare with what was predicted.
@@ -129,16 +136,18 @@ def _diagnose(
     verify: bool,
     told: Callable[[str], object],
 ) -> Diagnosis:
-    measured: dict[str, list[float]] = {name: [] for name in levels.names}
-    for number in range(rounds):
-        for name, times in measured.items():
-            told(f"round {number + 1} of {rounds}: {name}")
-            with levels.source(name) as source:
-                times.append(took(source, train_step, seconds))
+    measured: list[dict[str, Any]] = [{"level": name, "batch_s": []} for name in levels.names]
+    for number in range(MOST_ROUNDS * rounds):
+        if number >= rounds and _hsipack.diagnosis_settled(json.dumps(measured)):
+            break
+        for level in measured:
+            told(_round(number, rounds, level["level"]))
+            with levels.source(level["level"]) as source:
+                level["batch_s"].append(took(source, train_step, seconds))
     measurements: dict[str, Any] = {
         "subject": levels.subject,
         "batch_size": levels.batch_size,
-        "levels": [{"level": name, "batch_s": times} for name, times in measured.items()],
+        "levels": measured,
         "notes": levels.notes,
         "statistics": levels.statistics,
         "facts": levels.facts(),
@@ -153,8 +162,8 @@ def _diagnose(
         return diagnosis
     before: list[float] = []
     after: list[float] = []
-    for number in range(rounds):
-        told(f"round {number + 1} of {rounds}: the remedy")
+    for number in range(len(measured[0]["batch_s"])):
+        told(_round(number, rounds, "the remedy"))
         with levels.source(levels.names[-1]) as source:
             before.append(took(source, train_step, seconds))
         # Not made earlier: it loads as soon as it is there.
@@ -166,6 +175,12 @@ def _diagnose(
             after.append(took(source, train_step, seconds))
     measurements["tried"] = [median(before), median(after)]
     return _judged(measurements)
+
+
+def _round(number: int, rounds: int, what: str) -> str:
+    if number < rounds:
+        return f"round {number + 1} of {rounds}: {what}"
+    return f"round {number + 1}, since the last ones differ: {what}"
 
 
 def _judged(measurements: dict[str, Any]) -> Diagnosis:

@@ -47,6 +47,8 @@ class LoaderLevels:
             "see hsipack diagnose --cold"
         ]
         self.statistics: dict[str, Any] | None = None
+        # Seconds that a thread loads a batch with everything real, in every round.
+        self._load_s: list[float] = []
 
     def _subset(self) -> list[int]:
         """Samples of some batches, spread over those that the loader reads."""
@@ -83,12 +85,12 @@ class LoaderLevels:
         loader._start(None)
         return loader
 
-    def _stream(self, **changes: Any) -> Stream:
+    def _stream(self, **changes: Any) -> _Own:
         loader = self._like(**changes)
         slots: int = loader._settings["slots"] + 1
         cached = loader._settings["cache"] is not None
         skip = max(len(loader), slots) if cached else slots
-        return _Own(loader, skip, self)
+        return _Own(loader, skip)
 
     def source(self, name: str) -> Source:
         """Batches at a level."""
@@ -103,7 +105,15 @@ class LoaderLevels:
             "decode": {"cache": "compressed", "cache_bytes": ALL},
             "read": {},
         }
-        return self._stream(**changes[name])
+        stream = self._stream(**changes[name])
+        if name == "read":
+            stream.at_end = self._measured
+        return stream
+
+    def _measured(self, statistics: dict[str, Any]) -> None:
+        """What a loader with everything real did."""
+        self.statistics = statistics
+        self._load_s.append(statistics["times"]["load_s"]["percentiles"][50])
 
     def _augmenting(self, pipeline: str | None) -> Kept:
         if pipeline is None:
@@ -130,13 +140,12 @@ class LoaderLevels:
             self._settings["samples"] or list(range(len(self._loader.dataset)))
         )
         stack = next(iter(self._loader.dataset.stacks.values()))
-        times = (self.statistics or {}).get("times", {}).get("load_s", {}).get("percentiles")
         return {
             "kind": "hsipack",
             "threads": self._report["threads"],
             "stored_bytes": stored,
             "decoded_bytes": decoded,
-            "load_s": times[50] if times else None,
+            "load_s": median(self._load_s) if self._load_s else None,
             "copies": self._report["transfer"]["copies"],
             "pixels": None if self._settings["crop"] else list(stack.shape[:2]),
             "gpu": self._settings["device"] is not None,
@@ -179,15 +188,18 @@ class LoaderLevels:
 
 
 class _Own(Stream):
-    """Batches of a loader that is made for a level, and its statistics when it ends."""
+    """Batches of a loader that is made for a level."""
 
-    def __init__(self, loader: Loader, skip: int, levels: LoaderLevels) -> None:
+    at_end: Callable[[dict[str, Any]], None] | None = None
+    """Is told its statistics when it ends."""
+
+    def __init__(self, loader: Loader, skip: int) -> None:
         super().__init__(loader, skip)
         self._loader = loader
-        self._levels = levels
 
     def close(self) -> None:
-        self._levels.statistics = self._loader.stats()
+        if self.at_end is not None:
+            self.at_end(self._loader.stats())
         super().close()
         self._loader.close()
 
