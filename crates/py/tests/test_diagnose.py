@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import hsipack
+import numpy as np
 import pytest
 import torch
 from hsipack.augment import RandomGaussianNoise
@@ -79,6 +80,23 @@ def test_decoding_is_named_where_there_is_nothing_else(own_dataset: Path) -> Non
     assert data["facts"]["threads"] == 1
     assert data["statistics"]["schema"] == 1
     assert found.culprit in {"collate", "decode", "read"}, str(found)
+
+
+def test_slow_decoding_is_named_and_what_more_threads_load_is_measured(tmp_path: Path) -> None:
+    (tmp_path / "cubes").mkdir()
+    random = np.random.default_rng(1)
+    for number in range(12):
+        cube = random.random((96, 96, 64), dtype=np.float32)
+        np.save(tmp_path / "cubes" / f"{number}.npy", cube)
+    packed = tmp_path / "packed.hsipack"
+    hsipack.convert(tmp_path / "cubes", packed, codec="zstd", level=6)
+    with hsipack.Loader(hsipack.open(packed), 3, device="cpu", num_threads=1) as loader:
+        found = diagnose(loader, lambda batch: None)
+    assert found.culprit == "decode", str(found)
+    facts = found.to_dict()["facts"]
+    assert facts["load_s"] > 0
+    if facts["cores"] > 1:
+        assert 0.5 < facts["scaling"] < 1.5 * facts["cores"]
 
 
 @pytest.mark.parametrize("workers", [0, 2])

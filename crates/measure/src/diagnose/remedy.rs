@@ -28,6 +28,9 @@ pub struct Facts {
     pub decoded_bytes: Option<u64>,
     /// Seconds that the loader needs for a batch with everything real, however long the rest takes.
     pub load_s: Option<f64>,
+    /// How many times as fast threads for all cores load, with stored samples in memory and no step beside them: less
+    /// than cores by threads where cores share what they work with. Not measured if `None`.
+    pub scaling: Option<f64>,
     /// How batches come to the device: `none`, `asynchronous`, `staged` or `emulated`; `pageable` from memory that is
     /// not page-locked.
     pub copies: String,
@@ -231,8 +234,9 @@ fn decode(verdict: &Verdict, facts: &Facts) -> Found {
         (Action::Cache { cache: CacheKind::Decoded, bytes }, verdict.up_to(Level::Collate))
     });
     let threads = (facts.threads < facts.cores).then(|| {
-        let work = facts.load_s.unwrap_or(verdict.real_s()) * facts.threads as f64;
-        let time = slowest([work / facts.cores as f64, verdict.up_to(Level::Collate)]);
+        let ideal = facts.cores as f64 / facts.threads.max(1) as f64;
+        let load = facts.load_s.unwrap_or(verdict.real_s()) / facts.scaling.unwrap_or(ideal);
+        let time = slowest([load, verdict.up_to(Level::Collate)]);
         (Action::Threads { threads: facts.cores }, time.unwrap_or_default())
     });
     // What was measured is believed first, unless more threads are enough.
@@ -355,6 +359,11 @@ mod tests {
         assert!((time.unwrap() - 0.2).abs() < 1e-9);
         let none = Facts { decoded_bytes: None, ..facts() };
         assert_eq!(action(none), Some((Action::Other, None)));
+        // Cores that share what they work with: what they do together was measured.
+        let siblings = Facts { cores: 4, decoded_bytes: None, ..facts() };
+        assert_eq!(action(siblings.clone()), Some((Action::Threads { threads: 4 }, Some(0.15))));
+        let slower = Facts { scaling: Some(1.2), ..siblings };
+        assert_eq!(action(slower), Some((Action::Threads { threads: 4 }, Some(0.25))));
     }
 
     #[test]

@@ -73,6 +73,8 @@ struct Change {
     crop: Option<[u32; 2]>,
     repeat: bool,
     cold: bool,
+    /// Batches are only taken: neither augmented nor trained with.
+    alone: bool,
 }
 
 /// What a level took.
@@ -84,7 +86,7 @@ struct Lap {
 /// What came of all levels.
 struct Levels {
     verdict: Verdict,
-    /// Seconds that a thread loads a batch with everything real: as the verdict's times the median of the rounds.
+    /// Seconds that loading a batch takes with everything real: as the verdict's times the median of the rounds' means.
     load_s: Option<f64>,
     /// Of the last round with everything real.
     statistics: Option<Statistics>,
@@ -175,6 +177,9 @@ impl Run<'_> {
         if verdict.culprit == Some(Level::Augment) {
             facts.augmentations = self.augmentations(&mut kept)?;
         }
+        if verdict.culprit == Some(Level::Decode) && facts.threads < facts.cores {
+            facts.scaling = Some(self.scaling(facts.cores)?);
+        }
         drop(kept);
         let remedy = remedy(&verdict, &facts);
         let verified = match &remedy {
@@ -223,7 +228,7 @@ impl Run<'_> {
                 let lap = self.lap(*level, kept)?;
                 batch_s.push(lap.batch_s);
                 if *level == Level::Read {
-                    loads.extend(lap.statistics.as_ref().map(|one| one.times.load_s.quantile(0.5)));
+                    loads.extend(lap.statistics.as_ref().map(|one| one.times.load_s.mean));
                     statistics = lap.statistics;
                 }
             }
@@ -276,6 +281,7 @@ impl Run<'_> {
             stored_bytes: Some(stored),
             decoded_bytes: Some(decoded),
             load_s,
+            scaling: None,
             copies: copies.to_owned(),
             augmentations: Vec::new(),
             pixels: shape.filter(|_| whole).map(|shape| [shape.rows as u32, shape.columns as u32]),
@@ -345,6 +351,9 @@ impl Run<'_> {
         self.warm_up(&mut loader, change)?;
         let mut once = |run: &mut Self| {
             let mut batch = next(&mut loader)?;
+            if change.alone {
+                return Ok(());
+            }
             if let Some(pipeline) = &pipeline {
                 pipeline.augment_batch(&mut batch)?;
             }
@@ -452,6 +461,18 @@ impl Run<'_> {
             costs.push(AugmentationCost { name: op.name().to_owned(), without_s: median(&laps) });
         }
         Ok(costs)
+    }
+
+    /// How many times as fast as many threads load as there are cores. In turns, so that both see the same machine.
+    fn scaling(&mut self, cores: usize) -> Result<f64> {
+        (self.tell)(&format!("decoding with {cores} threads"));
+        let alone = Change { cache: CacheKind::Compressed, alone: true, ..Change::default() };
+        let more = Change { threads: Some(cores), ..alone.clone() };
+        let mut ratios = Vec::new();
+        for _ in 0..self.options.rounds.max(1) {
+            ratios.push(self.stream(&alone)?.batch_s / self.stream(&more)?.batch_s);
+        }
+        Ok(median(&ratios))
     }
 
     /// What an action changes, if it is something that can be tried.

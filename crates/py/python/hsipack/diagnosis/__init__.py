@@ -158,6 +158,10 @@ def _diagnose(
         costs = levels.augmentations(train_step, rounds, seconds)
         measurements["facts"]["augmentations"] = costs
         diagnosis = _judged(measurements)
+    if diagnosis.culprit == "decode":
+        told("decoding with threads for all cores")
+        measurements["facts"]["scaling"] = levels.scaling(rounds, seconds)
+        diagnosis = _judged(measurements)
     if not verify or diagnosis.remedy is None:
         return diagnosis
     before: list[float] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
@@ -102,6 +103,9 @@ class Levels(Protocol):
     ) -> list[dict[str, Any]]:
         """What a batch takes without each augmentation."""
 
+    def scaling(self, rounds: int, seconds: float) -> float | None:
+        """How many times as fast threads for all cores load; None if that cannot be told."""
+
     def remedied(self, remedy: dict[str, Any]) -> Source | None:
         """Everything real, with a remedy; None if it is nothing that can be tried."""
 
@@ -127,6 +131,13 @@ def synchronise() -> None:
     """Waits for what is queued on the GPU."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def median(times: list[float]) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -11,7 +10,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from hsipack._errors import ConflictError
-from hsipack.diagnosis._levels import Kept, Source, Stream
+from hsipack.diagnosis._levels import Kept, Source, Stream, cores
 
 # Samples whose loading is timed in this process.
 TIMED = 8
@@ -63,6 +62,10 @@ class IterableLevels:
     ) -> list[dict[str, Any]]:
         """They cannot be told apart."""
         return []
+
+    def scaling(self, rounds: int, seconds: float) -> float | None:
+        """Decoding is not told from the rest of loading."""
+        return None
 
     def remedied(self, remedy: dict[str, Any]) -> Source | None:
         """Nothing can be changed from outside."""
@@ -126,8 +129,7 @@ class DataLoaderLevels(IterableLevels):
     def facts(self) -> dict[str, Any]:
         """What is known beside the times."""
         workers = self._data_loader.num_workers
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
-        more = {"threads": workers, "computing": self._computing, "cores": cores}
+        more = {"threads": workers, "computing": self._computing, "cores": cores()}
         return super().facts() | more
 
     def remedied(self, remedy: dict[str, Any]) -> Source | None:

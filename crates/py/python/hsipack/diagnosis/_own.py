@@ -12,7 +12,7 @@ import torch
 from hsipack import _hsipack
 from hsipack._arrays import given
 from hsipack.dataset import mask_key
-from hsipack.diagnosis._levels import Kept, Source, Stream, median, took
+from hsipack.diagnosis._levels import Kept, Source, Stream, cores, median, took
 from hsipack.loader import Batch, Loader
 
 # Bytes of a cache that is to hold all of them.
@@ -47,7 +47,7 @@ class LoaderLevels:
             "see hsipack diagnose --cold"
         ]
         self.statistics: dict[str, Any] | None = None
-        # Seconds that a thread loads a batch with everything real, in every round.
+        # Seconds that loading a batch takes with everything real, in every round.
         self._load_s: list[float] = []
 
     def _subset(self) -> list[int]:
@@ -113,7 +113,7 @@ class LoaderLevels:
     def _measured(self, statistics: dict[str, Any]) -> None:
         """What a loader with everything real did."""
         self.statistics = statistics
-        self._load_s.append(statistics["times"]["load_s"]["percentiles"][50])
+        self._load_s.append(statistics["times"]["load_s"]["mean"])
 
     def _augmenting(self, pipeline: str | None) -> Kept:
         if pipeline is None:
@@ -143,6 +143,7 @@ class LoaderLevels:
         return {
             "kind": "hsipack",
             "threads": self._report["threads"],
+            "cores": cores(),
             "stored_bytes": stored,
             "decoded_bytes": decoded,
             "load_s": median(self._load_s) if self._load_s else None,
@@ -162,6 +163,21 @@ class LoaderLevels:
             times = [took(source, train_step, seconds) for _ in range(rounds)]
             costs.append({"name": op["op"], "without_s": median(times)})
         return costs
+
+    def scaling(self, rounds: int, seconds: float) -> float | None:
+        """How many times as fast threads for all cores load: in turns with the present ones."""
+        most = cores()
+        if self._report["threads"] >= most:
+            return None
+        alone: dict[str, Any] = {"pipeline": None, "cache": "compressed", "cache_bytes": ALL}
+        ratios = []
+        for _ in range(rounds):
+            times = []
+            for more in ({}, {"threads": most}):
+                with self._stream(**alone, **more) as source:
+                    times.append(took(source, lambda batch: None, seconds))
+            ratios.append(times[0] / times[1])
+        return median(ratios)
 
     def remedied(self, remedy: dict[str, Any]) -> Source | None:
         """Everything real, with a remedy."""
