@@ -163,7 +163,7 @@ def test_rounds_that_differ_are_followed_by_more_up_to_a_bound() -> None:
     assert "unsure" in str(found)
     assert [row["rounds"] for row in found.levels] == [6, 6]
     assert told[0] == "round 1 of 2: step"
-    assert told[-1] == "round 6, since the last ones differ: load"
+    assert told[-1] == "round 6, to be sure: load"
 
 
 def test_what_cannot_be_diagnosed_is_told() -> None:

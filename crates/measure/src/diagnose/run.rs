@@ -35,8 +35,8 @@ pub struct RunOptions {
     pub device: DeviceOptions,
     /// What augments them there.
     pub pipeline: Option<Pipeline>,
-    /// How often every level is run, at least 1; the levels of a round follow each other. [`MOST_ROUNDS`] times as often
-    /// if the verdict does not settle before.
+    /// How often every level is run, at least 1; the levels of a round follow each other. Up to [`MOST_ROUNDS`] times as
+    /// often until the verdict settles; the remedy likewise, until its times are certain.
     pub rounds: usize,
     /// How long each time, at least; and at least three batches.
     pub time: Duration,
@@ -246,7 +246,7 @@ impl Run<'_> {
         if round <= asked {
             format!("round {round} of {asked}: {what}")
         } else {
-            format!("round {round}, since the last ones differ: {what}")
+            format!("round {round}, to be sure: {what}")
         }
     }
 

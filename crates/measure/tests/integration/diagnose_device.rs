@@ -189,5 +189,5 @@ fn rounds_that_differ_are_followed_by_more_up_to_a_bound() {
     assert!(!verdict.settled);
     assert!(verdict.rows.iter().all(|row| row.rounds == MOST_ROUNDS * options.rounds));
     assert_eq!(told.first().unwrap(), "round 1 of 3: the training step");
-    assert_eq!(told.last().unwrap(), "round 9, since the last ones differ: reading files");
+    assert_eq!(told.last().unwrap(), "round 9, to be sure: reading files");
 }

@@ -184,7 +184,7 @@ def _diagnose(
 def _round(number: int, rounds: int, what: str) -> str:
     if number < rounds:
         return f"round {number + 1} of {rounds}: {what}"
-    return f"round {number + 1}, since the last ones differ: {what}"
+    return f"round {number + 1}, to be sure: {what}"
 
 
 def _judged(measurements: dict[str, Any]) -> Diagnosis:
