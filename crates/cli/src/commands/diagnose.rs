@@ -89,7 +89,8 @@ pub struct Args {
     #[arg(long)]
     cold: bool,
 
-    /// Try what is recommended, and compare with what was predicted
+    /// Try what is recommended, and compare with what was predicted; all again, up to three times in all, if the machine
+    /// changed its speed in between
     #[arg(long)]
     verify: bool,
 
@@ -121,7 +122,7 @@ Keys of --json (times in seconds, shares from 0 to 1):
   rows[]:     level kept adds batch_s spread_s rounds bound_s cost_s share needed_s counts
               (levels: step augment copy collate decode read cold)
   remedy:     action ... advice[] predicted_s predicted_gain
-  verified:   before_s after_s gain error
+  verified:   before_s after_s gain error steady
   statistics: of everything real, see docs/statistics.md";
 
 #[derive(Clone, Copy, ValueEnum)]

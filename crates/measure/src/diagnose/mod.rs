@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `level.rs` | the levels, and what each adds |
 //! | `subset.rs` | which samples all levels read |
+//! | `rounds.rs` | how often levels, or a remedy, are run |
 //! | `verdict.rs` | from times of levels to the part that is to blame |
 //! | `remedy.rs` | what to do about it, and what that is predicted to bring |
 //! | `report.rs` | all of it, as JSON and for people |
@@ -16,6 +17,7 @@
 mod level;
 mod remedy;
 mod report;
+mod rounds;
 #[cfg(feature = "torch")]
 mod run;
 mod subset;
@@ -24,7 +26,8 @@ mod verdict;
 pub use level::Level;
 pub use remedy::{Action, AugmentationCost, Facts, Kind, Remedy, remedy};
 pub use report::{Diagnosis, Measurements, Verified, Words};
+pub use rounds::Rounds;
 #[cfg(feature = "torch")]
 pub use run::{Run, RunOptions, run};
 pub use subset::subset;
-pub use verdict::{Limits, MOST_ROUNDS, Measured, Row, Verdict, verdict};
+pub use verdict::{Limits, Measured, Row, Verdict, verdict};

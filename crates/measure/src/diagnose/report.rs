@@ -44,6 +44,9 @@ pub struct Verified {
     pub gain: f64,
     /// By how much the prediction was off: predicted gain by measured gain, less 1.
     pub error: Option<f64>,
+    /// Whether a batch took as long without the remedy as it took when the levels were measured. If not, the machine changed
+    /// its speed in between: prediction and measurement are of different machines.
+    pub steady: bool,
 }
 
 /// How options are spelled.
@@ -83,20 +86,27 @@ impl From<Measurements> for Diagnosis {
         let verdict = verdict(&levels, limits);
         let remedy = remedy(&verdict, &facts);
         let predicted = remedy.as_ref().and_then(|remedy| remedy.predicted_gain);
-        let verified = tried.map(|[before, after]| Verified::new(before, after, predicted));
+        let verified = tried.map(|tried| Verified::new(tried, predicted, verdict.real_s(), limits));
         Self { subject, batch_size, verdict, limits, facts, remedy, verified, statistics, notes }
     }
 }
 
 impl Verified {
-    /// Compares the medians of both.
-    pub fn new(before_s: f64, after_s: f64, predicted_gain: Option<f64>) -> Self {
+    /// Compares seconds of a batch without and with the remedy, and the former with what a batch took when the levels were
+    /// measured.
+    pub fn new(
+        [before_s, after_s]: [f64; 2],
+        predicted_gain: Option<f64>,
+        real_s: f64,
+        limits: Limits,
+    ) -> Self {
         let gain = before_s / after_s.max(f64::MIN_POSITIVE);
         Self {
             before_s,
             after_s,
             gain,
             error: predicted_gain.map(|predicted| predicted / gain - 1.0),
+            steady: limits.agree(before_s, real_s),
         }
     }
 }
@@ -138,6 +148,16 @@ impl Diagnosis {
             let gain =
                 format!("{gain:.2} times as fast ({} -> {})", time(*before_s), time(*after_s));
             line(out, "measured", &gain)?;
+            if !verified.steady {
+                let real = time(self.verdict.real_s());
+                let unsure = "the machine changed its speed: a batch took";
+                line(
+                    out,
+                    "unsure",
+                    &format!("{unsure} {real} before it took {}", time(*before_s)),
+                )?;
+                line(out, "", "end what else the machine does, and run it again")?;
+            }
         }
         self.notes.iter().try_for_each(|note| line(out, "note", note))
     }
@@ -240,7 +260,7 @@ mod tests {
             verdict,
             limits: Limits::default(),
             facts,
-            verified: Some(Verified::new(0.2, 0.05, Some(4.4))),
+            verified: Some(Verified::new([0.2, 0.05], Some(4.4), 0.2, Limits::default())),
             statistics: None,
             notes: Vec::new(),
         }
@@ -270,6 +290,26 @@ mod tests {
         unsure.verdict.settled = false;
         let text = unsure.text(Words::Python);
         assert!(text.contains("unsure") && text.contains("ask for more rounds="), "{text}");
+    }
+
+    #[test]
+    fn a_machine_that_changed_its_speed_is_told() {
+        let mut changed = diagnosis(0.2);
+        changed.verified = Some(Verified::new([0.15, 0.05], Some(4.0), 0.2, changed.limits));
+        let text = changed.text(Words::Command);
+        let told =
+            "unsure     the machine changed its speed: a batch took 200 ms before it took 150 ms";
+        assert!(text.contains(told), "{text}");
+        let measured = |before| Measurements {
+            levels: vec![
+                Measured { level: Level::Step, batch_s: vec![0.04; 3] },
+                Measured { level: Level::Read, batch_s: vec![0.2; 3] },
+            ],
+            tried: Some([before, 0.05]),
+            ..Measurements::default()
+        };
+        let steady = |before| Diagnosis::from(measured(before)).verified.unwrap().steady;
+        assert!(steady(0.21) && !steady(0.25) && !steady(0.15));
     }
 
     #[test]

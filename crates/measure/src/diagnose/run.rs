@@ -17,8 +17,9 @@ use tch::{Device, Tensor};
 use super::level::Level;
 use super::remedy::{Action, AugmentationCost, Facts, Kind, remedy};
 use super::report::{Diagnosis, Verified};
+use super::rounds::Rounds;
 use super::subset::subset;
-use super::verdict::{Limits, MOST_ROUNDS, Measured, Verdict, median, verdict};
+use super::verdict::{Limits, Measured, Verdict, median, verdict};
 use crate::machine;
 use crate::{Error, ErrorKind, Result};
 
@@ -35,9 +36,8 @@ pub struct RunOptions {
     pub device: DeviceOptions,
     /// What augments them there.
     pub pipeline: Option<Pipeline>,
-    /// How often every level is run, at least 1; the levels of a round follow each other. Up to [`MOST_ROUNDS`] times as
-    /// often until the verdict settles; the remedy likewise, until its times are certain.
-    pub rounds: usize,
+    /// How often every level is run; the levels of a round follow each other. The remedy likewise.
+    pub rounds: Rounds,
     /// How long each time, at least; and at least three batches.
     pub time: Duration,
     /// Whether the system is to forget the files, to see what the disk costs.
@@ -152,7 +152,21 @@ fn samples(dataset: &Dataset, options: &RunOptions) -> Result<Vec<u64>> {
 }
 
 impl Run<'_> {
+    /// Diagnoses, and does so again if the machine changed its speed before the remedy was tried.
     fn diagnose(mut self, dataset: &Dataset) -> Result<Diagnosis> {
+        let mut attempt = 1;
+        loop {
+            let diagnosis = self.attempt(dataset)?;
+            let steady = diagnosis.verified.as_ref().is_none_or(|verified| verified.steady);
+            if steady || attempt == Rounds::ATTEMPTS {
+                return Ok(diagnosis);
+            }
+            attempt += 1;
+            (self.tell)("the machine changed its speed: all of it again");
+        }
+    }
+
+    fn attempt(&mut self, dataset: &Dataset) -> Result<Diagnosis> {
         let options = self.options;
         let mut notes = Vec::new();
         let mut levels = vec![Level::Step];
@@ -184,7 +198,11 @@ impl Run<'_> {
         let remedy = remedy(&verdict, &facts);
         let verified = match &remedy {
             Some(remedy) if options.verify => match self.change(&remedy.action) {
-                Some(change) => Some(self.verify(change, remedy.predicted_gain)?),
+                Some(change) => {
+                    let tried = self.verify(change)?;
+                    let predicted = remedy.predicted_gain;
+                    Some(Verified::new(tried, predicted, verdict.real_s(), options.limits))
+                }
                 None => {
                     notes.push("there is no option to try, so nothing was verified".to_owned());
                     None
@@ -219,12 +237,10 @@ impl Run<'_> {
         let mut measured: Vec<Measured> =
             levels.iter().map(|level| Measured { level: *level, batch_s: Vec::new() }).collect();
         let (mut loads, mut statistics) = (Vec::new(), None);
-        let mut round = 0;
-        loop {
-            round += 1;
+        let RunOptions { rounds, limits, .. } = *self.options;
+        while !rounds.suffice(&measured, limits) {
             for Measured { level, batch_s } in &mut measured {
-                let what = self.round(round, level.adds());
-                (self.tell)(&what);
+                (self.tell)(&rounds.name(batch_s.len() + 1, level.adds()));
                 let lap = self.lap(*level, kept)?;
                 batch_s.push(lap.batch_s);
                 if *level == Level::Read {
@@ -232,28 +248,9 @@ impl Run<'_> {
                     statistics = lap.statistics;
                 }
             }
-            let verdict = verdict(&measured, self.options.limits);
-            if self.is_last(round, verdict.settled) {
-                let load_s = (!loads.is_empty()).then(|| median(&loads));
-                return Ok(Levels { verdict, load_s, statistics });
-            }
         }
-    }
-
-    /// What is done, for those who wait.
-    fn round(&self, round: usize, what: &str) -> String {
-        let asked = self.options.rounds.max(1);
-        if round <= asked {
-            format!("round {round} of {asked}: {what}")
-        } else {
-            format!("round {round}, to be sure: {what}")
-        }
-    }
-
-    /// Whether there are rounds enough.
-    fn is_last(&self, round: usize, settled: bool) -> bool {
-        let asked = self.options.rounds.max(1);
-        round >= asked && (settled || round >= MOST_ROUNDS * asked)
+        let load_s = (!loads.is_empty()).then(|| median(&loads));
+        Ok(Levels { verdict: verdict(&measured, limits), load_s, statistics })
     }
 
     /// Whether batches are copied to the device.
@@ -455,7 +452,7 @@ impl Run<'_> {
         for (place, op) in pipeline.ops.iter().enumerate() {
             (self.tell)(&format!("without {}", op.name()));
             let without = self.pipeline(&Change { without: Some(place), ..Change::default() });
-            let laps = (0..self.options.rounds.max(1))
+            let laps = (0..self.options.rounds.asked())
                 .map(|_| Ok(self.keep_stepping(kept, without.as_ref())?.batch_s));
             let laps = laps.collect::<Result<Vec<f64>>>()?;
             costs.push(AugmentationCost { name: op.name().to_owned(), without_s: median(&laps) });
@@ -469,7 +466,7 @@ impl Run<'_> {
         let alone = Change { cache: CacheKind::Compressed, alone: true, ..Change::default() };
         let more = Change { threads: Some(cores), ..alone.clone() };
         let mut ratios = Vec::new();
-        for _ in 0..self.options.rounds.max(1) {
+        for _ in 0..self.options.rounds.asked() {
             ratios.push(self.stream(&alone)?.batch_s / self.stream(&more)?.batch_s);
         }
         Ok(median(&ratios))
@@ -487,21 +484,16 @@ impl Run<'_> {
         })
     }
 
-    /// Runs everything real, with and without the remedy, in turns.
-    fn verify(&mut self, change: Change, predicted: Option<f64>) -> Result<Verified> {
+    /// Runs everything real, without and with the remedy, in turns: seconds of a batch, medians of the rounds.
+    fn verify(&mut self, change: Change) -> Result<[f64; 2]> {
         let (mut before, mut after) = (Vec::new(), Vec::new());
-        let mut round = 0;
-        loop {
-            round += 1;
-            let what = self.round(round, "the remedy");
-            (self.tell)(&what);
+        let RunOptions { rounds, limits, .. } = *self.options;
+        while !rounds.suffice_to_compare(&before, &after, limits) {
+            (self.tell)(&rounds.name(before.len() + 1, "the remedy"));
             before.push(self.stream(&Change::default())?.batch_s);
             after.push(self.stream(&change)?.batch_s);
-            let limits = self.options.limits;
-            if self.is_last(round, limits.are_certain(&before) && limits.are_certain(&after)) {
-                return Ok(Verified::new(median(&before), median(&after), predicted));
-            }
         }
+        Ok([median(&before), median(&after)])
     }
 }
 
@@ -541,7 +533,8 @@ impl Kept {
         let masks = masks.into_iter().map(|(name, labels)| Mask { name, labels }).collect();
         let images = Images { image: self.image.shallow_clone(), masks, overwrite: false };
         let keys: Vec<SampleKey> = self.batch.items().iter().map(SampleKey::from).collect();
-        let (augmented, _) = pipeline.augment(images, epoch, &keys)?;
+        // In the loader's memory, as batches that come are.
+        let (augmented, _) = self.batch.with_results(|| pipeline.augment(images, epoch, &keys))?;
         self.now_image = augmented.image;
         self.now_masks = augmented.masks.into_iter().map(|mask| (mask.name, mask.labels)).collect();
         Ok(())

@@ -35,10 +35,12 @@ impl Limits {
     pub fn are_certain(self, times: &[f64]) -> bool {
         error(spread(times), times.len()) <= self.share / 2.0 * median(times)
     }
-}
 
-/// How many times as many rounds as asked for there are at most, if the verdict does not settle.
-pub const MOST_ROUNDS: usize = 3;
+    /// Whether the same work took about as long both times: by less than twice the share that counts more or less.
+    pub fn agree(self, one_s: f64, other_s: f64) -> bool {
+        one_s.max(other_s) <= (1.0 + 2.0 * self.share) * one_s.min(other_s)
+    }
+}
 
 /// A level beside the one before.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -228,6 +230,13 @@ mod tests {
             level(Level::Read, &[0.10; 3]),
         ];
         assert_eq!(culprit(&slow), None);
+    }
+
+    #[test]
+    fn times_of_the_same_work_agree_within_ten_per_cent() {
+        let limits = Limits::default();
+        assert!(limits.agree(0.100, 0.109) && limits.agree(0.109, 0.100));
+        assert!(!limits.agree(0.100, 0.111) && !limits.agree(0.111, 0.100));
     }
 
     #[test]

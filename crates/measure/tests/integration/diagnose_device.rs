@@ -1,13 +1,12 @@
 //! Planted bottlenecks of a small dataset, on the CPU and over an emulated bus.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use hsipack_measure::diagnose::{
-    Action, Diagnosis, Level, Limits, MOST_ROUNDS, RunOptions, Words, run,
-};
+use hsipack_measure::diagnose::{Action, Diagnosis, Level, Limits, Rounds, RunOptions, Words, run};
 use hsipack_measure::{Error, ErrorKind, Result};
 use hsipack_pack::convert::{ConvertOptions, convert};
 use hsipack_pack::progress::Progress;
@@ -54,7 +53,7 @@ fn options(path: &Path) -> RunOptions {
         loader,
         device: DeviceOptions::new(Device::Cpu),
         pipeline: None,
-        rounds: 3,
+        rounds: Rounds::new(3),
         time: Duration::from_millis(60),
         cold: false,
         verify: false,
@@ -71,7 +70,7 @@ fn diagnose(options: &RunOptions, step: Duration) -> Diagnosis {
         Ok(())
     };
     let diagnosis = run(options, &mut sleep, &stop, &mut |_| told += 1).unwrap();
-    assert!(told >= options.rounds * diagnosis.verdict.rows.len());
+    assert!(told >= options.rounds.asked() * diagnosis.verdict.rows.len());
     diagnosis
 }
 
@@ -187,7 +186,32 @@ fn rounds_that_differ_are_followed_by_more_up_to_a_bound() {
     let diagnosis = run(&options, &mut slower, &stop, &mut |what| told.push(what.to_owned()));
     let verdict = diagnosis.unwrap().verdict;
     assert!(!verdict.settled);
-    assert!(verdict.rows.iter().all(|row| row.rounds == MOST_ROUNDS * options.rounds));
+    assert!(verdict.rows.iter().all(|row| row.rounds == Rounds::MOST * options.rounds.asked()));
     assert_eq!(told.first().unwrap(), "round 1 of 3: the training step");
     assert_eq!(told.last().unwrap(), "round 9, to be sure: reading files");
+}
+
+#[test]
+fn all_is_measured_again_if_the_machine_changed_its_speed_before_the_remedy_was_tried() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = dataset(folder.path());
+    let mut options =
+        RunOptions { rounds: Rounds::new(1), time: Duration::ZERO, verify: true, ..options(&path) };
+    options.device.emulated_bus = Some(bytes(3) / (3.0 * STEP.as_secs_f64()));
+    let (slow, again) = (Cell::new(false), Cell::new(0));
+    let mut step = |_: &tch::Tensor, _: &[(String, tch::Tensor)]| {
+        std::thread::sleep(if slow.get() { 5 * STEP } else { STEP });
+        Ok(())
+    };
+    let mut tell = |what: &str| {
+        again.set(again.get() + usize::from(what.ends_with("all of it again")));
+        // Only when a remedy is tried for the first time.
+        slow.set(again.get() == 0 && what.ends_with("the remedy"));
+    };
+    let diagnosis = run(&options, &mut step, &AtomicBool::new(false), &mut tell).unwrap();
+    let text = diagnosis.text(Words::Command);
+    assert_eq!(diagnosis.verdict.culprit, Some(Level::Copy), "{text}");
+    assert!(again.get() >= 1, "{text}");
+    let verified = diagnosis.verified.unwrap();
+    assert!(verified.steady && verified.before_s < 5.0 * STEP.as_secs_f64(), "{text}");
 }

@@ -57,8 +57,9 @@ impl DeviceBatch {
         self.info.number.epoch
     }
 
-    /// Does something whose large results on the CPU come from the loader's memory for them.
-    pub(crate) fn with_results<T>(&self, work: impl FnOnce() -> T) -> T {
+    /// Does something whose large results on the CPU come from the loader's memory for them, which is used again when they
+    /// are dropped.
+    pub fn with_results<T>(&self, work: impl FnOnce() -> T) -> T {
         match &self.results {
             Some(pool) => pool.during(work),
             None => work(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hsipack_format::{Error, Result};
 use hsipack_measure::device;
-use hsipack_measure::diagnose::{self, Limits, RunOptions, Words};
+use hsipack_measure::diagnose::{self, Limits, Rounds, RunOptions, Words};
 use hsipack_measure::step::{Step, StepKind};
 use hsipack_pack::progress::Progress;
 use hsipack_read::augment::Pipeline;
@@ -72,7 +72,7 @@ impl Args {
             loader,
             device,
             pipeline: self.pipeline()?,
-            rounds: usize::from(self.rounds),
+            rounds: Rounds::new(usize::from(self.rounds)),
             time: self.time,
             cold: self.cold,
             verify: self.verify,

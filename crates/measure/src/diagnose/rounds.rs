@@ -1,0 +1,98 @@
+//! How often levels, or a remedy, are run.
+
+use super::verdict::{Limits, Measured, verdict};
+
+/// Rounds: as many as are asked for, then more, up to [`Rounds::MOST`] times as many, until more would hardly tell more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rounds {
+    asked: usize,
+}
+
+impl Rounds {
+    /// How many times as many rounds as asked for there are at most.
+    pub const MOST: usize = 3;
+
+    /// How often all of them are done at most, where the machine changes its speed before the remedy is tried.
+    pub const ATTEMPTS: usize = 3;
+
+    /// At least one round.
+    pub fn new(asked: usize) -> Self {
+        Self { asked: asked.max(1) }
+    }
+
+    /// How many are asked for.
+    pub fn asked(self) -> usize {
+        self.asked
+    }
+
+    /// What is done in a round, counted from 1, for those who wait.
+    pub fn name(self, round: usize, what: &str) -> String {
+        if round <= self.asked {
+            format!("round {round} of {}: {what}", self.asked)
+        } else {
+            format!("round {round}, to be sure: {what}")
+        }
+    }
+
+    /// Whether the rounds that the levels were run in suffice. Without levels there is nothing to run.
+    pub fn suffice(self, levels: &[Measured], limits: Limits) -> bool {
+        let done = levels.iter().map(|level| level.batch_s.len()).min();
+        done.is_none_or(|done| self.end(done, || verdict(levels, limits).settled))
+    }
+
+    /// Whether the rounds that a remedy was tried in suffice: seconds of a batch before and after it.
+    pub fn suffice_to_compare(self, before: &[f64], after: &[f64], limits: Limits) -> bool {
+        let done = before.len().min(after.len());
+        self.end(done, || limits.are_certain(before) && limits.are_certain(after))
+    }
+
+    fn end(self, done: usize, settled: impl FnOnce() -> bool) -> bool {
+        done >= Self::MOST * self.asked || (done >= self.asked && settled())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diagnose::Level;
+
+    fn levels(read: &[f64]) -> [Measured; 2] {
+        let step = vec![0.1; read.len()];
+        [
+            Measured { level: Level::Step, batch_s: step },
+            Measured { level: Level::Read, batch_s: read.to_vec() },
+        ]
+    }
+
+    #[test]
+    fn there_are_as_many_as_asked_for_then_more_until_it_settles_up_to_a_bound() {
+        let (rounds, limits) = (Rounds::new(2), Limits::default());
+        let clear = |done: usize| rounds.suffice(&levels(&vec![0.2; done]), limits);
+        assert_eq!([0, 1, 2, 3].map(clear), [false, false, true, true]);
+        // It counts, but barely.
+        let barely = |done: usize| rounds.suffice(&levels(&vec![0.108; done]), limits);
+        assert_eq!([1, 2, 5, 6, 7].map(barely), [false, false, false, true, true]);
+        assert!(rounds.suffice(&[], limits));
+    }
+
+    #[test]
+    fn a_remedy_is_tried_until_both_times_are_certain() {
+        let (rounds, limits) = (Rounds::new(2), Limits::default());
+        let (calm, wild) = ([0.1; 6], [0.1, 0.2, 0.1, 0.3, 0.2, 0.4]);
+        let suffice =
+            |before: &[f64], after: &[f64]| rounds.suffice_to_compare(before, after, limits);
+        assert!(!suffice(&calm[..1], &calm[..1]));
+        assert!(suffice(&calm[..2], &calm[..2]));
+        assert!(!suffice(&calm[..5], &wild[..5]));
+        assert!(!suffice(&wild[..5], &calm[..5]));
+        assert!(suffice(&wild, &calm));
+    }
+
+    #[test]
+    fn a_round_beyond_those_asked_for_says_so_and_none_is_one() {
+        let rounds = Rounds::new(0);
+        assert_eq!(rounds.asked(), 1);
+        assert_eq!(rounds.name(1, "step"), "round 1 of 1: step");
+        assert_eq!(rounds.name(2, "step"), "round 2, to be sure: step");
+    }
+}
