@@ -1,8 +1,6 @@
 //! From times that Python measured to what training waits for.
 
-use hsipack_measure::diagnose::{
-    Diagnosis, Limits, Measured, Measurements, Words, subset, verdict,
-};
+use hsipack_measure::diagnose::{Diagnosis, Limits, Measured, Measurements, Rounds, Words, subset};
 use hsipack_measure::machine;
 use hsipack_read::Error;
 use pyo3::prelude::*;
@@ -21,11 +19,36 @@ pub fn diagnosis_samples(
     subset(&samples, decoded_bytes, batch_size, per_sample)
 }
 
-/// Whether more rounds would hardly tell more than these times of the levels, as JSON.
-#[pyfunction]
-pub fn diagnosis_settled(py: Python<'_>, levels: &str) -> PyResult<bool> {
-    let levels: Vec<Measured> = parsed(levels).or_raise(py)?;
-    Ok(verdict(&levels, Limits::default()).settled)
+/// How often levels, or a remedy, are run.
+#[pyclass(frozen, module = "hsipack._hsipack")]
+pub struct DiagnosisRounds(Rounds);
+
+#[pymethods]
+impl DiagnosisRounds {
+    /// How often all of them are done at most.
+    #[classattr]
+    const ATTEMPTS: usize = Rounds::ATTEMPTS;
+
+    #[new]
+    fn new(asked: usize) -> Self {
+        Self(Rounds::new(asked))
+    }
+
+    /// What is done in a round, counted from 1, for those who wait.
+    fn name(&self, round: usize, what: &str) -> String {
+        self.0.name(round, what)
+    }
+
+    /// Whether the rounds suffice that these times of the levels, as JSON, were measured in.
+    fn suffice(&self, py: Python<'_>, levels: &str) -> PyResult<bool> {
+        let levels: Vec<Measured> = parsed(levels).or_raise(py)?;
+        Ok(self.0.suffice(&levels, Limits::default()))
+    }
+
+    /// Whether the rounds suffice that a remedy was tried in: seconds of a batch before and after it.
+    fn suffice_to_compare(&self, before: Vec<f64>, after: Vec<f64>) -> bool {
+        self.0.suffice_to_compare(&before, &after, Limits::default())
+    }
 }
 
 /// The diagnosis as JSON, and as text for people, of measurements as JSON. What is known of the machine is added.

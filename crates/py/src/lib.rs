@@ -37,7 +37,7 @@ mod _hsipack {
     #[pymodule_export]
     use super::dataset::Dataset;
     #[pymodule_export]
-    use super::diagnose::{diagnose, diagnosis_samples, diagnosis_settled};
+    use super::diagnose::{DiagnosisRounds, diagnose, diagnosis_samples};
     #[pymodule_export]
     use super::loader::Loader;
     #[pymodule_export]

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from hsipack.augment import RandomGaussianNoise
+from hsipack.diagnosis._levels import cores
 from torch.utils.data import DataLoader, Dataset
 
 pytestmark = pytest.mark.alone
@@ -164,6 +165,34 @@ def test_rounds_that_differ_are_followed_by_more_up_to_a_bound() -> None:
     assert [row["rounds"] for row in found.levels] == [6, 6]
     assert told[0] == "round 1 of 2: step"
     assert told[-1] == "round 6, to be sure: load"
+
+
+@pytest.mark.skipif(cores() < 2, reason="more workers are no remedy on one core")
+def test_a_remedy_is_tried_in_more_rounds_while_its_times_differ() -> None:
+    told: list[str] = []
+    steps = []
+
+    def slower_at_last(batch: object) -> None:
+        if told[-1].endswith("the remedy"):
+            steps.append(batch)
+            time.sleep(0.002 * len(steps))
+
+    loader = DataLoader(Slow(LONG / 4, compute=True), batch_size=4)
+    found = hsipack.diagnose(
+        loader,
+        slower_at_last,
+        rounds=2,
+        seconds=0,
+        device="cpu",
+        verify=True,
+        progress=told.append,
+    )
+    assert told[-1] == "round 6, to be sure: the remedy"
+    # It never is as fast as it was, so all of it was measured three times.
+    assert told.count("the machine changed its speed: all of it again") == 2
+    assert found.verified is not None
+    assert not found.verified["steady"]
+    assert "the machine changed its speed" in str(found)
 
 
 def test_what_cannot_be_diagnosed_is_told() -> None:

@@ -73,7 +73,7 @@ def test_versions_agree() -> None:
 
 
 def test_the_stub_tells_of_everything_native() -> None:
-    """Names, parameters and methods of the stub are those of the module."""
+    """Names, parameters, methods and attributes of the stub are those of the module."""
     stub = Path(inspect.getfile(hsipack)).with_name("_hsipack.pyi")
     tree = ast.parse(stub.read_text(encoding="utf-8"))
     told = {
@@ -87,8 +87,13 @@ def test_the_stub_tells_of_everything_native() -> None:
             assert parameters(node) == list(inspect.signature(thing).parameters), name
             continue
         methods = {item.name: item for item in node.body if isinstance(item, ast.FunctionDef)}
+        attributes = {
+            item.target.id
+            for item in node.body
+            if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
+        }
         public = {one for one in vars(thing) if not one.startswith("_")}
-        assert {one for one in methods if not one.startswith("_")} == public, name
+        assert {one for one in methods if not one.startswith("_")} | attributes == public, name
         for method in public:
             value = inspect.getattr_static(thing, method)
             if callable(value) and not inspect.isdatadescriptor(value):

@@ -18,9 +18,6 @@ from hsipack.loader import Loader
 
 __all__ = ["Diagnosis", "diagnose"]
 
-# How many times as many rounds as asked for there are at most, as of the command.
-MOST_ROUNDS = 3
-
 
 class Diagnosis:
     """What training waits for; printed, it is a report.
@@ -37,7 +34,8 @@ class Diagnosis:
         remedy: what to do about it: an ``action``, ``advice``, ``predicted_gain``; None if nobody
             is to blame.
         verified: what that brought, if it was tried: ``before_s``, ``after_s``, ``gain``,
-            ``error``.
+            ``error``, and ``steady``: whether the machine was as fast then as when the levels
+            were measured.
         notes: what could not be measured, and why.
     """
 
@@ -95,7 +93,8 @@ def diagnose(
             much, or the drop is so small, that more of them could change the verdict.
         seconds: how long every time, at least; at least three batches.
         device: where the step computes; the current CUDA device if there is one, else the CPU.
-        verify: try what is recommended, and compare with what was predicted.
+        verify: try what is recommended, and compare with what was predicted; all of it again, up
+            to three times in all, if the machine changed its speed in between.
         progress: is told what goes on.
 
     Raises:
@@ -115,6 +114,11 @@ def diagnose(
     levels = _levels(loader, torch.device(device))
     told = progress or (lambda what: None)
     try:
+        for _ in range(_hsipack.DiagnosisRounds.ATTEMPTS - 1):
+            found = _diagnose(levels, train_step, rounds, seconds, verify, told)
+            if found.verified is None or found.verified["steady"]:
+                return found
+            told("the machine changed its speed: all of it again")
         return _diagnose(levels, train_step, rounds, seconds, verify, told)
     finally:
         levels.close()
@@ -137,11 +141,10 @@ def _diagnose(
     told: Callable[[str], object],
 ) -> Diagnosis:
     measured: list[dict[str, Any]] = [{"level": name, "batch_s": []} for name in levels.names]
-    for number in range(MOST_ROUNDS * rounds):
-        if number >= rounds and _hsipack.diagnosis_settled(json.dumps(measured)):
-            break
+    needed = _hsipack.DiagnosisRounds(rounds)
+    while not needed.suffice(json.dumps(measured)):
         for level in measured:
-            told(_round(number, rounds, level["level"]))
+            told(needed.name(len(level["batch_s"]) + 1, level["level"]))
             with levels.source(level["level"]) as source:
                 level["batch_s"].append(took(source, train_step, seconds))
     measurements: dict[str, Any] = {
@@ -166,8 +169,8 @@ def _diagnose(
         return diagnosis
     before: list[float] = []
     after: list[float] = []
-    for number in range(len(measured[0]["batch_s"])):
-        told(_round(number, rounds, "the remedy"))
+    while not needed.suffice_to_compare(before, after):
+        told(needed.name(len(before) + 1, "the remedy"))
         with levels.source(levels.names[-1]) as source:
             before.append(took(source, train_step, seconds))
         # Not made earlier: it loads as soon as it is there.
@@ -179,12 +182,6 @@ def _diagnose(
             after.append(took(source, train_step, seconds))
     measurements["tried"] = [median(before), median(after)]
     return _judged(measurements)
-
-
-def _round(number: int, rounds: int, what: str) -> str:
-    if number < rounds:
-        return f"round {number + 1} of {rounds}: {what}"
-    return f"round {number + 1}, to be sure: {what}"
 
 
 def _judged(measurements: dict[str, Any]) -> Diagnosis:
