@@ -102,7 +102,7 @@ pub fn prepare(
     }
     if folder.exists() {
         return Err(Error::conflict(
-            "this folder of an earlier run is there, and holds other cubes",
+            "this folder is of another run: it does not hold these cubes as these strategies need them",
         )
         .at(folder)
         .with_remedy("remove it, or choose another --work-dir"));

@@ -146,6 +146,14 @@ fn a_device_benchmark_of_packed_cubes_leaves_nothing_and_makes_a_page() {
     made.cubes = Cubes::Generated { count: 8, shape: SHAPE };
     let error = prepare(&made, &progress::Progress::default(), &|_| {}).unwrap_err();
     assert!(error.to_string().contains("--work-dir"), "{error}");
+    // So are strategies whose files were not made.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let mut one = options(elsewhere.path(), Augment::None);
+    (one.keep, one.strategies) = (true, vec![Strategy::Original]);
+    prepare(&one, &progress::Progress::default(), &|_| {}).unwrap();
+    one.strategies.push(Strategy::Ring);
+    let error = prepare(&one, &progress::Progress::default(), &|_| {}).unwrap_err();
+    assert!(error.to_string().contains("as these strategies need them"), "{error}");
 
     let packed = folder.path().join("cubes.hsipack");
     let inputs = vec![data.original.display().to_string()];
