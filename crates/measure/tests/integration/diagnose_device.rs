@@ -22,10 +22,13 @@ const CUBES: usize = 12;
 const STEP: Duration = Duration::from_millis(20);
 
 fn dataset(folder: &Path) -> PathBuf {
+    dataset_of(folder, SHAPE, CUBES)
+}
+
+fn dataset_of(folder: &Path, [rows, columns, bands]: [usize; 3], count: usize) -> PathBuf {
     let cubes = folder.join("cubes");
     std::fs::create_dir(&cubes).unwrap();
-    let [rows, columns, bands] = SHAPE;
-    for cube in 0..CUBES {
+    for cube in 0..count {
         let mut header = format!(
             "{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {columns}, {bands}), }}"
         );
@@ -214,4 +217,28 @@ fn all_is_measured_again_if_the_machine_changed_its_speed_before_the_remedy_was_
     assert!(again.get() >= 1, "{text}");
     let verified = diagnosis.verified.unwrap();
     assert!(verified.steady && verified.before_s < 5.0 * STEP.as_secs_f64(), "{text}");
+}
+
+#[test]
+fn the_kept_batch_is_augmented_into_memory_that_is_used_again_as_a_loaders_batches_are() {
+    let folder = tempfile::tempdir().unwrap();
+    // Batches that are large enough for the loader to keep their memory.
+    let path = dataset_of(folder.path(), [160, 160, 60], 3);
+    let pipeline = Some(Pipeline::from_json(r#"[{"op": "hflip", "p": 1.0}]"#).unwrap());
+    let options = RunOptions { pipeline, time: Duration::ZERO, ..options(&path) };
+    let (augmenting, mut places, mut others) = (Cell::new(false), Vec::new(), Vec::new());
+    let mut step = |image: &tch::Tensor, _: &[(String, tch::Tensor)]| {
+        if augmenting.get() {
+            places.push(image.data_ptr() as usize);
+            // Takes what was given back to the system, so that new memory lies elsewhere.
+            others.push(image.zeros_like());
+        }
+        Ok(())
+    };
+    let mut tell = |what: &str| augmenting.set(what.ends_with(Level::Augment.adds()));
+    run(&options, &mut step, &AtomicBool::new(false), &mut tell).unwrap();
+    let batches = places.len();
+    places.sort_unstable();
+    places.dedup();
+    assert!(batches >= 12 && places.len() <= 3, "{} places of {batches} batches", places.len());
 }
