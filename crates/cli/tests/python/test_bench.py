@@ -76,7 +76,13 @@ def test_all_strategies_stand_side_by_side(torch_hsipack: Hsipack, tmp_path: Pat
     assert read[0] == pytest.approx(7 * 24 * 32 * 8 * 4, rel=0.5)
     assert read[1] < read[0]
     assert read[2] < 0.7 * read[1]
+    # How the files are compressed: +blosc with whatever was fastest here.
+    none, fastest, half = found["data"]["codecs"]
+    assert none is None
+    assert fastest.split()[0] in ("lz4", "lz4hc", "blosclz")
+    assert half == "lz4hc 4 byte"
     html = page.read_text()
+    assert f"({fastest})" in html
     assert html.startswith("<!doctype html>")
     assert "src=" not in html
     # Nothing but the page is left.
@@ -99,12 +105,14 @@ def test_users_cubes_and_augmentations(torch_hsipack: Hsipack, tmp_path: Path) -
         found = report(torch_hsipack.run("bench", path, *words, "--augment", pipeline))
         assert [one["name"] for one in found["strategies"]] == ["original", "+ring-buffer"]
         assert found["data"]["cubes"] == 4
+        assert found["data"]["codecs"][:2] == [None, None]
         assert list(work.iterdir()) == []
     # A table for people, and a network that is trained.
     people = [word for word in words if word not in ("--json", "--step-time", "1ms")]
     done = torch_hsipack.run("bench", out, *people, "--network", "small")
     assert done.returncode == 0, done.stderr
     assert "speed-up" in done.stdout
+    assert "(lz4hc 4 byte)" in done.stdout
     assert "+ring-buffer" in done.stdout
 
 

@@ -5,18 +5,20 @@ use std::path::{Path, PathBuf};
 
 use hsipack_format::dataset::ChunkArray;
 use hsipack_format::{Compressor, DType};
-use hsipack_pack::convert::{self, ConvertOptions, LayoutOptions, Scale, plan};
+use hsipack_pack::convert::{self, ConvertOptions, Scale, plan};
 use hsipack_pack::progress::Progress;
 use hsipack_pack::target;
 use hsipack_read::Dataset;
 use serde::{Deserialize, Serialize};
 
 use super::options::{BenchOptions, CubeSize, Cubes, Strategy};
-use super::{npy, synthetic};
+use super::{codec, npy, synthetic};
 use crate::{Error, ErrorKind, Result, machine};
 
 /// Name of the folder below the work folder.
 const FOLDER: &str = "hsipack-bench";
+/// Bytes of a value of float32.
+const VALUE: u64 = 4;
 /// Says what the files were made of.
 const MANIFEST: &str = "data.json";
 
@@ -37,6 +39,21 @@ pub struct Data {
     pub half: PathBuf,
     /// Bytes of these three; 0 for what no strategy asked for.
     pub bytes: [u64; 3],
+    /// How these three are compressed, as the options of `hsipack convert` spell it: `lz4hc 4 byte`. None where they are not,
+    /// or no strategy asked for them.
+    pub codecs: [Option<String>; 3],
+}
+
+impl Data {
+    /// The files' sizes and codecs as people read them; `size` writes sizes.
+    pub fn files(&self, size: impl Fn(f64) -> String) -> String {
+        let all = ["float32", "+blosc", "+fp16"].into_iter().zip(self.bytes).zip(&self.codecs);
+        let there = all.filter(|((_, bytes), _)| *bytes > 0).map(|((name, bytes), codec)| {
+            let codec = codec.as_ref().map_or(String::new(), |codec| format!(" ({codec})"));
+            format!("{name} {}{codec}", size(bytes as f64))
+        });
+        there.collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// The folder that files are made in; removed when it is dropped, unless it is to stay.
@@ -82,7 +99,7 @@ impl Needed {
 
     /// Bytes of a value in all of them together, before compression. float32 files are what others are made of.
     fn value_bytes(self) -> u64 {
-        4 + if self.blosc { 4 } else { 0 } + if self.half { 2 } else { 0 }
+        VALUE + if self.blosc { VALUE } else { 0 } + if self.half { 2 } else { 0 }
     }
 }
 
@@ -107,7 +124,8 @@ pub fn prepare(
         .at(folder)
         .with_remedy("remove it, or choose another --work-dir"));
     }
-    let make = Make { folder: folder.clone(), needed, progress, tell };
+    let threads = options.settings.workers;
+    let make = Make { folder: folder.clone(), needed, threads, progress, tell };
     let work = WorkFolder { path: folder, remove: !options.keep };
     let data = match &options.cubes {
         Cubes::Generated { count, shape } => make.generated(*count, *shape),
@@ -142,6 +160,8 @@ fn kept(options: &BenchOptions, folder: &Path, needed: Needed) -> Option<Data> {
 struct Make<'a> {
     folder: PathBuf,
     needed: Needed,
+    /// That decompress in the strategies.
+    threads: usize,
     progress: &'a Progress,
     tell: &'a (dyn Fn(&str) + Sync),
 }
@@ -151,9 +171,9 @@ impl Make<'_> {
         self.folder.join("original")
     }
 
-    /// Makes the folder, if there is room for cubes of `values` values in all.
-    fn begin(&self, values: u64) -> Result<()> {
-        let wanted = values.saturating_mul(self.needed.value_bytes());
+    /// Makes the folder, if there is room for cubes of `values` values in all, each taking so many bytes.
+    fn begin(&self, values: u64, value_bytes: u64) -> Result<()> {
+        let wanted = values.saturating_mul(value_bytes);
         if let Some(free) = machine::free_space(&self.folder)
             && free < wanted
         {
@@ -177,7 +197,7 @@ impl Make<'_> {
     }
 
     fn generated(&self, count: usize, shape: CubeSize) -> Result<Data> {
-        self.begin((count * shape.values()) as u64)?;
+        self.begin((count * shape.values()) as u64, self.needed.value_bytes())?;
         (self.tell)(&format!("drawing {count} cubes of {shape}"));
         let numbers: Vec<usize> = (0..count).collect();
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -210,18 +230,30 @@ impl Make<'_> {
         if !original && !packed && half.is_some() {
             let half = half.unwrap_or_default();
             let bytes = [0, 0, machine::stored_bytes(&half)];
+            let codecs = [None, None, codec_of(&half)?];
             let (original, blosc) = (self.original(), PathBuf::new());
-            return Ok(Data { source, cubes: ids.len(), shape, original, blosc, half, bytes });
+            return Ok(Data {
+                source,
+                cubes: ids.len(),
+                shape,
+                original,
+                blosc,
+                half,
+                bytes,
+                codecs,
+            });
         }
-        self.begin((ids.len() * shape.values()) as u64)?;
+        self.begin((ids.len() * shape.values()) as u64, self.needed.value_bytes())?;
         self.unpack(&dataset, shape, &ids)?;
         self.packed(source, ids.len(), shape, blosc, half)
     }
 
     fn of_files(&self, path: &str, count: Option<usize>) -> Result<Data> {
-        let mut options = ConvertOptions::new(vec![path.to_owned()], self.folder.join("blosc"));
+        // Only to read files of any format: removed before others are packed.
+        let read = self.folder.join("read");
+        let mut options = ConvertOptions::new(vec![path.to_owned()], &read);
         options.values.dtype = DType::F32;
-        options.layout = fast();
+        (options.layout.compressor, options.layout.level) = (Compressor::Lz4, 1);
         let planned = plan::plan(&options, None, &self.progress.stop)?;
         let largest = planned.stacks.iter().max_by_key(|stack| stack.samples.len());
         let Some(stack) = largest.filter(|stack| !stack.samples.is_empty()) else {
@@ -232,13 +264,16 @@ impl Make<'_> {
         let chosen = &stack.samples[..stack.samples.len().min(count.unwrap_or(usize::MAX))];
         let shape = CubeSize::from(stack.grid.shape());
         options.inputs = chosen.iter().map(|one| planned.samples[*one].input.text()).collect();
-        self.begin((chosen.len() * shape.values()) as u64)?;
-        (self.tell)(&format!("packing {} cubes as float32", chosen.len()));
+        let value_bytes = self.needed.value_bytes().max(2 * VALUE);
+        self.begin((chosen.len() * shape.values()) as u64, value_bytes)?;
+        (self.tell)(&format!("reading {} cubes", chosen.len()));
         convert::convert(&options, self.progress, &|_| {})?;
-        let dataset = Dataset::open(&options.output)?;
+        let dataset = Dataset::open(&read)?;
         let ids: Vec<usize> = (0..dataset.len()).collect();
         self.unpack(&dataset, shape, &ids)?;
-        self.packed(path.to_owned(), ids.len(), shape, Some(options.output), None)
+        drop(dataset);
+        fs::remove_dir_all(&read).map_err(|error| Error::io(&read, "cannot remove", error))?;
+        self.packed(path.to_owned(), ids.len(), shape, None, None)
     }
 
     /// Writes samples as float32 files.
@@ -270,29 +305,34 @@ impl Make<'_> {
                 None if !wanted => return Ok(output),
                 None => {}
             }
-            (self.tell)(&format!("packing {cubes} cubes as {}", dtype.name()));
             let inputs = vec![original.display().to_string()];
             let mut options = ConvertOptions::new(inputs, &output);
             options.values.dtype = dtype;
             if dtype == DType::F32 {
-                options.layout = fast();
+                (self.tell)("trying which codec decompresses these cubes fastest");
+                let stop = &self.progress.stop;
+                options.layout = codec::fastest(&original, cubes, shape, self.threads, stop)?;
             }
             options.values.axes = Some("yxb".to_owned());
             // A power of two, so that cubes of any range fit float16.
             options.values.scale = if dtype == DType::F16 { Scale::Auto } else { Scale::None };
+            (self.tell)(&format!("packing {cubes} cubes as {}", dtype.name()));
             convert::convert(&options, self.progress, &|_| {}).map(|_| output)
         };
         let blosc = pack("blosc", DType::F32, self.needed.blosc, blosc)?;
         let half = pack("half", DType::F16, self.needed.half, half)?;
         let bytes = [&original, &blosc, &half].map(|path| machine::stored_bytes(path));
-        Ok(Data { source, cubes, shape, original, blosc, half, bytes })
+        let of = |wanted: bool, path| if wanted { codec_of(path) } else { Ok(None) };
+        let codecs = [None, of(self.needed.blosc, &blosc)?, of(self.needed.half, &half)?];
+        Ok(Data { source, cubes, shape, original, blosc, half, bytes, codecs })
     }
 }
 
-/// Float32 cubes are packed with what decompresses fastest, since all that the strategy gains is time of reading:
-/// LZ4 at its lowest level takes half the time of what `hsipack convert` chooses, and 7 % more bytes.
-fn fast() -> LayoutOptions {
-    LayoutOptions { compressor: Compressor::Lz4, level: 1, ..LayoutOptions::default() }
+/// How the cubes of a packed dataset are compressed.
+fn codec_of(path: &Path) -> Result<Option<String>> {
+    let dataset = Dataset::open(path)?;
+    let codec = dataset.stacks().first().and_then(|stack| stack.image.meta().codecs.blosc);
+    Ok(codec.as_ref().map(codec::name))
 }
 
 /// The stack with the most cubes: its shape, and the ids of the first `count`.

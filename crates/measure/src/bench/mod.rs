@@ -11,6 +11,7 @@
 //! |---|---|
 //! | `options.rs` | strategies, and what is asked for |
 //! | `synthetic.rs`, `npy.rs`, `data.rs` | cubes, and the files of every strategy |
+//! | `codec.rs` | how the float32 cubes are compressed |
 //! | `store.rs` | reading, counted and at a limited rate |
 //! | `chain.rs` | augmenting one cube, as workers on the CPU do |
 //! | `workers.rs` | strategies 0 to 3: workers that load a batch each |
@@ -22,6 +23,7 @@
 
 mod busy;
 mod chain;
+mod codec;
 mod data;
 mod feed;
 mod load;

@@ -2,6 +2,8 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::options::CubeSize;
@@ -26,6 +28,19 @@ pub fn write(path: &Path, shape: CubeSize, values: &[u8]) -> Result<()> {
         file.write_all(values)
     };
     put().map_err(|error| Error::io(path, "cannot write", error))
+}
+
+/// The bytes of some rows, (row, column, band), of a file that [`write`] made.
+///
+/// # Errors
+/// If the file cannot be read.
+pub fn read(path: &Path, shape: CubeSize, rows: Range<usize>) -> Result<Vec<u8>> {
+    let row = shape.columns * shape.bands * 4;
+    let mut bytes = vec![0; rows.len() * row];
+    let mut get =
+        || File::open(path)?.read_exact_at(&mut bytes, HEADER + (rows.start * row) as u64);
+    get().map_err(|error| Error::io(path, "cannot read", error))?;
+    Ok(bytes)
 }
 
 fn header(shape: CubeSize) -> Vec<u8> {

@@ -151,9 +151,6 @@ impl Report {
         let memory = machine.memory_bytes.map_or("-".to_owned(), |memory| bytes(memory as f64));
         let load = machine.load_average.map_or("-".to_owned(), |load| format!("{load:.2}"));
         let device = self.gpu.clone().unwrap_or_else(|| self.device.clone());
-        let sizes =
-            ["original", "blosc", "fp16"].iter().zip(data.bytes).filter(|(_, size)| *size > 0);
-        let sizes = sizes.map(|(name, size)| format!("{name} {}", bytes(size as f64)));
         let rows = [
             ("processor", format!("{} ({} cores)", machine.processor, machine.cores)),
             ("memory", memory),
@@ -161,7 +158,7 @@ impl Report {
             ("load average at the end", load),
             ("device", device),
             ("cubes", format!("{} of {}, {}", data.cubes, data.shape, data.source)),
-            ("files", sizes.collect::<Vec<_>>().join(", ")),
+            ("files", data.files(bytes)),
             ("batches", format!("{} cubes", settings.batch_size)),
             ("workers or decoding threads", settings.workers.to_string()),
             ("epochs", format!("{} after {} to warm up", settings.epochs, settings.warmup_epochs)),

@@ -6,6 +6,9 @@ use hsipack_pack::convert::LayoutOptions;
 
 use super::sample::Sample;
 
+/// The greatest chunk size that is tried.
+pub const LARGEST_CHUNK: usize = 8 << 20;
+
 /// One way to store chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
@@ -77,9 +80,9 @@ pub fn codecs(quick: bool) -> Vec<Candidate> {
 /// Other chunk sizes for the best codecs: those that cut the sample's cubes differently.
 pub fn chunk_sizes(best: &[Candidate], sample: &Sample, quick: bool) -> Vec<Candidate> {
     let targets: &[usize] = if quick {
-        &[512 << 10, 8 << 20]
+        &[512 << 10, LARGEST_CHUNK]
     } else {
-        &[256 << 10, 512 << 10, 1 << 20, 4 << 20, 8 << 20]
+        &[256 << 10, 512 << 10, 1 << 20, 4 << 20, LARGEST_CHUNK]
     };
     let cut = |target: usize| -> Vec<usize> {
         // The sample may hold fewer rows of a cube than a large chunk does.

@@ -14,7 +14,7 @@ use hsipack_format::{Codec, ErrorKind, codec};
 
 use super::candidates::Candidate;
 use super::report::{Measured, Rate};
-use super::sample::{Chunks, Sample};
+use super::sample::Chunks;
 use crate::{Error, Result};
 
 /// How long things take.
@@ -75,15 +75,21 @@ pub struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    /// A bench for `cores` decoding threads.
-    pub fn new(sample: &Sample, limits: Limits, cores: usize, stop: &'a AtomicBool) -> Self {
+    /// A bench for `cores` decoding threads, which copies the chunks `plain` beside what it tries; no chunk that it tries
+    /// may have more than `largest` bytes.
+    pub fn new(
+        plain: Arc<Chunks>,
+        largest: usize,
+        limits: Limits,
+        cores: usize,
+        stop: &'a AtomicBool,
+    ) -> Self {
         let cores = cores.max(1);
         let mut threads: Vec<usize> =
             std::iter::successors(Some(1), |n| Some(n * 2)).take_while(|n| *n < cores).collect();
         threads.push(cores);
-        let plain = sample.chunks(hsipack_format::grid::TARGET_CHUNK, None);
-        // Chunks of 8 MiB at least, and together as much as the sample: no cache holds it.
-        let each = (sample.bytes() / cores).max(sample.chunks(8 << 20, None).largest());
+        // Together as much as the sample: no cache holds it.
+        let each = (plain.bytes() / cores).max(largest);
         let out = (0..cores).map(|_| vec![1; each]).collect();
         let copy = vec![Vec::new(); threads.len()];
         Self { threads, limits, stop, plain, out, copy }
@@ -329,7 +335,8 @@ mod tests {
         let ms = Duration::from_millis;
         let limits = Limits { rounds: 3, first: ms(200), encode: ms(1), decode: ms(1), leaders: 1 };
         let stop = AtomicBool::new(false);
-        let mut bench = Bench::new(&sample, limits, 3, &stop);
+        let plain = sample.chunks(hsipack_format::grid::TARGET_CHUNK, None);
+        let mut bench = Bench::new(plain.clone(), plain.largest(), limits, 3, &stop);
         assert_eq!(bench.threads, [1, 2, 3]);
         let candidates = [
             Candidate::new(Compressor::Lz4, 0, Shuffle::None),

@@ -37,7 +37,11 @@ pub use self::precision::{BandErrors, Precision, Spectrum, Variant};
 pub use self::report::{Choice, Measured, Rate, Report, SampleReport};
 
 use self::advice::Needs;
-use self::measure::{Bench, Limits};
+// `bench`, too, chooses a codec with these.
+pub(crate) use self::measure::{Bench, Limits};
+#[cfg(feature = "torch")]
+pub(crate) use self::sample::Chunks;
+
 use self::sample::Sample;
 use crate::Result;
 
@@ -72,7 +76,9 @@ pub fn tune(options: &Options, stop: &AtomicBool, tell: &dyn Fn(&str)) -> Result
     let sample = Sample::read(options, stop)?;
     let limits = Limits::new(options.quick);
     let machine = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut bench = Bench::new(&sample, limits, options.cores.min(machine), stop);
+    let plain = sample.chunks(TARGET_CHUNK, None);
+    let largest = sample.chunks(candidates::LARGEST_CHUNK, None).largest();
+    let mut bench = Bench::new(plain, largest, limits, options.cores.min(machine), stop);
 
     tell("trying codecs");
     let mut tried = bench.sweep(&candidates::codecs(options.quick), &|candidate| {

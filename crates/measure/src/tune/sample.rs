@@ -57,6 +57,18 @@ pub struct Chunks {
 }
 
 impl Chunks {
+    /// `data` of each cube, cut at `cuts` of each. Chunks come from all cubes in turn, so that the first few are a fair
+    /// sample of them.
+    pub fn in_turn(data: Vec<Vec<u8>>, cuts: &[Vec<Range<usize>>]) -> Self {
+        let deepest = cuts.iter().map(Vec::len).max().unwrap_or(0);
+        let in_turn = (0..deepest).flat_map(|depth| {
+            cuts.iter()
+                .enumerate()
+                .filter_map(move |(piece, cuts)| cuts.get(depth).map(|cut| (piece, cut.clone())))
+        });
+        Self { cuts: in_turn.collect(), data }
+    }
+
     /// How many.
     pub fn len(&self) -> usize {
         self.cuts.len()
@@ -66,6 +78,11 @@ impl Chunks {
     pub fn get(&self, at: usize) -> &[u8] {
         let (piece, range) = &self.cuts[at];
         &self.data[*piece][range.clone()]
+    }
+
+    /// Bytes of all of them.
+    pub fn bytes(&self) -> usize {
+        self.cuts.iter().map(|(_, range)| range.len()).sum()
     }
 
     /// Bytes of the largest.
@@ -168,20 +185,14 @@ impl Sample {
     }
 
     /// The sample cut as the grid of each cube cuts it for chunks near `chunk_bytes`; rounded to `keep_bits`
-    /// mantissa bits. Chunks come from all cubes in turn, so that the first few are a fair sample of them.
+    /// mantissa bits.
     pub fn chunks(&self, chunk_bytes: usize, keep_bits: Option<u8>) -> Arc<Chunks> {
         let data = self.pieces.iter().map(|piece| match keep_bits {
             None => bytemuck::cast_slice(&piece.packed).to_vec(),
             Some(bits) => bytemuck::cast_slice(&piece.rounded(bits)).to_vec(),
         });
         let cuts: Vec<Vec<_>> = self.pieces.iter().map(|piece| piece.cuts(chunk_bytes)).collect();
-        let deepest = cuts.iter().map(Vec::len).max().unwrap_or(0);
-        let in_turn = (0..deepest).flat_map(|depth| {
-            cuts.iter()
-                .enumerate()
-                .filter_map(move |(piece, cuts)| cuts.get(depth).map(|cut| (piece, cut.clone())))
-        });
-        Arc::new(Chunks { cuts: in_turn.collect(), data: data.collect() })
+        Arc::new(Chunks::in_turn(data.collect(), &cuts))
     }
 
     /// Bytes of the sample.

@@ -45,12 +45,13 @@ fn heading(report: &Report) -> String {
     };
     let device = report.gpu.as_ref().unwrap_or(&report.device);
     format!(
-        "{}, {} of {} in batches of {}, {}, {augment}, {step} on {device}\n{} of {}, after {} each",
+        "{}, {} of {} in batches of {}, {}, {augment}, {step} on {device}\nfiles: {}\n{} of {}, after {} each",
         report.data.source,
         output::count(report.data.cubes, "cube"),
         report.data.shape,
         settings.batch_size,
         output::count(settings.workers, "worker"),
+        report.data.files(size),
         output::count(report.repeats, "repeat"),
         output::count(settings.epochs, "epoch"),
         output::count(settings.warmup_epochs, "warm-up"),

@@ -1,0 +1,139 @@
+//! How `+blosc` packs float32 cubes: as what decompresses these cubes fastest, found by trying.
+//!
+//! All that the strategy gains is time of reading, and what decompresses fast depends on the values: noise is best copied by a
+//! compressor that gives up early, counts of few bits take the least time where matches are long.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use hsipack_format::grid::TARGET_CHUNK;
+use hsipack_format::{Codec, Compressor, CubeShape, Shuffle, Tile};
+use hsipack_pack::convert::LayoutOptions;
+
+use super::npy;
+use super::options::CubeSize;
+use crate::Result;
+use crate::tune::{Bench, Candidate, Chunks, Limits, Measured};
+
+/// Bytes of a value.
+const VALUE: usize = 4;
+/// Bytes that everything is tried on, of this many cubes at most.
+const SAMPLE: usize = 64 << 20;
+const CUBES: usize = 8;
+/// Of what decompresses this near to the fastest, the smallest is taken: measuring is no more exact.
+const ALIKE: f64 = 0.97;
+const LIMITS: Limits = Limits {
+    rounds: 9,
+    first: Duration::from_secs(3),
+    encode: Duration::ZERO,
+    decode: Duration::from_millis(40),
+    leaders: 0,
+};
+
+/// What is tried, all with bytes of equal significance together: with bits together nothing decompressed faster, neither
+/// drawn cubes nor real ones.
+const TRIED: [(Compressor, u8); 7] = [
+    (Compressor::Lz4, 1),
+    (Compressor::Lz4, 5),
+    (Compressor::Lz4, 9),
+    (Compressor::Lz4Hc, 4),
+    (Compressor::Lz4Hc, 9),
+    (Compressor::BloscLz, 1),
+    (Compressor::BloscLz, 5),
+];
+
+/// What decompresses cubes 0 to `count`, .npy files in `folder`, fastest with so many `threads`.
+///
+/// # Errors
+/// If they cannot be read, or `stop` was set.
+pub fn fastest(
+    folder: &Path,
+    count: usize,
+    shape: CubeSize,
+    threads: usize,
+    stop: &AtomicBool,
+) -> Result<LayoutOptions> {
+    let chunks = Arc::new(sample(folder, count, shape)?);
+    let mut bench = Bench::new(chunks.clone(), chunks.largest(), LIMITS, threads, stop);
+    let candidates = TRIED.map(|(compressor, level)| {
+        let candidate = Candidate::new(compressor, level, Shuffle::Byte);
+        Candidate { codec: Codec { typesize: VALUE as u8, ..candidate.codec }, ..candidate }
+    });
+    let tried = bench.sweep_once(&candidates, &|_| chunks.clone())?;
+    let Codec { compressor, level, shuffle, .. } = choose(&tried).codec;
+    Ok(LayoutOptions { compressor, level, shuffle, ..LayoutOptions::default() })
+}
+
+/// The codec as the options of `hsipack convert` spell it.
+pub fn name(codec: &Codec) -> String {
+    Candidate { codec: *codec, chunk_bytes: TARGET_CHUNK, keep_bits: None }.name()
+}
+
+fn choose(tried: &[Measured]) -> Candidate {
+    let fastest = tried.iter().map(Measured::decode_at_most).fold(0.0, f64::max);
+    let alike = tried.iter().filter(|one| one.decode_at_most() >= ALIKE * fastest);
+    let best = alike.max_by(|a, b| a.ratio.total_cmp(&b.ratio));
+    best.expect("the fastest is alike itself").candidate
+}
+
+/// Rows in the middle of some of the cubes, cut as they would be packed.
+fn sample(folder: &Path, count: usize, shape: CubeSize) -> Result<Chunks> {
+    let cubes = count.min(CUBES);
+    let row = shape.columns * shape.bands * VALUE;
+    let tile =
+        Tile::slab(CubeShape::new(shape.rows, shape.columns, shape.bands), VALUE, TARGET_CHUNK);
+    let slabs = shape.rows / tile.rows;
+    let wanted = (SAMPLE / cubes.max(1) / (tile.rows * row)).clamp(1, slabs);
+    let first = (slabs - wanted) / 2 * tile.rows;
+    let cuts: Vec<Range<usize>> =
+        (0..wanted).map(|at| at * tile.rows * row..(at + 1) * tile.rows * row).collect();
+    let rows = first..first + wanted * tile.rows;
+    let data = (0..cubes)
+        .map(|number| npy::read(&npy::path(folder, number * count / cubes), shape, rows.clone()))
+        .collect::<Result<Vec<_>>>()?;
+    Ok(Chunks::in_turn(data, &vec![cuts; cubes]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tune::Rate;
+
+    fn measured(level: u8, ratio: f64, gb_per_s: f64) -> Measured {
+        let rate = Rate { threads: 2, gb_per_s, least: gb_per_s, greatest: gb_per_s };
+        let candidate = Candidate::new(Compressor::Lz4, level, Shuffle::Byte);
+        let (name, decode) = (candidate.name(), vec![rate]);
+        Measured { name, candidate, bytes: 1, ratio, write: rate, decode, front: false }
+    }
+
+    #[test]
+    fn of_the_fastest_the_smallest_is_taken() {
+        let tried = [measured(1, 1.3, 5.0), measured(2, 1.4, 4.9), measured(3, 9.0, 4.5)];
+        assert_eq!(choose(&tried).codec.level, 2);
+        assert_eq!(choose(&tried[2..]).codec.level, 3);
+    }
+
+    #[test]
+    fn the_sample_is_whole_chunks_of_all_cubes_in_turn() {
+        let folder = tempfile::tempdir().unwrap();
+        // A chunk is 5 rows of 2.1 MB together.
+        let shape = CubeSize { rows: 15, columns: 105, bands: 1000 };
+        let row = shape.columns * shape.bands;
+        for number in 0..2 {
+            let values: Vec<f32> =
+                (0..shape.values()).map(|at| (number * shape.rows + at / row) as f32).collect();
+            let path = npy::path(folder.path(), number);
+            npy::write(&path, shape, bytemuck::cast_slice(&values)).unwrap();
+        }
+        let chunks = sample(folder.path(), 2, shape).unwrap();
+        let first = |at| f32::from_le_bytes(chunks.get(at)[..4].try_into().unwrap());
+        assert_eq!((0..chunks.len()).map(first).collect::<Vec<_>>(), [0., 15., 5., 20., 10., 25.]);
+        assert_eq!(chunks.largest(), 5 * row * VALUE);
+        let stop = AtomicBool::new(false);
+        let layout = fastest(folder.path(), 2, shape, 1, &stop).unwrap();
+        assert!(TRIED.contains(&(layout.compressor, layout.level)));
+    }
+}
