@@ -71,7 +71,8 @@ pub struct Args {
     #[arg(short, long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Cases")]
     epochs: u32,
 
-    /// Epochs before them, each time
+    /// Epochs before them, each time; more where the device augments or trains a network, until three times as many
+    /// batches came as there is room for
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Cases")]
     warmup_epochs: u32,
 

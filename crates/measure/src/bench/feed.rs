@@ -104,6 +104,20 @@ impl Feed {
         self.batches_per_epoch
     }
 
+    /// Batches that there is room for: in use, ready and being loaded.
+    pub fn slots(&self) -> usize {
+        match &self.way {
+            // Two ahead of the consumer by each worker, and the one in use.
+            Way::Workers(_) => 2 * self.workers + 1,
+            Way::Ring(loader) => loader.statistics().slots,
+        }
+    }
+
+    /// Whether batches are augmented on the device.
+    pub fn augments(&self) -> bool {
+        self.pipeline.is_some()
+    }
+
     /// Bytes read so far.
     pub fn bytes_read(&self) -> u64 {
         self.store.counts().bytes()
@@ -188,7 +202,7 @@ impl Feed {
                 }
             }
             Way::Workers(_) => {
-                let slots = 2 * self.workers + 1;
+                let slots = self.slots();
                 let loader = LoaderStats {
                     elapsed_s: seen.seconds,
                     batches: seen.wait_s.len() as u64,

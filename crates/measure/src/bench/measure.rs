@@ -13,7 +13,7 @@ use super::load;
 use super::load::Watch;
 use super::options::{Settings, Strategy};
 use crate::machine::{self, Usage};
-use crate::step::Step;
+use crate::step::{Step, StepKind};
 use crate::{Result, device};
 
 /// What to measure: one strategy at one rate, once.
@@ -85,7 +85,9 @@ pub fn measure(request: &Request) -> Result<Measurement> {
     // Behind the workers, which have one each.
     tch::set_num_threads(std::thread::available_parallelism().map_or(1, usize::from) as i32);
     let mut kept = Kept::default();
-    for _ in 0..settings.warmup_epochs {
+    let device_works = feed.augments() || matches!(settings.step, StepKind::Network);
+    let per_epoch = feed.batches_per_epoch();
+    for _ in 0..warmup_epochs(settings.warmup_epochs, device_works, feed.slots(), per_epoch) {
         epoch(&mut feed, &mut step, request, device, Instant::now(), &mut kept)?;
     }
     feed.begin();
@@ -135,6 +137,22 @@ pub fn measure(request: &Request) -> Result<Measurement> {
     })
 }
 
+/// Epochs before those that are measured. What the device does for the first time takes long, and meanwhile batches are
+/// loaded ahead: with a slow disk the measured epochs would be given them for nothing. So where the device has such work,
+/// three times as many batches come first as there is room for, unless nothing is to come first.
+fn warmup_epochs(
+    asked: usize,
+    device_works: bool,
+    slots: usize,
+    batches_per_epoch: usize,
+) -> usize {
+    if device_works && asked > 0 {
+        asked.max((3 * slots).div_ceil(batches_per_epoch))
+    } else {
+        asked
+    }
+}
+
 /// One epoch: wait, copy, augment, train, batch after batch.
 fn epoch(
     feed: &mut Feed,
@@ -179,5 +197,20 @@ fn files(request: &Request) -> PathBuf {
         Strategy::Original => request.data.original.clone(),
         Strategy::Blosc => request.data.blosc.clone(),
         _ => request.data.half.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_loaded_ahead_of_a_slow_first_batch_is_used_up_before_it_counts() {
+        // Two batches an epoch, four slots: twelve batches at least, unless nothing is to come first.
+        assert_eq!(warmup_epochs(1, true, 4, 2), 6);
+        assert_eq!(warmup_epochs(1, true, 4, 5), 3);
+        assert_eq!(warmup_epochs(9, true, 4, 2), 9);
+        assert_eq!(warmup_epochs(0, true, 4, 2), 0);
+        assert_eq!(warmup_epochs(1, false, 4, 2), 1);
     }
 }
