@@ -161,7 +161,10 @@ impl Report {
             ("files", data.files(bytes)),
             ("batches", format!("{} cubes", settings.batch_size)),
             ("workers or decoding threads", settings.workers.to_string()),
-            ("epochs", format!("{} after {} to warm up", settings.epochs, settings.warmup_epochs)),
+            (
+                "epochs",
+                format!("{} after {} or more to warm up", settings.epochs, settings.warmup_epochs),
+            ),
             ("step", step),
             ("augmentations", augment),
             (

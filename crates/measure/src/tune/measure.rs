@@ -75,19 +75,16 @@ pub struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    /// A bench for `cores` decoding threads, which copies the chunks `plain` beside what it tries; no chunk that it tries
-    /// may have more than `largest` bytes.
+    /// A bench for some numbers of decoding `threads`, ascending, which copies the chunks `plain` beside what it tries; no
+    /// chunk that it tries may have more than `largest` bytes.
     pub fn new(
         plain: Arc<Chunks>,
         largest: usize,
         limits: Limits,
-        cores: usize,
+        threads: Vec<usize>,
         stop: &'a AtomicBool,
     ) -> Self {
-        let cores = cores.max(1);
-        let mut threads: Vec<usize> =
-            std::iter::successors(Some(1), |n| Some(n * 2)).take_while(|n| *n < cores).collect();
-        threads.push(cores);
+        let cores = threads.last().copied().unwrap_or(1);
         // Together as much as the sample: no cache holds it.
         let each = (plain.bytes() / cores).max(largest);
         let out = (0..cores).map(|_| vec![1; each]).collect();
@@ -214,6 +211,15 @@ impl<'a> Bench<'a> {
     }
 }
 
+/// 1, 2, 4 … threads, and as many as there are `cores`.
+pub fn doubling(cores: usize) -> Vec<usize> {
+    let cores = cores.max(1);
+    let mut threads: Vec<usize> =
+        std::iter::successors(Some(1), |n| Some(n * 2)).take_while(|n| *n < cores).collect();
+    threads.push(cores);
+    threads
+}
+
 /// Encodes the first `count` chunks on `threads` threads, or as many of them as are begun in time: the stored
 /// chunks, and the rate in bytes a second.
 fn encode(
@@ -336,7 +342,7 @@ mod tests {
         let limits = Limits { rounds: 3, first: ms(200), encode: ms(1), decode: ms(1), leaders: 1 };
         let stop = AtomicBool::new(false);
         let plain = sample.chunks(hsipack_format::grid::TARGET_CHUNK, None);
-        let mut bench = Bench::new(plain.clone(), plain.largest(), limits, 3, &stop);
+        let mut bench = Bench::new(plain.clone(), plain.largest(), limits, doubling(3), &stop);
         assert_eq!(bench.threads, [1, 2, 3]);
         let candidates = [
             Candidate::new(Compressor::Lz4, 0, Shuffle::None),

@@ -78,7 +78,8 @@ pub fn tune(options: &Options, stop: &AtomicBool, tell: &dyn Fn(&str)) -> Result
     let machine = std::thread::available_parallelism().map_or(1, usize::from);
     let plain = sample.chunks(TARGET_CHUNK, None);
     let largest = sample.chunks(candidates::LARGEST_CHUNK, None).largest();
-    let mut bench = Bench::new(plain, largest, limits, options.cores.min(machine), stop);
+    let threads = measure::doubling(options.cores.min(machine));
+    let mut bench = Bench::new(plain, largest, limits, threads, stop);
 
     tell("trying codecs");
     let mut tried = bench.sweep(&candidates::codecs(options.quick), &|candidate| {

@@ -45,7 +45,7 @@ fn heading(report: &Report) -> String {
     };
     let device = report.gpu.as_ref().unwrap_or(&report.device);
     format!(
-        "{}, {} of {} in batches of {}, {}, {augment}, {step} on {device}\nfiles: {}\n{} of {}, after {} each",
+        "{}, {} of {} in batches of {}, {}, {augment}, {step} on {device}\nfiles: {}\n{} of {}, after {} or more each",
         report.data.source,
         output::count(report.data.cubes, "cube"),
         report.data.shape,
