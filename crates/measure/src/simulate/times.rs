@@ -18,7 +18,8 @@ pub enum Times {
         /// Standard deviation in seconds.
         sd_s: f64,
     },
-    /// Measured times, by percentiles between which times are interpolated.
+    /// Measured times, by percentiles between which times are interpolated: evenly, but beyond the last one before the
+    /// largest so that the mean is the measured one. A few slow batches would else be taken for a whole percent.
     Measured {
         /// Mean in seconds of what is drawn.
         mean_s: f64,
@@ -26,11 +27,17 @@ pub enum Times {
         sd_s: f64,
         /// Percentiles in seconds, ascending, at equal steps from the least to the largest.
         percentiles_s: Vec<f64>,
+        /// A number from 0 to 1 to this power is how far from the last percentile but one to the largest time one lies
+        /// that is drawn there.
+        tail_power: f64,
     },
 }
 
 /// The longest time that can be drawn or simulated: ten years in seconds.
 pub(super) const LONGEST_S: f64 = 10.0 * 365.0 * 86400.0;
+
+/// The largest power of a tail, so that it stays a number if the mean is hardly above the last percentile but one.
+const MOST_TAIL_POWER: f64 = 1e6;
 
 impl Times {
     /// Times of a mean and a standard deviation in seconds.
@@ -50,22 +57,32 @@ impl Times {
         let times = match percentiles.as_slice() {
             [] => Self::new(*mean, *sd),
             [only] => Self::new(*only, 0.0),
-            all => Self::of_percentiles(all.to_vec()),
+            all => Self::of_percentiles(all.to_vec(), *mean),
         };
         times.check()?;
         Ok(times)
     }
 
-    fn of_percentiles(percentiles_s: Vec<f64>) -> Self {
-        // Between two percentiles all times are equally likely.
+    /// Times of at least two percentiles, and of this mean if times between them can have it.
+    fn of_percentiles(percentiles_s: Vec<f64>, mean: f64) -> Self {
         let parts = (percentiles_s.len() - 1) as f64;
-        let sum = |of: fn(f64, f64) -> f64| -> f64 {
-            percentiles_s.windows(2).map(|pair| of(pair[0], pair[1])).sum::<f64>() / parts
-        };
-        let mean_s = sum(|a, b| (a + b) / 2.0);
-        let square = sum(|a, b| (a * a + a * b + b * b) / 3.0);
+        let (body, tail) = percentiles_s.split_at(percentiles_s.len() - 2);
+        let (low, above) = (tail[0], tail[1] - tail[0]);
+        let body = || body.iter().zip(&percentiles_s[1..]);
+        // Below the tail, all times between two percentiles are equally likely.
+        let body_sum: f64 = body().map(|(a, b)| (a + b) / 2.0).sum();
+        let body_squares: f64 = body().map(|(a, b)| (a * a + a * b + b * b) / 3.0).sum();
+        // A power p of what is evenly distributed from 0 to 1 has the mean 1 / (p + 1).
+        let wanted = (parts * mean - body_sum - low) / above;
+        let tail_power =
+            if above > 0.0 { 1.0 / wanted.clamp(1.0 / MOST_TAIL_POWER, 1.0) - 1.0 } else { 1.0 };
+        let of_tail = |power: f64| 1.0 / (power * tail_power + 1.0);
+        let mean_s = (body_sum + low + above * of_tail(1.0)) / parts;
+        let tail_square =
+            low * low + 2.0 * low * above * of_tail(1.0) + above * above * of_tail(2.0);
+        let square = (body_squares + tail_square) / parts;
         let sd_s = (square - mean_s * mean_s).max(0.0).sqrt();
-        Self::Measured { mean_s, sd_s, percentiles_s }
+        Self::Measured { mean_s, sd_s, percentiles_s, tail_power }
     }
 
     /// Mean in seconds.
@@ -87,8 +104,9 @@ impl Times {
     pub fn times(&self, factor: f64) -> Self {
         match self {
             Self::LogNormal { mean_s, sd_s } => Self::new(mean_s * factor, sd_s * factor),
-            Self::Measured { percentiles_s, .. } => {
-                Self::of_percentiles(percentiles_s.iter().map(|time| time * factor).collect())
+            Self::Measured { mean_s, percentiles_s, .. } => {
+                let percentiles_s = percentiles_s.iter().map(|time| time * factor).collect();
+                Self::of_percentiles(percentiles_s, mean_s * factor)
             }
         }
     }
@@ -125,11 +143,13 @@ impl Times {
             let seconds = match self {
                 Self::LogNormal { .. } if width == 0.0 => mean,
                 Self::LogNormal { .. } => (centre + width * normal(pair(seed, what, number))).exp(),
-                Self::Measured { percentiles_s, .. } => {
+                Self::Measured { percentiles_s, tail_power, .. } => {
                     let [share, _] = pair(seed, what, number);
                     let place = share * (percentiles_s.len() - 1) as f64;
-                    let low = percentiles_s[place as usize];
-                    low + (percentiles_s[place as usize + 1] - low) * place.fract()
+                    let (part, within) = (place as usize, place.fract());
+                    let (low, high) = (percentiles_s[part], percentiles_s[part + 1]);
+                    let in_tail = part + 2 == percentiles_s.len();
+                    low + (high - low) * if in_tail { within.powf(*tail_power) } else { within }
                 }
             };
             nanoseconds(seconds.min(LONGEST_S)).max(1)
@@ -169,6 +189,23 @@ mod tests {
             let (mean, sd) = drawn(&times);
             assert!((mean / times.mean_s() - 1.0).abs() < 0.01, "{times:?} {mean}");
             assert!((sd - times.sd_s()).abs() < 0.02 * times.sd_s().max(1e-9), "{times:?} {sd}");
+        }
+    }
+
+    #[test]
+    fn one_slow_batch_is_not_taken_for_a_whole_percent() {
+        // Of 10 000 batches of 1 ms one took a second: the mean is 1.1 ms.
+        let measured = Distribution::of((0..10_000).map(|n| if n == 0 { 1.0 } else { 1e-3 }));
+        let times = Times::measured(&measured).unwrap();
+        let near = |a: f64, b: f64, within: f64| assert!((a / b - 1.0).abs() < within, "{a} {b}");
+        near(times.mean_s(), measured.mean, 1e-9);
+        near(drawn(&times).0, measured.mean, 0.05);
+        near(times.times(0.5).mean_s(), measured.mean / 2.0, 1e-9);
+        // A mean that no times between these percentiles can have.
+        for (mean, drawn) in [(0.0, 1.0), (5.0, 2.0)] {
+            let (count, sd, percentiles) = (9, 0.0, vec![1.0, 2.0]);
+            let times = Times::measured(&Distribution { count, mean, sd, percentiles }).unwrap();
+            near(times.mean_s(), drawn, 1e-5);
         }
     }
 

@@ -1,12 +1,12 @@
 //! A batch, lent by the ring.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use half::f16;
 use hsipack_format::{DType, Sample};
 
 use super::batch_plan::{BatchArray, BatchPlan};
+use super::loading::Loading;
 use super::shared::Shared;
 use crate::plan::Item;
 use crate::ring::Lease;
@@ -40,9 +40,9 @@ impl Batch {
         Self { lease, shared }
     }
 
-    /// Seconds that all decoding threads together worked on it.
-    pub(super) fn work_s(&self) -> f64 {
-        self.lease.plan().work.load(Ordering::Relaxed) as f64 * 1e-9
+    /// When it was loaded.
+    pub(super) fn loading(&self) -> &Loading {
+        &self.lease.plan().loading
     }
 
     /// Which batch it is.

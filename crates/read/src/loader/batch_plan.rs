@@ -8,10 +8,10 @@
 //! a run of parts, writes to one piece too.
 
 use std::ops::Range;
-use std::sync::atomic::AtomicU64;
 
 use hsipack_format::DType;
 
+use super::loading::Loading;
 use crate::dataset::Dataset;
 use crate::decode::{Decoder, chunk_rows, rows_of};
 use crate::plan::Item;
@@ -29,8 +29,8 @@ pub(crate) struct BatchPlan {
     pub arrays: Vec<BatchArray>,
     /// Why there is no batch.
     pub error: Option<Error>,
-    /// Nanoseconds that all decoding threads together worked on it.
-    pub work: AtomicU64,
+    /// When it was loaded.
+    pub loading: Loading,
     parts: Vec<Part>,
     /// Parts of each task.
     tasks: Vec<Range<usize>>,

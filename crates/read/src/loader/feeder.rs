@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use super::batch_plan::{BatchPlan, Part, array_of, lay_out};
 use super::labelled::LabelledMasks;
+use super::loading::Loading;
 use super::shared::{Shared, Start};
 use crate::dataset::array::ArrayRef;
 use crate::decode::{Ahead, chunks_of};
@@ -93,7 +94,7 @@ impl<'a> Feeder<'a> {
         plan.epoch = epoch.epoch();
         plan.number = number;
         plan.batches = epoch.batches();
-        *plan.work.get_mut() = 0;
+        plan.loading = Loading::begun(claimed);
         plan.error = self
             .plan(epoch, number, plan)
             .and_then(|()| plan.cut(&self.shared.decoder(), &self.shared.masks, pieces))

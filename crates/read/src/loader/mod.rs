@@ -10,6 +10,7 @@
 //! | `worker.rs` | the decoding threads |
 //! | `labelled.rs` | labelled pixels, for crops |
 //! | `batch.rs` | a batch as the consumer sees it |
+//! | `loading.rs` | how long a batch took those who load it |
 //! | `stats.rs` | where the time goes |
 //! | `times.rs` | how long batches took, one by one |
 
@@ -17,6 +18,7 @@ mod batch;
 mod batch_plan;
 mod feeder;
 mod labelled;
+mod loading;
 mod options;
 mod shared;
 mod stats;
@@ -48,6 +50,7 @@ use crate::ring::slots::Failure;
 use crate::ring::{Lease, Next};
 use crate::{Error, ErrorKind, Result};
 use batch_plan::BatchPlan;
+use loading::Loads;
 #[cfg(not(feature = "torch"))]
 use shared::Shared;
 
@@ -75,6 +78,7 @@ pub struct Loader {
     /// A batch of the next epoch, taken before this one was known to be over.
     pending: Option<TakenBatch>,
     consumer: Consumer,
+    loads: Loads,
 }
 
 /// A slot as the ring gave it.
@@ -134,6 +138,7 @@ impl Loader {
             place: Place::default(),
             pending: None,
             consumer: Consumer::training(),
+            loads: Loads::default(),
         };
         if let Some(state) = state {
             state.check(&loader.shared.plan, dataset.fingerprint())?;
@@ -193,10 +198,8 @@ impl Loader {
         let next = self.find_next(deadline);
         match &next {
             Some(Ok(Some(batch))) => {
-                self.shared
-                    .counters
-                    .times
-                    .load(batch.work_s() / self.shared.options.threads as f64);
+                let took = self.loads.next(batch.loading());
+                took.into_iter().for_each(|took| self.shared.counters.times.load(took));
                 self.consumer.gets(batch.number(), self.shared.record());
             }
             Some(Ok(None)) => {}
@@ -314,6 +317,7 @@ impl Loader {
 
     fn go_to(&mut self, epoch: u64, given: Vec<Segment>) {
         self.pending = None;
+        self.loads = Loads::default();
         self.shared.restart(epoch, given.clone());
         self.place = Place { epoch, given, ..Place::default() };
     }

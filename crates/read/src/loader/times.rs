@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 use crate::distribution::Distribution;
 use crate::trace::{BatchNumber, Trace, Track};
 
-/// How long batches took, in seconds; of the latest ones, up to 1024.
+/// How long batches took, in seconds; of the latest ones, up to 16384.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BatchTimes {
-    /// Time that loading a batch takes those who load it: with `loaders` of them, batches come every
-    /// `load_s / loaders` if nobody else is waited for.
+    /// Time that loading a batch takes those who load it, from when there is room for it: with `loaders` of them, batches
+    /// come every `load_s / loaders` if nobody else is waited for.
     pub load_s: Distribution,
     /// Time that the consumer waited for a batch.
     pub wait_s: Distribution,
@@ -120,7 +120,7 @@ impl Consumer {
 }
 
 /// How many times are remembered.
-const REMEMBERED: usize = 1024;
+const REMEMBERED: usize = 16384;
 
 /// The latest times, in a row that is written round and round.
 #[derive(Debug)]

@@ -1,12 +1,10 @@
 //! A decoding thread.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::batch_plan::{BatchPlan, array_of};
 use super::shared::Shared;
-use super::stats::nanoseconds;
 use crate::decode::Scratch;
 use crate::ring::slots::Failure;
 use crate::trace::{BatchNumber, Track};
@@ -24,7 +22,6 @@ pub(super) fn run(shared: &Shared, thread: usize) {
         let meter = std::mem::take(&mut scratch.meter);
         // Before the task is back: whoever gets the batch finds all of it counted.
         let end = Instant::now();
-        let busy = end - taken;
         if let Some(trace) = &shared.options.trace {
             let batch = BatchNumber { epoch: plan.epoch, batch: plan.number };
             let track = Track::Decoder(thread);
@@ -33,8 +30,8 @@ pub(super) fn run(shared: &Shared, thread: usize) {
                 trace.span(track, "read", read, Some(batch));
             }
         }
-        plan.work.fetch_add(nanoseconds(busy), Ordering::Relaxed);
-        shared.counters.decoded(taken - before, busy, meter);
+        plan.loading.did(end);
+        shared.counters.decoded(taken - before, end - taken, meter);
         task.done(failures);
     }
 }
