@@ -9,11 +9,13 @@
 //! | `feeder.rs` | the planning thread |
 //! | `worker.rs` | the decoding threads |
 //! | `labelled.rs` | labelled pixels, for crops |
+//! | `background.rs` | the threads do not push the consumer aside |
 //! | `batch.rs` | a batch as the consumer sees it |
 //! | `loading.rs` | how long a batch took those who load it |
 //! | `stats.rs` | where the time goes |
 //! | `times.rs` | how long batches took, one by one |
 
+mod background;
 mod batch;
 mod batch_plan;
 mod feeder;
@@ -159,7 +161,10 @@ impl Loader {
 
     fn spawn(&mut self, name: String, run: impl FnOnce(&Shared) + Send + 'static) -> Result<()> {
         let shared = self.shared.clone();
-        let thread = std::thread::Builder::new().name(name).spawn(move || run(&shared));
+        let thread = std::thread::Builder::new().name(name).spawn(move || {
+            background::wait_for_turns();
+            run(&shared);
+        });
         self.threads.push(thread.map_err(|error| {
             Error::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
                 .with_remedy("ask for fewer threads")
