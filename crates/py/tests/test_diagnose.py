@@ -82,7 +82,7 @@ def test_decoding_is_named_where_there_is_nothing_else(own_dataset: Path) -> Non
     assert found.culprit in {"collate", "decode", "read"}, str(found)
 
 
-def test_slow_decoding_is_named_and_what_more_threads_load_is_measured(tmp_path: Path) -> None:
+def test_slow_decoding_is_named_and_what_more_threads_bring_is_measured(tmp_path: Path) -> None:
     (tmp_path / "cubes").mkdir()
     random = np.random.default_rng(1)
     for number in range(12):
@@ -96,7 +96,7 @@ def test_slow_decoding_is_named_and_what_more_threads_load_is_measured(tmp_path:
     facts = found.to_dict()["facts"]
     assert facts["load_s"] > 0
     if facts["cores"] > 1:
-        assert 0.5 < facts["scaling"] < 1.5 * facts["cores"]
+        assert 0.5 < facts["more_threads_gain"] < 1.5 * facts["cores"]
 
 
 @pytest.mark.parametrize("workers", [0, 2])

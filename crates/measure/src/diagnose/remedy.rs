@@ -28,9 +28,10 @@ pub struct Facts {
     pub decoded_bytes: Option<u64>,
     /// Seconds that the loader needs for a batch with everything real, however long the rest takes.
     pub load_s: Option<f64>,
-    /// How many times as fast threads for all cores load, with stored samples in memory and no step beside them: less
-    /// than cores by threads where cores share what they work with. Not measured if `None`.
-    pub scaling: Option<f64>,
+    /// How many times as fast batches come with threads for all cores, with stored samples in memory and all else as ever:
+    /// less than cores by threads where cores share what they work with, or the step is the next to be waited for. Not
+    /// measured if `None`.
+    pub more_threads_gain: Option<f64>,
     /// How batches come to the device: `none`, `asynchronous`, `staged` or `emulated`; `pageable` from memory that is
     /// not page-locked.
     pub copies: String,
@@ -153,6 +154,10 @@ pub fn remedy(verdict: &Verdict, facts: &Facts) -> Option<Remedy> {
     Some(Remedy { action, advice, predicted_s: predicted, predicted_gain: gain })
 }
 
+/// How many times as long as with decoded samples in memory a batch may take with more threads, for threads to be
+/// preferred.
+const ENOUGH: f64 = 1.1;
+
 type Found = (Action, Option<f64>, Vec<String>);
 
 fn words(lines: &[&str]) -> Vec<String> {
@@ -233,14 +238,19 @@ fn decode(verdict: &Verdict, facts: &Facts) -> Found {
     let cached = facts.fit(facts.decoded_bytes).map(|bytes| {
         (Action::Cache { cache: CacheKind::Decoded, bytes }, verdict.up_to(Level::Collate))
     });
+    let collate = verdict.up_to(Level::Collate);
     let threads = (facts.threads < facts.cores).then(|| {
-        let ideal = facts.cores as f64 / facts.threads.max(1) as f64;
-        let load = facts.load_s.unwrap_or(verdict.real_s()) / facts.scaling.unwrap_or(ideal);
-        let time = slowest([load, verdict.up_to(Level::Collate)]);
+        let time = match facts.more_threads_gain {
+            Some(gain) => Some(verdict.real_s() / gain),
+            None => {
+                let ideal = facts.cores as f64 / facts.threads.max(1) as f64;
+                slowest([facts.load_s.unwrap_or(verdict.real_s()) / ideal, collate])
+            }
+        };
         (Action::Threads { threads: facts.cores }, time.unwrap_or_default())
     });
-    // What was measured is believed first, unless more threads are enough.
-    let enough = threads.clone().filter(|(_, time)| *time <= verdict.up_to(Level::Collate) * 1.02);
+    // More threads take no memory, so they need not be quite as good.
+    let enough = threads.clone().filter(|(_, time)| *time <= collate * ENOUGH);
     match enough.or(cached).or(threads) {
         Some((action, time)) => (action, Some(time), advice),
         None => {
@@ -362,8 +372,29 @@ mod tests {
         // Cores that share what they work with: what they do together was measured.
         let siblings = Facts { cores: 4, decoded_bytes: None, ..facts() };
         assert_eq!(action(siblings.clone()), Some((Action::Threads { threads: 4 }, Some(0.15))));
-        let slower = Facts { scaling: Some(1.2), ..siblings };
-        assert_eq!(action(slower), Some((Action::Threads { threads: 4 }, Some(0.25))));
+        let slower = Facts { more_threads_gain: Some(1.2), ..siblings };
+        let (action_, time) = action(slower).unwrap();
+        assert_eq!(action_, Action::Threads { threads: 4 });
+        assert!((time.unwrap() - 0.25).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_was_measured_with_more_threads_is_what_they_are_predicted_to_bring() {
+        // Loading halved would be as fast as the step; in turns of both a batch takes longer than either.
+        let times = [(Level::Step, 0.1), (Level::Collate, 0.1), (Level::Decode, 0.2)];
+        let facts = |gain| Facts {
+            threads: 1,
+            load_s: Some(0.2),
+            more_threads_gain: Some(gain),
+            ..facts()
+        };
+        let near = of(&times, facts(1.9)).unwrap();
+        assert_eq!(near.action, Action::Threads { threads: 2 });
+        assert!((near.predicted_gain.unwrap() - 1.9).abs() < 1e-9);
+        // Memory is worth its bytes only where threads are clearly behind.
+        let far = of(&times, facts(1.7)).unwrap();
+        assert!(matches!(far.action, Action::Cache { .. }), "{far:?}");
+        assert!((far.predicted_gain.unwrap() - 2.0).abs() < 1e-9);
     }
 
     #[test]

@@ -309,7 +309,7 @@ mod tests {
             ..Measurements::default()
         };
         let steady = |before| Diagnosis::from(measured(before)).verified.unwrap().steady;
-        assert!(steady(0.21) && !steady(0.25) && !steady(0.15));
+        assert!(steady(0.213) && !steady(0.22) && !steady(0.18));
     }
 
     #[test]

@@ -73,8 +73,6 @@ struct Change {
     crop: Option<[u32; 2]>,
     repeat: bool,
     cold: bool,
-    /// Batches are only taken: neither augmented nor trained with.
-    alone: bool,
 }
 
 /// What a level took.
@@ -192,14 +190,14 @@ impl Run<'_> {
             facts.augmentations = self.augmentations(&mut kept)?;
         }
         if verdict.culprit == Some(Level::Decode) && facts.threads < facts.cores {
-            facts.scaling = Some(self.scaling(facts.cores)?);
+            facts.more_threads_gain = Some(self.more_threads_gain(facts.cores)?);
         }
         drop(kept);
         let remedy = remedy(&verdict, &facts);
         let verified = match &remedy {
             Some(remedy) if options.verify => match self.change(&remedy.action) {
                 Some(change) => {
-                    let tried = self.verify(change)?;
+                    let tried = self.verify(&change)?;
                     let predicted = remedy.predicted_gain;
                     Some(Verified::new(tried, predicted, verdict.real_s(), options.limits))
                 }
@@ -278,7 +276,7 @@ impl Run<'_> {
             stored_bytes: Some(stored),
             decoded_bytes: Some(decoded),
             load_s,
-            scaling: None,
+            more_threads_gain: None,
             copies: copies.to_owned(),
             augmentations: Vec::new(),
             pixels: shape.filter(|_| whole).map(|shape| [shape.rows as u32, shape.columns as u32]),
@@ -348,9 +346,6 @@ impl Run<'_> {
         self.warm_up(&mut loader, change)?;
         let mut once = |run: &mut Self| {
             let mut batch = next(&mut loader)?;
-            if change.alone {
-                return Ok(());
-            }
             if let Some(pipeline) = &pipeline {
                 pipeline.augment_batch(&mut batch)?;
             }
@@ -460,16 +455,15 @@ impl Run<'_> {
         Ok(costs)
     }
 
-    /// How many times as fast as many threads load as there are cores. In turns, so that both see the same machine.
-    fn scaling(&mut self, cores: usize) -> Result<f64> {
-        (self.tell)(&format!("decoding with {cores} threads"));
-        let alone = Change { cache: CacheKind::Compressed, alone: true, ..Change::default() };
-        let more = Change { threads: Some(cores), ..alone.clone() };
-        let mut ratios = Vec::new();
-        for _ in 0..self.options.rounds.asked() {
-            ratios.push(self.stream(&alone)?.batch_s / self.stream(&more)?.batch_s);
-        }
-        Ok(median(&ratios))
+    /// How many times as fast batches come with as many threads as there are cores. In turns, so that both see the same
+    /// machine, and beside the step: where loading then takes about as long, a batch takes longer than either.
+    fn more_threads_gain(&mut self, cores: usize) -> Result<f64> {
+        let change = Change { cache: CacheKind::Compressed, ..Change::default() };
+        let more = Change { threads: Some(cores), ..change.clone() };
+        let [now, then] =
+            self.in_turns(&change, &more, &format!("decoding with {cores} threads"))?;
+        let gains: Vec<f64> = now.iter().zip(&then).map(|(now_s, then_s)| now_s / then_s).collect();
+        Ok(median(&gains))
     }
 
     /// What an action changes, if it is something that can be tried.
@@ -485,15 +479,21 @@ impl Run<'_> {
     }
 
     /// Runs everything real, without and with the remedy, in turns: seconds of a batch, medians of the rounds.
-    fn verify(&mut self, change: Change) -> Result<[f64; 2]> {
-        let (mut before, mut after) = (Vec::new(), Vec::new());
-        let RunOptions { rounds, limits, .. } = *self.options;
-        while !rounds.suffice_to_compare(&before, &after, limits) {
-            (self.tell)(&rounds.name(before.len() + 1, "the remedy"));
-            before.push(self.stream(&Change::default())?.batch_s);
-            after.push(self.stream(&change)?.batch_s);
-        }
+    fn verify(&mut self, change: &Change) -> Result<[f64; 2]> {
+        let [before, after] = self.in_turns(&Change::default(), change, "the remedy")?;
         Ok([median(&before), median(&after)])
+    }
+
+    /// Seconds of a batch of two changes, round after round until both are certain.
+    fn in_turns(&mut self, one: &Change, other: &Change, what: &str) -> Result<[Vec<f64>; 2]> {
+        let (mut ones, mut others) = (Vec::new(), Vec::new());
+        let RunOptions { rounds, limits, .. } = *self.options;
+        while !rounds.suffice_to_compare(&ones, &others, limits) {
+            (self.tell)(&rounds.name(ones.len() + 1, what));
+            ones.push(self.stream(one)?.batch_s);
+            others.push(self.stream(other)?.batch_s);
+        }
+        Ok([ones, others])
     }
 }
 

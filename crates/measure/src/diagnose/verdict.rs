@@ -36,9 +36,9 @@ impl Limits {
         error(spread(times), times.len()) <= self.share / 2.0 * median(times)
     }
 
-    /// Whether the same work took about as long both times: by less than twice the share that counts more or less.
+    /// Whether the same work took about as long both times: by less than one and a half times the share that counts more or less.
     pub fn agree(self, one_s: f64, other_s: f64) -> bool {
-        one_s.max(other_s) <= (1.0 + 2.0 * self.share) * one_s.min(other_s)
+        one_s.max(other_s) <= (1.0 + 1.5 * self.share) * one_s.min(other_s)
     }
 }
 
@@ -233,10 +233,10 @@ mod tests {
     }
 
     #[test]
-    fn times_of_the_same_work_agree_within_ten_per_cent() {
+    fn times_of_the_same_work_agree_within_seven_and_a_half_per_cent() {
         let limits = Limits::default();
-        assert!(limits.agree(0.100, 0.109) && limits.agree(0.109, 0.100));
-        assert!(!limits.agree(0.100, 0.111) && !limits.agree(0.111, 0.100));
+        assert!(limits.agree(0.100, 0.107) && limits.agree(0.107, 0.100));
+        assert!(!limits.agree(0.100, 0.108) && !limits.agree(0.108, 0.100));
     }
 
     #[test]

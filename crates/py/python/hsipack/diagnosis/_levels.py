@@ -103,8 +103,8 @@ class Levels(Protocol):
     ) -> list[dict[str, Any]]:
         """What a batch takes without each augmentation."""
 
-    def scaling(self, rounds: int, seconds: float) -> float | None:
-        """How many times as fast threads for all cores load; None if that cannot be told."""
+    def decoding_with(self, threads: int) -> Source | None:
+        """Batches at the level ``decode``, with so many threads; None if there is no such level."""
 
     def remedied(self, remedy: dict[str, Any]) -> Source | None:
         """Everything real, with a remedy; None if it is nothing that can be tried."""

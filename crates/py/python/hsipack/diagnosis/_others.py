@@ -63,7 +63,7 @@ class IterableLevels:
         """They cannot be told apart."""
         return []
 
-    def scaling(self, rounds: int, seconds: float) -> float | None:
+    def decoding_with(self, threads: int) -> Source | None:
         """Decoding is not told from the rest of loading."""
         return None
 

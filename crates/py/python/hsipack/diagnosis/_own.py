@@ -164,20 +164,9 @@ class LoaderLevels:
             costs.append({"name": op["op"], "without_s": median(times)})
         return costs
 
-    def scaling(self, rounds: int, seconds: float) -> float | None:
-        """How many times as fast threads for all cores load: in turns with the present ones."""
-        most = cores()
-        if self._report["threads"] >= most:
-            return None
-        alone: dict[str, Any] = {"pipeline": None, "cache": "compressed", "cache_bytes": ALL}
-        ratios = []
-        for _ in range(rounds):
-            times = []
-            for more in ({}, {"threads": most}):
-                with self._stream(**alone, **more) as source:
-                    times.append(took(source, lambda batch: None, seconds))
-            ratios.append(times[0] / times[1])
-        return median(ratios)
+    def decoding_with(self, threads: int) -> Source:
+        """Batches at the level ``decode``, with so many threads."""
+        return self._stream(cache="compressed", cache_bytes=ALL, threads=threads)
 
     def remedied(self, remedy: dict[str, Any]) -> Source | None:
         """Everything real, with a remedy."""
