@@ -28,10 +28,10 @@ pub struct Facts {
     pub decoded_bytes: Option<u64>,
     /// Seconds that the loader needs for a batch with everything real, however long the rest takes.
     pub load_s: Option<f64>,
-    /// How many times as fast batches come with threads for all cores, with stored samples in memory and all else as ever:
-    /// less than cores by threads where cores share what they work with, or the step is the next to be waited for. Not
+    /// Seconds that a batch takes at the level `decode` with threads for all cores, measured in the same rounds. Cores may
+    /// share what they work with, and where loading takes about as long as the step a batch takes longer than either. Not
     /// measured if `None`.
-    pub more_threads_gain: Option<f64>,
+    pub more_threads_s: Option<f64>,
     /// How batches come to the device: `none`, `asynchronous`, `staged` or `emulated`; `pageable` from memory that is
     /// not page-locked.
     pub copies: String,
@@ -240,14 +240,15 @@ fn decode(verdict: &Verdict, facts: &Facts) -> Found {
     });
     let collate = verdict.up_to(Level::Collate);
     let threads = (facts.threads < facts.cores).then(|| {
-        let time = match facts.more_threads_gain {
-            Some(gain) => Some(verdict.real_s() / gain),
+        let load = match facts.more_threads_s {
+            // More threads read faster, too.
+            Some(time) => time * verdict.real_s() / verdict.up_to(Level::Decode),
             None => {
                 let ideal = facts.cores as f64 / facts.threads.max(1) as f64;
-                slowest([facts.load_s.unwrap_or(verdict.real_s()) / ideal, collate])
+                facts.load_s.unwrap_or(verdict.real_s()) / ideal
             }
         };
-        (Action::Threads { threads: facts.cores }, time.unwrap_or_default())
+        (Action::Threads { threads: facts.cores }, slowest([load, collate]).unwrap_or_default())
     });
     // More threads take no memory, so they need not be quite as good.
     let enough = threads.clone().filter(|(_, time)| *time <= collate * ENOUGH);
@@ -372,7 +373,7 @@ mod tests {
         // Cores that share what they work with: what they do together was measured.
         let siblings = Facts { cores: 4, decoded_bytes: None, ..facts() };
         assert_eq!(action(siblings.clone()), Some((Action::Threads { threads: 4 }, Some(0.15))));
-        let slower = Facts { more_threads_gain: Some(1.2), ..siblings };
+        let slower = Facts { more_threads_s: Some(0.25), ..siblings };
         let (action_, time) = action(slower).unwrap();
         assert_eq!(action_, Action::Threads { threads: 4 });
         assert!((time.unwrap() - 0.25).abs() < 1e-9);
@@ -382,17 +383,15 @@ mod tests {
     fn what_was_measured_with_more_threads_is_what_they_are_predicted_to_bring() {
         // Loading halved would be as fast as the step; in turns of both a batch takes longer than either.
         let times = [(Level::Step, 0.1), (Level::Collate, 0.1), (Level::Decode, 0.2)];
-        let facts = |gain| Facts {
-            threads: 1,
-            load_s: Some(0.2),
-            more_threads_gain: Some(gain),
-            ..facts()
-        };
-        let near = of(&times, facts(1.9)).unwrap();
+        let facts =
+            |time| Facts { threads: 1, load_s: Some(0.2), more_threads_s: Some(time), ..facts() };
+        let near = of(&times, facts(0.108)).unwrap();
         assert_eq!(near.action, Action::Threads { threads: 2 });
-        assert!((near.predicted_gain.unwrap() - 1.9).abs() < 1e-9);
+        assert!((near.predicted_s.unwrap() - 0.108).abs() < 1e-9);
+        let enough = of(&times, facts(0.09)).unwrap();
+        assert_eq!(enough.predicted_s, Some(0.1), "no faster than without loading");
         // Memory is worth its bytes only where threads are clearly behind.
-        let far = of(&times, facts(1.7)).unwrap();
+        let far = of(&times, facts(0.12)).unwrap();
         assert!(matches!(far.action, Action::Cache { .. }), "{far:?}");
         assert!((far.predicted_gain.unwrap() - 2.0).abs() < 1e-9);
     }

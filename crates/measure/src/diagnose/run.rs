@@ -86,6 +86,8 @@ struct Levels {
     verdict: Verdict,
     /// Seconds that loading a batch takes with everything real: as the verdict's times the median of the rounds' means.
     load_s: Option<f64>,
+    /// Seconds that a batch takes at the level `decode` with threads for all cores, if there are more than threads.
+    more_threads_s: Option<f64>,
     /// Of the last round with everything real.
     statistics: Option<Statistics>,
 }
@@ -184,13 +186,11 @@ impl Run<'_> {
             }
         }
         let mut kept = self.keep()?;
-        let Levels { verdict, load_s, statistics } = self.levels(&levels, &mut kept)?;
-        let mut facts = self.facts(dataset, load_s, kept.copies);
+        let measured = self.levels(&levels, &mut kept)?;
+        let mut facts = self.facts(dataset, &measured, kept.copies);
+        let Levels { verdict, statistics, .. } = measured;
         if verdict.culprit == Some(Level::Augment) {
             facts.augmentations = self.augmentations(&mut kept)?;
-        }
-        if verdict.culprit == Some(Level::Decode) && facts.threads < facts.cores {
-            facts.more_threads_gain = Some(self.more_threads_gain(facts.cores)?);
         }
         drop(kept);
         let remedy = remedy(&verdict, &facts);
@@ -234,21 +234,28 @@ impl Run<'_> {
     fn levels(&mut self, levels: &[Level], kept: &mut Kept) -> Result<Levels> {
         let mut measured: Vec<Measured> =
             levels.iter().map(|level| Measured { level: *level, batch_s: Vec::new() }).collect();
-        let (mut loads, mut statistics) = (Vec::new(), None);
+        let (mut loads, mut more_threads, mut statistics) = (Vec::new(), Vec::new(), None);
+        let more =
+            Change { cache: CacheKind::Compressed, threads: Some(cores()), ..Change::default() };
         let RunOptions { rounds, limits, .. } = *self.options;
         while !rounds.suffice(&measured, limits) {
             for Measured { level, batch_s } in &mut measured {
                 (self.tell)(&rounds.name(batch_s.len() + 1, level.adds()));
                 let lap = self.lap(*level, kept)?;
                 batch_s.push(lap.batch_s);
+                // In the same round: both see the same machine.
+                if *level == Level::Decode && self.options.loader.threads < cores() {
+                    more_threads.push(self.stream(&more)?.batch_s);
+                }
                 if *level == Level::Read {
                     loads.extend(lap.statistics.as_ref().map(|one| one.times.load_s.mean));
                     statistics = lap.statistics;
                 }
             }
         }
-        let load_s = (!loads.is_empty()).then(|| median(&loads));
-        Ok(Levels { verdict: verdict(&measured, limits), load_s, statistics })
+        let middle = |times: &[f64]| (!times.is_empty()).then(|| median(times));
+        let (load_s, more_threads_s) = (middle(&loads), middle(&more_threads));
+        Ok(Levels { verdict: verdict(&measured, limits), load_s, more_threads_s, statistics })
     }
 
     /// Whether batches are copied to the device.
@@ -264,19 +271,19 @@ impl Run<'_> {
         }
     }
 
-    fn facts(&self, dataset: &Dataset, load_s: Option<f64>, copies: &'static str) -> Facts {
+    fn facts(&self, dataset: &Dataset, measured: &Levels, copies: &'static str) -> Facts {
         let (stored, decoded) = sizes(dataset, &chosen(dataset, &self.options.loader));
         let shape = dataset.stacks().first().map(|stack| stack.image.shape());
         let whole = matches!(self.options.loader.plan.crop, Crop::Whole);
         Facts {
             kind: Kind::Hsipack,
             threads: self.options.loader.threads,
-            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            cores: cores(),
             available_memory: machine::available_memory(),
             stored_bytes: Some(stored),
             decoded_bytes: Some(decoded),
-            load_s,
-            more_threads_gain: None,
+            load_s: measured.load_s,
+            more_threads_s: measured.more_threads_s,
             copies: copies.to_owned(),
             augmentations: Vec::new(),
             pixels: shape.filter(|_| whole).map(|shape| [shape.rows as u32, shape.columns as u32]),
@@ -455,17 +462,6 @@ impl Run<'_> {
         Ok(costs)
     }
 
-    /// How many times as fast batches come with as many threads as there are cores. In turns, so that both see the same
-    /// machine, and beside the step: where loading then takes about as long, a batch takes longer than either.
-    fn more_threads_gain(&mut self, cores: usize) -> Result<f64> {
-        let change = Change { cache: CacheKind::Compressed, ..Change::default() };
-        let more = Change { threads: Some(cores), ..change.clone() };
-        let [now, then] =
-            self.in_turns(&change, &more, &format!("decoding with {cores} threads"))?;
-        let gains: Vec<f64> = now.iter().zip(&then).map(|(now_s, then_s)| now_s / then_s).collect();
-        Ok(median(&gains))
-    }
-
     /// What an action changes, if it is something that can be tried.
     fn change(&self, action: &Action) -> Option<Change> {
         let change = Change::default();
@@ -480,21 +476,20 @@ impl Run<'_> {
 
     /// Runs everything real, without and with the remedy, in turns: seconds of a batch, medians of the rounds.
     fn verify(&mut self, change: &Change) -> Result<[f64; 2]> {
-        let [before, after] = self.in_turns(&Change::default(), change, "the remedy")?;
+        let (mut before, mut after) = (Vec::new(), Vec::new());
+        let RunOptions { rounds, limits, .. } = *self.options;
+        while !rounds.suffice_to_compare(&before, &after, limits) {
+            (self.tell)(&rounds.name(before.len() + 1, "the remedy"));
+            before.push(self.stream(&Change::default())?.batch_s);
+            after.push(self.stream(change)?.batch_s);
+        }
         Ok([median(&before), median(&after)])
     }
+}
 
-    /// Seconds of a batch of two changes, round after round until both are certain.
-    fn in_turns(&mut self, one: &Change, other: &Change, what: &str) -> Result<[Vec<f64>; 2]> {
-        let (mut ones, mut others) = (Vec::new(), Vec::new());
-        let RunOptions { rounds, limits, .. } = *self.options;
-        while !rounds.suffice_to_compare(&ones, &others, limits) {
-            (self.tell)(&rounds.name(ones.len() + 1, what));
-            ones.push(self.stream(one)?.batch_s);
-            others.push(self.stream(other)?.batch_s);
-        }
-        Ok([ones, others])
-    }
+/// Cores that may be used.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// The next batch, of whatever epoch.

@@ -135,7 +135,7 @@ fn a_slow_copy_is_named_and_crops_help() {
 fn slow_augmentation_is_named_with_its_dearest_part() {
     let folder = tempfile::tempdir().unwrap();
     let path = dataset(folder.path());
-    let pipeline = r#"[{"op": "hflip", "p": 1.0}, {"op": "gaussian_noise", "std": 0.1, "p": 1.0}]"#;
+    let pipeline = r#"[{"op": "hflip", "p": 1.0}, {"op": "affine", "degrees": 45, "p": 1.0}]"#;
     let pipeline = Some(Pipeline::from_json(pipeline).unwrap());
     let options = RunOptions { pipeline, ..options(&path) };
     let diagnosis = diagnose(&options, Duration::ZERO);

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from hsipack import _hsipack
 from hsipack._errors import ConflictError
-from hsipack.diagnosis._levels import Levels, Source, median, took
+from hsipack.diagnosis._levels import Levels, median, took
 from hsipack.diagnosis._others import DataLoaderLevels, IterableLevels
 from hsipack.diagnosis._own import LoaderLevels
 from hsipack.loader import Loader
@@ -141,12 +141,18 @@ def _diagnose(
     told: Callable[[str], object],
 ) -> Diagnosis:
     measured: list[dict[str, Any]] = [{"level": name, "batch_s": []} for name in levels.names]
+    more_threads: list[float] = []
     needed = _hsipack.DiagnosisRounds(rounds)
     while not needed.suffice(json.dumps(measured)):
         for level in measured:
             told(needed.name(len(level["batch_s"]) + 1, level["level"]))
             with levels.source(level["level"]) as source:
                 level["batch_s"].append(took(source, train_step, seconds))
+            # In the same round: both see the same machine.
+            more = levels.with_more_threads(level["level"])
+            if more is not None:
+                with more as source:
+                    more_threads.append(took(source, train_step, seconds))
     measurements: dict[str, Any] = {
         "subject": levels.subject,
         "batch_size": levels.batch_size,
@@ -155,48 +161,30 @@ def _diagnose(
         "statistics": levels.statistics,
         "facts": levels.facts(),
     }
+    if more_threads:
+        measurements["facts"]["more_threads_s"] = median(more_threads)
     diagnosis = _judged(measurements)
     if diagnosis.culprit == "augment":
         told("every augmentation by itself")
         costs = levels.augmentations(train_step, rounds, seconds)
         measurements["facts"]["augmentations"] = costs
         diagnosis = _judged(measurements)
-
-    def in_turns(
-        level: str, changed: Callable[[], Source | None], what: str
-    ) -> tuple[list[float], list[float]] | None:
-        before: list[float] = []
-        after: list[float] = []
-        while not needed.suffice_to_compare(before, after):
-            told(needed.name(len(before) + 1, what))
-            with levels.source(level) as source:
-                before.append(took(source, train_step, seconds))
-            # Not made earlier: it loads as soon as it is there.
-            other = changed()
-            if other is None:
-                return None
-            with other as source:
-                after.append(took(source, train_step, seconds))
-        return before, after
-
-    facts = measurements["facts"]
-    if diagnosis.culprit == "decode" and facts["threads"] < facts["cores"]:
-        # Beside the step: where loading then takes about as long, a batch takes longer than either.
-        most = facts["cores"]
-        what = f"decoding with {most} threads"
-        turns = in_turns("decode", lambda: levels.decoding_with(most), what)
-        if turns is not None:
-            gains = [now / then for now, then in zip(*turns, strict=True)]
-            facts["more_threads_gain"] = median(gains)
-            diagnosis = _judged(measurements)
-    remedy = diagnosis.remedy
-    if not verify or remedy is None:
+    if not verify or diagnosis.remedy is None:
         return diagnosis
-    turns = in_turns(levels.names[-1], lambda: levels.remedied(remedy), "the remedy")
-    if turns is None:
-        levels.notes.append("there is no option to try, so nothing was verified")
-    else:
-        measurements["tried"] = [median(times) for times in turns]
+    before: list[float] = []
+    after: list[float] = []
+    while not needed.suffice_to_compare(before, after):
+        told(needed.name(len(before) + 1, "the remedy"))
+        with levels.source(levels.names[-1]) as source:
+            before.append(took(source, train_step, seconds))
+        # Not made earlier: it loads as soon as it is there.
+        remedied = levels.remedied(diagnosis.remedy)
+        if remedied is None:
+            levels.notes.append("there is no option to try, so nothing was verified")
+            return _judged(measurements)
+        with remedied as source:
+            after.append(took(source, train_step, seconds))
+    measurements["tried"] = [median(before), median(after)]
     return _judged(measurements)
 
 

@@ -103,8 +103,8 @@ class Levels(Protocol):
     ) -> list[dict[str, Any]]:
         """What a batch takes without each augmentation."""
 
-    def decoding_with(self, threads: int) -> Source | None:
-        """Batches at the level ``decode``, with so many threads; None if there is no such level."""
+    def with_more_threads(self, name: str) -> Source | None:
+        """Batches at a level with threads for all cores; None if more would not tell anything."""
 
     def remedied(self, remedy: dict[str, Any]) -> Source | None:
         """Everything real, with a remedy; None if it is nothing that can be tried."""

@@ -63,7 +63,7 @@ class IterableLevels:
         """They cannot be told apart."""
         return []
 
-    def decoding_with(self, threads: int) -> Source | None:
+    def with_more_threads(self, name: str) -> Source | None:
         """Decoding is not told from the rest of loading."""
         return None
 

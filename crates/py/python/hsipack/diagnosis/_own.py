@@ -164,9 +164,11 @@ class LoaderLevels:
             costs.append({"name": op["op"], "without_s": median(times)})
         return costs
 
-    def decoding_with(self, threads: int) -> Source:
-        """Batches at the level ``decode``, with so many threads."""
-        return self._stream(cache="compressed", cache_bytes=ALL, threads=threads)
+    def with_more_threads(self, name: str) -> Source | None:
+        """Batches at the level ``decode`` with threads for all cores."""
+        if name != "decode" or self._report["threads"] >= cores():
+            return None
+        return self._stream(cache="compressed", cache_bytes=ALL, threads=cores())
 
     def remedied(self, remedy: dict[str, Any]) -> Source | None:
         """Everything real, with a remedy."""
