@@ -96,7 +96,8 @@ def test_slow_decoding_is_named_and_what_more_threads_bring_is_measured(tmp_path
     facts = found.to_dict()["facts"]
     assert facts["load_s"] > 0
     if facts["cores"] > 1:
-        assert 0 < facts["more_threads_s"] < 2 * found.levels[-1]["batch_s"]
+        gain = found.levels[-1]["batch_s"] / facts["more_threads_s"]
+        assert 0.5 < gain < 1.5 * facts["cores"]
 
 
 @pytest.mark.parametrize("workers", [0, 2])

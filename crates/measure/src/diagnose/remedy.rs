@@ -235,10 +235,10 @@ fn decode(verdict: &Verdict, facts: &Facts) -> Found {
     let advice = words(&[
         "hsipack tune finds what decodes fastest for these cubes; fewer mantissa bits (--keep-bits) help, too",
     ]);
-    let cached = facts.fit(facts.decoded_bytes).map(|bytes| {
-        (Action::Cache { cache: CacheKind::Decoded, bytes }, verdict.up_to(Level::Collate))
-    });
     let collate = verdict.up_to(Level::Collate);
+    let cached = facts
+        .fit(facts.decoded_bytes)
+        .map(|bytes| (Action::Cache { cache: CacheKind::Decoded, bytes }, collate));
     let threads = (facts.threads < facts.cores).then(|| {
         let load = match facts.more_threads_s {
             // More threads read faster, too.

@@ -36,7 +36,8 @@ impl Limits {
         error(spread(times), times.len()) <= self.share / 2.0 * median(times)
     }
 
-    /// Whether the same work took about as long both times: by less than one and a half times the share that counts more or less.
+    /// Whether the same work took about as long both times: by less than one and a half times the share that counts more
+    /// or less.
     pub fn agree(self, one_s: f64, other_s: f64) -> bool {
         one_s.max(other_s) <= (1.0 + 1.5 * self.share) * one_s.min(other_s)
     }
