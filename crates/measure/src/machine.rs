@@ -82,7 +82,7 @@ impl Machine {
         let release = text("/proc/sys/kernel/osrelease");
         Self {
             processor: after_colon(&text("/proc/cpuinfo"), "model name").to_owned(),
-            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            cores: cores(),
             memory_bytes: field(&text("/proc/meminfo"), "MemTotal:")
                 .map(|kilobytes| kilobytes * 1024),
             system: format!("{} {}", std::env::consts::OS, release.trim()).trim().to_owned(),
@@ -92,6 +92,11 @@ impl Machine {
                 .and_then(|load| load.parse().ok()),
         }
     }
+}
+
+/// Processors that this process may use.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// What stands behind `NAME :`, on the first line that begins so.

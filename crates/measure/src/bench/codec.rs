@@ -58,7 +58,7 @@ pub fn fastest(
 ) -> Result<LayoutOptions> {
     let chunks = Arc::new(sample(folder, count, shape)?);
     // More threads than cores would take memory and tell nothing.
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = crate::machine::cores();
     let threads = vec![threads.clamp(1, cores)];
     let mut bench = Bench::new(chunks.clone(), chunks.largest(), LIMITS, threads, stop);
     let candidates = TRIED.map(|(compressor, level)| {

@@ -200,7 +200,7 @@ impl Make<'_> {
         self.begin((count * shape.values()) as u64, self.needed.value_bytes())?;
         (self.tell)(&format!("drawing {count} cubes of {shape}"));
         let numbers: Vec<usize> = (0..count).collect();
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = machine::cores();
         let write = |number: usize| {
             self.check_stop()?;
             let values = synthetic::cube(number as u64, shape);

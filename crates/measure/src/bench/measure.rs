@@ -83,7 +83,7 @@ pub fn measure(request: &Request) -> Result<Measurement> {
     let mut step = Step::new(settings.step, data.shape.bands, device);
     let mut feed = Feed::start(*strategy, *rate_limit, settings, data, device)?;
     // Behind the workers, which have one each.
-    tch::set_num_threads(std::thread::available_parallelism().map_or(1, usize::from) as i32);
+    tch::set_num_threads(machine::cores() as i32);
     let mut kept = Kept::default();
     let device_works = feed.augments() || matches!(settings.step, StepKind::Network);
     let per_epoch = feed.batches_per_epoch();

@@ -235,8 +235,11 @@ impl Run<'_> {
         let mut measured: Vec<Measured> =
             levels.iter().map(|level| Measured { level: *level, batch_s: Vec::new() }).collect();
         let (mut loads, mut more_threads, mut statistics) = (Vec::new(), Vec::new(), None);
-        let more =
-            Change { cache: CacheKind::Compressed, threads: Some(cores()), ..Change::default() };
+        let more = Change {
+            cache: CacheKind::Compressed,
+            threads: Some(machine::cores()),
+            ..Change::default()
+        };
         let RunOptions { rounds, limits, .. } = *self.options;
         while !rounds.suffice(&measured, limits) {
             for Measured { level, batch_s } in &mut measured {
@@ -244,7 +247,7 @@ impl Run<'_> {
                 let lap = self.lap(*level, kept)?;
                 batch_s.push(lap.batch_s);
                 // In the same round: both see the same machine.
-                if *level == Level::Decode && self.options.loader.threads < cores() {
+                if *level == Level::Decode && self.options.loader.threads < machine::cores() {
                     more_threads.push(self.stream(&more)?.batch_s);
                 }
                 if *level == Level::Read {
@@ -278,7 +281,7 @@ impl Run<'_> {
         Facts {
             kind: Kind::Hsipack,
             threads: self.options.loader.threads,
-            cores: cores(),
+            cores: machine::cores(),
             available_memory: machine::available_memory(),
             stored_bytes: Some(stored),
             decoded_bytes: Some(decoded),
@@ -485,11 +488,6 @@ impl Run<'_> {
         }
         Ok([median(&before), median(&after)])
     }
-}
-
-/// Cores that may be used.
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// The next batch, of whatever epoch.

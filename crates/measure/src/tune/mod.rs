@@ -75,7 +75,7 @@ pub fn tune(options: &Options, stop: &AtomicBool, tell: &dyn Fn(&str)) -> Result
     tell("reading a sample");
     let sample = Sample::read(options, stop)?;
     let limits = Limits::new(options.quick);
-    let machine = std::thread::available_parallelism().map_or(1, usize::from);
+    let machine = crate::machine::cores();
     let plain = sample.chunks(TARGET_CHUNK, None);
     let largest = sample.chunks(candidates::LARGEST_CHUNK, None).largest();
     let threads = measure::doubling(options.cores.min(machine));
