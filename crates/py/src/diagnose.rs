@@ -45,9 +45,11 @@ impl DiagnosisRounds {
         Ok(self.0.suffice(&levels, Limits::default()))
     }
 
-    /// Whether the rounds suffice that a remedy was tried in: seconds of a batch before and after it.
-    fn suffice_to_compare(&self, before: Vec<f64>, after: Vec<f64>) -> bool {
-        self.0.suffice_to_compare(&before, &after, Limits::default())
+    /// Whether the rounds suffice that a remedy was tried in: seconds of a batch without it, with it, and of whatever else
+    /// was run in the same rounds.
+    fn suffice_to_compare(&self, times: Vec<Vec<f64>>) -> bool {
+        let times: Vec<&[f64]> = times.iter().map(Vec::as_slice).collect();
+        self.0.suffice_to_compare(&times, Limits::default())
     }
 }
 
@@ -58,7 +60,7 @@ pub fn diagnose(py: Python<'_>, measurements: &str) -> PyResult<(String, String)
     let facts = &mut measurements.facts;
     facts.available_memory = machine::available_memory();
     if facts.cores == 0 {
-        facts.cores = std::thread::available_parallelism().map_or(1, usize::from);
+        facts.cores = machine::cores();
     }
     let diagnosis = Diagnosis::from(measurements);
     let json = serde_json::to_string(&diagnosis).expect("plain data");

@@ -67,6 +67,9 @@ def test_slow_augmentation_is_named_with_its_dearest_part(dataset: str) -> None:
     assert found.remedy is not None
     assert found.remedy["name"] == "gaussian_noise"
     assert found.verified is not None
+    if found.remedy["basis"]:
+        assert found.remedy["basis"] == {"measured": "without", "place": 0}
+        assert min(found.verified["basis_s"]) > 0
     assert found.verified["gain"] > 1
 
 
@@ -197,6 +200,7 @@ def test_a_remedy_is_tried_in_more_rounds_while_its_times_differ(
     assert told.count("the machine changed its speed: all of it again") == 2
     assert found.verified is not None
     assert not found.verified["steady"]
+    assert found.attempts == 3
     assert "the machine changed its speed" in str(found)
 
 

@@ -118,11 +118,11 @@ Examples:
   hsipack diagnose tissue.hsipack --step-time 20ms --rate-limit 500MB/s --emulate-bus 12GB/s
 
 Keys of --json (times in seconds, shares from 0 to 1):
-  subject batch_size culprit (null: nobody) settled limits{share,spreads} notes facts{...}
+  subject batch_size culprit (null: nobody) settled limits{share,spreads} attempts notes facts{...}
   rows[]:     level kept adds batch_s spread_s rounds bound_s cost_s share needed_s counts
               (levels: step augment copy collate decode read cold)
-  remedy:     action ... advice[] predicted_s predicted_gain
-  verified:   before_s after_s gain error steady
+  remedy:     action ... advice[] predicted_s predicted_gain basis (what was measured for that)
+  verified:   before_s after_s gain error basis_s[2] (then, and beside the remedy) steady
   statistics: of everything real, see docs/statistics.md";
 
 #[derive(Clone, Copy, ValueEnum)]

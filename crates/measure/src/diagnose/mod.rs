@@ -10,11 +10,13 @@
 //! | `subset.rs` | which samples all levels read |
 //! | `rounds.rs` | how often levels, or a remedy, are run |
 //! | `verdict.rs` | from times of levels to the part that is to blame |
+//! | `prediction.rs` | what a batch is predicted to take, and the measured time that this rests on |
 //! | `remedy.rs` | what to do about it, and what that is predicted to bring |
 //! | `report.rs` | all of it, as JSON and for people |
 //! | `run.rs` | feature `torch`: runs the levels of a packed dataset |
 
 mod level;
+mod prediction;
 mod remedy;
 mod report;
 mod rounds;
@@ -24,8 +26,9 @@ mod subset;
 mod verdict;
 
 pub use level::Level;
+pub use prediction::Basis;
 pub use remedy::{Action, AugmentationCost, Facts, Kind, Remedy, remedy};
-pub use report::{Diagnosis, Measurements, Verified, Words};
+pub use report::{Diagnosis, Measurements, Trial, Verified, Words};
 pub use rounds::Rounds;
 #[cfg(feature = "torch")]
 pub use run::{Run, RunOptions, run};

@@ -8,6 +8,7 @@ use hsipack_read::CacheKind;
 use serde::{Deserialize, Serialize};
 
 use super::level::Level;
+use super::prediction::{Basis, Prediction};
 use super::verdict::Verdict;
 
 /// What is known of the pipeline beside the times of its levels.
@@ -114,6 +115,8 @@ pub struct Remedy {
     pub predicted_s: Option<f64>,
     /// How many times as fast training will be.
     pub predicted_gain: Option<f64>,
+    /// The measured time that this rests on, if it is one that can be measured again.
+    pub basis: Option<Basis>,
 }
 
 /// What to do about the culprit; `None` if there is none.
@@ -145,31 +148,37 @@ pub fn remedy(verdict: &Verdict, facts: &Facts) -> Option<Remedy> {
             load(verdict, facts, culprit)
         }
     };
-    let gain = predicted.filter(|time| *time > 0.0).map(|time| verdict.real_s() / time);
+    let gain = |after: &Prediction| verdict.real_s() / after.batch_s;
     // Something that would not help is no remedy.
-    let (action, predicted, gain) = match gain {
-        Some(gain) if gain < 1.02 => (Action::Other, None, None),
-        _ => (action, predicted, gain),
+    let (action, predicted) = match predicted.filter(|after| after.batch_s > 0.0) {
+        Some(after) if gain(&after) < 1.02 => (Action::Other, None),
+        predicted => (action, predicted),
     };
-    Some(Remedy { action, advice, predicted_s: predicted, predicted_gain: gain })
+    Some(Remedy {
+        action,
+        advice,
+        predicted_s: predicted.map(|after| after.batch_s),
+        predicted_gain: predicted.as_ref().map(gain),
+        basis: predicted.and_then(|after| after.basis),
+    })
 }
 
 /// How many times as long as with decoded samples in memory a batch may take with more threads, for threads to be
 /// preferred.
 const ENOUGH: f64 = 1.1;
 
-type Found = (Action, Option<f64>, Vec<String>);
+type Found = (Action, Option<Prediction>, Vec<String>);
 
 fn words(lines: &[&str]) -> Vec<String> {
     lines.iter().map(|line| (*line).to_owned()).collect()
 }
 
-/// Parts that work at the same time are as slow as the slowest.
-fn slowest(times: impl IntoIterator<Item = f64>) -> Option<f64> {
-    times.into_iter().reduce(f64::max)
-}
-
 impl Facts {
+    /// Slowed by loading, which may be the next to be waited for; of a batch that takes `part` of what it takes now.
+    fn with_loading(&self, rest: Prediction, part: f64) -> Prediction {
+        self.load_s.map_or(rest, |time| rest.slowest((time * part).into()))
+    }
+
     /// Whether that many bytes may be kept in memory beside everything else.
     fn fit(&self, bytes: Option<u64>) -> Option<u64> {
         bytes.filter(|bytes| self.available_memory.is_some_and(|memory| *bytes <= memory / 2))
@@ -194,9 +203,9 @@ fn augmentation(verdict: &Verdict, facts: &Facts) -> Found {
             100.0 * share.clamp(0.0, 1.0)
         ));
     }
-    // What loads beside it may be the next to be waited for.
-    let predicted = slowest([cost.without_s].into_iter().chain(facts.load_s));
-    (Action::Without { place, name: cost.name.clone() }, predicted, advice)
+    let without = Prediction::of(cost.without_s, Basis::Without { place });
+    let predicted = facts.with_loading(without, 1.0);
+    (Action::Without { place, name: cost.name.clone() }, Some(predicted), advice)
 }
 
 fn copy(verdict: &Verdict, facts: &Facts) -> Found {
@@ -223,37 +232,38 @@ fn copy(verdict: &Verdict, facts: &Facts) -> Found {
     // Half of the pixels, and the whole width, so that loading is halved as well.
     let pixels = [rows.div_ceil(2), columns];
     let part = f64::from(pixels[0]) / f64::from(rows.max(1));
-    let others = facts.load_s.map(|time| time * part);
-    let copies = verdict.up_to(Level::Copy) * part;
-    let predicted = slowest([verdict.up_to(Level::Augment), copies].into_iter().chain(others));
+    let copies = Prediction::level(verdict, Level::Copy).times(part);
+    let rest = Prediction::level(verdict, Level::Augment).slowest(copies);
+    let predicted = facts.with_loading(rest, part);
     advice
         .push("predicted for a step that takes as long for a crop as for a whole cube".to_owned());
-    (Action::Crop { pixels }, predicted, advice)
+    (Action::Crop { pixels }, Some(predicted), advice)
 }
 
 fn decode(verdict: &Verdict, facts: &Facts) -> Found {
     let advice = words(&[
         "hsipack tune finds what decodes fastest for these cubes; fewer mantissa bits (--keep-bits) help, too",
     ]);
-    let collate = verdict.up_to(Level::Collate);
+    let collate = Prediction::level(verdict, Level::Collate);
     let cached = facts
         .fit(facts.decoded_bytes)
         .map(|bytes| (Action::Cache { cache: CacheKind::Decoded, bytes }, collate));
     let threads = (facts.threads < facts.cores).then(|| {
         let load = match facts.more_threads_s {
             // More threads read faster, too.
-            Some(time) => time * verdict.real_s() / verdict.up_to(Level::Decode),
+            Some(time) => Prediction::of(time, Basis::MoreThreads)
+                .times(verdict.real_s() / verdict.up_to(Level::Decode)),
             None => {
                 let ideal = facts.cores as f64 / facts.threads.max(1) as f64;
-                facts.load_s.unwrap_or(verdict.real_s()) / ideal
+                Prediction::from(facts.load_s.unwrap_or(verdict.real_s()) / ideal)
             }
         };
-        (Action::Threads { threads: facts.cores }, slowest([load, collate]).unwrap_or_default())
+        (Action::Threads { threads: facts.cores }, collate.slowest(load))
     });
     // More threads take no memory, so they need not be quite as good.
-    let enough = threads.clone().filter(|(_, time)| *time <= collate * ENOUGH);
+    let enough = threads.clone().filter(|(_, after)| after.batch_s <= collate.batch_s * ENOUGH);
     match enough.or(cached).or(threads) {
-        Some((action, time)) => (action, Some(time), advice),
+        Some((action, after)) => (action, Some(after), advice),
         None => {
             let mut more = words(&["more cores"]);
             more.extend(advice);
@@ -278,7 +288,7 @@ fn disk(verdict: &Verdict, facts: &Facts, culprit: Level) -> Found {
     match fits {
         Some(bytes) => {
             let action = Action::Cache { cache: CacheKind::Compressed, bytes };
-            (action, Some(verdict.up_to(Level::Decode)), advice)
+            (action, Some(Prediction::level(verdict, Level::Decode)), advice)
         }
         None => (Action::Other, None, advice),
     }
@@ -299,14 +309,14 @@ fn load(verdict: &Verdict, facts: &Facts, culprit: Level) -> Found {
     if facts.kind != Kind::Dataloader || facts.threads >= workers || culprit == Level::Cold {
         return (Action::Other, None, advice);
     }
-    let before = verdict.up_to(Level::Collate);
+    let before = Prediction::level(verdict, Level::Collate);
     let alone = match facts.threads {
         // Without workers the step waits while samples are loaded.
-        0 => verdict.real_s() - before,
+        0 => verdict.real_s() - before.batch_s,
         threads => verdict.real_s() * threads as f64,
     };
-    let predicted = slowest([before, alone / workers as f64]);
-    (Action::Threads { threads: workers }, predicted, advice)
+    let predicted = before.slowest((alone / workers as f64).into());
+    (Action::Threads { threads: workers }, Some(predicted), advice)
 }
 
 #[cfg(test)]
@@ -350,6 +360,7 @@ mod tests {
             (remedy.predicted_s, remedy.predicted_gain.map(f64::round)),
             (Some(0.2), Some(3.0))
         );
+        assert_eq!(remedy.basis, Some(Basis::Level { level: Level::Decode }));
         let large = Facts { stored_bytes: Some(501), ..facts() };
         assert_eq!(of(&TIMES, large).unwrap().action, Action::Other);
     }
@@ -388,8 +399,10 @@ mod tests {
         let near = of(&times, facts(0.108)).unwrap();
         assert_eq!(near.action, Action::Threads { threads: 2 });
         assert!((near.predicted_s.unwrap() - 0.108).abs() < 1e-9);
+        assert_eq!(near.basis, Some(Basis::MoreThreads));
         let enough = of(&times, facts(0.09)).unwrap();
         assert_eq!(enough.predicted_s, Some(0.1), "no faster than without loading");
+        assert_eq!(enough.basis, Some(Basis::Level { level: Level::Collate }));
         // Memory is worth its bytes only where threads are clearly behind.
         let far = of(&times, facts(0.12)).unwrap();
         assert!(matches!(far.action, Action::Cache { .. }), "{far:?}");
@@ -402,10 +415,13 @@ mod tests {
         let times = [(Level::Step, 0.1), (Level::Augment, 0.5), (Level::Read, 0.5)];
         let facts =
             Facts { augmentations: vec![cost("hflip", 0.48), cost("elastic", 0.16)], ..facts() };
-        let remedy = of(&times, facts).unwrap();
+        let remedy = of(&times, facts.clone()).unwrap();
         assert_eq!(remedy.action, Action::Without { place: 1, name: "elastic".into() });
-        assert_eq!(remedy.predicted_s, Some(0.3), "loading takes 0.3 s");
+        assert_eq!((remedy.predicted_s, remedy.basis), (Some(0.3), None), "loading takes 0.3 s");
         assert!(remedy.advice.iter().any(|line| line.contains("elastic takes 85 %")), "{remedy:?}");
+        let loaded = of(&times, Facts { load_s: None, ..facts }).unwrap();
+        let basis = Some(Basis::Without { place: 1 });
+        assert_eq!((loaded.predicted_s, loaded.basis), (Some(0.16), basis));
     }
 
     #[test]
@@ -414,6 +430,7 @@ mod tests {
         let remedy = of(&times, facts()).unwrap();
         assert_eq!(remedy.action, Action::Crop { pixels: [51, 50] });
         assert!((remedy.predicted_s.unwrap() - 0.4 * 51.0 / 101.0).abs() < 1e-9);
+        assert_eq!(remedy.basis, Some(Basis::Level { level: Level::Copy }));
     }
 
     #[test]

@@ -29,6 +29,9 @@ pub struct Diagnosis {
     pub verified: Option<Verified>,
     /// What the loader did with everything real, if it is hsipack's.
     pub statistics: Option<Statistics>,
+    /// How often all of it was measured, this time included: again where the machine changed its speed before the remedy
+    /// was tried.
+    pub attempts: usize,
     /// What could not be measured, and why.
     pub notes: Vec<String>,
 }
@@ -44,9 +47,26 @@ pub struct Verified {
     pub gain: f64,
     /// By how much the prediction was off: predicted gain by measured gain, less 1.
     pub error: Option<f64>,
-    /// Whether a batch took as long without the remedy as it took when the levels were measured. If not, the machine changed
-    /// its speed in between: prediction and measurement are of different machines.
+    /// What the prediction rests on: seconds that a batch took of that when the levels were measured, and beside the remedy.
+    /// `None` if that cannot be measured by itself.
+    pub basis_s: Option<[f64; 2]>,
+    /// Whether a batch took as long without the remedy as it took when the levels were measured, and the basis of the
+    /// prediction promises as much as then. If not, the machine changed its speed in between: prediction and measurement are
+    /// of different machines.
     pub steady: bool,
+}
+
+/// Seconds that a batch takes beside each other, medians of the same rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Trial {
+    /// Without the remedy.
+    pub before_s: f64,
+    /// With it.
+    pub after_s: f64,
+    /// Of what the prediction rests on, if that can be measured by itself.
+    #[serde(default)]
+    pub basis_s: Option<f64>,
 }
 
 /// How options are spelled.
@@ -70,43 +90,68 @@ pub struct Measurements {
     pub levels: Vec<Measured>,
     /// What else is known.
     pub facts: Facts,
-    /// Seconds a batch takes without and with the remedy, if it was tried.
-    pub tried: Option<[f64; 2]>,
+    /// What came of the remedy, if it was tried.
+    pub tried: Option<Trial>,
     /// What the loader did with everything real, if it is hsipack's.
     pub statistics: Option<Statistics>,
+    /// How often all of it was measured before.
+    pub earlier_attempts: usize,
     /// What could not be measured, and why.
     pub notes: Vec<String>,
 }
 
 impl From<Measurements> for Diagnosis {
     fn from(measurements: Measurements) -> Self {
-        let Measurements { subject, batch_size, levels, facts, tried, statistics, notes } =
-            measurements;
         let limits = Limits::default();
+        let Measurements { subject, batch_size, levels, facts, tried, statistics, .. } =
+            measurements;
         let verdict = verdict(&levels, limits);
         let remedy = remedy(&verdict, &facts);
-        let predicted = remedy.as_ref().and_then(|remedy| remedy.predicted_gain);
-        let verified = tried.map(|tried| Verified::new(tried, predicted, verdict.real_s(), limits));
-        Self { subject, batch_size, verdict, limits, facts, remedy, verified, statistics, notes }
+        let verified = tried
+            .zip(remedy.as_ref())
+            .map(|(trial, remedy)| Verified::new(trial, remedy, &verdict, &facts, limits));
+        let attempts = measurements.earlier_attempts + 1;
+        let notes = measurements.notes;
+        Self {
+            subject,
+            batch_size,
+            verdict,
+            limits,
+            facts,
+            remedy,
+            verified,
+            statistics,
+            attempts,
+            notes,
+        }
     }
 }
 
 impl Verified {
-    /// Compares seconds of a batch without and with the remedy, and the former with what a batch took when the levels were
-    /// measured.
+    /// Compares what a batch takes without and with the remedy, and what took as long as it may with what it took when the
+    /// levels were measured.
     pub fn new(
-        [before_s, after_s]: [f64; 2],
-        predicted_gain: Option<f64>,
-        real_s: f64,
+        trial: Trial,
+        remedy: &Remedy,
+        verdict: &Verdict,
+        facts: &Facts,
         limits: Limits,
     ) -> Self {
+        let Trial { before_s, after_s, .. } = trial;
         let gain = before_s / after_s.max(f64::MIN_POSITIVE);
+        let real_s = verdict.real_s();
+        let then = remedy.basis.and_then(|basis| basis.batch_s(verdict, facts));
+        let basis_s = then.zip(trial.basis_s).map(|(then, now)| [then, now]);
+        // What is promised is a quotient: both may have become slower alike.
+        let promised =
+            basis_s.is_none_or(|[then, now]| limits.agree(real_s * now, before_s * then));
         Self {
             before_s,
             after_s,
             gain,
-            error: predicted_gain.map(|predicted| predicted / gain - 1.0),
-            steady: limits.agree(before_s, real_s),
+            error: remedy.predicted_gain.map(|predicted| predicted / gain - 1.0),
+            basis_s,
+            steady: limits.agree(before_s, real_s) && promised,
         }
     }
 }
@@ -149,13 +194,17 @@ impl Diagnosis {
                 format!("{gain:.2} times as fast ({} -> {})", time(*before_s), time(*after_s));
             line(out, "measured", &gain)?;
             if !verified.steady {
-                let real = time(self.verdict.real_s());
-                let unsure = "the machine changed its speed: a batch took";
-                line(
-                    out,
-                    "unsure",
-                    &format!("{unsure} {real} before it took {}", time(*before_s)),
-                )?;
+                let real_s = self.verdict.real_s();
+                let (what, [then, now]) = match verified.basis_s {
+                    Some(times) if self.limits.agree(real_s, *before_s) => {
+                        ("what is predicted from", times)
+                    }
+                    _ => ("a batch", [real_s, *before_s]),
+                };
+                let (then, now) = (time(then), time(now));
+                let changed =
+                    format!("the machine changed its speed: {what} took {then}, then {now}");
+                line(out, "unsure", &changed)?;
                 line(out, "", "end what else the machine does, and run it again")?;
             }
         }
@@ -253,17 +302,36 @@ mod tests {
             stored_bytes: Some(50_000_000),
             ..Facts::default()
         };
+        let remedy = remedy(&verdict, &facts);
+        let promised = Remedy { predicted_gain: Some(4.4), ..remedy.clone().unwrap() };
+        let limits = Limits::default();
         Diagnosis {
             subject: "tissue.hsipack".into(),
             batch_size: Some(6),
-            remedy: remedy(&verdict, &facts),
+            verified: Some(Verified::new(TRIAL, &promised, &verdict, &facts, limits)),
+            remedy,
             verdict,
-            limits: Limits::default(),
+            limits,
             facts,
-            verified: Some(Verified::new([0.2, 0.05], Some(4.4), 0.2, Limits::default())),
             statistics: None,
+            attempts: 1,
             notes: Vec::new(),
         }
+    }
+
+    const TRIAL: Trial = Trial { before_s: 0.2, after_s: 0.05, basis_s: Some(0.05) };
+
+    /// Measured as `diagnosis(0.2)`, then tried.
+    fn tried(trial: Trial) -> Diagnosis {
+        let Diagnosis { facts, .. } = diagnosis(0.2);
+        let times = [(Level::Step, 0.04), (Level::Decode, 0.05), (Level::Read, 0.2)];
+        let levels = times.map(|(level, time)| Measured { level, batch_s: vec![time; 3] }).to_vec();
+        Diagnosis::from(Measurements {
+            levels,
+            facts,
+            tried: Some(trial),
+            ..Measurements::default()
+        })
     }
 
     #[test]
@@ -294,22 +362,33 @@ mod tests {
 
     #[test]
     fn a_machine_that_changed_its_speed_is_told() {
-        let mut changed = diagnosis(0.2);
-        changed.verified = Some(Verified::new([0.15, 0.05], Some(4.0), 0.2, changed.limits));
+        let changed = tried(Trial { before_s: 0.15, ..TRIAL });
         let text = changed.text(Words::Command);
-        let told =
-            "unsure     the machine changed its speed: a batch took 200 ms before it took 150 ms";
+        let told = "unsure     the machine changed its speed: a batch took 200 ms, then 150 ms";
         assert!(text.contains(told), "{text}");
-        let measured = |before| Measurements {
-            levels: vec![
-                Measured { level: Level::Step, batch_s: vec![0.04; 3] },
-                Measured { level: Level::Read, batch_s: vec![0.2; 3] },
-            ],
-            tried: Some([before, 0.05]),
-            ..Measurements::default()
+        let steady = |before_s| {
+            let trial = Trial { before_s, basis_s: None, ..TRIAL };
+            tried(trial).verified.unwrap().steady
         };
-        let steady = |before| Diagnosis::from(measured(before)).verified.unwrap().steady;
         assert!(steady(0.213) && !steady(0.22) && !steady(0.18));
+    }
+
+    #[test]
+    fn what_the_prediction_rests_on_has_to_take_as_long_as_then_too() {
+        let verified = |before_s, basis_s| {
+            let trial = Trial { before_s, basis_s: Some(basis_s), ..TRIAL };
+            tried(trial).verified.unwrap()
+        };
+        let same = verified(0.2, 0.051);
+        assert!(same.steady && same.basis_s == Some([0.05, 0.051]), "{same:?}");
+        assert!(!verified(0.2, 0.055).steady && !verified(0.2, 0.045).steady);
+        // Both a little slower: the quotient is what is promised.
+        assert!(verified(0.213, 0.0545).steady);
+        assert!(!verified(0.19, 0.0525).steady);
+        let text = tried(Trial { basis_s: Some(0.06), ..TRIAL }).text(Words::Python);
+        let told =
+            "the machine changed its speed: what is predicted from took 50.0 ms, then 60.0 ms";
+        assert!(text.contains(told), "{text}");
     }
 
     #[test]

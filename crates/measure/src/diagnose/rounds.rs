@@ -40,10 +40,12 @@ impl Rounds {
         done.is_none_or(|done| self.end(done, || verdict(levels, limits).settled))
     }
 
-    /// Whether the rounds that a remedy was tried in suffice: seconds of a batch before and after it.
-    pub fn suffice_to_compare(self, before: &[f64], after: &[f64], limits: Limits) -> bool {
-        let done = before.len().min(after.len());
-        self.end(done, || limits.are_certain(before) && limits.are_certain(after))
+    /// Whether the rounds that a remedy was tried in suffice: seconds of a batch without it, with it, and of whatever else
+    /// was run in the same rounds.
+    pub fn suffice_to_compare(self, times: &[&[f64]], limits: Limits) -> bool {
+        let done = times.iter().map(|times| times.len()).min();
+        let certain = || times.iter().all(|times| limits.are_certain(times));
+        done.is_none_or(|done| self.end(done, certain))
     }
 
     fn end(self, done: usize, settled: impl FnOnce() -> bool) -> bool {
@@ -80,12 +82,13 @@ mod tests {
         let (rounds, limits) = (Rounds::new(2), Limits::default());
         let (calm, wild) = ([0.1; 6], [0.1, 0.2, 0.1, 0.3, 0.2, 0.4]);
         let suffice =
-            |before: &[f64], after: &[f64]| rounds.suffice_to_compare(before, after, limits);
+            |before: &[f64], after: &[f64]| rounds.suffice_to_compare(&[before, after], limits);
         assert!(!suffice(&calm[..1], &calm[..1]));
         assert!(suffice(&calm[..2], &calm[..2]));
         assert!(!suffice(&calm[..5], &wild[..5]));
         assert!(!suffice(&wild[..5], &calm[..5]));
         assert!(suffice(&wild, &calm));
+        assert!(!rounds.suffice_to_compare(&[&calm[..5], &calm[..5], &wild[..5]], limits));
     }
 
     #[test]

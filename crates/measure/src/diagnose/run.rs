@@ -15,8 +15,9 @@ use hsipack_read::{
 use tch::{Device, Tensor};
 
 use super::level::Level;
-use super::remedy::{Action, AugmentationCost, Facts, Kind, remedy};
-use super::report::{Diagnosis, Verified};
+use super::prediction::Basis;
+use super::remedy::{Action, AugmentationCost, Facts, Kind, Remedy, remedy};
+use super::report::{Diagnosis, Trial, Verified};
 use super::rounds::Rounds;
 use super::subset::subset;
 use super::verdict::{Limits, Measured, Verdict, median, verdict};
@@ -156,7 +157,8 @@ impl Run<'_> {
     fn diagnose(mut self, dataset: &Dataset) -> Result<Diagnosis> {
         let mut attempt = 1;
         loop {
-            let diagnosis = self.attempt(dataset)?;
+            let mut diagnosis = self.attempt(dataset)?;
+            diagnosis.attempts = attempt;
             let steady = diagnosis.verified.as_ref().is_none_or(|verified| verified.steady);
             if steady || attempt == Rounds::ATTEMPTS {
                 return Ok(diagnosis);
@@ -192,15 +194,10 @@ impl Run<'_> {
         if verdict.culprit == Some(Level::Augment) {
             facts.augmentations = self.augmentations(&mut kept)?;
         }
-        drop(kept);
         let remedy = remedy(&verdict, &facts);
         let verified = match &remedy {
-            Some(remedy) if options.verify => match self.change(&remedy.action) {
-                Some(change) => {
-                    let tried = self.verify(&change)?;
-                    let predicted = remedy.predicted_gain;
-                    Some(Verified::new(tried, predicted, verdict.real_s(), options.limits))
-                }
+            Some(remedy) if options.verify => match self.verify(remedy, &mut kept)? {
+                Some(trial) => Some(Verified::new(trial, remedy, &verdict, &facts, options.limits)),
                 None => {
                     notes.push("there is no option to try, so nothing was verified".to_owned());
                     None
@@ -226,6 +223,7 @@ impl Run<'_> {
             remedy,
             verified,
             statistics,
+            attempts: 1,
             notes,
         })
     }
@@ -235,11 +233,6 @@ impl Run<'_> {
         let mut measured: Vec<Measured> =
             levels.iter().map(|level| Measured { level: *level, batch_s: Vec::new() }).collect();
         let (mut loads, mut more_threads, mut statistics) = (Vec::new(), Vec::new(), None);
-        let more = Change {
-            cache: CacheKind::Compressed,
-            threads: Some(machine::cores()),
-            ..Change::default()
-        };
         let RunOptions { rounds, limits, .. } = *self.options;
         while !rounds.suffice(&measured, limits) {
             for Measured { level, batch_s } in &mut measured {
@@ -248,7 +241,7 @@ impl Run<'_> {
                 batch_s.push(lap.batch_s);
                 // In the same round: both see the same machine.
                 if *level == Level::Decode && self.options.loader.threads < machine::cores() {
-                    more_threads.push(self.stream(&more)?.batch_s);
+                    more_threads.push(self.basis(Basis::MoreThreads, kept)?);
                 }
                 if *level == Level::Read {
                     loads.extend(lap.statistics.as_ref().map(|one| one.times.load_s.mean));
@@ -456,10 +449,9 @@ impl Run<'_> {
         let mut costs = Vec::new();
         for (place, op) in pipeline.ops.iter().enumerate() {
             (self.tell)(&format!("without {}", op.name()));
-            let without = self.pipeline(&Change { without: Some(place), ..Change::default() });
             let laps = (0..self.options.rounds.asked())
-                .map(|_| Ok(self.keep_stepping(kept, without.as_ref())?.batch_s));
-            let laps = laps.collect::<Result<Vec<f64>>>()?;
+                .map(|_| self.basis(Basis::Without { place }, kept))
+                .collect::<Result<Vec<f64>>>()?;
             costs.push(AugmentationCost { name: op.name().to_owned(), without_s: median(&laps) });
         }
         Ok(costs)
@@ -477,16 +469,45 @@ impl Run<'_> {
         })
     }
 
-    /// Runs everything real, without and with the remedy, in turns: seconds of a batch, medians of the rounds.
-    fn verify(&mut self, change: &Change) -> Result<[f64; 2]> {
-        let (mut before, mut after) = (Vec::new(), Vec::new());
+    /// Seconds of a batch of what a prediction may rest on.
+    fn basis(&mut self, basis: Basis, kept: &mut Kept) -> Result<f64> {
+        let lap = match basis {
+            Basis::Level { level } => self.lap(level, kept),
+            Basis::MoreThreads => self.stream(&Change {
+                cache: CacheKind::Compressed,
+                threads: Some(machine::cores()),
+                ..Change::default()
+            }),
+            Basis::Without { place } => {
+                let without = self.pipeline(&Change { without: Some(place), ..Change::default() });
+                self.keep_stepping(kept, without.as_ref())
+            }
+        };
+        Ok(lap?.batch_s)
+    }
+
+    /// Runs everything real, without and with a remedy, and what the prediction rests on, in turns. `None` if there is no
+    /// option to try.
+    fn verify(&mut self, remedy: &Remedy, kept: &mut Kept) -> Result<Option<Trial>> {
+        let Some(change) = self.change(&remedy.action) else { return Ok(None) };
+        let (mut before, mut after, mut basis) = (Vec::new(), Vec::new(), Vec::new());
         let RunOptions { rounds, limits, .. } = *self.options;
-        while !rounds.suffice_to_compare(&before, &after, limits) {
+        loop {
             (self.tell)(&rounds.name(before.len() + 1, "the remedy"));
             before.push(self.stream(&Change::default())?.batch_s);
-            after.push(self.stream(change)?.batch_s);
+            after.push(self.stream(&change)?.batch_s);
+            if let Some(of) = remedy.basis {
+                basis.push(self.basis(of, kept)?);
+            }
+            let times = [&before[..], &after, &basis];
+            // The last is empty if there is nothing to measure.
+            let measured = if basis.is_empty() { &times[..2] } else { &times };
+            if rounds.suffice_to_compare(measured, limits) {
+                break;
+            }
         }
-        Ok([median(&before), median(&after)])
+        let basis_s = (!basis.is_empty()).then(|| median(&basis));
+        Ok(Some(Trial { before_s: median(&before), after_s: median(&after), basis_s }))
     }
 }
 

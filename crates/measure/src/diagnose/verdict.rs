@@ -139,9 +139,14 @@ impl Verdict {
         self.rows.last().map_or(0.0, |row| row.batch_s)
     }
 
+    /// The row of a level, or of the last one before it.
+    pub fn last(&self, level: Level) -> Option<&Row> {
+        self.rows.iter().rfind(|row| row.level <= level)
+    }
+
     /// Seconds that what is real up to this level needs for a batch.
     pub fn up_to(&self, level: Level) -> f64 {
-        self.rows.iter().rfind(|row| row.level <= level).map_or(0.0, |row| row.bound_s)
+        self.last(level).map_or(0.0, |row| row.bound_s)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Planted bottlenecks of a small dataset, on the CPU and over an emulated bus.
 
 use std::cell::Cell;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -194,27 +195,42 @@ fn rounds_that_differ_are_followed_by_more_up_to_a_bound() {
     assert_eq!(told.last().unwrap(), "round 9, to be sure: reading files");
 }
 
+/// Steps of the part of a round of a trial: one, and three that are measured.
+const TRIED: usize = 4;
+
 #[test]
 fn all_is_measured_again_if_the_machine_changed_its_speed_before_the_remedy_was_tried() {
+    changed_speed(0..TRIED);
+}
+
+#[test]
+fn all_is_measured_again_if_only_what_the_prediction_rests_on_changed_its_speed() {
+    changed_speed(2 * TRIED..3 * TRIED);
+}
+
+/// Diagnoses a slow copy with a machine that is slow for some steps of the first trial.
+fn changed_speed(slow: Range<usize>) {
     let folder = tempfile::tempdir().unwrap();
     let path = dataset(folder.path());
     let mut options =
         RunOptions { rounds: Rounds::new(1), time: Duration::ZERO, verify: true, ..options(&path) };
     options.device.emulated_bus = Some(bytes(3) / (3.0 * STEP.as_secs_f64()));
-    let (slow, again) = (Cell::new(false), Cell::new(0));
+    // Steps of the trial that goes on, if it is the first.
+    let (steps, again) = (Cell::new(None), Cell::new(0));
     let mut step = |_: &tch::Tensor, _: &[(String, tch::Tensor)]| {
-        std::thread::sleep(if slow.get() { 5 * STEP } else { STEP });
+        let now = steps.get().is_some_and(|steps| slow.contains(&steps));
+        steps.set(steps.get().map(|steps| steps + 1));
+        std::thread::sleep(if now { 5 * STEP } else { STEP });
         Ok(())
     };
     let mut tell = |what: &str| {
         again.set(again.get() + usize::from(what.ends_with("all of it again")));
-        // Only when a remedy is tried for the first time.
-        slow.set(again.get() == 0 && what.ends_with("the remedy"));
+        steps.set((again.get() == 0 && what.ends_with("round 1 of 1: the remedy")).then_some(0));
     };
     let diagnosis = run(&options, &mut step, &AtomicBool::new(false), &mut tell).unwrap();
     let text = diagnosis.text(Words::Command);
     assert_eq!(diagnosis.verdict.culprit, Some(Level::Copy), "{text}");
-    assert!(again.get() >= 1, "{text}");
+    assert!(again.get() >= 1 && diagnosis.attempts == again.get() + 1, "{text}");
     let verified = diagnosis.verified.unwrap();
     assert!(verified.steady && verified.before_s < 5.0 * STEP.as_secs_f64(), "{text}");
 }

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from hsipack import _hsipack
 from hsipack._errors import ConflictError
-from hsipack.diagnosis._levels import Levels, median, took
+from hsipack.diagnosis._levels import Levels, Source, median, took
 from hsipack.diagnosis._others import DataLoaderLevels, IterableLevels
 from hsipack.diagnosis._own import LoaderLevels
 from hsipack.loader import Loader
@@ -35,7 +35,8 @@ class Diagnosis:
             is to blame.
         verified: what that brought, if it was tried: ``before_s``, ``after_s``, ``gain``,
             ``error``, and ``steady``: whether the machine was as fast then as when the levels
-            were measured.
+            were measured, with what the prediction rests on, too (``basis_s``).
+        attempts: how often all of it was measured: again where the machine changed its speed.
         notes: what could not be measured, and why.
     """
 
@@ -47,6 +48,7 @@ class Diagnosis:
         self.levels: list[dict[str, Any]] = data["rows"]
         self.remedy: dict[str, Any] | None = data["remedy"]
         self.verified: dict[str, Any] | None = data["verified"]
+        self.attempts: int = data["attempts"]
         self.notes: list[str] = data["notes"]
 
     def to_dict(self) -> dict[str, Any]:
@@ -114,12 +116,14 @@ def diagnose(
     levels = _levels(loader, torch.device(device))
     told = progress or (lambda what: None)
     try:
-        for _ in range(_hsipack.DiagnosisRounds.ATTEMPTS - 1):
-            found = _diagnose(levels, train_step, rounds, seconds, verify, told)
-            if found.verified is None or found.verified["steady"]:
+        attempt = 1
+        while True:
+            found = _Attempt(levels, train_step, rounds, seconds, told).diagnose(attempt, verify)
+            steady = found.verified is None or found.verified["steady"]
+            if steady or attempt == _hsipack.DiagnosisRounds.ATTEMPTS:
                 return found
+            attempt += 1
             told("the machine changed its speed: all of it again")
-        return _diagnose(levels, train_step, rounds, seconds, verify, told)
     finally:
         levels.close()
 
@@ -132,60 +136,107 @@ def _levels(loader: Iterable[Any], device: torch.device) -> Levels:
     return IterableLevels(loader, device)
 
 
-def _diagnose(
-    levels: Levels,
-    train_step: Callable[[Any], object],
-    rounds: int,
-    seconds: float,
-    verify: bool,
-    told: Callable[[str], object],
-) -> Diagnosis:
-    measured: list[dict[str, Any]] = [{"level": name, "batch_s": []} for name in levels.names]
-    more_threads: list[float] = []
-    needed = _hsipack.DiagnosisRounds(rounds)
-    while not needed.suffice(json.dumps(measured)):
-        for level in measured:
-            told(needed.name(len(level["batch_s"]) + 1, level["level"]))
-            with levels.source(level["level"]) as source:
-                level["batch_s"].append(took(source, train_step, seconds))
-            # In the same round: both see the same machine.
-            more = levels.with_more_threads(level["level"])
-            if more is not None:
-                with more as source:
-                    more_threads.append(took(source, train_step, seconds))
-    measurements: dict[str, Any] = {
-        "subject": levels.subject,
-        "batch_size": levels.batch_size,
-        "levels": measured,
-        "notes": levels.notes,
-        "statistics": levels.statistics,
-        "facts": levels.facts(),
-    }
-    if more_threads:
-        measurements["facts"]["more_threads_s"] = median(more_threads)
-    diagnosis = _judged(measurements)
-    if diagnosis.culprit == "augment":
-        told("every augmentation by itself")
-        costs = levels.augmentations(train_step, rounds, seconds)
-        measurements["facts"]["augmentations"] = costs
+class _Attempt:
+    """All of it, measured once."""
+
+    def __init__(
+        self,
+        levels: Levels,
+        train_step: Callable[[Any], object],
+        rounds: int,
+        seconds: float,
+        told: Callable[[str], object],
+    ) -> None:
+        self._levels = levels
+        self._train_step = train_step
+        self._seconds = seconds
+        self._told = told
+        self._asked = rounds
+        self._rounds = _hsipack.DiagnosisRounds(rounds)
+
+    def diagnose(self, attempt: int, verify: bool) -> Diagnosis:
+        measurements = self._measured() | {"earlier_attempts": attempt - 1}
         diagnosis = _judged(measurements)
-    if not verify or diagnosis.remedy is None:
-        return diagnosis
-    before: list[float] = []
-    after: list[float] = []
-    while not needed.suffice_to_compare(before, after):
-        told(needed.name(len(before) + 1, "the remedy"))
-        with levels.source(levels.names[-1]) as source:
-            before.append(took(source, train_step, seconds))
-        # Not made earlier: it loads as soon as it is there.
-        remedied = levels.remedied(diagnosis.remedy)
-        if remedied is None:
-            levels.notes.append("there is no option to try, so nothing was verified")
-            return _judged(measurements)
-        with remedied as source:
-            after.append(took(source, train_step, seconds))
-    measurements["tried"] = [median(before), median(after)]
-    return _judged(measurements)
+        if diagnosis.culprit == "augment":
+            self._told("every augmentation by itself")
+            measurements["facts"]["augmentations"] = self._augmentations()
+            diagnosis = _judged(measurements)
+        if not verify or diagnosis.remedy is None:
+            return diagnosis
+        tried = self._tried(diagnosis.remedy)
+        if tried is None:
+            self._levels.notes.append("there is no option to try, so nothing was verified")
+        return _judged(measurements | {"tried": tried})
+
+    def _took(self, source: Source) -> float:
+        """Seconds of a batch, and the end of what gives them."""
+        with source:
+            return took(source, self._train_step, self._seconds)
+
+    def _measured(self) -> dict[str, Any]:
+        """The levels, round after round, until the verdict settles."""
+        levels = self._levels
+        measured: list[dict[str, Any]] = [{"level": name, "batch_s": []} for name in levels.names]
+        more_threads: list[float] = []
+        while not self._rounds.suffice(json.dumps(measured)):
+            for level in measured:
+                times, name = level["batch_s"], level["level"]
+                self._told(self._rounds.name(len(times) + 1, name))
+                times.append(self._took(levels.source(name)))
+                # In the same round: both see the same machine.
+                more = levels.with_more_threads(name)
+                if more is not None:
+                    more_threads.append(self._took(more))
+        facts = levels.facts()
+        if more_threads:
+            facts["more_threads_s"] = median(more_threads)
+        return {
+            "subject": levels.subject,
+            "batch_size": levels.batch_size,
+            "levels": measured,
+            "notes": levels.notes,
+            "statistics": levels.statistics,
+            "facts": facts,
+        }
+
+    def _augmentations(self) -> list[dict[str, Any]]:
+        """What a batch takes without each of them."""
+        costs = []
+        for place, name in enumerate(self._levels.augmentations()):
+            times = [self._took(self._levels.without(place)) for _ in range(self._asked)]
+            costs.append({"name": name, "without_s": median(times)})
+        return costs
+
+    def _basis(self, basis: dict[str, Any]) -> Source:
+        """What a prediction rests on."""
+        match basis["measured"]:
+            case "level":
+                return self._levels.source(basis["level"])
+            case "without":
+                return self._levels.without(basis["place"])
+            case _:
+                more = self._levels.with_more_threads("decode")
+                assert more is not None, "it was measured"
+                return more
+
+    def _tried(self, remedy: dict[str, Any]) -> dict[str, Any] | None:
+        """Everything real, without and with a remedy, and what the prediction rests on, in turns.
+
+        None if there is no option to try.
+        """
+        parts = ["before_s", "after_s", *(["basis_s"] if remedy["basis"] else [])]
+        times: dict[str, list[float]] = {part: [] for part in parts}
+        while not self._rounds.suffice_to_compare(list(times.values())):
+            self._told(self._rounds.name(len(times["before_s"]) + 1, "the remedy"))
+            times["before_s"].append(self._took(self._levels.source(self._levels.names[-1])))
+            # Not made earlier: it loads as soon as it is there.
+            remedied = self._levels.remedied(remedy)
+            if remedied is None:
+                return None
+            times["after_s"].append(self._took(remedied))
+            if remedy["basis"]:
+                times["basis_s"].append(self._took(self._basis(remedy["basis"])))
+        return {part: median(seconds) for part, seconds in times.items()}
 
 
 def _judged(measurements: dict[str, Any]) -> Diagnosis:

@@ -98,10 +98,11 @@ class Levels(Protocol):
     def facts(self) -> dict[str, Any]:
         """What is known beside the times."""
 
-    def augmentations(
-        self, train_step: Callable[[Any], object], rounds: int, seconds: float
-    ) -> list[dict[str, Any]]:
-        """What a batch takes without each augmentation."""
+    def augmentations(self) -> list[str]:
+        """Names of the augmentations, in their order, where they can be told apart."""
+
+    def without(self, place: int) -> Source:
+        """Batches at the level ``augment`` without one of them."""
 
     def with_more_threads(self, name: str) -> Source | None:
         """Batches at a level with threads for all cores; None if more would not tell anything."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -57,11 +57,13 @@ class IterableLevels:
         pinned = [tensor.is_pinned() for tensor in tensors(self._batch)]
         return "asynchronous" if pinned and all(pinned) else "pageable"
 
-    def augmentations(
-        self, train_step: Callable[[Any], object], rounds: int, seconds: float
-    ) -> list[dict[str, Any]]:
+    def augmentations(self) -> list[str]:
         """They cannot be told apart."""
         return []
+
+    def without(self, place: int) -> Source:
+        """There is none to leave out."""
+        raise IndexError(place)
 
     def with_more_threads(self, name: str) -> Source | None:
         """Decoding is not told from the rest of loading."""

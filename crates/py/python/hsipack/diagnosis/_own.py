@@ -12,7 +12,7 @@ import torch
 from hsipack import _hsipack
 from hsipack._arrays import given
 from hsipack.dataset import mask_key
-from hsipack.diagnosis._levels import Kept, Source, Stream, cores, median, took
+from hsipack.diagnosis._levels import Kept, Source, Stream, cores, median
 from hsipack.loader import Batch, Loader
 
 # Bytes of a cache that is to hold all of them.
@@ -152,17 +152,14 @@ class LoaderLevels:
             "gpu": self._settings["device"] is not None,
         }
 
-    def augmentations(
-        self, train_step: Callable[[Any], object], rounds: int, seconds: float
-    ) -> list[dict[str, Any]]:
-        """What a batch takes without each augmentation."""
+    def augmentations(self) -> list[str]:
+        """Names of the augmentations, in their order."""
         pipeline = json.loads(self._pipeline or "{}")
-        costs = []
-        for place, op in enumerate(pipeline.get("ops", [])):
-            source = self._augmenting(_without(self._pipeline, place))
-            times = [took(source, train_step, seconds) for _ in range(rounds)]
-            costs.append({"name": op["op"], "without_s": median(times)})
-        return costs
+        return [op["op"] for op in pipeline.get("ops", [])]
+
+    def without(self, place: int) -> Source:
+        """Batches at the level ``augment`` without one of them."""
+        return self._augmenting(_without(self._pipeline, place))
 
     def with_more_threads(self, name: str) -> Source | None:
         """Batches at the level ``decode`` with threads for all cores."""

@@ -1,0 +1,120 @@
+//! What a batch is predicted to take, and the measured time that this rests on.
+
+use serde::{Deserialize, Serialize};
+
+use super::level::Level;
+use super::remedy::Facts;
+use super::verdict::Verdict;
+
+/// Something whose time was measured beside the levels, or a level; measured again beside a remedy, it tells whether the
+/// machine is still as fast as when the remedy was predicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "measured")]
+pub enum Basis {
+    /// A level.
+    Level {
+        /// Which.
+        level: Level,
+    },
+    /// The level `decode` with threads for all cores.
+    MoreThreads,
+    /// The level `augment` without one augmentation.
+    Without {
+        /// Its place in the list, from 0.
+        place: usize,
+    },
+}
+
+impl Basis {
+    /// Seconds that a batch took of it.
+    pub fn batch_s(self, verdict: &Verdict, facts: &Facts) -> Option<f64> {
+        match self {
+            Basis::Level { level } => verdict.row(level).map(|row| row.batch_s),
+            Basis::MoreThreads => facts.more_threads_s,
+            Basis::Without { place } => facts.augmentations.get(place).map(|cost| cost.without_s),
+        }
+    }
+}
+
+/// What a batch will take.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Prediction {
+    /// Seconds.
+    pub batch_s: f64,
+    /// What they rest on; `None` if that is not a time that can be measured by itself.
+    pub basis: Option<Basis>,
+}
+
+impl Prediction {
+    /// Resting on something that was measured by itself.
+    pub fn of(batch_s: f64, basis: Basis) -> Self {
+        Self { batch_s, basis: Some(basis) }
+    }
+
+    /// As long as what is real up to a level needs.
+    pub fn level(verdict: &Verdict, level: Level) -> Self {
+        let basis = verdict.last(level).map(|row| Basis::Level { level: row.level });
+        Self { batch_s: verdict.up_to(level), basis }
+    }
+
+    /// That many times as long.
+    pub fn times(self, factor: f64) -> Self {
+        Self { batch_s: self.batch_s * factor, ..self }
+    }
+
+    /// Parts that work at the same time are as slow as the slowest.
+    pub fn slowest(self, other: Self) -> Self {
+        if other.batch_s > self.batch_s { other } else { self }
+    }
+}
+
+/// From the loader's own clock: it is read in everything real, and so measured beside the remedy anyway.
+impl From<f64> for Prediction {
+    fn from(batch_s: f64) -> Self {
+        Self { batch_s, basis: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::remedy::AugmentationCost;
+    use super::super::verdict::{Limits, Measured, verdict};
+    use super::*;
+
+    fn levels(times: &[(Level, f64)]) -> Verdict {
+        let measured =
+            times.iter().map(|(level, time)| Measured { level: *level, batch_s: vec![*time; 3] });
+        verdict(&measured.collect::<Vec<_>>(), Limits::default())
+    }
+
+    #[test]
+    fn a_level_that_there_is_nothing_of_is_the_one_before() {
+        let verdict = levels(&[(Level::Step, 0.1), (Level::Load, 0.3)]);
+        let prediction = Prediction::level(&verdict, Level::Collate);
+        assert_eq!(prediction, Prediction::of(0.1, Basis::Level { level: Level::Step }));
+    }
+
+    #[test]
+    fn the_basis_is_that_of_the_slowest_part() {
+        let step = Prediction::of(0.1, Basis::Level { level: Level::Step });
+        let threads = Prediction::of(0.08, Basis::MoreThreads);
+        assert_eq!(step.slowest(threads), step);
+        assert_eq!(threads.slowest(step), step);
+        assert_eq!(step.slowest(threads.times(2.0)).basis, Some(Basis::MoreThreads));
+        assert_eq!(step.slowest(0.3.into()), Prediction { batch_s: 0.3, basis: None });
+    }
+
+    #[test]
+    fn what_it_took_is_the_time_itself_not_what_is_known_from_levels_behind_it() {
+        let verdict = levels(&[(Level::Step, 0.1), (Level::Collate, 0.12), (Level::Read, 0.11)]);
+        let cost = AugmentationCost { name: "hflip".into(), without_s: 0.4 };
+        let facts =
+            Facts { more_threads_s: Some(0.2), augmentations: vec![cost], ..Facts::default() };
+        let took = |basis: Basis| basis.batch_s(&verdict, &facts);
+        assert_eq!(took(Basis::Level { level: Level::Collate }), Some(0.12));
+        assert_eq!(took(Basis::Level { level: Level::Copy }), None);
+        assert_eq!(took(Basis::MoreThreads), Some(0.2));
+        let without = [0, 1].map(|place| took(Basis::Without { place }));
+        assert_eq!(without, [Some(0.4), None]);
+    }
+}
