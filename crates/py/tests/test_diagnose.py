@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from hsipack.augment import RandomGaussianNoise
+from hsipack.diagnosis._levels import Kept, Source
 from torch.utils.data import DataLoader, Dataset
 
 pytestmark = pytest.mark.alone
@@ -202,6 +203,57 @@ def test_a_remedy_is_tried_in_more_rounds_while_its_times_differ(
     assert not found.verified["steady"]
     assert found.attempts == 3
     assert "the machine changed its speed" in str(found)
+
+
+class Planted:
+    """A fake of a loader's levels: one thread decodes slowly, two do not."""
+
+    names = ("step", "collate", "decode", "read")
+    subject, batch_size, statistics = "planted", 1, None
+
+    def __init__(self, told: list[str]) -> None:
+        self.told = told
+        self.notes: list[str] = []
+
+    def waiting(self, seconds: float) -> Source:
+        return Kept(None, wait(seconds))
+
+    def source(self, name: str) -> Source:
+        return self.waiting(LONG / 2 if name in {"step", "collate"} else 2 * LONG)
+
+    def with_more_threads(self, name: str) -> Source | None:
+        # Slow only when a remedy is tried for the first time.
+        tried = self.told[-1].endswith("the remedy")
+        again = any(what.endswith("all of it again") for what in self.told)
+        slow = tried and not again
+        return self.waiting(2 * LONG if slow else LONG) if name == "decode" else None
+
+    def remedied(self, remedy: dict[str, Any]) -> Source:
+        assert remedy["threads"] == 2
+        return self.waiting(LONG)
+
+    def facts(self) -> dict[str, Any]:
+        return {"kind": "hsipack", "threads": 1, "cores": 2}
+
+    def close(self) -> None:
+        pass
+
+
+def test_all_is_measured_again_if_only_what_the_prediction_rests_on_changed_its_speed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(hsipack.diagnosis, "_levels", lambda loader, device: Planted(told))
+    found = hsipack.diagnose(
+        [], lambda batch: None, rounds=1, seconds=0, verify=True, progress=told.append
+    )
+    assert found.culprit == "decode", str(found)
+    assert found.remedy is not None
+    assert found.remedy["basis"] == {"measured": "more_threads"}
+    assert found.attempts >= 2
+    assert found.verified is not None
+    assert found.verified["steady"], str(found)
+    assert all(LONG <= seconds < 2 * LONG for seconds in found.verified["basis_s"])
 
 
 def test_what_cannot_be_diagnosed_is_told() -> None:

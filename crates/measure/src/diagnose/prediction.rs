@@ -68,7 +68,7 @@ impl Prediction {
     }
 }
 
-/// From the loader's own clock: it is read in everything real, and so measured beside the remedy anyway.
+/// From a time of everything real, or of the loader in it: that is run beside the remedy anyway.
 impl From<f64> for Prediction {
     fn from(batch_s: f64) -> Self {
         Self { batch_s, basis: None }
