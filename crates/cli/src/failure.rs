@@ -9,7 +9,7 @@ const STOPPED: u8 = 130;
 
 /// Prints an error and gives the exit code for it.
 pub fn report(error: Error) -> ExitCode {
-    eprintln!("hsipack: {error}");
+    note!("hsipack: {error}");
     ExitCode::from(if error.kind() == ErrorKind::Interrupted { STOPPED } else { 1 })
 }
 

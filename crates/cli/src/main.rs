@@ -3,10 +3,12 @@
 // Doc comments of arguments are help texts for terminals: `<group>` in them is no HTML, an address no link.
 #![allow(rustdoc::invalid_html_tags, rustdoc::bare_urls)]
 
+#[macro_use]
+mod output;
+
 mod commands;
 mod failure;
 mod files;
-mod output;
 mod parse;
 mod reading;
 mod task;
@@ -49,10 +51,14 @@ enum Command {
 fn main() -> ExitCode {
     end_with_the_pipe();
     if let Err(message) = hsipack_format::processor::check() {
-        eprintln!("hsipack: {message}");
+        note!("hsipack: {message}");
         return ExitCode::from(2);
     }
-    let result = match Cli::parse().command {
+    let command = match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        Err(message) => return output::clap(&message),
+    };
+    let result = match command {
         Command::Convert(args) => commands::convert::run(*args, Cli::command()),
         Command::Validate(args) => commands::validate::run(args),
         Command::Repair(args) => commands::repair::run(args),
@@ -67,7 +73,7 @@ fn main() -> ExitCode {
         Command::Completions(args) => commands::completions::run(args, &mut Cli::command()),
         Command::Man(args) => commands::man::run(args, Cli::command()),
     };
-    result.unwrap_or_else(failure::report)
+    output::finish(result.unwrap_or_else(failure::report))
 }
 
 /// Piped into a command that reads a part only, like `head`, end quietly as other commands do: Rust ignores

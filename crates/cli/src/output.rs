@@ -1,4 +1,99 @@
-//! Reports, and numbers as people read them.
+//! The one door to standard output and standard error; numbers as people read them.
+//!
+//! What is shown may hold names from files: control characters in it are escaped here. What cannot be written to standard
+//! output ends the command with a plain message and status 1, since whoever reads it has only a part. What cannot be
+//! written to standard error (notes, progress, messages) is lost: there is nowhere left to say so.
+
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use hsipack_format::text;
+
+/// Prints a line to standard output, as `println!` does, through [`output::line`](crate::output::line).
+macro_rules! say {
+    () => { $crate::output::line(format_args!("")) };
+    ($($words:tt)*) => { $crate::output::line(format_args!($($words)*)) };
+}
+
+/// Prints a line to standard error, as `eprintln!` does, through [`output::note`](crate::output::note).
+macro_rules! note {
+    ($($words:tt)*) => { $crate::output::note(format_args!($($words)*)) };
+}
+
+/// A line on standard output.
+pub fn line(words: std::fmt::Arguments<'_>) {
+    show(&format!("{words}\n"));
+}
+
+/// Text of whole lines on standard output.
+pub fn show(lines: &str) {
+    write(text::printable_lines(lines).as_bytes());
+}
+
+/// Bytes on standard output as they are: scripts and JSON of ours.
+pub fn write(bytes: &[u8]) {
+    let mut out = io::stdout().lock();
+    if let Err(error) = open_output().and_then(|()| out.write_all(bytes)) {
+        std::process::exit(i32::from(refused(&error)));
+    }
+}
+
+/// A line on standard error.
+pub fn note(words: std::fmt::Arguments<'_>) {
+    let line = format!("{words}\n");
+    let _ = io::stderr().lock().write_all(text::printable_lines(&line).as_bytes());
+}
+
+/// `code`, once everything is written; the code of an output that cannot be written otherwise.
+pub fn finish(code: ExitCode) -> ExitCode {
+    io::stdout().flush().map_or_else(|error| ExitCode::from(refused(&error)), |()| code)
+}
+
+/// Shows what clap has to say: help and version on standard output, wrong usage on standard error.
+pub fn clap(message: &clap::Error) -> ExitCode {
+    let code = ExitCode::from(u8::try_from(message.exit_code()).unwrap_or(2));
+    let is_error = message.use_stderr();
+    let printed =
+        if is_error { message.print() } else { open_output().and_then(|()| message.print()) };
+    match printed {
+        Err(error) if !is_error => ExitCode::from(refused(&error)),
+        _ => finish(code),
+    }
+}
+
+/// Says that standard output cannot be written; gives the status to end with.
+fn refused(error: &io::Error) -> u8 {
+    note!("hsipack: cannot write to standard output: {error} (look where it leads to)");
+    1
+}
+
+/// # Errors
+/// If standard output was closed when the command began. Rust opens the null device in its place before `main`, where
+/// everything would be lost without a word.
+fn open_output() -> io::Result<()> {
+    match CLOSED.load(Ordering::Relaxed) {
+        true => Err(rustix::io::Errno::BADF.into()),
+        false => Ok(()),
+    }
+}
+
+/// Whether standard output was closed when the process began.
+static CLOSED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn look_at_output() {
+    let closed = rustix::io::fcntl_getfd(io::stdout().as_fd()) == Err(rustix::io::Errno::BADF);
+    CLOSED.store(closed, Ordering::Relaxed);
+}
+
+/// Called before `main`, and before Rust's own preparations.
+// SAFETY: the loader calls what is listed in this section, functions of this signature, in the one thread that there is.
+// It needs nothing of Rust's runtime: a system call and an atomic.
+#[used]
+#[cfg_attr(target_os = "linux", unsafe(link_section = ".init_array"))]
+#[cfg_attr(target_vendor = "apple", unsafe(link_section = "__DATA,__mod_init_func"))]
+static LOOK_AT_OUTPUT: extern "C" fn() = look_at_output;
 
 /// `1.2 GB`: powers of 1000, three significant digits.
 pub fn bytes(count: u64) -> String {
@@ -31,10 +126,16 @@ pub fn count(number: usize, what: &str) -> String {
 /// Shows a report on standard output: as one JSON object (`--json`), or as `print` does for people.
 pub fn report<R: serde::Serialize>(report: &R, json: bool, print: impl FnOnce(&R)) {
     if json {
-        println!("{}", serde_json::to_string(report).expect("reports have string keys"));
+        self::json(report);
     } else {
         print(report);
     }
+}
+
+/// Shows a value as one line of JSON on standard output.
+pub fn json<R: serde::Serialize>(value: &R) {
+    let json = serde_json::to_string(value).expect("reports have string keys");
+    write(format!("{}\n", text::printable_json(&json)).as_bytes());
 }
 
 #[cfg(test)]

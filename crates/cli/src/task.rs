@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use hsipack_format::threads;
 use hsipack_pack::progress::Progress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -17,7 +18,8 @@ pub struct Task {
     /// The bar; hidden where stderr is no terminal.
     pub bar: ProgressBar,
     ended: Arc<AtomicBool>,
-    watcher: JoinHandle<()>,
+    /// `None` where the system refuses another thread: then the bar stands still.
+    watcher: Option<JoinHandle<()>>,
 }
 
 impl Task {
@@ -34,7 +36,7 @@ impl Task {
         let ended = Arc::new(AtomicBool::new(false));
         let watcher = {
             let (progress, bar, ended) = (progress.clone(), bar.clone(), ended.clone());
-            std::thread::spawn(move || {
+            let watch = move || {
                 while !ended.load(Ordering::Relaxed) {
                     bar.set_position(progress.bytes_in.load(Ordering::Relaxed));
                     let cubes = progress.cubes.load(Ordering::Relaxed);
@@ -46,7 +48,8 @@ impl Task {
                     }
                     std::thread::park_timeout(Duration::from_millis(100));
                 }
-            })
+            };
+            threads::start("progress", watch).ok()
         };
         Self { progress, bar, ended, watcher }
     }
@@ -61,11 +64,26 @@ impl Task {
     /// Takes the bar away.
     pub fn finish(self) {
         self.ended.store(true, Ordering::Relaxed);
-        self.watcher.thread().unpark();
-        // A bar that cannot be drawn is no reason to fail.
-        let _ = self.watcher.join();
+        if let Some(watcher) = self.watcher {
+            watcher.thread().unpark();
+            // A bar that cannot be drawn is no reason to fail.
+            let _ = watcher.join();
+        }
         self.bar.finish_and_clear();
     }
+}
+
+/// Turns a spinner until it is finished; it stands still where the system refuses another thread.
+pub fn spin(bar: &ProgressBar) {
+    let bar = bar.clone();
+    let turn = move || {
+        while !bar.is_finished() {
+            bar.tick();
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    };
+    // A bar that cannot be drawn is no reason to fail.
+    let _ = threads::start("progress", turn);
 }
 
 /// Sets `progress.stop` at the first Ctrl-C; the second ends the process at once.

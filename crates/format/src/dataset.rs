@@ -3,6 +3,7 @@
 //! [`Dataset::open`] reads metadata only, checks them against `SHA256SUMS` and against each other;
 //! [`ChunkArray`] reads chunks.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::Read as _;
 use std::ops::Range;
@@ -12,10 +13,11 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Map, Value};
 
 use crate::checksums::{self, SHA256SUMS};
+use crate::folder::{self, Folder};
 use crate::samples::{self, Sample};
 use crate::shard::ShardFile;
 use crate::zarr::{self, ArrayMeta};
-use crate::{CubeShape, DType, Error, Grid, Result, Tile, codec};
+use crate::{CubeShape, DType, Error, Grid, Result, Tile, codec, memory, small};
 
 /// Version of the layout that this crate writes, and the newest it reads.
 pub const LAYOUT: u64 = 1;
@@ -33,11 +35,10 @@ pub const SAMPLES: &str = "samples.jsonl";
 /// A packed dataset.
 #[derive(Debug)]
 pub struct Dataset {
-    path: PathBuf,
+    folder: Arc<Folder>,
     attributes: Map<String, Value>,
     samples: Vec<Sample>,
     stacks: Vec<Stack>,
-    fingerprint: String,
 }
 
 /// The cubes of one shape.
@@ -58,30 +59,29 @@ pub struct Stack {
 }
 
 impl Dataset {
-    /// Opens the dataset at `path`.
+    /// Opens the dataset at `path`. Where it is exchanged for a newer one meanwhile (an append does that), it is one of
+    /// the two, whole. It goes on with its own samples when others are appended later.
     ///
     /// # Errors
     /// If it is not a packed dataset, is of a newer layout, or its metadata do not match
     /// `SHA256SUMS` or each other; the file is named.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let attributes = read_root(path)?;
-        let sums = read_file(&path.join(SHA256SUMS))?;
-        for (file, sum) in
-            checksums::parse(&sums).map_err(|error| error.at(path.join(SHA256SUMS)))?
-        {
-            let file = path.join(file);
-            if checksums::sha256(&read_file(&file)?) != sum {
-                return Err(Error::damaged("the file does not match SHA256SUMS")
-                    .at(file)
-                    .with_remedy("run `hsipack validate`; restore the file from a copy"));
+        let sums = || {
+            let attributes = read_root(path)?;
+            let text = small::read(&path.join(SHA256SUMS), small::SUMS)?;
+            let sums = checksums::parse(&text).map_err(|error| error.at(path.join(SHA256SUMS)))?;
+            check_sums(path, &sums)?;
+            Ok((checksums::sha256(&text), (attributes, sums)))
+        };
+        Folder::open(path, sums, |folder, (attributes, sums)| {
+            let mut dataset = Self::open_unverified_in(folder, attributes)?;
+            if let Some(error) = dataset.take_problem() {
+                return Err(error);
             }
-        }
-        let mut dataset = Self::open_unverified_with(path, attributes, checksums::sha256(&sums))?;
-        match dataset.take_problem() {
-            Some(error) => Err(error),
-            None => Ok(dataset),
-        }
+            dataset.check_listed(&sums)?;
+            Ok(dataset)
+        })
     }
 
     /// Opens the dataset at `path` without comparing its metadata with `SHA256SUMS`, which need not
@@ -92,23 +92,71 @@ impl Dataset {
     /// If it is not a packed dataset, is of a newer layout, or its metadata contradict each other.
     pub fn open_unverified(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let sums = fs::read(path.join(SHA256SUMS)).unwrap_or_default();
-        Self::open_unverified_with(path, read_root(path)?, checksums::sha256(&sums))
+        let root = || {
+            let attributes = read_root(path)?;
+            let sums = small::read(&path.join(SHA256SUMS), small::SUMS).unwrap_or_default();
+            Ok((checksums::sha256(&sums), attributes))
+        };
+        Folder::open(path, root, |folder, attributes| Self::open_unverified_in(folder, attributes))
     }
 
-    fn open_unverified_with(
-        path: &Path,
-        attributes: Map<String, Value>,
-        fingerprint: String,
-    ) -> Result<Self> {
-        let file = path.join(SAMPLES);
-        let samples = samples::decode(&read_file(&file)?).map_err(|error| error.at(&file))?;
+    fn open_unverified_in(folder: &Arc<Folder>, attributes: Map<String, Value>) -> Result<Self> {
+        let path = folder.path();
         let stacks = stack_names(path)?
             .into_iter()
-            .map(|name| Stack::open(path, name))
+            .map(|name| Stack::open(folder, name))
             .collect::<Result<Vec<_>>>()?;
-        check_samples(&samples, &stacks).map_err(|error| error.at(&file))?;
-        Ok(Self { path: path.to_owned(), attributes, samples, stacks, fingerprint })
+        let file = path.join(SAMPLES);
+        let text = small::read(&file, small::SAMPLES)?;
+        let read = check_count(&text, &stacks).and_then(|()| {
+            let samples = samples::decode(&text)?;
+            check_samples(&samples, &stacks).map(|()| samples)
+        });
+        let samples = read.map_err(|error| error.at(&file))?;
+        Ok(Self { folder: folder.clone(), attributes, samples, stacks })
+    }
+
+    /// Refuses metadata files without a line in `SHA256SUMS`: nothing says that they are what was written.
+    fn check_listed(&self, sums: &[(String, String)]) -> Result<()> {
+        let listed: HashSet<&str> = sums.iter().map(|(file, _)| file.as_str()).collect();
+        let of_stacks = self.stacks.iter().flat_map(|stack| {
+            let arrays = [&stack.image].into_iter().chain(&stack.masks).map(ChunkArray::name);
+            let coordinates = [(WAVELENGTH, &stack.wavelength), (FWHM, &stack.fwhm)];
+            let coordinates =
+                coordinates.into_iter().filter_map(|(name, values)| values.as_ref().map(|_| name));
+            let files =
+                arrays.chain(coordinates).map(|name| format!("{}/{name}/zarr.json", stack.name));
+            files.chain([format!("{}/zarr.json", stack.name)])
+        });
+        let mut files = ["zarr.json".to_owned(), SAMPLES.to_owned()].into_iter().chain(of_stacks);
+        match files.find(|file| !listed.contains(file.as_str())) {
+            None => Ok(()),
+            Some(file) => Err(Error::damaged("the file is not listed in SHA256SUMS")
+                .at(self.path().join(file))
+                .with_remedy("run `hsipack validate`; restore SHA256SUMS from a copy")),
+        }
+    }
+
+    /// The dataset as it was when its fingerprint was `fingerprint`: without the samples that were appended since.
+    /// Statistics are those of all samples. `None` if it never had that fingerprint.
+    ///
+    /// # Errors
+    /// If what is recorded of it contradicts itself.
+    pub fn as_it_was(mut self, fingerprint: &str) -> Result<Option<Self>> {
+        if self.fingerprint() == fingerprint {
+            return Ok(Some(self));
+        }
+        let Some(len) = folder::samples_at(&self.attributes, fingerprint) else { return Ok(None) };
+        self.samples.truncate(usize::try_from(len).unwrap_or(usize::MAX));
+        for stack in &mut self.stacks {
+            let len = self.samples.iter().filter(|sample| sample.stack == stack.name).count();
+            [&mut stack.image].into_iter().chain(&mut stack.masks).for_each(|array| array.cut(len));
+        }
+        self.stacks.retain(|stack| !stack.image.is_empty());
+        check_samples(&self.samples, &self.stacks)
+            .map_err(|error| error.at(self.path().join(SAMPLES)))?;
+        self.folder = Arc::new(self.folder.of_the_past(fingerprint));
+        Ok(Some(self))
     }
 
     /// Takes out one of the [`Stack::problems`], with what to do about it.
@@ -119,7 +167,12 @@ impl Dataset {
 
     /// Where it lies.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.folder.path()
+    }
+
+    /// Its folder, where files are opened so that an append does no harm.
+    pub fn folder(&self) -> &Folder {
+        &self.folder
     }
 
     /// The `hsipack` attributes of the root group: layout, created_by, created, command, recipe.
@@ -144,23 +197,44 @@ impl Dataset {
 
     /// Hash of `SHA256SUMS`: two datasets with equal fingerprints have equal metadata.
     pub fn fingerprint(&self) -> &str {
-        &self.fingerprint
+        self.folder.fingerprint()
     }
 }
 
+/// Compares the files that `SHA256SUMS` lists with their sums.
+fn check_sums(path: &Path, sums: &[(String, String)]) -> Result<()> {
+    for (file, sum) in sums {
+        let most = if file == SAMPLES { small::SAMPLES } else { small::METADATA };
+        let file = path.join(file);
+        if checksums::sha256(&small::read(&file, most)?) != *sum {
+            return Err(Error::damaged("the file does not match SHA256SUMS")
+                .at(file)
+                .with_remedy("run `hsipack validate`; restore the file from a copy"));
+        }
+    }
+    Ok(())
+}
+
 fn read_file(path: &Path) -> Result<Vec<u8>> {
-    fs::read(path).map_err(|error| Error::io(path, "cannot read", error))
+    small::read(path, small::METADATA)
 }
 
 /// Reads a whole file into `bytes`; `false` if there is none.
 fn read_into(path: &Path, bytes: &mut Vec<u8>) -> Result<bool> {
     bytes.clear();
-    match fs::File::open(path).and_then(|mut file| file.read_to_end(bytes)) {
-        Ok(_) => Ok(true),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(Error::io(path, "cannot read", error)),
+    let (file, len) = match small::open(path) {
+        Err(error) if small::is_missing(&error) => return Ok(false),
+        opened => opened?,
+    };
+    if len > STORED_CHUNK {
+        return Err(Error::damaged(format!("the chunk has {len} bytes")).at(path));
     }
+    let read = file.take(STORED_CHUNK).read_to_end(bytes);
+    read.map(|_| true).map_err(|error| Error::io(path, "cannot read", error))
 }
+
+/// Most bytes of a chunk as stored: blosc and the checksum add some to what they cannot compress.
+const STORED_CHUNK: u64 = codec::MAX_CHUNK as u64 + (1 << 20);
 
 fn read_root(path: &Path) -> Result<Map<String, Value>> {
     let file = path.join("zarr.json");
@@ -198,6 +272,19 @@ fn stack_names(path: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
+/// Compares the number of lines with that of the cubes before a line is read, and what they will take with the memory.
+fn check_count(text: &[u8], stacks: &[Stack]) -> Result<()> {
+    let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count();
+    let cubes = stacks.iter().fold(0usize, |all, stack| all.saturating_add(stack.image.len()));
+    if lines > cubes {
+        return Err(Error::damaged(format!(
+            "{lines} samples are listed, but the stacks hold {cubes} cubes"
+        )));
+    }
+    // Measured: samples take two to three times as much as their lines.
+    memory::check(3 * text.len() as u64, &format!("the list of {lines} samples"))
+}
+
 fn check_samples(samples: &[Sample], stacks: &[Stack]) -> Result<()> {
     let mut next: Vec<usize> = vec![0; stacks.len()];
     for sample in samples {
@@ -228,15 +315,15 @@ fn check_samples(samples: &[Sample], stacks: &[Stack]) -> Result<()> {
 }
 
 impl Stack {
-    fn open(root: &Path, name: String) -> Result<Self> {
-        let folder = root.join(&name);
+    fn open(root: &Arc<Folder>, name: String) -> Result<Self> {
+        let folder = root.path().join(&name);
         zarr::parse_group(&read_file(&folder.join("zarr.json"))?)
             .map_err(|error| error.at(folder.join("zarr.json")))?;
-        let image = ChunkArray::open(&folder, IMAGE, 4)?;
+        let image = ChunkArray::open(root, &folder, IMAGE, 4)?;
         let mut masks = Vec::new();
         for array in array_names(&folder)? {
             if ![IMAGE, WAVELENGTH, FWHM].contains(&array.as_str()) {
-                let mask = ChunkArray::open(&folder, &array, 3)?;
+                let mask = ChunkArray::open(root, &folder, &array, 3)?;
                 let (m, i) = (mask.shape(), image.shape());
                 if (mask.len(), m.rows, m.columns) != (image.len(), i.rows, i.columns) {
                     return Err(Error::damaged("a mask of another shape than the image")
@@ -295,7 +382,7 @@ fn read_coordinate(folder: &Path, len: usize) -> Result<Option<Vec<f64>>> {
     }
     let chunk = folder.join("c/0");
     let stored = read_file(&chunk)?;
-    let mut bytes = vec![0; len * 8];
+    let mut bytes = memory::zeroed(len * 8, "a list of wavelengths")?;
     decode_chunk(&meta, &stored, true, &mut bytes).map_err(|error| error.at(chunk))?;
     let (values, _) = bytes.as_chunks::<8>();
     Ok(Some(values.iter().map(|value| f64::from_le_bytes(*value)).collect()))
@@ -321,6 +408,7 @@ fn decode_chunk(meta: &ArrayMeta, stored: &[u8], verify: bool, out: &mut [u8]) -
 /// An image or mask array of a stack.
 #[derive(Debug)]
 pub struct ChunkArray {
+    root: Arc<Folder>,
     name: String,
     folder: PathBuf,
     meta: ArrayMeta,
@@ -334,7 +422,7 @@ const OPEN_SHARDS: usize = 8;
 
 impl ChunkArray {
     /// Opens array `name` of a stack, with `axes` 4 (sample, y, x, band) or 3 (sample, y, x).
-    fn open(stack: &Path, name: &str, axes: usize) -> Result<Self> {
+    fn open(root: &Arc<Folder>, stack: &Path, name: &str, axes: usize) -> Result<Self> {
         let folder = stack.join(name);
         let file = folder.join("zarr.json");
         let meta = ArrayMeta::parse(&read_file(&file)?).map_err(|error| error.at(&file))?;
@@ -342,7 +430,17 @@ impl ChunkArray {
         if axes == 3 && meta.dtype.is_float() {
             return Err(Error::unsupported(format!("a mask of {}", meta.dtype)).at(file));
         }
-        Ok(Self { name: name.to_owned(), folder, meta, grid, len, open: Mutex::default() })
+        if axes == 4 {
+            check_attributes(&meta).map_err(|error| error.at(&file))?;
+        }
+        let (root, name) = (root.clone(), name.to_owned());
+        Ok(Self { root, name, folder, meta, grid, len, open: Mutex::default() })
+    }
+
+    /// Leaves the first `len` samples.
+    fn cut(&mut self, len: usize) {
+        self.len = len;
+        self.meta.shape[0] = len as u64;
     }
 
     /// The array's name in its stack.
@@ -439,13 +537,21 @@ impl ChunkArray {
         if let Some(place) = open.iter().position(|(number, _)| *number == shard) {
             return Ok(open[place].1.clone());
         }
-        let file =
-            Arc::new(ShardFile::open(&self.shard_path(shard), self.grid.chunks_per_shard())?);
+        let file = Arc::new(self.open_shard(shard)?);
         if open.len() == OPEN_SHARDS {
             open.remove(0);
         }
         open.push((shard, file.clone()));
         Ok(file)
+    }
+
+    /// Shard `shard`, opened anew.
+    ///
+    /// # Errors
+    /// As [`shard`](Self::shard).
+    pub fn open_shard(&self, shard: usize) -> Result<ShardFile> {
+        let path = self.shard_path(shard);
+        self.root.read(|| ShardFile::open(&path, self.grid.chunks_per_shard()))
     }
 
     /// Reads and decodes chunk `chunk` of sample `index` into `out`, [`chunk_bytes`](Self::chunk_bytes)
@@ -538,7 +644,9 @@ impl ChunkArray {
                     )?;
                     continue;
                 }
-                decoded.resize(self.chunk_bytes(), 0);
+                if decoded.is_empty() {
+                    decoded = memory::zeroed(self.chunk_bytes(), "a chunk")?;
+                }
                 self.read_chunk(index, chunk, &mut stored, &mut decoded)?;
                 let width = region.columns.len() * pixel;
                 for (row, from) in region.rows.zip(decoded.chunks_exact(tile.columns * pixel)) {
@@ -550,6 +658,43 @@ impl ChunkArray {
             }
         }
         Ok(())
+    }
+}
+
+/// Refuses attributes that give values another meaning than they can have.
+fn check_attributes(meta: &ArrayMeta) -> Result<()> {
+    let number = |key: &str| match meta.attributes.get(key) {
+        None => Ok(None),
+        Some(value) => value
+            .as_f64()
+            .filter(|value| value.is_finite())
+            .map(Some)
+            .ok_or_else(|| Error::malformed(format!("{key} is {value}, not a finite number"))),
+    };
+    let largest = match meta.dtype {
+        DType::F16 => f64::from(half::f16::MAX),
+        DType::F32 => f64::from(f32::MAX),
+        _ => 1.0,
+    };
+    if let Some(factor) = number("scale_factor")?
+        && !(factor.is_normal() && (factor * largest).is_finite())
+    {
+        return Err(Error::malformed(format!(
+            "scale_factor is {factor:e}, by which values of {} cannot be multiplied and divided",
+            meta.dtype
+        )));
+    }
+    number("add_offset")?;
+    let bits = meta.attributes.get("hsipack").and_then(|own| own.get(KEEP_BITS));
+    let mantissa = if meta.dtype == DType::F16 { 10 } else { 23 };
+    match bits {
+        Some(bits) if !bits.as_u64().is_some_and(|bits| bits <= mantissa) => {
+            Err(Error::malformed(format!(
+                "{KEEP_BITS} is {bits}; values of {} have {mantissa} mantissa bits",
+                meta.dtype
+            )))
+        }
+        _ => Ok(()),
     }
 }
 

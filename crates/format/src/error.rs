@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use crate::text;
+
 /// What sort of thing went wrong; decides exit codes and what a caller may do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -27,7 +29,7 @@ pub enum ErrorKind {
 
 /// An error that names the file, what was wrong with it, and what to do.
 ///
-/// Displayed as `FILE: WHAT (REMEDY)`; [`std::error::Error::source`] gives the cause, if another
+/// Displayed as `FILE: WHAT (REMEDY)`, control characters in it escaped; [`std::error::Error::source`] gives the cause, if another
 /// library reported one.
 #[derive(Debug)]
 pub struct Error(Box<Inner>);
@@ -137,11 +139,11 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(path) = &self.0.path {
-            write!(f, "{}: ", path.display())?;
+            write!(f, "{}: ", text::path(path))?;
         }
-        f.write_str(&self.0.what)?;
+        f.write_str(&text::printable_lines(&self.0.what))?;
         match &self.0.remedy {
-            Some(remedy) => write!(f, " ({remedy})"),
+            Some(remedy) => write!(f, " ({})", text::printable_lines(remedy)),
             None => Ok(()),
         }
     }
@@ -165,5 +167,11 @@ mod tests {
             .with_remedy("use bsq, bil or bip");
         assert_eq!(error.to_string(), "a.hdr: interleave is 'bup' (use bsq, bil or bip)");
         assert_eq!(error.kind(), ErrorKind::Malformed);
+    }
+
+    #[test]
+    fn control_characters_of_names_do_not_reach_the_terminal() {
+        let error = Error::damaged("sample \u{1b}[2J").at("a\u{1b}[31m\n").with_remedy("\u{9b}");
+        assert_eq!(error.to_string(), "a\\u{1b}[31m\\u{a}: sample \\u{1b}[2J (\\u{9b})");
     }
 }

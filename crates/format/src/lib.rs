@@ -14,6 +14,11 @@
 //! | [`shard`] | shard files and their index |
 //! | [`processor`] | whether the processor can run this build |
 //! | [`zarr`] | `zarr.json` |
+//! | [`small`] | metadata files, read whole, regular ones within bounds only |
+//! | [`folder`] | a dataset's folder, which appends exchange while others read |
+//! | [`memory`] | how much memory this process can have; asking for it |
+//! | [`threads`] | starting threads; a refusal is an error |
+//! | [`text`] | names from files, as they may be shown |
 //! | [`checksums`] | `SHA256SUMS` |
 //! | [`samples`] | `samples.jsonl` |
 //! | [`dataset`] | a whole dataset, opened |
@@ -44,11 +49,16 @@ mod cube;
 pub mod dataset;
 mod dtype;
 mod error;
+pub mod folder;
 pub mod grid;
 pub mod mapping;
+pub mod memory;
 pub mod processor;
 pub mod samples;
 pub mod shard;
+pub mod small;
+pub mod text;
+pub mod threads;
 pub mod zarr;
 
 pub use codec::{Codec, Compressor, Shuffle};

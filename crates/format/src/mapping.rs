@@ -27,7 +27,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use crate::{Error, Result};
+use crate::{Error, Result, memory, small};
 
 /// A file mapped for reading, its length fixed when it was mapped. No file descriptor is held.
 #[derive(Debug)]
@@ -41,13 +41,11 @@ impl Mapping {
     /// Maps the file at `path`.
     ///
     /// # Errors
-    /// If it cannot be opened or mapped; the file is named.
+    /// If it cannot be opened or mapped, or is no regular file; the file is named.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
-        match File::open(&path) {
-            Ok(file) => Self::of(&file, path),
-            Err(error) => Err(Error::io(path, "cannot read", error)),
-        }
+        let (file, _) = small::open(&path)?;
+        Self::of(&file, path)
     }
 
     /// Maps `file`, which may be closed afterwards; `path` is for error messages.
@@ -63,7 +61,10 @@ impl Mapping {
                 slot.set(map.address(), map.len);
                 Ok(Self { path, map, slot })
             }
-            Err(error) => Err(cannot_map(path, error)),
+            Err(error) => {
+                let bytes = file.metadata().map_or(0, |meta| meta.len());
+                Err(cannot_map(path, error, memory::exceeds_address_space(bytes)))
+            }
         }
     }
 
@@ -148,10 +149,14 @@ impl Drop for Mapping {
     }
 }
 
-fn cannot_map(path: PathBuf, error: io::Error) -> Error {
+/// The error of a map that was refused; `full` says whether the limit of the address space is the reason.
+fn cannot_map(path: PathBuf, error: io::Error, full: bool) -> Error {
     let code = error.raw_os_error();
     let error = Error::io(path, "cannot map into memory", error);
     match code {
+        Some(libc::ENOMEM) if full => error.with_remedy(
+            "the limit of this process's address space is reached: raise it with `ulimit -v`",
+        ),
         Some(libc::ENOMEM) => error.with_remedy(
             "there are too many maps: raise the limit with `sysctl vm.max_map_count=1048576`, \
              or pack into larger shards",
@@ -617,8 +622,11 @@ mod tests {
 
     #[test]
     fn too_many_maps_are_explained() {
-        let error = cannot_map("a".into(), io::Error::from_raw_os_error(libc::ENOMEM));
-        assert!(error.to_string().contains("vm.max_map_count"), "{error}");
+        let error = |full| {
+            cannot_map("a".into(), io::Error::from_raw_os_error(libc::ENOMEM), full).to_string()
+        };
+        assert!(error(false).contains("vm.max_map_count"), "{}", error(false));
+        assert!(error(true).contains("ulimit -v") && !error(true).contains("max_map_count"));
     }
 
     #[test]

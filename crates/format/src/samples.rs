@@ -63,6 +63,11 @@ pub struct Sample {
 pub const RESERVED_KEYS: [&str; 8] =
     ["id", "name", "stack", "index", "nan", "inf", "range", "source"];
 
+/// Most bytes of a name.
+pub const MAX_NAME: usize = 4096;
+/// Most bytes of a line.
+const MAX_LINE: usize = 4 << 20;
+
 /// Writes samples as `samples.jsonl`.
 pub fn encode(samples: &[Sample]) -> Vec<u8> {
     let mut text = Vec::new();
@@ -77,14 +82,21 @@ pub fn encode(samples: &[Sample]) -> Vec<u8> {
 /// Reads `samples.jsonl`.
 ///
 /// # Errors
-/// If a line is not a sample, is out of order, or a name comes twice; the line is named.
+/// If a line is not a sample, is too long, is out of order, or a name comes twice; the line is named.
 pub fn decode(text: &[u8]) -> Result<Vec<Sample>> {
     let mut samples: Vec<Sample> = Vec::new();
     let lines = text.split(|byte| *byte == b'\n');
     for (number, line) in lines.enumerate().filter(|(_, line)| !line.is_empty()) {
         let bad = |what: String| Error::damaged(format!("line {}: {what}", number + 1));
+        if line.len() > MAX_LINE {
+            return Err(bad(format!("{} bytes; a line has at most {MAX_LINE}", line.len())));
+        }
         let sample: Sample =
             serde_json::from_slice(line).map_err(|error| bad(error.to_string()))?;
+        if sample.name.len() > MAX_NAME {
+            let len = sample.name.len();
+            return Err(bad(format!("a name of {len} bytes; a name has at most {MAX_NAME}")));
+        }
         if sample.id != samples.len() as u64 {
             return Err(bad(format!(
                 "sample {} stands where {} should be",
@@ -143,6 +155,19 @@ mod tests {
         twice.name = "cube 0".into();
         let error = decode(&encode(&[sample(0), twice])).unwrap_err();
         assert!(error.to_string().contains("cube 0"), "{error}");
+    }
+
+    #[test]
+    fn names_and_lines_without_measure_are_refused() {
+        let mut long = sample(0);
+        long.name = "x".repeat(MAX_NAME + 1);
+        let error = decode(&encode(&[long.clone()])).unwrap_err();
+        assert!(
+            error.what().contains("a name of 4097 bytes") && error.what().len() < 100,
+            "{error}"
+        );
+        long.name = "x".repeat(10 << 20);
+        assert!(decode(&encode(&[long])).unwrap_err().what().contains("a line has at most"));
     }
 
     proptest! {

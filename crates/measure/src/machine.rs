@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use hsipack_format::memory;
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
@@ -48,10 +49,9 @@ fn field(text: &str, name: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Memory that can be had without swapping.
+/// Memory that this process can have without swapping, and without exceeding a limit of a control group or its own.
 pub fn available_memory() -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    field(&text, "MemAvailable:").map(|kilobytes| kilobytes * 1024)
+    memory::available().map(|available| available.bytes)
 }
 
 /// The most memory that this process held at once, in bytes.

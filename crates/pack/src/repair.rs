@@ -16,6 +16,7 @@ use serde::Serialize;
 use crate::convert::encode::{Encoded, Encoder, OpenCube};
 use crate::convert::masks::{self, MaskReader};
 use crate::convert::shards::{ShardWriter, write_whole};
+use crate::convert::staging::Claim;
 use crate::convert::{metadata, plan};
 use crate::fingerprint::fingerprint;
 use crate::progress::Progress;
@@ -70,6 +71,8 @@ pub fn repair(path: &Path, options: &ValidateOptions, progress: &Progress) -> Re
         remaining: Vec::new(),
     };
     if !before.problems.is_empty() {
+        // An append beside it would take the damaged shards along, or lose the new ones.
+        let _claim = Claim::of(path)?;
         let dataset = Dataset::open_unverified(path)?;
         Mender {
             dataset: &dataset,
@@ -208,7 +211,7 @@ impl Mender<'_> {
             self.array(stack, array).ok_or_else(|| Error::damaged("an array is gone"))?;
         let grid = array.grid();
         let path = array.shard_path(shard);
-        let old = ShardFile::open(&path, grid.chunks_per_shard()).ok();
+        let old = array.open_shard(shard).ok();
         let first = shard * grid.samples_per_shard();
         let samples = first..array.len().min(first + grid.samples_per_shard());
         let mut writer = ShardWriter::create(path, grid.chunks_per_shard())?;

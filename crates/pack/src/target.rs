@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hsipack_format::{Dataset, Error, Result, Sample};
+use hsipack_format::{Dataset, Error, Result, Sample, folder, small};
 use serde_json::Value;
 
 use crate::convert::ValueOptions;
@@ -43,9 +43,10 @@ impl Target {
 /// Whether the folder `path` is, or claims to be, a packed dataset.
 pub fn is_dataset(path: &Path) -> bool {
     let root = || -> Option<Value> {
-        serde_json::from_slice(&std::fs::read(path.join("zarr.json")).ok()?).ok()
+        let root = || small::read(&path.join("zarr.json"), small::METADATA);
+        serde_json::from_slice(&folder::steadily(path, root).ok()?).ok()
     };
-    path.is_dir() && root().is_some_and(|root| root["attributes"]["hsipack"].is_object())
+    root().is_some_and(|root| root["attributes"]["hsipack"].is_object())
 }
 
 /// The sample that `text` names: its id, or else its name.

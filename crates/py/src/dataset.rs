@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use hsipack_format::DType;
 use hsipack_measure::machine;
 use hsipack_read::store::StoreKind;
-use hsipack_read::{Error, OfProcess, OpenOptions, Result, Verify};
+use hsipack_read::{OfProcess, OpenOptions, Result, Verify};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 use tch::Tensor;
@@ -40,25 +40,35 @@ impl Dataset {
         if let Some(dataset) = open.get() {
             return Ok(dataset.clone());
         }
-        let dataset = open_at(self.path.clone(), self.verify, self.store).or_raise(py)?;
-        if dataset.fingerprint() != self.fingerprint {
-            let error = Error::conflict("the dataset was replaced since this process was forked");
-            return Err(error.at(&self.path).with_remedy("open it again")).or_raise(py);
-        }
+        // With the samples that it has in the parent, also where others were appended since.
+        let as_of = Some(self.fingerprint.clone());
+        let dataset = open_at(self.path.clone(), self.verify, self.store, as_of).or_raise(py)?;
         *open = OfProcess::new(dataset.clone());
         Ok(dataset)
     }
 }
 
-fn open_at(path: PathBuf, verify: Verify, store: StoreKind) -> Result<hsipack_read::Dataset> {
-    let options = OpenOptions { store: Some(store.store()), verify };
+fn open_at(
+    path: PathBuf,
+    verify: Verify,
+    store: StoreKind,
+    as_of: Option<String>,
+) -> Result<hsipack_read::Dataset> {
+    let options = OpenOptions { store: Some(store.store()), verify, as_of };
     hsipack_read::Dataset::open_with(path, options)
 }
 
 #[pymethods]
 impl Dataset {
     #[new]
-    fn new(py: Python<'_>, path: PathBuf, verify: &str, store: &str) -> PyResult<Self> {
+    #[pyo3(signature = (path, verify, store, as_of=None))]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        verify: &str,
+        store: &str,
+        as_of: Option<String>,
+    ) -> PyResult<Self> {
         let verify = named(
             "verify",
             verify,
@@ -66,7 +76,7 @@ impl Dataset {
         );
         let stores: Vec<_> = StoreKind::ALL.map(|kind| (kind.name(), kind)).into();
         let (verify, store) = (verify.or_raise(py)?, named("store", store, &stores).or_raise(py)?);
-        let dataset = patiently(py, move || open_at(path, verify, store))?.or_raise(py)?;
+        let dataset = patiently(py, move || open_at(path, verify, store, as_of))?.or_raise(py)?;
         Ok(Self {
             path: dataset.path().to_owned(),
             verify,
@@ -184,15 +194,12 @@ fn read_all(
     }
     let mut places: Vec<Option<Result<Read>>> = samples.iter().map(|_| None).collect();
     let todo = Mutex::new(samples.iter().zip(&mut places));
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while let Some((sample, place)) = next_of(&todo) {
-                    *place = Some(read(*sample));
-                }
-            });
+    hsipack_format::threads::share(threads, "read", || {
+        while let Some((sample, place)) = next_of(&todo) {
+            *place = Some(read(*sample));
         }
     });
+    drop(todo);
     places.into_iter().map(|place| place.expect("every sample was read")).collect()
 }
 

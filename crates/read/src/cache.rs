@@ -6,8 +6,10 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use hsipack_format::memory;
 use serde::Serialize;
 
+use crate::Result;
 use crate::dataset::Dataset;
 use crate::dataset::array::ArrayRef;
 
@@ -40,20 +42,27 @@ type Chunks = Box<[OnceLock<Box<[u8]>>]>;
 
 impl Cache {
     /// An empty cache of at most `budget` bytes; `None` if nothing is to be kept.
-    pub(crate) fn new(dataset: &Dataset, kind: CacheKind, budget: u64) -> Option<Self> {
+    ///
+    /// # Errors
+    /// If there is no memory for a note about every chunk.
+    pub(crate) fn new(dataset: &Dataset, kind: CacheKind, budget: u64) -> Result<Option<Self>> {
         if kind == CacheKind::None {
-            return None;
+            return Ok(None);
         }
         let slots = |stack: usize, array: usize| {
             let array = dataset.array(stack, array);
+            // The dataset, once open, has as many notes already.
             let chunks = array.chunks.len() * array.grid().chunks_per_sample();
-            (0..chunks).map(|_| OnceLock::new()).collect()
+            let mut slots = memory::reserved(chunks, "the cache")?;
+            slots.extend((0..chunks).map(|_| OnceLock::new()));
+            Ok(slots.into())
         };
         let arrays = |stack: usize| {
-            (0..=dataset.stacks()[stack].masks.len()).map(|array| slots(stack, array)).collect()
+            let arrays = 0..=dataset.stacks()[stack].masks.len();
+            arrays.map(|array| slots(stack, array)).collect::<Result<_>>()
         };
-        let arrays = (0..dataset.stacks().len()).map(arrays).collect();
-        Some(Self { kind, left: AtomicU64::new(budget), used: AtomicU64::new(0), arrays })
+        let arrays = (0..dataset.stacks().len()).map(arrays).collect::<Result<_>>()?;
+        Ok(Some(Self { kind, left: AtomicU64::new(budget), used: AtomicU64::new(0), arrays }))
     }
 
     /// The decoded chunk, if that is what is kept and it is.

@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use clap_complete::Shell;
 use hsipack_format::Result;
 
+use crate::output;
+
 /// Print a shell's completion script.
 ///
 /// For bash: hsipack completions bash > ~/.local/share/bash-completion/completions/hsipack
@@ -19,6 +21,8 @@ pub struct Args {
 /// # Errors
 /// Never.
 pub fn run(args: Args, command: &mut clap::Command) -> Result<ExitCode> {
-    clap_complete::generate(args.shell, command, "hsipack", &mut std::io::stdout());
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, command, "hsipack", &mut script);
+    output::write(&script);
     Ok(ExitCode::SUCCESS)
 }

@@ -333,26 +333,21 @@ const SHOWN: usize = 20;
 fn tell(task: &Task, what: &str, lines: &[String]) {
     task.bar.suspend(|| {
         for line in lines.iter().take(SHOWN) {
-            eprintln!("{what}: {line}");
+            note!("{what}: {line}");
         }
         if lines.len() > SHOWN {
-            eprintln!("{what}: and {} more (see --json)", lines.len() - SHOWN);
+            note!("{what}: and {} more (see --json)", lines.len() - SHOWN);
         }
     });
 }
 
 fn print(report: &Report) {
     if report.already_complete {
-        report.notes.iter().for_each(|note| println!("{note}"));
+        report.notes.iter().for_each(|note| say!("{note}"));
         return;
     }
-    println!(
-        "{}: {} in {:.1} s",
-        report.output,
-        output::count(report.cubes, "cube"),
-        report.seconds
-    );
-    println!(
+    say!("{}: {} in {:.1} s", report.output, output::count(report.cubes, "cube"), report.seconds);
+    say!(
         "  {} of files -> {} packed -> {} stored (ratio {:.2})",
         output::bytes(report.source_bytes),
         output::bytes(report.packed_bytes),
@@ -360,11 +355,11 @@ fn print(report: &Report) {
         report.ratio
     );
     if let Some(bits) = report.keep_bits {
-        println!("  {bits} mantissa bits kept");
+        say!("  {bits} mantissa bits kept");
     }
     if let Some(worst) = &report.worst {
         let wavelength = worst.wavelength.map(|nm| format!(" ({nm} nm)")).unwrap_or_default();
-        println!(
+        say!(
             "  worst {}error: {:.2e} relative, {:.2e} absolute, in band {}{wavelength} of {}",
             if report.keep_bits.is_some() { "" } else { "fp16 " },
             worst.relative,
@@ -374,17 +369,17 @@ fn print(report: &Report) {
         );
     }
     if report.nan + report.inf > 0 {
-        println!("  {} NaN and {} infinite values", report.nan, report.inf);
+        say!("  {} NaN and {} infinite values", report.nan, report.inf);
     }
     if !report.skipped.is_empty() {
-        println!("  {} left out (listed above)", output::count(report.skipped.len(), "input"));
+        say!("  {} left out (listed above)", output::count(report.skipped.len(), "input"));
     }
 }
 
 fn print_estimate(estimate: &convert::Estimate) {
-    println!("{} would get {}", estimate.output, output::count(estimate.cubes, "cube"));
+    say!("{} would get {}", estimate.output, output::count(estimate.cubes, "cube"));
     for stack in &estimate.stacks {
-        println!(
+        say!(
             "  {}: {}, {} wavelengths, chunks of {}x{} pixels, {}{}",
             stack.name,
             output::count(stack.cubes, "cube"),
@@ -395,10 +390,10 @@ fn print_estimate(estimate: &convert::Estimate) {
             if stack.scale == 1.0 { String::new() } else { format!(", scale {}", stack.scale) },
         );
         for mask in &stack.masks {
-            println!("    mask {mask}");
+            say!("    mask {mask}");
         }
     }
-    println!(
+    say!(
         "  {} of files -> {} packed -> about {} stored (ratio {:.2}, from {} compressed as samples)",
         output::bytes(estimate.source_bytes),
         output::bytes(estimate.packed_bytes),
@@ -407,12 +402,12 @@ fn print_estimate(estimate: &convert::Estimate) {
         output::bytes(estimate.sampled_bytes),
     );
     if let Some(bits) = estimate.keep_bits {
-        println!("  {bits} mantissa bits would be kept");
+        say!("  {bits} mantissa bits would be kept");
     }
     for note in &estimate.notes {
-        println!("  note: {note}");
+        say!("  note: {note}");
     }
     for skipped in &estimate.skipped {
-        println!("  left out: {skipped}");
+        say!("  left out: {skipped}");
     }
 }

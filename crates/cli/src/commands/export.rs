@@ -68,12 +68,12 @@ pub fn run(args: Args) -> Result<ExitCode> {
 fn print(exported: &Exported) {
     let files: Vec<String> = exported.files.iter().map(|file| file.display().to_string()).collect();
     let [rows, columns, bands] = exported.shape;
-    println!(
+    say!(
         "{}: sample {} ({}), {rows}x{columns}x{bands} {}",
         files.join(" and "),
         exported.sample,
         exported.name,
         exported.dtype
     );
-    exported.notes.iter().for_each(|note| println!("  note: {note}"));
+    exported.notes.iter().for_each(|note| say!("  note: {note}"));
 }

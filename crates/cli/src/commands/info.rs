@@ -93,12 +93,12 @@ fn list_variables(error: Error) -> Error {
 
 /// One line: a name in a column of its own, and what there is to say.
 fn line(name: &str, text: impl AsRef<str>) {
-    println!("  {name:<15}{}", text.as_ref());
+    say!("  {name:<15}{}", text.as_ref());
 }
 
 fn print_cube(report: &CubeReport) {
     let [rows, columns, bands] = report.shape;
-    println!("{}", report.path);
+    say!("{}", report.path);
     line("format", &report.format);
     line("shape", format!("{rows} x {columns} x {bands} (rows x columns x bands)"));
     line("type", format!("{} ({} of values)", report.dtype, output::bytes(report.bytes)));
@@ -209,7 +209,7 @@ fn classes_text(names: &[String]) -> String {
 }
 
 fn print_dataset(report: &DatasetReport) {
-    println!("{}", report.path);
+    say!("{}", report.path);
     line(
         "samples",
         format!("{} in {}", report.samples, output::count(report.stacks.len(), "stack")),
@@ -263,8 +263,8 @@ fn counts_text(counts: &BTreeMap<String, usize>) -> String {
 }
 
 fn print_stack(stack: &StackReport) {
-    println!("\n  {}", stack.name);
-    let line = |name: &str, text: String| println!("    {name:<15}{text}");
+    say!("\n  {}", stack.name);
+    let line = |name: &str, text: String| say!("    {name:<15}{text}");
     line(
         "cubes",
         format!(

@@ -105,5 +105,5 @@ fn augmented(_: &Args, _: &Path) -> Result<Previewed> {
 }
 
 fn print(previewed: &Previewed) {
-    println!("{}: {}", previewed.output.display(), output::count(previewed.cubes.len(), "cube"));
+    say!("{}: {}", previewed.output.display(), output::count(previewed.cubes.len(), "cube"));
 }

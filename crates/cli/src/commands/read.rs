@@ -281,7 +281,7 @@ impl Args {
             VerifyArg::Once => Verify::Once,
             VerifyArg::Never => Verify::Never,
         };
-        Dataset::open_with(&self.dataset, OpenOptions { store: Some(store), verify })
+        Dataset::open_with(&self.dataset, OpenOptions { store: Some(store), verify, as_of: None })
     }
 
     fn options(&self) -> LoaderOptions {

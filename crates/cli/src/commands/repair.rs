@@ -56,20 +56,20 @@ pub fn run(args: Args) -> Result<ExitCode> {
 fn print(report: &Report) {
     let path = report.dataset.display();
     if report.found == 0 {
-        println!("{path}: intact; nothing to repair");
+        say!("{path}: intact; nothing to repair");
         return;
     }
-    println!(
+    say!(
         "{path}: {} of {} made again{}",
         output::count(report.repaired_chunks, "chunk"),
         output::count(report.repaired_samples.len(), "sample"),
         if report.remaining.is_empty() { ", intact now" } else { "" }
     );
     for failed in &report.failed {
-        println!("  not repaired: {failed}");
+        say!("  not repaired: {failed}");
     }
     if !report.remaining.is_empty() {
-        println!("  still damaged:");
+        say!("  still damaged:");
         print_problems(&report.remaining);
     }
 }

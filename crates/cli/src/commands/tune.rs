@@ -111,7 +111,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let progress = Arc::new(Progress::default());
     task::stop_on_ctrl_c(&progress);
     let bar = ProgressBar::new_spinner();
-    bar.enable_steady_tick(Duration::from_millis(100));
+    task::spin(&bar);
     let tell = |what: &str| bar.set_message(what.to_owned());
     let report = tune::tune(&args.options(), &progress.stop, &tell);
     bar.finish_and_clear();
@@ -128,7 +128,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
 
 fn print(report: &Report) {
     let sample = &report.sample;
-    println!(
+    say!(
         "{}: {} of {}, {} of {} uncompressed, tried in {:.0} s",
         report.paths.join(" "),
         sample.cubes,
@@ -137,19 +137,19 @@ fn print(report: &Report) {
         output::bytes(sample.all_bytes),
         report.seconds
     );
-    report.notes.iter().for_each(|note| println!("  note: {note}"));
+    report.notes.iter().for_each(|note| say!("  note: {note}"));
     print_codecs(report);
     print_cases(report);
     print_precision(report);
     let chosen = report.chosen();
     let chunk = report.chunk_rows().map(|rows| format!(" --chunk {rows}")).unwrap_or_default();
-    println!(
+    say!(
         "\n  choose       --codec {} --level {} --shuffle {}{chunk}",
         chosen.candidate.codec.compressor.name(),
         chosen.candidate.codec.level,
         chosen.name.rsplit(' ').next().unwrap_or_default(),
     );
-    println!("               packs all of it in about {:.0} s here", report.choice.write_s);
+    say!("               packs all of it in about {:.0} s here", report.choice.write_s);
 }
 
 /// `1.2 MB`, for chunk sizes that are powers of two.
@@ -160,7 +160,7 @@ fn chunk(one: &Measured) -> String {
 
 /// The front, the fastest first, and memcpy as the measure of what is possible.
 fn print_codecs(report: &Report) {
-    println!(
+    say!(
         "\n  {:<18}{:>8}{:>8}{:>12}   decode GB/s with {} threads (least-greatest)",
         "codec",
         "chunks",
@@ -171,7 +171,7 @@ fn print_codecs(report: &Report) {
     let mut front: Vec<&Measured> = report.candidates.iter().filter(|one| one.front).collect();
     front.sort_by(|a, b| b.decode_at_most().total_cmp(&a.decode_at_most()));
     for one in front {
-        println!(
+        say!(
             "  {:<18}{:>8}{:>8.2}{:>12.2}   {}",
             one.name,
             chunk(one),
@@ -180,11 +180,9 @@ fn print_codecs(report: &Report) {
             rates(&one.decode)
         );
     }
-    println!("  {:<46}   {}", "memcpy", rates(&report.copy));
+    say!("  {:<46}   {}", "memcpy", rates(&report.copy));
     let left = report.candidates.iter().filter(|one| !one.front).count();
-    println!(
-        "  {left} others are worse in ratio, decoding and writing than one of these (see --json)"
-    );
+    say!("  {left} others are worse in ratio, decoding and writing than one of these (see --json)");
 }
 
 fn rates(rates: &[tune::Rate]) -> String {
@@ -195,9 +193,14 @@ fn rates(rates: &[tune::Rate]) -> String {
 }
 
 fn print_cases(report: &Report) {
-    println!(
+    say!(
         "\n  {:<12}{:<18}{:>8}{:>10}{:>10}{:>10}  limited by",
-        "disk", "best codec", "chunks", "GB/s", "cubes/s", "s/epoch"
+        "disk",
+        "best codec",
+        "chunks",
+        "GB/s",
+        "cubes/s",
+        "s/epoch"
     );
     let line = |case: &Case| {
         let one = &report.candidates[case.candidate];
@@ -205,7 +208,7 @@ fn print_cases(report: &Report) {
             || "unlimited".to_owned(),
             |rate| format!("{}/s", output::bytes(rate as u64)),
         );
-        println!(
+        say!(
             "  {disk:<12}{:<18}{:>8}{:>10.2}{:>10.1}{:>10.2}  {}",
             one.name,
             chunk(one),
@@ -217,21 +220,21 @@ fn print_cases(report: &Report) {
     };
     report.cases.iter().for_each(line);
     if report.cores > report.machine_cores {
-        println!("  decoding on {} cores is reckoned from {}", report.cores, report.machine_cores);
+        say!("  decoding on {} cores is reckoned from {}", report.cores, report.machine_cores);
     }
 }
 
 fn print_precision(report: &Report) {
     let precision = &report.precision;
-    println!("\n  mantissa bit   information");
+    say!("\n  mantissa bit   information");
     let most = precision.information.mantissa().iter().copied().fold(1e-12, f64::max);
     for (at, bits) in precision.information.mantissa().iter().enumerate() {
         let bar = "#".repeat((40.0 * bits / most).round() as usize);
-        println!("  {:>12}   {bits:.4}  {:>6.2} %  {bar}", at + 1, 100.0 * precision.shares[at]);
+        say!("  {:>12}   {bits:.4}  {:>6.2} %  {bar}", at + 1, 100.0 * precision.shares[at]);
     }
-    let line = |one: &&Variant| println!("  {}", precision.sentence(one));
+    let line = |one: &&Variant| say!("  {}", precision.sentence(one));
     match precision.gain() {
-        None => println!("  all 10 mantissa bits are needed to hold 99 % of the real information"),
+        None => say!("  all 10 mantissa bits are needed to hold 99 % of the real information"),
         Some(gain) => {
             let more = precision.variants.iter().find(|one| {
                 one.codec == gain.codec

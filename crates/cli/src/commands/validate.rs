@@ -100,7 +100,7 @@ fn print(report: &Report) {
     } else {
         "intact as far as it could be checked"
     };
-    println!(
+    say!(
         "{}: {verdict} ({}, {what}{sources}, {:.1} s)",
         report.dataset.display(),
         output::count(report.samples, "sample"),
@@ -108,17 +108,17 @@ fn print(report: &Report) {
     );
     print_problems(&report.problems);
     if !report.damaged_samples.is_empty() {
-        println!("  damaged samples: {}", shorten(&report.damaged_samples));
-        println!(
+        say!("  damaged samples: {}", shorten(&report.damaged_samples));
+        say!(
             "  `hsipack repair {}` makes their chunks again from the sources",
             report.dataset.display()
         );
     }
     for unchecked in report.unchecked.iter().take(SHOWN) {
-        println!("  not checked: {unchecked}");
+        say!("  not checked: {unchecked}");
     }
     if report.unchecked.len() > SHOWN {
-        println!("  and {} more not checked", report.unchecked.len() - SHOWN);
+        say!("  and {} more not checked", report.unchecked.len() - SHOWN);
     }
 }
 
@@ -127,10 +127,10 @@ pub fn print_problems(problems: &[Problem]) {
     for problem in problems.iter().take(SHOWN) {
         let sample =
             problem.sample.as_ref().map(|name| format!(" [sample {name}]")).unwrap_or_default();
-        println!("  {}: {}{sample}", problem.path.display(), problem.what);
+        say!("  {}: {}{sample}", problem.path.display(), problem.what);
     }
     if problems.len() > SHOWN {
-        println!("  and {} more problems (see --json)", problems.len() - SHOWN);
+        say!("  and {} more problems (see --json)", problems.len() - SHOWN);
     }
 }
 

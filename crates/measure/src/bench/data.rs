@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use hsipack_format::dataset::ChunkArray;
-use hsipack_format::{Compressor, DType};
+use hsipack_format::{Compressor, DType, threads};
 use hsipack_pack::convert::{self, ConvertOptions, Scale, plan};
 use hsipack_pack::progress::Progress;
 use hsipack_pack::target;
@@ -200,7 +200,7 @@ impl Make<'_> {
         self.begin((count * shape.values()) as u64, self.needed.value_bytes())?;
         (self.tell)(&format!("drawing {count} cubes of {shape}"));
         let numbers: Vec<usize> = (0..count).collect();
-        let threads = machine::cores();
+        let count_threads = machine::cores();
         let write = |number: usize| {
             self.check_stop()?;
             let values = synthetic::cube(number as u64, shape);
@@ -208,10 +208,10 @@ impl Make<'_> {
         };
         std::thread::scope(|scope| {
             let run = |numbers: Vec<usize>| numbers.into_iter().try_for_each(write);
-            let parts: Vec<_> = (0..threads)
-                .map(|first| numbers.iter().copied().skip(first).step_by(threads).collect())
-                .map(|part| scope.spawn(move || run(part)))
-                .collect();
+            let parts = (0..count_threads)
+                .map(|first| numbers.iter().copied().skip(first).step_by(count_threads).collect())
+                .map(|part| threads::start_scoped(scope, "draw", move || run(part)))
+                .collect::<Result<Vec<_>>>()?;
             parts.into_iter().try_for_each(|part| part.join().unwrap_or_else(|_| Err(panicked())))
         })?;
         self.packed("generated".to_owned(), count, shape, None, None)

@@ -7,7 +7,7 @@ use hsipack_read::augment::{Images, Pipeline, SampleKey};
 use hsipack_read::store::StoreKind;
 use hsipack_read::{
     BatchTimes, Dataset, DeviceBatch, DeviceLoader, DeviceOptions, Distribution, LoaderOptions,
-    LoaderStats, OpenOptions, Statistics, Verify,
+    LoaderStats, OpenOptions, Statistics,
 };
 use tch::{Device, Tensor};
 
@@ -275,5 +275,5 @@ impl Given {
 }
 
 fn open(path: &Path, store: Counted) -> Result<Dataset> {
-    Dataset::open_with(path, OpenOptions { store: Some(Arc::new(store)), verify: Verify::Once })
+    Dataset::open_with(path, OpenOptions { store: Some(Arc::new(store)), ..OpenOptions::default() })
 }

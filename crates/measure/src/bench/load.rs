@@ -22,7 +22,7 @@ impl Watch {
         let nvml = Nvml::init().ok()?;
         nvml.device_by_pci_bus_id(place.as_str()).ok()?.utilization_rates().ok()?;
         let (stop, stopped) = channel();
-        let thread = std::thread::spawn(move || {
+        let look = move || {
             let Ok(device) = nvml.device_by_pci_bus_id(place) else { return Vec::new() };
             let mut loads = Vec::new();
             let mut next = Instant::now() + Duration::from_secs_f64(WINDOW_S);
@@ -37,7 +37,9 @@ impl Watch {
                     device.utilization_rates().ok().map(|load| f64::from(load.gpu) / 100.0),
                 );
             }
-        });
+        };
+        // What is measured needs no such thread.
+        let thread = hsipack_format::threads::start("load", look).ok()?;
         Some(Self { stop, thread })
     }
 

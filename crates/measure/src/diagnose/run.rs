@@ -10,7 +10,7 @@ use hsipack_read::plan::{Crop, LastBatch};
 use hsipack_read::store::Store;
 use hsipack_read::{
     CacheKind, Dataset, DeviceBatch, DeviceLoader, DeviceOptions, LoaderOptions, OpenOptions,
-    Statistics, Verify,
+    Statistics,
 };
 use tch::{Device, Tensor};
 
@@ -113,7 +113,7 @@ pub fn run<'a>(
 
 fn open(options: &RunOptions) -> Result<Dataset> {
     let store = options.store.clone();
-    Dataset::open_with(&options.path, OpenOptions { store, verify: Verify::Once })
+    Dataset::open_with(&options.path, OpenOptions { store, ..OpenOptions::default() })
 }
 
 /// Bytes of the chunks of some samples, stored and decoded.

@@ -1,5 +1,7 @@
 //! Text and data inside HTML.
 
+use hsipack_format::text;
+
 /// Text as HTML: in elements and in attributes with quotes.
 pub fn escape(text: &str) -> String {
     let mut html = String::with_capacity(text.len());
@@ -10,8 +12,8 @@ pub fn escape(text: &str) -> String {
             '>' => html.push_str("&gt;"),
             '"' => html.push_str("&quot;"),
             '\'' => html.push_str("&#39;"),
-            // HTML and XML have no control characters.
-            c if c.is_control() && !matches!(c, '\n' | '\t') => html.push('\u{fffd}'),
+            // HTML and XML have no control characters; others would turn the direction of what follows.
+            c if text::is_control(c) && !matches!(c, '\n' | '\t') => html.push('\u{fffd}'),
             c => html.push(c),
         }
     }
@@ -40,16 +42,16 @@ pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
 
 /// JSON inside a script element: the same value, without a character that HTML takes for its own.
 pub(super) fn json(json: &str) -> String {
-    let mut text = String::with_capacity(json.len());
+    let mut out = String::with_capacity(json.len());
     for c in json.chars() {
         match c {
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
-                text.push_str(&format!("\\u{:04x}", u32::from(c)));
+            c if matches!(c, '<' | '>' | '&') || text::is_control(c) => {
+                out.push_str(&format!("\\u{:04x}", u32::from(c)));
             }
-            c => text.push(c),
+            c => out.push(c),
         }
     }
-    text
+    out
 }
 
 /// A script inside its element; `<\/` is `</` in a string of JavaScript.
@@ -64,8 +66,8 @@ mod tests {
     #[test]
     fn text_stays_text() {
         assert_eq!(
-            escape("<a href=\"x\">'&\u{7}"),
-            "&lt;a href=&quot;x&quot;&gt;&#39;&amp;\u{fffd}"
+            escape("<a href=\"x\">'&\u{7}\u{202e}"),
+            "&lt;a href=&quot;x&quot;&gt;&#39;&amp;\u{fffd}\u{fffd}"
         );
         let html = table(&["<"], &[vec!["&".into(), ">".into()]]);
         assert!(html.contains(">&lt;<") && html.contains(">&amp;<") && html.contains(">&gt;<"));

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use hsipack_format::{Codec, ErrorKind, codec};
+use hsipack_format::{Codec, ErrorKind, codec, threads};
 
 use super::candidates::Candidate;
 use super::report::{Measured, Rate};
@@ -258,9 +258,11 @@ fn encode(
 }
 
 /// Runs `work` on that many threads.
-fn in_threads<T: Send>(threads: usize, work: impl Fn() -> Result<T> + Sync) -> Result<Vec<T>> {
+fn in_threads<T: Send>(count: usize, work: impl Fn() -> Result<T> + Sync) -> Result<Vec<T>> {
     std::thread::scope(|scope| {
-        let all: Vec<_> = (0..threads).map(|_| scope.spawn(&work)).collect();
+        // Where one is refused, the others end by themselves.
+        let start = |_| threads::start_scoped(scope, "tune", &work);
+        let all = (0..count).map(start).collect::<Result<Vec<_>>>()?;
         let join = |one: std::thread::ScopedJoinHandle<'_, Result<T>>| {
             one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
@@ -297,7 +299,8 @@ fn drive(
     };
     let work = &work;
     let done = std::thread::scope(|scope| {
-        let all: Vec<_> = out.iter_mut().map(|out| scope.spawn(move || work(out))).collect();
+        let start = |out| threads::start_scoped(scope, "tune", move || work(out));
+        let all = out.iter_mut().map(start).collect::<Result<Vec<_>>>()?;
         all.into_iter()
             .map(|one| one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             .collect::<Result<Vec<_>>>()

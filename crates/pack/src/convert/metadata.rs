@@ -4,9 +4,10 @@ use std::path::Path;
 
 use hsipack_format::checksums::{self, SHA256SUMS};
 use hsipack_format::dataset::{FWHM, IMAGE, KEEP_BITS, LAYOUT, SAMPLES, WAVELENGTH};
+use hsipack_format::folder::CONTINUES;
 use hsipack_format::samples::{self, Sample};
 use hsipack_format::zarr::{self, ArrayMeta, ChunkCodecs};
-use hsipack_format::{DType, Dataset, Error, Grid, Result};
+use hsipack_format::{DType, Dataset, Grid, Result, small};
 use serde_json::{Map, Value, json};
 
 use super::options::ValueOptions;
@@ -73,8 +74,7 @@ impl Metadata {
                 arrays.map(|array| format!("{array}/zarr.json")).chain(["zarr.json".to_owned()]);
             for file in files.filter(|file| folder.join(file).is_file()) {
                 let path = folder.join(&file);
-                let content =
-                    std::fs::read(&path).map_err(|error| Error::io(path, "cannot read", error))?;
+                let content = small::read(&path, small::METADATA)?;
                 self.add(format!("{}/{file}", stack.name), content);
             }
         }
@@ -263,14 +263,17 @@ pub fn new_root(command: &str, recipe: Value, request: &str, samples: usize) -> 
 
 /// The root attributes after an append.
 pub fn appended_root(
-    base: &Map<String, Value>,
+    base: &Dataset,
     command: &str,
     recipe: Value,
     request: &str,
     samples: usize,
 ) -> Map<String, Value> {
-    let mut root = base.clone();
-    let entry = json!({ "request": request, "samples": samples, "command": command, "recipe": recipe, "created": now() });
+    let mut root = base.attributes().clone();
+    let entry = json!({
+        "request": request, "samples": samples, "command": command, "recipe": recipe,
+        "created": now(), CONTINUES: base.fingerprint(),
+    });
     match root.get_mut("history").and_then(Value::as_array_mut) {
         Some(history) => history.push(entry),
         None => {

@@ -26,7 +26,7 @@ mod options;
 pub mod plan;
 mod run;
 pub(crate) mod shards;
-mod staging;
+pub(crate) mod staging;
 pub mod stats;
 pub(crate) mod transform;
 

@@ -12,7 +12,7 @@ use super::engine::{self, Outcome};
 use super::metadata::{self, Metadata};
 use super::options::{ConvertOptions, Mode};
 use super::plan::{self, Plan};
-use super::staging::{self, Begun, Staging};
+use super::staging::{self, Begun, Claim, Staging};
 use super::stats::BandStats;
 use crate::precision::Information;
 use crate::progress::Progress;
@@ -81,7 +81,11 @@ pub fn convert(
     let start = Instant::now();
     options.check()?;
     let request = request(options);
-    let Some(append) = prepare(options, &request)? else {
+    check_output(options)?;
+    // From here on nobody else changes what is appended to.
+    let claim = Claim::of(&options.output)?;
+    let Some(append) = prepare(options, &request, &claim)? else {
+        claim.discard()?;
         return Ok(complete(options, start));
     };
     let base = if append { Some(Dataset::open(&options.output)?) } else { None };
@@ -92,8 +96,7 @@ pub fn convert(
     planned(&plan);
     let options = &plan.settle(options);
     let identity = identity(&request, &plan, base.as_ref());
-    let resume = matches!(options.mode, Mode::Resume { .. });
-    let staging = Staging::open(&options.output, &identity, append, resume)?;
+    let staging = Staging::open(claim, &identity, append)?;
     let result =
         engine::run(&plan, options, &staging, base.as_ref(), progress).and_then(|outcome| {
             write_metadata(&plan, options, &staging, base.as_ref(), &request, &outcome)
@@ -122,28 +125,35 @@ fn nothing_to_append_to(output: &Path) -> Error {
         .with_remedy("leave --append away")
 }
 
-/// Whether to append (`Some(true)`), to create (`Some(false)`), or that nothing is left to do (`None`).
-fn prepare(options: &ConvertOptions, request: &str) -> Result<Option<bool>> {
+/// What shows before anything is written.
+fn check_output(options: &ConvertOptions) -> Result<()> {
     let output = &options.output;
-    staging::recover(output)?;
+    if options.mode == Mode::Create && output.symlink_metadata().is_ok() {
+        return Err(output_exists(output));
+    }
+    let folder = staging::parent(output);
+    if !folder.is_dir() {
+        return Err(Error::conflict("the folder for the output does not exist")
+            .at(folder)
+            .with_remedy("make it first"));
+    }
+    Ok(())
+}
+
+/// Whether to append (`Some(true)`), to create (`Some(false)`), or that nothing is left to do (`None`).
+fn prepare(options: &ConvertOptions, request: &str, claim: &Claim) -> Result<Option<bool>> {
+    let output = &options.output;
+    claim.recover()?;
     let exists = output.symlink_metadata().is_ok();
-    match (options.mode, staging::begun(output)?) {
+    match (options.mode, claim.begun()?) {
         (Mode::Create, _) if exists => Err(output_exists(output)),
-        (Mode::Create, _) => {
-            let folder = staging::parent(output);
-            if !folder.is_dir() {
-                return Err(Error::conflict("the folder for the output does not exist")
-                    .at(folder)
-                    .with_remedy("make it first"));
-            }
-            Ok(Some(false))
-        }
         (Mode::Append, _) if !exists => Err(nothing_to_append_to(output)),
-        (Mode::Append, _) => Ok(Some(true)),
+        (Mode::Create | Mode::Append, Begun::Create | Begun::Append) => Err(claim.unfinished()),
+        (Mode::Create, Begun::No) => Ok(Some(false)),
+        (Mode::Append, Begun::No) => Ok(Some(true)),
         (Mode::Resume { append }, begun) => {
             let last = staging::existing(output).as_ref().and_then(last_request);
             if last.as_deref() == Some(request) {
-                staging::clean_up(output)?;
                 return Ok(None);
             }
             match begun {
@@ -255,13 +265,9 @@ fn write_metadata(
     files.add_samples(&samples);
     files.add_root(match base {
         None => metadata::new_root(&options.command, recipe(options), request, samples.len()),
-        Some(base) => metadata::appended_root(
-            base.attributes(),
-            &options.command,
-            recipe(options),
-            request,
-            samples.len(),
-        ),
+        Some(base) => {
+            metadata::appended_root(base, &options.command, recipe(options), request, samples.len())
+        }
     });
     if let Some(base) = base {
         staging.link_unchanged(base.path())?;

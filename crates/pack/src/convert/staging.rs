@@ -9,24 +9,35 @@
 //!
 //! The commit is one rename of `dataset` to `OUT`, or, where cubes are appended, one exchange of the two
 //! names: a reader finds either the old dataset or the new one. The new one shares the unchanged shard
-//! files with the old one as hard links. Whatever instant a process is killed at, `OUT` is whole, and
+//! files with the old one as hard links, and notes whose samples it goes on with, so that whoever has the old one open
+//! goes on, too (`hsipack_format::folder`). Whatever instant a process is killed at, `OUT` is whole, and
 //! `--resume` goes on from the finished shards or finds that everything is done.
 
 use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use hsipack_format::{Dataset, Error, Result};
+use hsipack_format::folder::{aside, partial};
+use hsipack_format::{Dataset, Error, Result, small};
 use serde_json::{Value, json};
 use walkdir::WalkDir;
 
 use super::shards::{sync_folder, write_whole};
 use crate::walk;
 
-/// The staging folder of one output.
-pub struct Staging {
+/// The right to write an output, and the folder beside it to work in: one process at a time has it, until it is
+/// dropped. Without it, of two appends one would undo the other, and a repair would put an old shard into a new
+/// dataset.
+#[derive(Debug)]
+pub struct Claim {
     folder: PathBuf,
     output: PathBuf,
-    _lock: File,
+    lock: File,
+}
+
+/// The staging folder of one output.
+pub struct Staging {
+    claim: Claim,
 }
 
 /// What is at the output before a conversion.
@@ -40,29 +51,93 @@ pub enum Begun {
     Append,
 }
 
-/// The staging folder of `output`.
-pub fn folder_of(output: &Path) -> PathBuf {
-    let mut name = output.file_name().unwrap_or_default().to_owned();
-    name.push(".partial");
-    output.with_file_name(name)
+impl Claim {
+    /// Claims `output`. The folder that it is in has to exist.
+    ///
+    /// # Errors
+    /// If another process has it, or nothing can be written there.
+    pub fn of(output: &Path) -> Result<Self> {
+        let folder = partial(output);
+        loop {
+            fs::create_dir_all(&folder)
+                .map_err(|error| Error::io(&folder, "cannot create", error))?;
+            // Another process may remove its folder in between, as it ends.
+            if let Some(lock) = lock(&folder)? {
+                return Ok(Self { folder, output: output.to_owned(), lock });
+            }
+        }
+    }
+
+    /// Whether a conversion was begun and not finished.
+    ///
+    /// # Errors
+    /// If its plan cannot be read.
+    pub fn begun(&self) -> Result<Begun> {
+        match read_plan(&self.folder)? {
+            // Killed before the plan was written: nothing to go on from.
+            None => Ok(Begun::No),
+            Some(plan) if plan["append"] == true => Ok(Begun::Append),
+            Some(_) => Ok(Begun::Create),
+        }
+    }
+
+    /// Puts a dataset back that stepped aside for a commit that was killed, on file systems that cannot
+    /// exchange two names at once.
+    ///
+    /// # Errors
+    /// If it cannot be renamed.
+    pub fn recover(&self) -> Result<()> {
+        let aside = aside(&self.output);
+        if !self.output.exists() && aside.exists() {
+            fs::rename(&aside, &self.output)
+                .map_err(|error| Error::io(&self.output, "cannot rename to", error))?;
+        }
+        Ok(())
+    }
+
+    /// Removes what lies in the folder: nothing is left to resume.
+    ///
+    /// # Errors
+    /// If it cannot be removed.
+    pub fn discard(self) -> Result<()> {
+        let fail = |error| Error::io(&self.folder, "cannot remove", error);
+        // The plan goes first: without it, a half-removed folder is nothing to resume from.
+        let _ = fs::remove_file(self.folder.join("plan.json"));
+        for entry in fs::read_dir(&self.folder).map_err(fail)? {
+            let entry = entry.map_err(fail)?;
+            let path = entry.path();
+            if entry.file_type().map_err(fail)?.is_dir() {
+                remove(&path)?;
+            } else if entry.file_name() != LOCK {
+                fs::remove_file(&path).map_err(fail)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// An error that says that a conversion can be resumed here.
+    pub fn unfinished(&self) -> Error {
+        Error::conflict("an unfinished conversion is here")
+            .at(&self.folder)
+            .with_remedy("pass --resume to go on with it, or delete the folder to start over")
+    }
 }
 
-/// Whether a conversion to `output` was begun and not finished.
-///
-/// # Errors
-/// If its plan cannot be read.
-pub fn begun(output: &Path) -> Result<Begun> {
-    let folder = folder_of(output);
-    if !folder.exists() {
-        return Ok(Begun::No);
-    }
-    match read_plan(&folder)? {
-        // Killed before the plan was written: nothing to go on from.
-        None => Ok(Begun::No),
-        Some(plan) if plan["append"] == true => Ok(Begun::Append),
-        Some(_) => Ok(Begun::Create),
+impl Drop for Claim {
+    /// Leaves the folder only where there is something to resume.
+    fn drop(&mut self) {
+        let lock = self.folder.join(LOCK);
+        // As long as the lock is this one, nobody else can have claimed the folder.
+        if !self.folder.join("plan.json").exists() && is_same(&self.lock, &lock) {
+            let _ = fs::remove_file(lock);
+            // Fails if there is anything else in it, which is then not ours to remove.
+            let _ = fs::remove_dir(&self.folder);
+        }
     }
 }
+
+/// The file in a staging folder that the process which writes has locked.
+const LOCK: &str = "lock";
 
 fn read_plan(folder: &Path) -> Result<Option<Value>> {
     let file = folder.join("plan.json");
@@ -74,24 +149,14 @@ fn read_plan(folder: &Path) -> Result<Option<Value>> {
 }
 
 impl Staging {
-    /// Starts a staging folder for `output`, or with `resume` goes on with the one there is. `plan`
-    /// identifies what is being done.
+    /// Begins a conversion in a claimed folder, or goes on with the one there is. `plan` identifies what is being done.
     ///
     /// # Errors
-    /// If another process works on it, one is there already, its plan is another, or nothing can be
-    /// written there.
-    pub fn open(output: &Path, plan: &str, append: bool, resume: bool) -> Result<Self> {
-        let folder = folder_of(output);
-        let there = read_plan(&folder)?;
-        match (&there, resume) {
-            (Some(_), false) => {
-                return Err(Error::conflict("an unfinished conversion is here")
-                    .at(folder)
-                    .with_remedy(
-                        "pass --resume to go on with it, or delete the folder to start over",
-                    ));
-            }
-            (Some(theirs), true) if theirs["plan"] != plan => {
+    /// If what is there has another plan, or nothing can be written there.
+    pub fn open(claim: Claim, plan: &str, append: bool) -> Result<Self> {
+        let folder = &claim.folder;
+        match read_plan(folder)? {
+            Some(theirs) if theirs["plan"] != plan => {
                 return Err(Error::conflict(
                     "the unfinished conversion here has other inputs or options",
                 )
@@ -100,27 +165,25 @@ impl Staging {
                     "repeat its command with --resume, or delete the folder to start over",
                 ));
             }
-            _ => {}
+            Some(_) => {}
+            None => {
+                // Without a plan nothing says whose these are: remains of a folder that was being removed.
+                remove(&folder.join("state"))?;
+                remove(&folder.join("dataset"))?;
+                let text = json!({ "plan": plan, "append": append }).to_string();
+                write_whole(&folder.join("plan.json"), text.as_bytes())?;
+            }
         }
-        fs::create_dir_all(&folder).map_err(|error| Error::io(&folder, "cannot create", error))?;
-        let lock = lock(&folder)?;
-        if there.is_none() {
-            // Without a plan nothing says whose these are: remains of a folder that was being removed.
-            remove(&folder.join("state"))?;
-            remove(&folder.join("dataset"))?;
-            let text = json!({ "plan": plan, "append": append }).to_string();
-            write_whole(&folder.join("plan.json"), text.as_bytes())?;
-        }
-        Ok(Self { folder, output: output.to_owned(), _lock: lock })
+        Ok(Self { claim })
     }
 
     /// What will be the dataset.
     pub fn dataset(&self) -> PathBuf {
-        self.folder.join("dataset")
+        self.folder().join("dataset")
     }
 
     fn state_file(&self, stack: &str, shard: usize) -> PathBuf {
-        self.folder.join("state").join(stack).join(format!("{shard}.json"))
+        self.folder().join("state").join(stack).join(format!("{shard}.json"))
     }
 
     /// What was recorded of a finished shard, if it is finished.
@@ -157,6 +220,8 @@ impl Staging {
                 fs::create_dir_all(&target)
                     .map_err(|error| Error::io(&target, "cannot create", error))?;
             } else if below.components().any(|part| part.as_os_str() == "c") && !target.exists() {
+                // Pipes and devices would be copied without end.
+                small::open(entry.path())?;
                 fs::hard_link(entry.path(), &target)
                     .or_else(|_| {
                         fs::copy(entry.path(), &target)
@@ -174,13 +239,14 @@ impl Staging {
     /// If the file system refuses.
     pub fn commit(self, append: bool) -> Result<()> {
         sync_tree(&self.dataset())?;
-        let fail = |error| Error::io(&self.output, "cannot rename to", error);
+        let output = &self.claim.output;
+        let fail = |error| Error::io(output, "cannot rename to", error);
         if append {
-            exchange(&self.dataset(), &self.output).map_err(fail)?;
+            exchange(&self.dataset(), output).map_err(fail)?;
         } else {
-            fs::rename(self.dataset(), &self.output).map_err(fail)?;
+            fs::rename(self.dataset(), output).map_err(fail)?;
         }
-        sync_folder(parent(&self.output))?;
+        sync_folder(parent(output))?;
         self.discard()
     }
 
@@ -189,15 +255,12 @@ impl Staging {
     /// # Errors
     /// If it cannot be removed.
     pub fn discard(self) -> Result<()> {
-        // The plan goes first: without it, a half-removed folder is nothing to resume from.
-        let _ = fs::remove_file(self.folder.join("plan.json"));
-        fs::remove_dir_all(&self.folder)
-            .map_err(|error| Error::io(&self.folder, "cannot remove", error))
+        self.claim.discard()
     }
 
     /// Where it lies.
     pub fn folder(&self) -> &Path {
-        &self.folder
+        &self.claim.folder
     }
 }
 
@@ -211,45 +274,30 @@ fn remove(folder: &Path) -> Result<()> {
     }
 }
 
-/// Puts a dataset back that stepped aside for a commit that was killed, on file systems that cannot
-/// exchange two names at once.
-///
-/// # Errors
-/// If it cannot be renamed.
-pub fn recover(output: &Path) -> Result<()> {
-    let aside = folder_of(output).join("replaced");
-    if !output.exists() && aside.exists() {
-        fs::rename(&aside, output).map_err(|error| Error::io(output, "cannot rename to", error))?;
-    }
-    Ok(())
-}
-
-/// Removes what a commit that was killed right after its rename left behind.
-///
-/// # Errors
-/// If it cannot be removed, or another process is at it.
-pub fn clean_up(output: &Path) -> Result<()> {
-    let folder = folder_of(output);
-    if !folder.exists() {
-        return Ok(());
-    }
-    let lock = lock(&folder)?;
-    Staging { folder, output: output.to_owned(), _lock: lock }.discard()
-}
-
-fn lock(folder: &Path) -> Result<File> {
-    let path = folder.join("lock");
-    let file = File::create(&path).map_err(|error| Error::io(&path, "cannot create", error))?;
+/// Locks a staging folder; `None` if it was removed meanwhile.
+fn lock(folder: &Path) -> Result<Option<File>> {
+    let path = folder.join(LOCK);
+    let file = match File::options().write(true).create(true).truncate(false).open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Error::io(&path, "cannot create", error)),
+    };
     match file.try_lock() {
-        Ok(()) => Ok(file),
         Err(fs::TryLockError::WouldBlock) => {
             Err(Error::conflict("another hsipack is writing here")
                 .at(folder)
                 .with_remedy("wait for it to finish"))
         }
         // Some network file systems have no locks; then the user has to take care.
-        Err(fs::TryLockError::Error(_)) => Ok(file),
+        Ok(()) | Err(fs::TryLockError::Error(_)) => Ok(is_same(&file, &path).then_some(file)),
     }
+}
+
+/// Whether `path` leads to the file that is open.
+fn is_same(file: &File, path: &Path) -> bool {
+    let numbers = |meta: fs::Metadata| (meta.dev(), meta.ino());
+    let there = fs::metadata(path).map(numbers);
+    file.metadata().map(numbers).is_ok_and(|ours| there.is_ok_and(|there| ours == there))
 }
 
 /// The folder that a path is in.
@@ -272,7 +320,7 @@ fn exchange(new: &Path, old: &Path) -> std::io::Result<()> {
     match renameat_with(CWD, new, CWD, old, RenameFlags::EXCHANGE) {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS | rustix::io::Errno::OPNOTSUPP) => {
-            let aside = new.with_file_name("replaced");
+            let aside = aside(old);
             fs::rename(old, &aside)?;
             fs::rename(new, old).inspect_err(|_| {
                 let _ = fs::rename(&aside, old);

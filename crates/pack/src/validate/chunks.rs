@@ -1,11 +1,11 @@
 //! Every chunk decoded, by all threads, and what it holds compared with what was recorded.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use hsipack_format::dataset::ChunkArray;
-use hsipack_format::{Dataset, Error, ErrorKind, Result, Sample, Stack};
+use hsipack_format::{Dataset, Error, ErrorKind, Result, Sample, Stack, threads};
 
 use super::count::{self, Counts};
 use super::structure::{Broken, arrays};
@@ -26,7 +26,7 @@ struct Found {
 /// Decodes every chunk but those of broken shards. Gives problems, chunks and bytes.
 ///
 /// # Errors
-/// If `progress.stop` was set.
+/// If a thread is refused, or `progress.stop` was set.
 pub fn check(
     dataset: &Dataset,
     broken: &Broken,
@@ -71,28 +71,25 @@ fn check_array(
     let is_broken =
         |shard: usize| broken.contains(&(stack.name.clone(), array.name().to_owned(), shard));
     let total = array.len() * array.grid().chunks_per_sample();
-    std::thread::scope(|scope| {
-        for _ in 0..jobs.max(1) {
-            scope.spawn(|| {
-                let mut worker = Worker::new(stack, array, names);
-                loop {
-                    let item = next.fetch_add(1, Ordering::Relaxed);
-                    if item >= total || progress.stop.load(Ordering::Relaxed) {
-                        break;
-                    }
-                    let (index, chunk) = (
-                        item / array.grid().chunks_per_sample(),
-                        item % array.grid().chunks_per_sample(),
-                    );
-                    if !is_broken(array.grid().locate(index).0) {
-                        worker.check(index, chunk);
-                        progress.bytes_in.fetch_add(array.chunk_bytes() as u64, Ordering::Relaxed);
-                    }
-                }
-                merge(&mut all.lock().unwrap_or_else(PoisonError::into_inner), worker.found);
-            });
+    let refused = AtomicBool::new(false);
+    let stopped = || progress.stop.load(Ordering::Relaxed) || refused.load(Ordering::Relaxed);
+    let work = || {
+        let mut worker = Worker::new(stack, array, names);
+        loop {
+            let item = next.fetch_add(1, Ordering::Relaxed);
+            if item >= total || stopped() {
+                break;
+            }
+            let per_sample = array.grid().chunks_per_sample();
+            let (index, chunk) = (item / per_sample, item % per_sample);
+            if !is_broken(array.grid().locate(index).0) {
+                worker.check(index, chunk);
+                progress.bytes_in.fetch_add(array.chunk_bytes() as u64, Ordering::Relaxed);
+            }
         }
-    });
+        merge(&mut all.lock().unwrap_or_else(PoisonError::into_inner), worker.found);
+    };
+    threads::run(jobs.max(1), "validate", work, || refused.store(true, Ordering::Relaxed))?;
     if progress.stop.load(Ordering::Relaxed) {
         return Err(Error::new(ErrorKind::Interrupted, "stopped"));
     }

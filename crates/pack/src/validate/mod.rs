@@ -18,7 +18,7 @@ mod structure;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use hsipack_format::{Dataset, Error, ErrorKind, Result};
+use hsipack_format::{Dataset, Error, ErrorKind, Result, folder};
 use serde::Serialize;
 
 use crate::progress::Progress;
@@ -172,34 +172,49 @@ pub fn validate(path: &Path, options: &ValidateOptions, progress: &Progress) -> 
         bytes: 0,
         sources: 0,
         seconds: 0.0,
-        problems: structure::check_sums(path)?,
+        problems: Vec::new(),
         damaged_samples: Vec::new(),
         unchecked: Vec::new(),
     };
-    match Dataset::open_unverified(path) {
-        Ok(dataset) => check(&dataset, options, progress, &mut report)?,
-        Err(error) => {
-            report.problems.push(Problem::of(ProblemKind::Metadata, path, &error));
-            report.unchecked.push("the chunks, since the metadata cannot be read".into());
-        }
+    // Again if others are appended meanwhile: what is found of two datasets is wrong of both.
+    let (problems, opened) = folder::steadily(path, || look(path))?;
+    report.problems = problems;
+    match opened {
+        Some((dataset, broken)) => check(&dataset, &broken, options, progress, &mut report)?,
+        None => report.unchecked.push("the chunks, since the metadata cannot be read".into()),
     }
     finish(&mut report, start);
     Ok(report)
 }
 
+/// Problems of metadata and shard indexes; and the dataset, if it can be opened, with its broken shards.
+fn look(path: &Path) -> Result<(Vec<Problem>, Option<(Dataset, structure::Broken)>)> {
+    let mut problems = structure::check_sums(path)?;
+    match Dataset::open_unverified(path) {
+        Ok(dataset) => {
+            let (found, broken) = structure::check_shards(&dataset)?;
+            problems.extend(found);
+            Ok((problems, Some((dataset, broken))))
+        }
+        Err(error) => {
+            problems.push(Problem::of(ProblemKind::Metadata, path, &error));
+            Ok((problems, None))
+        }
+    }
+}
+
 fn check(
     dataset: &Dataset,
+    broken: &structure::Broken,
     options: &ValidateOptions,
     progress: &Progress,
     report: &mut Report,
 ) -> Result<()> {
     report.samples = dataset.samples().len();
-    let (problems, broken) = structure::check_shards(dataset)?;
-    report.problems.extend(problems);
     if options.quick {
         return Ok(());
     }
-    let (problems, chunks, bytes) = chunks::check(dataset, &broken, options.jobs, progress)?;
+    let (problems, chunks, bytes) = chunks::check(dataset, broken, options.jobs, progress)?;
     report.problems.extend(problems);
     report.chunks = chunks;
     report.bytes = bytes;

@@ -1,11 +1,11 @@
 //! Every value of every cube against its source, after the recorded scaling.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use half::f16;
 use hsipack_format::dataset::ChunkArray;
-use hsipack_format::{DType, Dataset, Error, ErrorKind, Result, Sample, Stack};
+use hsipack_format::{DType, Dataset, Error, ErrorKind, Result, Sample, Stack, threads};
 
 use super::recipe::{self, Recipe};
 use super::{Problem, ProblemKind, ValidateOptions};
@@ -32,7 +32,7 @@ pub struct Found {
 /// Compares every sample that has no problem yet with its source.
 ///
 /// # Errors
-/// If the dataset does not record how it was made, or `progress.stop` was set.
+/// If the dataset does not record how it was made, a thread is refused, or `progress.stop` was set.
 pub fn check(
     dataset: &Dataset,
     known: &[Problem],
@@ -46,27 +46,27 @@ pub fn check(
         dataset.samples().iter().filter(|sample| !damaged.contains(sample.name.as_str())).collect();
     let next = AtomicUsize::new(0);
     let all = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..options.jobs.max(1) {
-            scope.spawn(|| {
-                let mut comparer = Comparer {
-                    dataset,
-                    options,
-                    recipes: &recipes,
-                    rows: RowBuffer::new(),
-                    scratch: Scratch::default(),
-                };
-                while let Some(sample) = samples.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if progress.stop.load(Ordering::Relaxed) {
-                        break;
-                    }
-                    let result = comparer.compare(sample);
-                    all.lock().unwrap_or_else(PoisonError::into_inner).push((sample.id, result));
-                    progress.cubes.fetch_add(1, Ordering::Relaxed);
-                }
-            });
+    let refused = AtomicBool::new(false);
+    let stopped = || progress.stop.load(Ordering::Relaxed) || refused.load(Ordering::Relaxed);
+    let work = || {
+        let mut comparer = Comparer {
+            dataset,
+            options,
+            recipes: &recipes,
+            rows: RowBuffer::new(),
+            scratch: Scratch::default(),
+        };
+        while let Some(sample) = samples.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if stopped() {
+                break;
+            }
+            let result = comparer.compare(sample);
+            all.lock().unwrap_or_else(PoisonError::into_inner).push((sample.id, result));
+            progress.cubes.fetch_add(1, Ordering::Relaxed);
         }
-    });
+    };
+    let stop = || refused.store(true, Ordering::Relaxed);
+    threads::run(options.jobs.max(1), "compare", work, stop)?;
     if progress.stop.load(Ordering::Relaxed) {
         return Err(Error::new(ErrorKind::Interrupted, "stopped"));
     }

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use hsipack_format::checksums::{self, SHA256SUMS};
-use hsipack_format::dataset::ChunkArray;
-use hsipack_format::shard::{ShardFile, ShardIndex};
-use hsipack_format::{Dataset, Error, Result, Stack};
+use hsipack_format::dataset::{ChunkArray, SAMPLES};
+use hsipack_format::shard::ShardIndex;
+use hsipack_format::{Dataset, Error, Result, Stack, small};
 use walkdir::WalkDir;
 
 use super::{Problem, ProblemKind, sample_names};
@@ -22,9 +22,9 @@ pub type Broken = HashSet<(String, String, usize)>;
 pub fn check_sums(path: &Path) -> Result<Vec<Problem>> {
     let sums = path.join(SHA256SUMS);
     let problem = |file: &Path, what: &str| Problem::new(ProblemKind::Metadata, file, what);
-    let text = match std::fs::read(&sums) {
+    let text = match small::read(&sums, small::SUMS) {
         Ok(text) => text,
-        Err(error) => return Ok(vec![problem(&sums, &format!("cannot read: {error}"))]),
+        Err(error) => return Ok(vec![problem(&sums, error.what())]),
     };
     let lines = match checksums::parse(&text) {
         Ok(lines) => lines,
@@ -32,11 +32,12 @@ pub fn check_sums(path: &Path) -> Result<Vec<Problem>> {
     };
     let mut problems = Vec::new();
     for (file, sum) in &lines {
+        let most = if file == SAMPLES { small::SAMPLES } else { small::METADATA };
         let file = path.join(file);
-        match std::fs::read(&file) {
+        match small::read(&file, most) {
             Ok(content) if checksums::sha256(&content) == *sum => {}
             Ok(_) => problems.push(problem(&file, "the file does not match SHA256SUMS")),
-            Err(error) => problems.push(problem(&file, &format!("cannot read: {error}"))),
+            Err(error) => problems.push(problem(&file, error.what())),
         }
     }
     let listed: HashSet<&str> = lines.iter().map(|(file, _)| file.as_str()).collect();
@@ -120,7 +121,7 @@ fn check_shard(array: &ChunkArray, shard: usize, names: &[String]) -> Vec<Proble
     let path = array.shard_path(shard);
     let first = shard * grid.samples_per_shard();
     let samples = first..array.len().min(first + grid.samples_per_shard());
-    let file = match ShardFile::open(&path, grid.chunks_per_shard()) {
+    let file = match array.open_shard(shard) {
         Ok(file) => file,
         // Every sample in it is lost.
         Err(error) => {

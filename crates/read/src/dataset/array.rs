@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use hsipack_format::dataset::ChunkArray;
 use hsipack_format::shard::{ChunkSpan, ShardIndex};
-use hsipack_format::{CubeShape, DType, Error, ErrorKind, Grid, codec};
+use hsipack_format::{CubeShape, DType, Error, ErrorKind, Grid, codec, memory};
 
 use super::{Dataset, Verify};
 use crate::Result;
@@ -49,15 +49,28 @@ pub(crate) struct Stored<'a> {
 }
 
 impl Files {
-    pub(super) fn new(chunks: &ChunkArray) -> Self {
-        let total = chunks.len() * chunks.grid().chunks_per_sample();
+    /// # Errors
+    /// If the metadata claim more chunks than there is memory to keep a note of.
+    pub(super) fn new(chunks: &ChunkArray) -> Result<Self> {
+        let total = chunks.len().checked_mul(chunks.grid().chunks_per_sample());
+        let total = total
+            .ok_or_else(|| Error::malformed("the array has too many chunks").at(chunks.folder()))?;
         let files = if is_sharded(chunks) { chunks.shards() } else { total };
-        Self {
-            open: (0..files).map(|_| OnceLock::new()).collect(),
+        Ok(Self {
+            open: noted(files, OnceLock::new)?,
             opening: Mutex::default(),
-            verified: (0..total.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
-        }
+            verified: noted(total.div_ceil(64), || AtomicU64::new(0))?,
+        })
     }
+}
+
+/// `len` notes about chunks.
+fn noted<T>(len: usize, note: impl Fn() -> T) -> Result<Box<[T]>> {
+    let what = "the notes about all chunks";
+    memory::check((len as u64).saturating_mul(size_of::<T>() as u64), what)?;
+    let mut notes = memory::reserved(len, what)?;
+    notes.extend((0..len).map(|_| note()));
+    Ok(notes.into())
 }
 
 fn is_sharded(chunks: &ChunkArray) -> bool {
@@ -106,17 +119,21 @@ impl<'a> ArrayRef<'a> {
         if let Some(shard) = self.files.open[file].get() {
             return Ok(shard);
         }
-        // Files opened from here on would be those of another dataset.
-        self.dataset.check_unchanged()?;
         let path = self.file_path(file, index, chunk);
-        let shard = match path.try_exists() {
-            Ok(false) if self.may_be_absent() => {
-                ShardHandle { file: None, index: ShardIndex::empty(self.chunks_per_file()) }
-            }
-            Ok(false) => return Err(Error::damaged("the shard is missing").at(path)),
-            _ => self.open_file(path)?,
-        };
+        // Where samples were appended meanwhile, the file of that name holds this dataset's samples, too.
+        let shard = self.dataset.folder().read(|| match path.try_exists() {
+            Ok(false) if self.dataset.may_lack_files() => self.never_written(),
+            Ok(false) => Err(Error::damaged("the shard is missing").at(&path)),
+            _ => self.open_file(path.clone()),
+        })?;
         Ok(self.files.open[file].get_or_init(|| shard))
+    }
+
+    fn never_written(&self) -> Result<ShardHandle> {
+        let chunks = self.chunks_per_file();
+        let mut index = memory::reserved(chunks, "the index of a shard")?;
+        index.resize(chunks, None);
+        Ok(ShardHandle { file: None, index: ShardIndex(index) })
     }
 
     fn open_file(&self, path: PathBuf) -> Result<ShardHandle> {
@@ -149,11 +166,6 @@ impl<'a> ArrayRef<'a> {
 
     fn chunks_per_file(&self) -> usize {
         if is_sharded(self.chunks) { self.grid().chunks_per_shard() } else { 1 }
-    }
-
-    /// Whether a missing file means fill values: so it is in Zarr, but packing writes every file.
-    fn may_be_absent(&self) -> bool {
-        !self.dataset.path().join(hsipack_format::checksums::SHA256SUMS).exists()
     }
 
     /// The file of a shard, or of a chunk where the array is not sharded.

@@ -7,10 +7,8 @@
 //! | `statistics.rs` | per-band statistics |
 //! | `tensor.rs` | random access into tensors (feature `torch`) |
 //! | `array.rs` | the stored chunks of one array: shards, indexes, checksums seen |
-//! | `identity.rs` | noticing that the dataset was replaced |
 
 pub(crate) mod array;
-mod identity;
 mod labels;
 mod statistics;
 #[cfg(feature = "torch")]
@@ -21,7 +19,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hsipack_format::dataset::{ChunkArray, SAMPLES};
-use hsipack_format::{CubeShape, DType, Error, Sample, checksums};
+use hsipack_format::{CubeShape, DType, Error, Sample, checksums, folder, memory, small};
 
 pub use labels::{ClassCount, Labels};
 pub use statistics::BandStatistics;
@@ -31,7 +29,6 @@ use crate::decode::{Decoder, Scratch};
 use crate::plan::Window;
 use crate::store::{Store, StoreKind};
 use array::{ArrayRef, Files};
-use identity::Identity;
 
 /// When checksums of chunks are compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -53,6 +50,9 @@ pub struct OpenOptions {
     pub store: Option<Arc<dyn Store>>,
     /// When checksums are compared.
     pub verify: Verify,
+    /// The fingerprint that the dataset had: only the samples that it had then, or an error if it never had that one. The
+    /// statistics are those of all samples.
+    pub as_of: Option<String>,
 }
 
 /// A packed dataset, open. Cloning it is cheap and shares everything; all methods may be called from many
@@ -72,7 +72,8 @@ struct Inner {
     labels: Labels,
     store: Arc<dyn Store>,
     verify: Verify,
-    identity: Identity,
+    /// Whether a missing file means fill values: so it is in Zarr, but packing writes every file.
+    may_lack_files: bool,
     fingerprint: String,
 }
 
@@ -99,26 +100,24 @@ impl Dataset {
     /// Opens the dataset at `path`.
     ///
     /// # Errors
-    /// If it is not a packed dataset, is of a newer layout, or its metadata do not match `SHA256SUMS` or
-    /// each other. Stores of this layout that another library wrote need no `SHA256SUMS`.
+    /// If it is not a packed dataset, is of a newer layout, its metadata do not match `SHA256SUMS` or
+    /// each other, or it never had the fingerprint asked for. Stores of this layout that another library wrote need no
+    /// `SHA256SUMS`.
     pub fn open_with(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
         let path = path.as_ref();
-        let identity = Identity::of(path)?;
-        let packed = open_packed(path)?;
-        // Opened and replaced meanwhile: the metadata may be of one, the identity of the other.
-        identity.check(path)?;
+        let Opened { packed, fingerprint, may_lack_files } =
+            folder::steadily(path, || open_packed(path, options.as_of.as_deref()))?;
         let store = options.store.unwrap_or_else(|| StoreKind::default().store());
         let arrays = |stack: &hsipack_format::Stack| {
             std::iter::once(&stack.image).chain(&stack.masks).map(Files::new).collect()
         };
-        let files = packed.stacks().iter().map(arrays).collect();
+        let files = packed.stacks().iter().map(arrays).collect::<Result<_>>()?;
         let place = |sample: &Sample| {
             let place = packed.stacks().iter().position(|stack| stack.name == sample.stack);
             place.expect("checked when it was opened") as u32
         };
         let stack_of = packed.samples().iter().map(place).collect();
         let labels = Labels::of(packed.samples());
-        let fingerprint = fingerprint(&packed)?;
         let verify = options.verify;
         Ok(Self(Arc::new(Inner {
             packed,
@@ -127,7 +126,7 @@ impl Dataset {
             labels,
             store,
             verify,
-            identity,
+            may_lack_files,
             fingerprint,
         })))
     }
@@ -224,12 +223,13 @@ impl Dataset {
         &self.0.fingerprint
     }
 
-    /// Compares with what lies at the path now.
+    /// Compares with what lies at the path now. Samples that were appended since change nothing: this dataset goes on
+    /// with its own.
     ///
     /// # Errors
-    /// If the dataset was replaced or removed since it was opened.
+    /// If the dataset was replaced by another one, or removed, since it was opened.
     pub fn check_unchanged(&self) -> Result<()> {
-        self.0.identity.check(self.path())
+        self.0.packed.folder().check()
     }
 
     /// The whole cube of a sample.
@@ -263,7 +263,7 @@ impl Dataset {
         let array = self.image(self.stack_of(sample)?);
         let window = window(&rows, &columns);
         let count = bands.map_or(array.shape().bands, <[usize]>::len);
-        let mut cube = Cube::zeros(array, window, count);
+        let mut cube = Cube::zeros(array, window, count)?;
         self.read_image(sample, rows, columns, bands, &mut cube.bytes)?;
         Ok(cube)
     }
@@ -294,7 +294,7 @@ impl Dataset {
         let array = self.mask_array(self.stack_of(sample)?, name)?;
         let shape = array.shape();
         let mut cube =
-            Cube::zeros(array, window(&(0..shape.rows), &(0..shape.columns)), shape.bands);
+            Cube::zeros(array, window(&(0..shape.rows), &(0..shape.columns)), shape.bands)?;
         self.read_mask(sample, name, 0..shape.rows, 0..shape.columns, &mut cube.bytes)?;
         Ok(cube)
     }
@@ -398,6 +398,15 @@ impl Dataset {
             })
     }
 
+    /// Its folder, where files are opened.
+    fn folder(&self) -> &folder::Folder {
+        self.0.packed.folder()
+    }
+
+    fn may_lack_files(&self) -> bool {
+        self.0.may_lack_files
+    }
+
     pub(crate) fn store(&self) -> &dyn Store {
         &*self.0.store
     }
@@ -408,13 +417,14 @@ impl Dataset {
 }
 
 impl Cube {
-    fn zeros(array: ArrayRef<'_>, window: Window, bands: usize) -> Self {
+    fn zeros(array: ArrayRef<'_>, window: Window, bands: usize) -> Result<Self> {
         // A window that does not fit is refused before it is read; it must not be allocated either.
         let shape = array.shape();
         let rows = (window.rows as usize).min(shape.rows);
         let columns = (window.columns as usize).min(shape.columns);
         let shape = CubeShape::new(rows, columns, bands);
-        Self { shape, dtype: array.dtype(), bytes: vec![0; shape.values() * array.dtype().size()] }
+        let bytes = memory::zeroed(shape.values() * array.dtype().size(), "a cube")?;
+        Ok(Self { shape, dtype: array.dtype(), bytes })
     }
 }
 
@@ -428,11 +438,30 @@ fn window(rows: &Range<usize>, columns: &Range<usize>) -> Window {
     }
 }
 
+/// The metadata of a dataset.
+struct Opened {
+    packed: hsipack_format::Dataset,
+    fingerprint: String,
+    may_lack_files: bool,
+}
+
 /// Opens the metadata: checked against `SHA256SUMS` unless another library wrote the store.
-fn open_packed(path: &Path) -> Result<hsipack_format::Dataset> {
-    if path.join(checksums::SHA256SUMS).exists() {
-        return hsipack_format::Dataset::open(path);
-    }
+fn open_packed(path: &Path, as_of: Option<&str>) -> Result<Opened> {
+    let listed = path.join(checksums::SHA256SUMS).exists();
+    let packed = if listed { hsipack_format::Dataset::open(path)? } else { open_foreign(path)? };
+    let own = if listed { packed.fingerprint().to_owned() } else { fingerprint(&packed)? };
+    let fingerprint = as_of.map_or_else(|| own.clone(), str::to_owned);
+    let packed = if fingerprint == own { Some(packed) } else { packed.as_it_was(&fingerprint)? };
+    let packed = packed.ok_or_else(|| {
+        Error::conflict("the dataset was replaced by another one")
+            .at(path)
+            .with_remedy("open it again")
+    })?;
+    Ok(Opened { packed, fingerprint, may_lack_files: !listed })
+}
+
+/// Opens the metadata of a store without `SHA256SUMS`.
+fn open_foreign(path: &Path) -> Result<hsipack_format::Dataset> {
     let mut packed = hsipack_format::Dataset::open_unverified(path)?;
     let created_by = packed.attributes().get("created_by").and_then(|value| value.as_str());
     if created_by.is_some_and(|by| by.starts_with("hsipack ")) {
@@ -446,20 +475,17 @@ fn open_packed(path: &Path) -> Result<hsipack_format::Dataset> {
     }
 }
 
-/// The dataset's fingerprint; where there is no `SHA256SUMS`, a hash of what it would list.
+/// The fingerprint of a dataset without `SHA256SUMS`: a hash of what it would list.
 fn fingerprint(packed: &hsipack_format::Dataset) -> Result<String> {
     let path = packed.path();
-    if path.join(checksums::SHA256SUMS).exists() {
-        return Ok(packed.fingerprint().to_owned());
-    }
     let mut files = vec!["zarr.json".to_owned(), SAMPLES.to_owned()];
     for stack in packed.stacks() {
         let arrays = std::iter::once(&stack.image).chain(&stack.masks);
         files.extend(arrays.map(|array| format!("{}/{}/zarr.json", stack.name, array.name())));
     }
     let read = |file: String| {
-        let path = path.join(&file);
-        let bytes = std::fs::read(&path).map_err(|error| Error::io(path, "cannot read", error))?;
+        let most = if file == SAMPLES { small::SAMPLES } else { small::METADATA };
+        let bytes = small::read(&path.join(&file), most)?;
         Ok((file, bytes))
     };
     let files = files.into_iter().map(read).collect::<Result<Vec<_>>>()?;

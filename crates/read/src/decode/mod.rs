@@ -8,6 +8,8 @@ mod copy;
 
 use std::time::{Duration, Instant};
 
+use hsipack_format::memory;
+
 use crate::cache::Cache;
 use crate::dataset::Dataset;
 use crate::dataset::array::ArrayRef;
@@ -174,7 +176,9 @@ impl Decoder<'_> {
         }
         let bytes = array.chunks.chunk_bytes();
         let mut decoded = std::mem::take(&mut scratch.decoded);
-        decoded.resize(decoded.len().max(bytes.div_ceil(8)), 0);
+        if decoded.len() < bytes.div_ceil(8) {
+            decoded = memory::zeroed(bytes.div_ceil(8), "a chunk")?;
+        }
         let whole = &mut bytemuck::cast_slice_mut(&mut decoded)[..bytes];
         let done = self.chunk(array, index, chunk, whole, scratch);
         if done.is_ok() {

@@ -2,18 +2,18 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use hsipack_format::{CubeShape, DType};
+use hsipack_format::{CubeShape, DType, memory};
 
 use super::batch_plan::{BatchPlan, lay_out};
 use super::options::LoaderOptions;
 use super::stats::{Counters, LoaderStats, Statistics};
 use super::times::Record;
-use crate::cache::Cache;
+use crate::cache::{Cache, CacheKind};
 use crate::dataset::Dataset;
 use crate::decode::Decoder;
 use crate::plan::{Plan, PlanSample, Segment};
 use crate::ring::Ring;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// What the threads of a loader have in common.
 #[derive(Debug)]
@@ -48,8 +48,9 @@ impl Shared {
         let plan = Plan::new(plan_samples(&dataset, &options, &chosen)?, options.plan.clone())?;
         check_mixing(&dataset, &plan, &masks)?;
         let slot_bytes = slot_bytes(&dataset, &options, &plan, &masks)?;
+        check_memory(&dataset, &options, slot_bytes)?;
         let ring = Ring::new(options.slots, slot_bytes, &options.memory)?;
-        let cache = Cache::new(&dataset, options.cache, options.cache_bytes);
+        let cache = Cache::new(&dataset, options.cache, options.cache_bytes)?;
         Ok(Self {
             dataset,
             options,
@@ -120,6 +121,40 @@ fn check(options: &LoaderOptions) -> Result<()> {
     }
     Ok(())
 }
+
+/// Compares ring and cache with the memory that can be had: the system would end the process later, without a word.
+fn check_memory(dataset: &Dataset, options: &LoaderOptions, slot_bytes: usize) -> Result<()> {
+    // What is noted about each slot counts as well: a billion slots of nothing do not fit either.
+    let slot = (slot_bytes as u64).max(NOTES_A_SLOT);
+    let ring = slot.saturating_mul(options.slots as u64);
+    let cache = match options.cache {
+        CacheKind::None => 0,
+        _ => options.cache_bytes.min(dataset.decoded_bytes()),
+    };
+    let Some(available) = memory::available() else { return Ok(()) };
+    if ring.saturating_add(cache) <= available.bytes {
+        return Ok(());
+    }
+    let what = format!(
+        "{} slots of {} take {}{}, but only {} can be had {}",
+        options.slots,
+        memory::mebibytes(slot),
+        memory::mebibytes(ring),
+        if cache > 0 { format!(", the cache {}", memory::mebibytes(cache)) } else { String::new() },
+        memory::mebibytes(available.bytes),
+        available.by
+    );
+    let fit = available.bytes.saturating_sub(cache) / slot.max(1);
+    let remedy = match fit {
+        fit if fit >= 2 => format!("ask for {fit} slots at most, or smaller batches"),
+        _ if cache > 0 => "ask for a smaller cache or smaller batches".to_owned(),
+        _ => "ask for smaller batches or crops".to_owned(),
+    };
+    Err(Error::new(ErrorKind::Io, what).with_remedy(remedy))
+}
+
+/// Bytes that the loader notes about a slot, beside its batch.
+const NOTES_A_SLOT: u64 = 1024;
 
 /// Ids of the samples that were asked for, ascending.
 fn choose(dataset: &Dataset, options: &LoaderOptions) -> Result<Vec<u32>> {

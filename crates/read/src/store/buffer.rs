@@ -1,8 +1,12 @@
 //! Working memory for reads.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt;
 use std::ptr::NonNull;
+
+use hsipack_format::memory;
+
+use crate::{Error, ErrorKind, Result};
 
 /// What buffers are aligned to, in bytes: a page, and what O_DIRECT asks for on any disk of today.
 pub const PAGE: usize = 4096;
@@ -33,13 +37,16 @@ impl ReadBuffer {
     }
 
     /// Its first `len` bytes, at a page boundary; grows if there are fewer, and then loses what it held.
-    pub fn room(&mut self, len: usize) -> &mut [u8] {
+    ///
+    /// # Errors
+    /// If the system refuses the memory.
+    pub fn room(&mut self, len: usize) -> Result<&mut [u8]> {
         if len > self.capacity {
-            *self = Self::with_capacity(grown(len));
+            *self = Self::with_capacity(grown(len))?;
         }
         // SAFETY: `len` bytes within the allocation (none if it is 0), all initialised, since the memory
         // was zeroed; borrowed from `self` alone.
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), len) }
+        Ok(unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), len) })
     }
 
     /// Its first `len` bytes as they are.
@@ -52,12 +59,15 @@ impl ReadBuffer {
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), len) }
     }
 
-    fn with_capacity(capacity: usize) -> Self {
+    fn with_capacity(capacity: usize) -> Result<Self> {
         let layout = Self::layout(capacity);
         // SAFETY: `capacity` is greater than 0: `grown` gives at least a step.
-        let start = NonNull::new(unsafe { alloc_zeroed(layout) })
-            .unwrap_or_else(|| handle_alloc_error(layout));
-        Self { start, capacity }
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) });
+        start.map(|start| Self { start, capacity }).ok_or_else(|| {
+            let bytes = memory::mebibytes(capacity as u64);
+            Error::new(ErrorKind::Io, format!("cannot allocate {bytes} to read into"))
+                .with_remedy("free some memory, or raise the limit")
+        })
     }
 
     fn layout(capacity: usize) -> Layout {
@@ -98,15 +108,15 @@ mod tests {
     #[test]
     fn it_is_aligned_grows_and_stays() {
         let mut buffer = ReadBuffer::new();
-        assert!(buffer.room(0).is_empty() && buffer.bytes(0).is_empty());
+        assert!(buffer.room(0).unwrap().is_empty() && buffer.bytes(0).is_empty());
         for len in [1, 5, STEP, STEP + 1, 3] {
-            let room = buffer.room(len);
+            let room = buffer.room(len).unwrap();
             assert_eq!((room.len(), room.as_ptr() as usize % PAGE), (len, 0));
             room[len - 1] = 7;
             assert_eq!(buffer.bytes(len)[len - 1], 7);
         }
         assert_eq!(buffer.capacity(), 2 * STEP);
-        let before = buffer.room(1).as_ptr();
-        assert_eq!(buffer.room(2 * STEP).as_ptr(), before);
+        let before = buffer.room(1).unwrap().as_ptr();
+        assert_eq!(buffer.room(2 * STEP).unwrap().as_ptr(), before);
     }
 }

@@ -21,14 +21,16 @@
 //!   as many reads as there are entries is stale, and gives way when a buffer is wanted.
 
 use std::collections::VecDeque;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+
+use hsipack_format::threads;
 
 use super::buffer::{PAGE, grown};
 use super::{ReadBuffer, Store, StoredFile, cannot_read, checked, open_descriptor, readable};
@@ -62,18 +64,12 @@ pub struct DirectStore {
 }
 
 impl DirectStore {
-    /// The store, its threads started.
-    ///
-    /// # Panics
-    /// If the system refuses a thread.
+    /// The store, its threads started: as many as the system does not refuse. Without any, nothing is read ahead.
     pub fn new(options: DirectOptions) -> Self {
         let ahead = Arc::new(ReadAhead::new(options.bytes));
-        let threads = (0..options.threads).map(|thread| {
+        let threads = (0..options.threads).map_while(|thread| {
             let ahead = ahead.clone();
-            std::thread::Builder::new()
-                .name(format!("hsipack-direct-{thread}"))
-                .spawn(move || ahead.work())
-                .expect("the system starts a thread")
+            threads::start(format!("hsipack-direct-{thread}"), move || ahead.work()).ok()
         });
         Self { threads: threads.collect(), ahead, files: AtomicU64::new(0) }
     }
@@ -81,9 +77,8 @@ impl DirectStore {
 
 impl Store for DirectStore {
     fn open(&self, path: &Path) -> Result<Arc<dyn StoredFile>> {
-        let mut options = OpenOptions::new();
-        options.read(true).custom_flags(libc::O_DIRECT);
-        let (file, len) = open_descriptor(path, &options).map_err(|error| refused(path, error))?;
+        let opened = open_descriptor(path, libc::O_DIRECT);
+        let (file, len) = opened.map_err(|error| refused(path, error))?;
         let number = self.files.fetch_add(1, Ordering::Relaxed);
         let file = Arc::new(OpenFile { number, file, path: path.to_owned(), len });
         Ok(Arc::new(DirectFile { file, ahead: self.ahead.clone() }))
@@ -124,7 +119,7 @@ impl OpenFile {
     fn read(&self, span: &Range<u64>, buffer: &mut ReadBuffer) -> Result<Range<usize>> {
         let first = span.start / PAGE as u64 * PAGE as u64;
         let (want, room) = extent(span);
-        let pages = buffer.room(room);
+        let pages = buffer.room(room)?;
         let mut done = 0;
         while done < want {
             match self.file.read_at(&mut pages[done..], first + done as u64) {
@@ -464,7 +459,8 @@ impl Table {
             }
         }
         let mut buffer = ReadBuffer::new();
-        buffer.room(len);
+        // Without memory nothing is read ahead; whoever wants the bytes gets the error.
+        buffer.room(len).ok()?;
         self.held += capacity;
         Some(Arc::new(buffer))
     }

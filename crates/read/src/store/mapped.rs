@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hsipack_format::mapping::Mapping;
+use hsipack_format::memory;
 
 use super::warm::Warmer;
 use super::{ReadBuffer, Store, StoredFile, readable};
@@ -29,20 +30,25 @@ impl MappedStore {
 
 impl Store for MappedStore {
     fn open(&self, path: &Path) -> Result<Arc<dyn StoredFile>> {
-        let map = Mapping::open(path).map_err(explained)?;
+        let map = Mapping::open(path).map_err(|error| {
+            let bytes = path.metadata().map_or(0, |meta| meta.len());
+            explained(error, memory::exceeds_address_space(bytes))
+        })?;
         Ok(Arc::new(MappedFile { map, path: path.into(), warmer: self.0.clone() }))
     }
 }
 
-/// Too many maps: here, there is another store to choose.
-fn explained(error: Error) -> Error {
+/// Too many maps, or (`full`) too little address space for one more: here, there is another store to choose.
+fn explained(error: Error, full: bool) -> Error {
     let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref());
     if source.and_then(io::Error::raw_os_error) != Some(libc::ENOMEM) {
         return error;
     }
-    error.with_remedy(
-        "raise the limit of maps with `sysctl vm.max_map_count=1048576`, or choose the pread store",
-    )
+    error.with_remedy(if full {
+        "raise the limit of the address space with `ulimit -v`, or choose the pread store"
+    } else {
+        "raise the limit of maps with `sysctl vm.max_map_count=1048576`, or choose the pread store"
+    })
 }
 
 #[derive(Debug)]
@@ -88,10 +94,14 @@ mod tests {
 
     #[test]
     fn too_many_maps_are_explained() {
-        let error = io::Error::from_raw_os_error(libc::ENOMEM);
-        let error = explained(Error::io("a", "cannot map into memory", error)).to_string();
-        assert!(error.contains("max_map_count") && error.contains("pread"), "{error}");
+        let error = |full| {
+            let error = io::Error::from_raw_os_error(libc::ENOMEM);
+            explained(Error::io("a", "cannot map into memory", error), full).to_string()
+        };
+        assert!(error(false).contains("max_map_count") && error(false).contains("pread"));
+        assert!(error(true).contains("ulimit -v") && error(true).contains("pread"));
+        assert!(!error(true).contains("max_map_count"));
         let other = io::Error::from_raw_os_error(libc::ENOENT);
-        assert_eq!(explained(Error::io("a", "b", other)).remedy(), Some("check the path"));
+        assert_eq!(explained(Error::io("a", "b", other), true).remedy(), Some("check the path"));
     }
 }

@@ -56,6 +56,8 @@ pub use limited::Limited;
 pub use mapped::MappedStore;
 pub use pread::PreadStore;
 
+use hsipack_format::small;
+
 use crate::{Error, Result};
 
 /// Opens the files of a dataset.
@@ -210,23 +212,18 @@ fn cannot_read(path: &Path, error: io::Error) -> Error {
     error
 }
 
-/// Opens a file for a store that keeps its descriptor. Gives its length, too.
-fn open_descriptor(path: &Path, options: &OpenOptions) -> Result<(File, u64)> {
+/// Opens a regular file, with further flags for the system, for a store that keeps its descriptor. Gives its length,
+/// too.
+fn open_descriptor(path: &Path, flags: i32) -> Result<(File, u64)> {
     raise_descriptor_limit();
-    let opened = options.open(path).and_then(|file| {
-        let meta = file.metadata()?;
-        if meta.is_dir() {
-            return Err(io::ErrorKind::IsADirectory.into());
-        }
-        Ok((file, meta.len()))
-    });
-    opened.map_err(|error| cannot_open(path, error))
+    small::open_with(path, OpenOptions::new().read(true), flags).map_err(explained)
 }
 
-fn cannot_open(path: &Path, error: io::Error) -> Error {
-    let many = matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE));
-    let error = Error::io(path, "cannot read", error);
-    if many {
+/// Too many open files: here, there is another store to choose.
+fn explained(error: Error) -> Error {
+    let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref());
+    let code = source.and_then(io::Error::raw_os_error);
+    if matches!(code, Some(libc::EMFILE | libc::ENFILE)) {
         return error.with_remedy(
             "raise the limit of open files with `ulimit -n 65536`, or choose the mmap store, which \
              holds none",
@@ -275,7 +272,8 @@ mod tests {
 
     #[test]
     fn too_many_open_files_are_explained() {
-        let error = cannot_open(Path::new("a"), io::Error::from_raw_os_error(libc::EMFILE));
+        let error = io::Error::from_raw_os_error(libc::EMFILE);
+        let error = explained(Error::io("a", "cannot read", error));
         assert!(error.to_string().contains("ulimit -n"), "{error}");
     }
 

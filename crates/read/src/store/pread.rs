@@ -1,7 +1,7 @@
 //! Files read with `pread` into the caller's buffer: one request a span, as large as the span, which is
 //! what network disks like.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -26,7 +26,7 @@ impl PreadStore {
 
 impl Store for PreadStore {
     fn open(&self, path: &Path) -> Result<Arc<dyn StoredFile>> {
-        let (file, len) = open_descriptor(path, OpenOptions::new().read(true))?;
+        let (file, len) = open_descriptor(path, 0)?;
         Ok(Arc::new(PreadFile { file, path: path.into(), len, warmer: self.0.clone() }))
     }
 }
@@ -56,7 +56,7 @@ impl StoredFile for PreadFile {
     ) -> Result<()> {
         let len = checked(&self.path, &span, self.len)?.len();
         self.warmer.wait_for(&self.path, &span);
-        let bytes = buffer.room(len);
+        let bytes = buffer.room(len)?;
         self.file
             .read_exact_at(bytes, span.start)
             .map_err(|error| cannot_read(&self.path, error))?;

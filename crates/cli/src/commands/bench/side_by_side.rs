@@ -30,7 +30,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     task::stop_on_ctrl_c(&progress);
     let program = std::env::current_exe()
         .map_err(|error| Error::io("hsipack", "cannot find this program", error))?;
-    let tell = |what: &str| eprintln!("{what}");
+    let tell = |what: &str| note!("{what}");
     let listening = bench::Progress { stop: &progress, tell: &tell };
     let report =
         bench::run(&options, &listening, &mut |request| bench::in_a_process(&program, request))?;
@@ -50,7 +50,7 @@ fn measure() -> Result<ExitCode> {
             .with_remedy("run `hsipack bench` without --measure")
     })?;
     let measured = bench::measure(&request)?;
-    println!("{}", serde_json::to_string(&measured).expect("plain data"));
+    output::json(&measured);
     Ok(ExitCode::SUCCESS)
 }
 

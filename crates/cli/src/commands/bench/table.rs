@@ -7,23 +7,23 @@ use crate::output;
 
 /// Prints a table for each rate.
 pub fn print(report: &Report) {
-    println!("{}", heading(report));
+    say!("{}", heading(report));
     let mut rates: Vec<Option<u64>> =
         report.strategies.iter().map(|entry| entry.rate_limit).collect();
     rates.dedup();
     for rate in rates {
-        println!();
+        say!();
         match rate {
-            Some(rate) => println!("reads at {}/s", output::bytes(rate)),
-            None => println!("reads unlimited"),
+            Some(rate) => say!("reads at {}/s", output::bytes(rate)),
+            None => say!("reads unlimited"),
         }
         let entries = report.strategies.iter().filter(|entry| entry.rate_limit == rate);
         let rows: Vec<[String; 8]> = entries.map(|entry| entry.figures(size)).collect();
         columns(&rows);
     }
-    println!();
+    say!();
     for note in &report.notes {
-        println!("note: {note}");
+        say!("note: {note}");
     }
 }
 
@@ -69,6 +69,6 @@ fn columns(rows: &[[String; 8]]) {
         let cells = row.iter().zip(widths).enumerate().map(|(column, (cell, width))| {
             if column == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
         });
-        println!("  {}", cells.collect::<Vec<_>>().join("  "));
+        say!("  {}", cells.collect::<Vec<_>>().join("  "));
     }
 }

@@ -38,7 +38,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
     if let (Some(path), Some(trace)) = (&args.trace, &options.loader.trace) {
         files::replace_with(path, |file| trace.write(file))?;
     }
-    output::report(&diagnosis, args.json, |diagnosis| print!("{}", diagnosis.text(Words::Command)));
+    output::report(&diagnosis, args.json, |diagnosis| {
+        output::show(&diagnosis.text(Words::Command));
+    });
     Ok(ExitCode::SUCCESS)
 }
 

@@ -126,7 +126,7 @@ impl Report {
     /// Prints it for people.
     pub fn print(&self) {
         let Self { total, .. } = self;
-        println!(
+        say!(
             "{}: {} in {} of up to {}, {}, {:.2} s{}",
             self.dataset.display(),
             output::count(total.samples as usize, self.unit),
@@ -159,7 +159,7 @@ impl Report {
 
     fn print_nothing(&self) {
         match (&self.resumed, &self.state) {
-            (Some(resumed), Some(path)) if self.ended == "complete" => println!(
+            (Some(resumed), Some(path)) if self.ended == "complete" => say!(
                 "  note: {} read all {} before; for more, choose a larger --epochs or another --state",
                 path.display(),
                 output::count(resumed.epoch as usize, "epoch")
@@ -262,7 +262,7 @@ const SHORT: f64 = 0.5;
 
 /// One line: a name in a column of its own, and what there is to say.
 fn line(name: &str, text: impl AsRef<str>) {
-    println!("  {name:<13}{}", text.as_ref());
+    say!("  {name:<13}{}", text.as_ref());
 }
 
 fn percent(share: f64) -> String {

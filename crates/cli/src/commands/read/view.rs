@@ -100,7 +100,7 @@ impl View {
     fn tell(&mut self, recent: &Figures) {
         if self.told.elapsed() >= LINES {
             self.told = Instant::now();
-            eprintln!(
+            note!(
                 "note: epoch {} of {}: {} of {}, {}, limit: {}",
                 self.epoch + 1,
                 self.epochs,

@@ -7,7 +7,7 @@ use crate::output;
 /// Prints it.
 pub fn print(report: &Report) {
     let Report { base, what_if } = report;
-    println!("{}, {} s", model(&base.options), short(base.duration_s));
+    say!("{}, {} s", model(&base.options), short(base.duration_s));
     line("batches", format!("{} done, {}", base.batches, rate(base.batches_per_s)));
     let bounds = base.bounds;
     line(
@@ -35,8 +35,8 @@ pub fn print(report: &Report) {
         return;
     }
     let width = what_if.iter().map(|one| one.name.chars().count()).max().unwrap_or(0).clamp(7, 48);
-    println!();
-    println!(
+    say!();
+    say!(
         "  {:width$}  batches   batches/s  times  model idle  loaders hold  limited by",
         "what if"
     );
@@ -46,7 +46,7 @@ pub fn print(report: &Report) {
 
 fn row(width: usize, name: &str, one: &Outcome, speedup: Option<f64>) {
     let speedup = speedup.map_or_else(|| "–".to_owned(), |speedup| format!("{speedup:.2}x"));
-    println!(
+    say!(
         "  {name:width$}  {:>7}  {:>10.2}  {speedup:>5}  {:>10}  {:>12}  {}",
         one.batches,
         one.batches_per_s,
@@ -93,7 +93,7 @@ fn limit(limit: Limit) -> &'static str {
 }
 
 fn line(name: &str, text: impl std::fmt::Display) {
-    println!("  {name:<12} {text}");
+    say!("  {name:<12} {text}");
 }
 
 fn rate(rate: f64) -> String {

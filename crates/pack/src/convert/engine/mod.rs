@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use hsipack_format::{Dataset, Error, ErrorKind, Result};
+use hsipack_format::{Dataset, Error, ErrorKind, Result, threads};
 use serde_json::Value;
 
 use self::queue::{Job, Queue, ShardTask, shard_tasks};
@@ -206,11 +206,16 @@ impl Engine<'_> {
         let queue = Mutex::new(Queue::new(self, tasks));
         let (sender, receiver) = sync_channel(1);
         std::thread::scope(|scope| {
-            for _ in 0..self.options.jobs.max(1) {
-                scope.spawn(|| self.guard(|| self.worker(&queue)));
-            }
-            scope.spawn(|| self.guard(|| self.finisher(receiver)));
-            scope.spawn(|| self.guard(|| self.writer(&shards, sender)));
+            // A thread that is refused ends the others, too: they wait for one another.
+            self.guard(|| {
+                for _ in 0..self.options.jobs.max(1) {
+                    let work = || self.guard(|| self.worker(&queue));
+                    threads::start_scoped(scope, "pack", work)?;
+                }
+                threads::start_scoped(scope, "sync", || self.guard(|| self.finisher(receiver)))?;
+                let write = || self.guard(|| self.writer(&shards, sender));
+                threads::start_scoped(scope, "write", write).map(drop)
+            });
         });
     }
 

@@ -97,10 +97,5 @@ fn each_piece<T: Send>(out: &mut [T], piece: usize, work: impl Fn(usize, &mut [T
             work(number, piece);
         }
     };
-    std::thread::scope(|scope| {
-        for _ in 1..threads {
-            scope.spawn(run);
-        }
-        run();
-    });
+    hsipack_format::threads::share(threads, "augment", run);
 }

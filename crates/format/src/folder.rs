@@ -1,0 +1,387 @@
+//! The folder of a dataset, which an append exchanges for a newer one while others read.
+//!
+//! An append makes a new folder and gives it the dataset's name in one step (`RENAME_EXCHANGE`); the old one is then
+//! deleted. So a name leads to one folder at one instant and to another one at the next, and files opened by name
+//! one after the other may be of both. Two things make that safe:
+//!
+//! - **Nothing is believed that was read while the name changed folders.** Whoever reads holds the folder open,
+//!   reads by name, and looks whether the name still leads to that folder ([`steadily`]); if not, reads again. A
+//!   folder that is held open keeps its number, so that no other folder can pass for it.
+//! - **A dataset knows what it continues.** Every append notes the fingerprint of what it was added to
+//!   ([`CONTINUES`]). Samples, their places and their stored chunks stay as they were. So an open dataset goes on with
+//!   its own samples in the new folder ([`Folder::read`]). Any other dataset at the same name is an error.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use crate::checksums::SHA256SUMS;
+use crate::{Error, Result, small, zarr};
+
+/// The key of an entry of `history` in the root's attributes: the fingerprint that the dataset had before.
+pub const CONTINUES: &str = "continues";
+
+/// How often reading begins again. Appends take longer than reading metadata, so that it hardly ever does twice.
+const TRIES: usize = 1000;
+/// How long a name may be missing while a commit exchanges folders on a file system that takes two steps for it.
+const GAP: Duration = Duration::from_secs(2);
+const STEP: Duration = Duration::from_millis(5);
+
+/// The folder beside `output` in which a conversion works.
+pub fn partial(output: &Path) -> PathBuf {
+    let mut name: OsString = output.file_name().unwrap_or_default().to_owned();
+    name.push(".partial");
+    output.with_file_name(name)
+}
+
+/// Where the old dataset waits while a commit gives its name to the new one, on file systems that cannot exchange
+/// two names at once.
+pub fn aside(output: &Path) -> PathBuf {
+    partial(output).join("replaced")
+}
+
+/// A folder, held open, and what tells it from any other.
+#[derive(Debug)]
+struct Held {
+    /// Keeps the folder's number from being given to another one.
+    _folder: File,
+    identity: Identity,
+}
+
+/// Device and inode of a folder; device, inode, length and time of change (s, ns) of the file that stands for all its
+/// metadata.
+#[derive(Debug, PartialEq, Eq)]
+struct Identity {
+    folder: (u64, u64),
+    metadata: (u64, u64, u64, i64, i64),
+}
+
+impl Identity {
+    fn of(path: &Path, folder: &fs::Metadata) -> Self {
+        let file = fs::metadata(path.join(SHA256SUMS))
+            .or_else(|_| fs::metadata(path.join("zarr.json")))
+            // Not a dataset; opening it says so better.
+            .unwrap_or_else(|_| folder.clone());
+        Self {
+            folder: (folder.dev(), folder.ino()),
+            metadata: (file.dev(), file.ino(), file.len(), file.mtime(), file.mtime_nsec()),
+        }
+    }
+}
+
+impl Held {
+    fn open(path: &Path) -> io::Result<Self> {
+        let flags = libc::O_DIRECTORY | libc::O_NONBLOCK;
+        let folder = File::options().read(true).custom_flags(flags).open(path)?;
+        let identity = Identity::of(path, &folder.metadata()?);
+        Ok(Self { _folder: folder, identity })
+    }
+
+    /// As [`open`](Self::open); waits where a commit has just taken the old folder away and not yet put the new one
+    /// there.
+    fn open_soon(path: &Path) -> io::Result<Self> {
+        let mut waited = Duration::ZERO;
+        loop {
+            match Self::open(path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound && waited < GAP => {
+                    // Looked for last: whoever finds neither comes between two steps of a rename.
+                    if !aside(path).exists() && !path.exists() {
+                        return Err(error);
+                    }
+                }
+                opened => return opened,
+            }
+            std::thread::sleep(STEP);
+            waited += STEP;
+        }
+    }
+
+    /// Whether `path` leads to this very folder, its metadata unchanged.
+    fn is_at(&self, path: &Path) -> bool {
+        fs::metadata(path).is_ok_and(|folder| Identity::of(path, &folder) == self.identity)
+    }
+}
+
+/// Runs `read`, which reads files below `path`, until all of them were read of one and the same folder.
+///
+/// # Errors
+/// Those of `read`. If the folder is exchanged again and again, that.
+pub fn steadily<T>(path: &Path, mut read: impl FnMut() -> Result<T>) -> Result<T> {
+    holding(path, |_| read())
+}
+
+fn holding<T>(path: &Path, mut read: impl FnMut(&Arc<Held>) -> Result<T>) -> Result<T> {
+    for _ in 0..TRIES {
+        let held = match Held::open_soon(path) {
+            Ok(held) => Arc::new(held),
+            Err(error) => return Err(cannot_open(path, error)),
+        };
+        let result = read(&held);
+        if held.is_at(path) {
+            return result;
+        }
+    }
+    Err(Error::conflict("the dataset is replaced again and again while it is being read")
+        .at(path)
+        .with_remedy("wait until whoever writes it is done"))
+}
+
+fn cannot_open(path: &Path, error: io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::NotFound if aside(path).exists() => {
+            Error::conflict("an append was cut short just before its end")
+                .at(path)
+                .with_remedy("resume the append; it puts the dataset back")
+                .caused_by(error)
+        }
+        io::ErrorKind::NotADirectory => Error::malformed("not a packed dataset: it is no folder")
+            .at(path)
+            .with_remedy("give the folder that `hsipack convert -o` wrote")
+            .caused_by(error),
+        _ => Error::io(path, "cannot open", error),
+    }
+}
+
+/// The folder of an open dataset, which goes on with its own samples when others are appended.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    fingerprint: String,
+    /// Where files are opened now.
+    now: Mutex<Arc<Held>>,
+}
+
+impl Folder {
+    /// Opens the dataset at `path`. `fingerprint` gives the one that it has; `read` reads its metadata, all of one
+    /// and the same folder.
+    ///
+    /// # Errors
+    /// Those of `fingerprint` and `read`, and if the folder cannot be opened.
+    pub(crate) fn open<F, T>(
+        path: &Path,
+        mut fingerprint: impl FnMut() -> Result<(String, F)>,
+        mut read: impl FnMut(&Arc<Self>, F) -> Result<T>,
+    ) -> Result<T> {
+        holding(path, |held| {
+            let (fingerprint, more) = fingerprint()?;
+            let now = Mutex::new(held.clone());
+            read(&Arc::new(Self { path: path.to_owned(), fingerprint, now }), more)
+        })
+    }
+
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The fingerprint of the dataset when it was opened.
+    pub(crate) fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+
+    /// The same folder, for what the dataset was when it had an earlier fingerprint.
+    pub(crate) fn of_the_past(&self, fingerprint: &str) -> Self {
+        let now = self.now.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (path, fingerprint) = (self.path.clone(), fingerprint.to_owned());
+        Self { path, fingerprint, now: Mutex::new(now) }
+    }
+
+    /// Compares with what lies at the path now: the dataset, or one that goes on where it ended.
+    ///
+    /// # Errors
+    /// If it is another dataset, or there is none.
+    pub fn check(&self) -> Result<()> {
+        self.follow().map(drop)
+    }
+
+    /// Runs `read`, which opens files of the dataset by their names, until they were of the dataset, or of one that
+    /// goes on where it ended. The files that are open stay what they are.
+    ///
+    /// # Errors
+    /// Those of `read`, and if another dataset lies at the path, or none.
+    pub fn read<T>(&self, mut read: impl FnMut() -> Result<T>) -> Result<T> {
+        for _ in 0..TRIES {
+            let held = self.follow()?;
+            let result = read();
+            if held.is_at(&self.path) {
+                return result;
+            }
+        }
+        Err(self.replaced())
+    }
+
+    /// The folder at the path, which is the dataset's, or becomes so if it goes on where the dataset ended.
+    fn follow(&self) -> Result<Arc<Held>> {
+        let held = self.now.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if held.is_at(&self.path) {
+            return Ok(held);
+        }
+        let next = holding(&self.path, |next| {
+            let continues = position(&self.path, &self.fingerprint)?.is_some();
+            Ok(continues.then(|| next.clone()))
+        });
+        match next {
+            Ok(Some(next)) => {
+                *self.now.lock().unwrap_or_else(PoisonError::into_inner) = next.clone();
+                Ok(next)
+            }
+            Err(error) if small::is_missing(&error) => {
+                Err(Error::conflict("the dataset was removed or renamed while it was open")
+                    .at(&self.path)
+                    .with_remedy("open it again"))
+            }
+            _ => Err(self.replaced()),
+        }
+    }
+
+    fn replaced(&self) -> Error {
+        Error::conflict("the dataset was replaced while it was open")
+            .at(&self.path)
+            .with_remedy("open it again")
+    }
+}
+
+/// The number of samples that the dataset at `path` had when its fingerprint was `fingerprint`; `None` if it never was.
+fn position(path: &Path, fingerprint: &str) -> Result<Option<u64>> {
+    let mut root = zarr::parse_group(&small::read(&path.join("zarr.json"), small::METADATA)?)?;
+    Ok(match root.remove("hsipack") {
+        Some(Value::Object(hsipack)) => samples_at(&hsipack, fingerprint),
+        _ => None,
+    })
+}
+
+/// The number of samples that a dataset with these attributes of `hsipack` had when its fingerprint was `fingerprint`;
+/// `None` if it never was.
+pub fn samples_at(hsipack: &Map<String, Value>, fingerprint: &str) -> Option<u64> {
+    let history = hsipack.get("history")?.as_array()?;
+    let at = history.iter().position(|entry| entry[CONTINUES] == fingerprint)?;
+    history.get(at.checked_sub(1)?)?["samples"].as_u64()
+}
+
+// Miri knows no memory maps, and these tests rename folders.
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// A folder that passes for a dataset with a fingerprint, going on where another one ended.
+    fn write(path: &Path, continues: Option<&str>, content: &str) {
+        fs::create_dir_all(path).unwrap();
+        let mut history = vec![json!({"samples": 3})];
+        history.extend(continues.map(|before| json!({"samples": 5, CONTINUES: before})));
+        let root = Map::from_iter([("hsipack".to_owned(), json!({ "history": history }))]);
+        fs::write(path.join("zarr.json"), zarr::to_text(&zarr::group(root))).unwrap();
+        fs::write(path.join(SHA256SUMS), content).unwrap();
+    }
+
+    fn exchange(new: &Path, path: &Path) {
+        fs::rename(path, path.with_extension("old")).unwrap();
+        fs::rename(new, path).unwrap();
+        fs::remove_dir_all(path.with_extension("old")).unwrap();
+    }
+
+    fn open(path: &Path, fingerprint: &str) -> Arc<Folder> {
+        Folder::open(path, || Ok((fingerprint.to_owned(), ())), |folder, ()| Ok(folder.clone()))
+            .unwrap()
+    }
+
+    #[test]
+    fn an_open_dataset_goes_on_in_the_folder_that_continues_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, new) = (folder.path().join("d"), folder.path().join("new"));
+        write(&path, None, "first");
+        let open = open(&path, "f0");
+        write(&new, Some("f0"), "second");
+        exchange(&new, &path);
+        open.check().unwrap();
+        let content = open.read(|| Ok(fs::read_to_string(path.join(SHA256SUMS)).unwrap()));
+        assert_eq!(content.unwrap(), "second");
+        write(&new, Some("somebody else's"), "third");
+        exchange(&new, &path);
+        assert!(open.check().unwrap_err().what().contains("was replaced"));
+        fs::remove_dir_all(&path).unwrap();
+        assert!(open.check().unwrap_err().what().contains("was removed"));
+    }
+
+    #[test]
+    fn what_was_read_while_the_folder_was_exchanged_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, new) = (folder.path().join("d"), folder.path().join("new"));
+        write(&path, None, "first");
+        write(&new, None, "second");
+        let mut times = 0;
+        let read = steadily(&path, || {
+            times += 1;
+            let content = fs::read_to_string(path.join(SHA256SUMS)).unwrap();
+            if times == 1 {
+                exchange(&new, &path);
+            }
+            Ok(content)
+        });
+        assert_eq!((read.unwrap().as_str(), times), ("second", 2));
+    }
+
+    #[test]
+    fn errors_of_a_folder_that_is_gone_are_not_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, new) = (folder.path().join("d"), folder.path().join("new"));
+        write(&path, None, "first");
+        write(&new, None, "second");
+        let mut first = true;
+        let read = steadily(&path, || {
+            if std::mem::take(&mut first) {
+                exchange(&new, &path);
+                return Err(Error::damaged("half of it is gone"));
+            }
+            Ok(())
+        });
+        read.unwrap();
+    }
+
+    #[test]
+    fn a_name_that_is_missing_within_a_commit_comes_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("d");
+        let old = aside(&path);
+        write(&old, None, "first");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(STEP * 4);
+                write(&folder.path().join("new"), None, "second");
+                fs::rename(folder.path().join("new"), &path).unwrap();
+            });
+            open(&path, "f1");
+        });
+        let missing = steadily(&folder.path().join("other"), || Ok(())).unwrap_err();
+        assert_eq!(missing.remedy(), Some("check the path"));
+    }
+
+    #[test]
+    fn files_and_pipes_are_no_datasets() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        let name = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
+        // SAFETY: a path that ends with a zero byte.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        let error = steadily(&path, || Ok(())).unwrap_err();
+        assert!(error.what().contains("not a packed dataset"), "{error}");
+    }
+
+    #[test]
+    fn the_samples_of_each_fingerprint_are_known() {
+        let history = json!([
+            {"samples": 3}, {"samples": 5, CONTINUES: "f0"}, {"samples": 9, CONTINUES: "f1"}
+        ]);
+        let root = Map::from_iter([("history".to_owned(), history)]);
+        assert_eq!(samples_at(&root, "f0"), Some(3));
+        assert_eq!(samples_at(&root, "f1"), Some(5));
+        assert_eq!(samples_at(&root, "f2"), None);
+        assert_eq!(samples_at(&Map::new(), "f0"), None);
+    }
+}

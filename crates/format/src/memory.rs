@@ -1,0 +1,375 @@
+//! How much memory this process can have, and asking for it so that a refusal is an error.
+//!
+//! The machine may have memory that the process must not use: containers, Slurm and systemd put processes into
+//! control groups with limits, and the system kills a process that exceeds one, without a word. So what can be had is
+//! the least of what the machine, every control group from the process's own up to the root (version 2, version 1, or
+//! both), and `ulimit -v` leave.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::{Error, ErrorKind, Result};
+
+/// Memory that can be had, and what bounds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Available {
+    /// Bytes.
+    pub bytes: u64,
+    /// What bounds it, as the end of a sentence: "on this machine".
+    pub by: String,
+}
+
+/// Bytes below which nothing is compared: a comparison reads a dozen files.
+const SMALL: u64 = 16 << 20;
+
+/// The memory that can be had now; `None` where the system does not say.
+pub fn available() -> Option<Available> {
+    available_in(Path::new("/"), address_space_limit())
+}
+
+/// Compares `bytes` that `what` takes (as the subject of a sentence) with the memory that can be had.
+///
+/// # Errors
+/// If there is less, with both numbers and what bounds it.
+pub fn check(bytes: u64, what: &str) -> Result<()> {
+    if bytes < SMALL {
+        return Ok(());
+    }
+    match available() {
+        Some(available) if bytes > available.bytes => Err(too_little(bytes, what, &available)),
+        _ => Ok(()),
+    }
+}
+
+fn too_little(bytes: u64, what: &str, available: &Available) -> Error {
+    Error::new(
+        ErrorKind::Io,
+        format!(
+            "{what} takes {} of memory, but only {} can be had {}",
+            mebibytes(bytes),
+            mebibytes(available.bytes),
+            available.by
+        ),
+    )
+    .with_remedy("free some memory, raise the limit, or ask for less")
+}
+
+/// `12 MiB`, rounded up.
+pub fn mebibytes(bytes: u64) -> String {
+    format!("{} MiB", bytes.div_ceil(1 << 20))
+}
+
+/// An empty vector with room for `len` values; `what` is for the error.
+///
+/// # Errors
+/// If the system refuses the memory.
+pub fn reserved<T>(len: usize, what: &str) -> Result<Vec<T>> {
+    let mut values = Vec::new();
+    match values.try_reserve_exact(len) {
+        Ok(()) => Ok(values),
+        Err(error) => {
+            let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
+            let what = format!("cannot allocate {} for {what}", mebibytes(bytes));
+            Err(Error::new(ErrorKind::Io, what)
+                .with_remedy("free some memory, raise the limit, or ask for less")
+                .caused_by(error))
+        }
+    }
+}
+
+/// A vector of `len` zeros, which the system provides as they are touched; `what` is for the error.
+///
+/// # Errors
+/// As [`reserved`].
+pub fn zeroed<T: bytemuck::Zeroable>(len: usize, what: &str) -> Result<Vec<T>> {
+    bytemuck::allocation::try_zeroed_vec(len).or_else(|()| {
+        // The same again, for its error; or with it, should there be memory by now.
+        let mut values = reserved(len, what)?;
+        values.resize_with(len, T::zeroed);
+        Ok(values)
+    })
+}
+
+/// As [`available`], with the system's files below `root` and the limit of the address space given.
+fn available_in(root: &Path, address_space: Option<u64>) -> Option<Available> {
+    let machine = machine(root).map(|bytes| Available { bytes, by: "on this machine".to_owned() });
+    let own = address_space.map(|limit| Available {
+        bytes: limit.saturating_sub(address_space_used(root)),
+        by: "within the limit of this process's address space (`ulimit -v`)".to_owned(),
+    });
+    let groups = memory_groups(root).into_iter().filter_map(|group| group.available());
+    machine.into_iter().chain(own).chain(groups).min_by_key(|limit| limit.bytes)
+}
+
+/// Whether the limit of the address space (`ulimit -v`) leaves less than `bytes` for one more map.
+pub fn exceeds_address_space(bytes: u64) -> bool {
+    let left = |limit: u64| limit.saturating_sub(address_space_used(Path::new("/")));
+    address_space_limit().is_some_and(|limit| left(limit) < bytes)
+}
+
+fn machine(root: &Path) -> Option<u64> {
+    let text = fs::read_to_string(root.join("proc/meminfo")).ok()?;
+    field(&text, "MemAvailable:").map(|kibibytes| kibibytes << 10)
+}
+
+fn address_space_used(root: &Path) -> u64 {
+    let text = fs::read_to_string(root.join("proc/self/status")).unwrap_or_default();
+    field(&text, "VmSize:").map_or(0, |kibibytes| kibibytes << 10)
+}
+
+/// The number behind a name at the start of a line.
+fn field(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(not(miri))]
+fn address_space_limit() -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the call fills the struct it is given.
+    let read = unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) };
+    (read == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+}
+
+#[cfg(miri)]
+fn address_space_limit() -> Option<u64> {
+    None
+}
+
+/// The versions of control groups, which name their files differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    One,
+    Two,
+}
+
+/// A control group that accounts memory: one that the process is in, or one above.
+struct Group {
+    version: Version,
+    /// Its folder.
+    folder: PathBuf,
+    /// As it is known inside its hierarchy.
+    name: String,
+}
+
+/// A control group without a limit has one of about 2^63, in version 1.
+const NO_LIMIT: u64 = 1 << 60;
+
+impl Group {
+    fn number(&self, file: &str) -> Option<u64> {
+        fs::read_to_string(self.folder.join(file)).ok()?.trim().parse().ok()
+    }
+
+    /// What its limits leave; `None` if it has none.
+    fn available(&self) -> Option<Available> {
+        // Above `memory.high` the system slows a process down until it hardly moves.
+        let (limits, used, cached): (&[&str], _, _) = match self.version {
+            Version::One => (
+                &["memory.limit_in_bytes"],
+                "memory.usage_in_bytes",
+                ["total_inactive_file ", "total_active_file "],
+            ),
+            Version::Two => (
+                &["memory.max", "memory.high"],
+                "memory.current",
+                ["inactive_file ", "active_file "],
+            ),
+        };
+        let limits = limits.iter().filter_map(|file| self.number(file));
+        let limit = limits.filter(|limit| *limit < NO_LIMIT).min()?;
+        let stat = fs::read_to_string(self.folder.join("memory.stat")).unwrap_or_default();
+        // Cached files count as used, but give way to whoever needs memory.
+        let cached: u64 = cached.iter().filter_map(|name| field(&stat, name)).sum();
+        let used = self.number(used).unwrap_or(0).saturating_sub(cached);
+        let by =
+            format!("within the limit of {} of the control group {}", mebibytes(limit), self.name);
+        Some(Available { bytes: limit.saturating_sub(used), by })
+    }
+}
+
+/// Every control group that bounds this process's memory.
+fn memory_groups(root: &Path) -> Vec<Group> {
+    let text = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
+    let mounts = mounts(&text("proc/self/mountinfo"));
+    let mut groups = Vec::new();
+    for line in text("proc/self/cgroup").lines() {
+        let mut parts = line.splitn(3, ':');
+        let (Some(_), Some(controllers), Some(name)) = (parts.next(), parts.next(), parts.next())
+        else {
+            continue;
+        };
+        let version = match controllers {
+            "" => Version::Two,
+            some if some.split(',').any(|one| one == "memory") => Version::One,
+            _ => continue,
+        };
+        let Some(mount) = mounts.iter().find(|mount| mount.version == version) else { continue };
+        let point = mount.point.strip_prefix("/").unwrap_or(&mount.point);
+        for name in mount.visible(name).ancestors() {
+            let below = name.strip_prefix("/").unwrap_or(name);
+            groups.push(Group {
+                version,
+                folder: root.join(point).join(below),
+                name: name.display().to_string(),
+            });
+        }
+    }
+    groups
+}
+
+/// Where a hierarchy of control groups is mounted.
+struct Mount {
+    version: Version,
+    /// The group that the mount shows as its root.
+    shows: PathBuf,
+    point: PathBuf,
+}
+
+impl Mount {
+    /// The path below the mount of the group `name`. Containers may see only their own group mounted, and yet its
+    /// whole name: it is the mount's root then.
+    fn visible(&self, name: &str) -> PathBuf {
+        match Path::new(name).strip_prefix(&self.shows) {
+            Ok(below) => Path::new("/").join(below),
+            Err(_) => PathBuf::from("/"),
+        }
+    }
+}
+
+/// The mounts of `/proc/self/mountinfo` that account memory.
+fn mounts(text: &str) -> Vec<Mount> {
+    let parse = |line: &str| {
+        let (mount, system) = line.split_once(" - ")?;
+        let mut system = system.split(' ');
+        let (kind, options) = (system.next()?, system.nth(1).unwrap_or_default());
+        let version = match kind {
+            "cgroup2" => Version::Two,
+            "cgroup" if options.split(',').any(|one| one == "memory") => Version::One,
+            _ => return None,
+        };
+        let mut fields = mount.split(' ').skip(3);
+        Some(Mount { version, shows: fields.next()?.into(), point: fields.next()?.into() })
+    };
+    text.lines().filter_map(parse).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// A tree that passes for the system's files.
+    fn system(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        let meminfo = ("proc/meminfo", "MemTotal: 16777216 kB\nMemAvailable: 8388608 kB\n");
+        for (path, content) in [meminfo].iter().chain(files) {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        }
+        root
+    }
+
+    fn found(root: &tempfile::TempDir) -> (u64, String) {
+        let available = available_in(root.path(), None).unwrap();
+        (available.bytes / MIB, available.by)
+    }
+
+    const TWO: &str = "29 22 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+
+    #[test]
+    fn without_limits_it_is_the_machine_s() {
+        assert_eq!(found(&system(&[])), (8192, "on this machine".to_owned()));
+        let unlimited = system(&[
+            ("proc/self/cgroup", "0::/a\n"),
+            ("proc/self/mountinfo", TWO),
+            ("sys/fs/cgroup/a/memory.max", "max\n"),
+            ("sys/fs/cgroup/a/memory.high", "max\n"),
+        ]);
+        assert_eq!(found(&unlimited).0, 8192);
+    }
+
+    #[test]
+    fn a_job_s_limit_counts_wherever_it_stands_above_the_process() {
+        let slurm = system(&[
+            ("proc/self/cgroup", "0::/slurm/job_7/step_0\n"),
+            ("proc/self/mountinfo", TWO),
+            ("sys/fs/cgroup/slurm/job_7/step_0/memory.max", "max\n"),
+            ("sys/fs/cgroup/slurm/job_7/memory.max", "1073741824\n"),
+            ("sys/fs/cgroup/slurm/job_7/memory.current", "536870912\n"),
+            // Half of what is used are cached files.
+            (
+                "sys/fs/cgroup/slurm/job_7/memory.stat",
+                "anon 268435456\ninactive_file 134217728\nactive_file 134217728\n",
+            ),
+            ("sys/fs/cgroup/slurm/memory.max", "4294967296\n"),
+        ]);
+        let (mebibytes, by) = found(&slurm);
+        assert_eq!(mebibytes, 768);
+        assert!(by.contains("1024 MiB") && by.contains("/slurm/job_7"), "{by}");
+    }
+
+    #[test]
+    fn a_container_sees_its_own_group_as_the_root() {
+        let container = system(&[
+            ("proc/self/cgroup", "0::/\n"),
+            ("proc/self/mountinfo", "9 8 0:26 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup rw\n"),
+            ("sys/fs/cgroup/memory.max", "2147483648\n"),
+            ("sys/fs/cgroup/memory.high", "1073741824\n"),
+            ("sys/fs/cgroup/memory.current", "73741824\n"),
+        ]);
+        assert_eq!(found(&container).0, 953);
+    }
+
+    #[test]
+    fn version_one_and_both_at_once() {
+        let one = "31 22 0:28 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
+                   32 22 0:29 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
+        let hybrid = system(&[
+            ("proc/self/cgroup", "5:cpu,cpuacct:/x\n4:memory:/job/1\n0::/init.scope\n"),
+            ("proc/self/mountinfo", one),
+            ("sys/fs/cgroup/memory/job/1/memory.limit_in_bytes", "9223372036854771712\n"),
+            ("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "536870912\n"),
+            ("sys/fs/cgroup/memory/job/memory.usage_in_bytes", "268435456\n"),
+            (
+                "sys/fs/cgroup/memory/job/memory.stat",
+                "inactive_file 7\ntotal_inactive_file 134217728\n",
+            ),
+        ]);
+        assert_eq!(found(&hybrid).0, 384);
+        // Docker with version 1: the whole name, but only the container's own group mounted.
+        let docker = system(&[
+            ("proc/self/cgroup", "4:memory:/docker/abc\n"),
+            (
+                "proc/self/mountinfo",
+                "31 22 0:28 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n",
+            ),
+            ("sys/fs/cgroup/memory/memory.limit_in_bytes", "104857600\n"),
+        ]);
+        assert_eq!(found(&docker).0, 100);
+    }
+
+    #[test]
+    fn the_address_space_is_a_limit_too() {
+        let system = system(&[("proc/self/status", "VmPeak: 9 kB\nVmSize:\t  1048576 kB\n")]);
+        let available = available_in(system.path(), Some(3 << 30)).unwrap();
+        assert_eq!(available.bytes, 2 << 30);
+        assert!(available.by.contains("ulimit -v"));
+    }
+
+    #[test]
+    fn too_much_is_an_error_with_both_numbers() {
+        let available = Available { bytes: 100 * MIB, by: "on this machine".to_owned() };
+        let error = too_little(200 * MIB, "the ring", &available).to_string();
+        assert!(error.contains("the ring takes 200 MiB of memory, but only 100 MiB"), "{error}");
+        assert!(reserved::<u64>(usize::MAX, "a list").is_err());
+        assert!(reserved::<u64>(1 << 59, "a list").unwrap_err().what().contains("a list"));
+        assert_eq!(zeroed::<u8>(2, "a list").unwrap(), [0, 0]);
+        assert!(zeroed::<u64>(1 << 59, "a list").unwrap_err().what().contains("a list"));
+        check(1, "nothing").unwrap();
+        // What no machine has.
+        #[cfg(target_os = "linux")]
+        assert!(check(1 << 62, "all of it").is_err());
+    }
+}

@@ -1,0 +1,149 @@
+//! Small files of a dataset, read whole: metadata and lists.
+//!
+//! What lies under such a name may be anything: a pipe that nobody writes to, a device without end, a file of a
+//! terabyte. Only regular files are read, and only after their size was compared with what such a file can need.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+
+use crate::{Error, Result, memory};
+
+/// Most bytes of a `zarr.json`: those of hyperspectral images with statistics of thousands of bands, and of datasets
+/// that were appended to thousands of times, have some megabytes.
+pub const METADATA: u64 = 64 << 20;
+/// Most bytes of a `SHA256SUMS`: a line of some hundred bytes for each array.
+pub const SUMS: u64 = 256 << 20;
+/// Most bytes of a `samples.jsonl`; what memory there is bounds it further.
+pub const SAMPLES: u64 = 16 << 30;
+
+/// The bytes of the regular file at `path`, which has at most `most`.
+///
+/// # Errors
+/// If it cannot be read, is no regular file, or is larger; if there is no memory for it.
+pub fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
+    let cannot = |error| Error::io(path, "cannot read", error);
+    let (file, len) = open(path)?;
+    if len > most {
+        return Err(too_large(path, len, most));
+    }
+    memory::check(len, "reading this file").map_err(|error| error.at(path))?;
+    let mut bytes = memory::reserved(len as usize, "this file").map_err(|error| error.at(path))?;
+    // The file may grow meanwhile; one byte more tells.
+    let read = file.take(most + 1).read_to_end(&mut bytes).map_err(cannot)? as u64;
+    if read > most { Err(too_large(path, read, most)) } else { Ok(bytes) }
+}
+
+/// As [`read`]; `None` if there is nothing under that name.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_if_there(path: &Path, most: u64) -> Result<Option<Vec<u8>>> {
+    match read(path, most) {
+        Err(error) if is_missing(&error) => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+/// Whether an error says that there is nothing under a name.
+pub fn is_missing(error: &Error) -> bool {
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref());
+    source.is_some_and(|error: &io::Error| error.kind() == io::ErrorKind::NotFound)
+}
+
+/// Opens the regular file at `path` for reading; gives its length, too. Never waits for somebody to write.
+///
+/// # Errors
+/// If it cannot be opened, or is a folder, a pipe, a socket or a device.
+pub fn open(path: &Path) -> Result<(File, u64)> {
+    open_with(path, OpenOptions::new().read(true), 0)
+}
+
+/// As [`open`], with options for reading and further flags for the system.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_with(path: &Path, options: &OpenOptions, flags: i32) -> Result<(File, u64)> {
+    let cannot = |error| Error::io(path, "cannot read", error);
+    // Before it is opened: opening a device may already do something.
+    let kind = path.metadata().map_err(cannot)?.file_type();
+    let what = match kind {
+        kind if kind.is_dir() => Some("a folder"),
+        kind if kind.is_fifo() => Some("a pipe"),
+        kind if kind.is_socket() => Some("a socket"),
+        kind if kind.is_file() => None,
+        _ => Some("a device"),
+    };
+    if let Some(what) = what {
+        return Err(not_a_file(path, what));
+    }
+    // Should a pipe have come in between, opening it does not wait for a writer.
+    let file = options.clone().custom_flags(flags | libc::O_NONBLOCK).open(path).map_err(cannot)?;
+    let meta = file.metadata().map_err(cannot)?;
+    if meta.is_file() { Ok((file, meta.len())) } else { Err(not_a_file(path, "something else")) }
+}
+
+fn not_a_file(path: &Path, what: &str) -> Error {
+    Error::malformed(format!("{what} stands where a file should be"))
+        .at(path)
+        .with_remedy("put the file itself there")
+}
+
+fn too_large(path: &Path, len: u64, most: u64) -> Error {
+    Error::malformed(format!("the file has {len} bytes; such a file has at most {most}"))
+        .at(path)
+        .with_remedy("look what wrote it; restore the file from a copy")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorKind;
+
+    #[test]
+    fn files_are_read_whole_up_to_their_bound() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        std::fs::write(&path, b"12345").unwrap();
+        assert_eq!(read(&path, 5).unwrap(), b"12345");
+        let error = read(&path, 4).unwrap_err();
+        assert_eq!((error.kind(), error.path()), (ErrorKind::Malformed, Some(path.as_path())));
+        assert!(error.what().contains("5 bytes") && error.what().contains("at most 4"), "{error}");
+        assert_eq!(read_if_there(&folder.path().join("no"), 4).unwrap(), None);
+        assert!(is_missing(&read(&folder.path().join("no"), 4).unwrap_err()));
+    }
+
+    #[test]
+    fn a_huge_sparse_file_is_refused_before_it_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        File::create(&path).unwrap().set_len(1 << 40).unwrap();
+        assert!(read(&path, METADATA).unwrap_err().what().contains("1099511627776 bytes"));
+    }
+
+    // Miri knows no pipes and no sockets.
+    #[cfg(not(miri))]
+    #[test]
+    fn pipes_sockets_devices_and_folders_are_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        let name = std::ffi::CString::new(pipe.as_os_str().as_encoded_bytes()).unwrap();
+        // SAFETY: a path that ends with a zero byte.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        let socket = folder.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("/dev/zero", &link).unwrap();
+        for (path, what) in [
+            (pipe.as_path(), "a pipe"),
+            (socket.as_path(), "a socket"),
+            (link.as_path(), "a device"),
+            (folder.path(), "a folder"),
+        ] {
+            let error = read(path, METADATA).unwrap_err();
+            assert_eq!(error.path(), Some(path));
+            assert!(error.what().starts_with(what), "{error}");
+        }
+    }
+}
