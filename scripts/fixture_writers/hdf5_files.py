@@ -25,6 +25,7 @@ def write(folder: Path) -> dict[str, dict[str, object]]:
         _matlab,
         _masks,
         _structure,
+        _elsewhere,
         _filters,
         _products,
         _not_cubes,
@@ -239,6 +240,75 @@ def _structure(folder: Path) -> dict[str, dict[str, object]]:
         "sparse.h5": truth(sparse),
         "virtual.h5": truth(cube),
     }
+
+
+def _virtual(path: Path, parts: list[h5py.VirtualSource], bands_last: bool = True) -> None:
+    """A virtual dataset of as many bands as there are parts, as h5py's documentation has it."""
+    layout = h5py.VirtualLayout(shape=(7, 9, 12) if bands_last else (12, 7, 9), dtype="u2")
+    for band, part in enumerate(parts):
+        layout[(slice(None), slice(None), band) if bands_last else band] = part
+    with _file(path) as file:
+        file.create_virtual_dataset("cube", layout, fillvalue=0)
+        file["wavelength"] = WAVELENGTHS
+
+
+def _elsewhere(folder: Path) -> dict[str, dict[str, object]]:
+    """Values that lie in other files."""
+    cube = synthetic.cube("uint16")
+    (folder / "parts").mkdir(exist_ok=True)
+    for half in range(2):
+        with _file(folder / f"parts/half{half}.h5") as file:
+            file["bands"] = cube.transpose(2, 0, 1)[6 * half : 6 * half + 6]
+    halves = [
+        h5py.VirtualSource(f"parts/half{band // 6}.h5", "bands", shape=(6, 7, 9))[band % 6]
+        for band in range(12)
+    ]
+    _virtual(folder / "virtual_bands.h5", halves)
+    _virtual(folder / "virtual_bsq.h5", halves, bands_last=False)
+    # Made of a virtual dataset, whose own parts are named from its own folder.
+    own = [
+        h5py.VirtualSource(f"half{band // 6}.h5", "bands", shape=(6, 7, 9))[band % 6]
+        for band in range(12)
+    ]
+    _virtual(folder / "parts/inner.h5", own)
+    outer = h5py.VirtualSource("parts/inner.h5", "cube", shape=(7, 9, 12))
+    _virtual(folder / "virtual_nested.h5", [outer[:, :, band] for band in range(12)])
+    with _file(folder / "parts/lines.h5") as file:
+        file["data"] = cube[:4]
+    layout = h5py.VirtualLayout(shape=(7, 9, 12), dtype="u2")
+    layout[[0, 2, 5, 6]] = h5py.VirtualSource("parts/lines.h5", "data", shape=(4, 9, 12))
+    with _file(folder / "virtual_lines.h5") as file:
+        file.create_virtual_dataset("cube", layout, fillvalue=3)
+        file["wavelength"] = WAVELENGTHS
+    lines = np.full(cube.shape, 3, "u2")
+    lines[[0, 2, 5, 6]] = cube[:4]
+    with _file(folder / "virtual_own.h5") as file:
+        file["raw"] = cube.transpose(2, 0, 1)
+        layout = h5py.VirtualLayout(shape=(7, 9, 12), dtype="u2")
+        for band in range(12):
+            layout[:, :, band] = h5py.VirtualSource(file["raw"])[band]
+        file.create_virtual_dataset("cube", layout)
+        file["wavelength"] = WAVELENGTHS
+    for name, source in (("upward.h5", "../names.h5"), ("absolute.h5", "/etc/passwd")):
+        layout = h5py.VirtualLayout(shape=cube.shape, dtype="u2")
+        layout[...] = h5py.VirtualSource(source, "day1/cube", shape=cube.shape)
+        with _file(folder / "parts" / name) as file:
+            file.create_virtual_dataset("cube", layout)
+            file["wavelength"] = WAVELENGTHS
+    with _file(folder / "external_storage.h5") as file:
+        values = file.create_dataset("cube", (7, 9, 12), "u1", external=[("/etc/passwd", 0, 756)])
+        assert values.external
+        file["wavelength"] = WAVELENGTHS
+    with _file(folder / "external_wavelengths.h5") as file:
+        file["cube"] = cube
+        file["cube"].dims[2].label = "band"
+        file.create_dataset("wavelength", (12,), "u1", external=[("/etc/passwd", 0, 12)])
+    with _file(folder / "external_link.h5") as file:
+        file["cube"] = h5py.ExternalLink("whole.h5", "/cube")
+        file["group"] = h5py.ExternalLink("whole.h5", "/")
+    names = ("virtual_bands.h5", "virtual_bsq.h5", "virtual_nested.h5", "virtual_own.h5#cube")
+    found = {name: truth(cube) for name in names}
+    return {**found, "virtual_lines.h5": truth(lines), "external_wavelengths.h5": truth(cube)}
 
 
 def _filters(folder: Path) -> dict[str, dict[str, object]]:

@@ -61,7 +61,7 @@ def refused(folder: Path) -> None:
     np.save(folder / "numpy" / "complex.npy", synthetic.cube("float32", SMALL).astype("complex64"))
     np.save(folder / "numpy" / "structured.npy", np.zeros(SMALL, dtype=[("größe", "<f4")]))
     np.save(folder / "numpy" / "text.npy", np.full(SMALL, "a"))
-    np.save(folder / "numpy" / "four_axes.npy", np.zeros((1, *SMALL), dtype="uint8"))
+    np.save(folder / "numpy" / "four_axes.npy", np.zeros((2, *SMALL), dtype="uint8"))
     np.save(folder / "numpy" / "empty.npy", np.zeros((0, 4, 5), dtype="uint8"))
     objects = np.empty(SMALL, dtype=object)
     np.save(folder / "numpy" / "object.npy", objects, allow_pickle=True)

@@ -222,7 +222,7 @@ def _refused(root: Path) -> None:
         filters=[numcodecs.Delta(dtype="u2")],
         compressors=None,
     )
-    _array(root, "refused_4d.zarr", cube("uint16")[np.newaxis], chunks=(1, 4, 9, 12))
+    _array(root, "refused_4d.zarr", np.stack([cube("uint16")] * 2), chunks=(1, 4, 9, 12))
     _array(root, "refused_complex.zarr", cube().astype("complex64"), chunks=(7, 9, 12))
     zarr.create_array(
         root / "refused_unwritten.zarr", shape=(7, 9, 12), chunks=(7, 9, 12), dtype="uint16"

@@ -8,7 +8,7 @@
 #[path = "../support.rs"]
 mod support;
 
-use hsipack_pack::source::{AxisOrder, OpenOptions};
+use hsipack_pack::source::{Axes, OpenOptions};
 use libfuzzer_sys::fuzz_target;
 
 const NAMES: [&str; 8] =
@@ -22,7 +22,7 @@ fuzz_target!(|input: &[u8]| {
     }
     let options = OpenOptions {
         mask: selector & 0x10 != 0,
-        axes: (selector & 0x20 != 0).then(|| AxisOrder::parse("bxy").expect("an order")),
+        axes: (selector & 0x20 != 0).then(|| Axes::parse("bxy").expect("an order")),
         ..OpenOptions::default()
     };
     let name = NAMES[usize::from(selector & 7)];

@@ -65,7 +65,8 @@ pub struct Args {
     #[arg(long, help_heading = "Inputs")]
     skip_errors: bool,
 
-    /// Order of the axes of arrays in their own tool's index order: y, x and b each once, such as byx
+    /// Order of the axes of arrays in their own tool's index order: y, x and b each once, such as byx, and 1 for axes of length 1
+    /// to leave out, such as 11yxb
     /// [default: what the file says, else yxb]
     #[arg(long, value_name = "ORDER", help_heading = "Inputs")]
     axes: Option<String>,

@@ -45,7 +45,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "axes")]
     augment: Option<PathBuf>,
 
-    /// Order of the axes of an array in its own tool's index order: y, x and b each once, such as byx
+    /// Order of the axes of an array in its own tool's index order: y, x and b each once, such as byx, and 1 for axes of length 1
+    /// to leave out, such as 11yxb
     /// [default: what the file says, else yxb]
     #[arg(long, value_name = "ORDER")]
     axes: Option<String>,

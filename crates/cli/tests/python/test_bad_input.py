@@ -264,7 +264,7 @@ def tivita_cut(folder: Path) -> Path:
         (mat_of_two, "cube.mat::a"),
         (mat_cut, "cut short"),
         (mat_without_cube, "no 3-D array"),
-        (h5_without_cube, "no 3-D dataset"),
+        (h5_without_cube, "no 3-D array"),
         (h5_of_two, "cube.h5::/x/a"),
         (h5_cut, "truncated"),
         (text_file, "without an ENVI header"),

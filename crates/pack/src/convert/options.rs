@@ -142,7 +142,7 @@ pub struct ValueOptions {
     pub dark: Option<Reference>,
     /// Reflectance of the white reference panel.
     pub white_reflectance: f64,
-    /// Order of array axes, e.g. `byx`, whatever the source says.
+    /// Order of array axes, e.g. `byx`, whatever the source says; `11yxb` names axes of length 1, too.
     pub axes: Option<String>,
 }
 

@@ -10,19 +10,21 @@
 //! | ENVI header + data (bsq, bil, bip; gzip) | `envi/` | `search`, `header`, `fields`, `bands`, `esri` |
 //! | `.npy`, `.npz` | `numpy/` | `header`, `npz` |
 //! | MATLAB v5 `.mat` | `matlab/` | `v5` |
-//! | HDF5, NetCDF-4, HDF-EOS, MATLAB v7.3; PRISMA, EMIT, NEON, AVIRIS-3, Delmic by name | `hdf5/` | `tree`, `heaps`, `products`, `choose`, `meaning`, `axes`, `spectral`, `read` |
-//! | TIFF, GeoTIFF, BigTIFF | `tiff/` | `directory`, `planes`, `chunks`, `description`, `gdal_metadata` |
+//! | HDF5, NetCDF-4, HDF-EOS, MATLAB v7.3; PRISMA, EMIT, NEON, AVIRIS-3, Delmic by name | `hdf5/` | `tree`, `heaps`, `storage`, `products`, `choose`, `meaning`, `axes`, `spectral`, `read` |
+//! | TIFF, GeoTIFF, BigTIFF | `tiff/` | `directory`, `pages`, `planes`, `chunks`, `description`, `gdal_metadata` |
 //! | Zarr v2, v3 | `zarr/` | `metadata`, `choose`, `axes`, `spectral`, `chunks` |
 //! | HTC `.blosc` | `htc/` | `pickle`, `blosc_frame` |
 //! | Tivita `*_SpecCube.dat` | `tivita.rs` | |
 //! | PNG, for masks | `png.rs` | |
 //!
 //! What several formats share: `flat.rs` is the engine under every format that is one n-d array in a
-//! stretch of bytes, `variables.rs` picks the cube among the arrays of a container, `band_lists.rs`
-//! reads what the arrays beside it say of its bands, `wavelengths.rs` knows the units. `detect.rs` tells which format a file is of; a new one is a line there.
+//! stretch of bytes, `variables.rs` picks the cube among the arrays of a container, `cube_axes.rs` tells which
+//! axes of an array are the cube's, `band_lists.rs` reads what the arrays beside it say of its bands,
+//! `wavelengths.rs` knows the units. `detect.rs` tells which format a file is of; a new one is a line there.
 
 mod band_lists;
 mod buffer;
+mod cube_axes;
 mod detect;
 pub mod envi;
 pub mod flat;
@@ -43,6 +45,7 @@ use std::path::PathBuf;
 use hsipack_format::{CubeShape, DType, Result};
 
 pub use buffer::RowBuffer;
+pub use cube_axes::Axes;
 pub use detect::{is_container_folder, is_cube_file, is_packed, open};
 
 /// How the numbers in a file become physical values: `value * multiply / divide + add`.
@@ -193,18 +196,8 @@ impl AxisOrder {
 
     /// Reads an order spelled with the letters `y`, `x`, `b`, each once; `None` if it is not one.
     pub fn parse(text: &str) -> Option<AxisOrder> {
-        let axes: Vec<Axis> = text
-            .chars()
-            .map(|letter| match letter.to_ascii_lowercase() {
-                'y' => Some(Axis::Row),
-                'x' => Some(Axis::Column),
-                'b' => Some(Axis::Band),
-                _ => None,
-            })
-            .collect::<Option<_>>()?;
-        let order: [Axis; 3] = axes.try_into().ok()?;
-        let once = |axis| order.iter().filter(|a| **a == axis).count() == 1;
-        (once(Axis::Row) && once(Axis::Column) && once(Axis::Band)).then_some(AxisOrder(order))
+        let axes = Axes::parse(text)?;
+        axes.of_three().ok()
     }
 
     /// The same axes in opposite order: what C order calls a Fortran-ordered array.
@@ -255,9 +248,9 @@ impl std::fmt::Display for AxisOrder {
 pub struct OpenOptions {
     /// The variable inside a container (`file::variable`).
     pub variable: Option<String>,
-    /// The user's word on the order of an array's axes (`--axes`), in the index order that the
-    /// format's own tools show (NumPy's, MATLAB's, h5py's).
-    pub axes: Option<AxisOrder>,
+    /// The user's word on an array's axes (`--axes`), in the index order that the format's own tools
+    /// show (NumPy's, MATLAB's, h5py's).
+    pub axes: Option<Axes>,
     /// Accept 2-D arrays as a single band, and images: the file is a mask.
     pub mask: bool,
 }

@@ -86,7 +86,7 @@ fn has_envi_header(path: &Path) -> bool {
 /// If the file cannot be read or is malformed, or the options ask for something it has not.
 pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     refuse_variable(path, options)?;
-    if options.axes.is_some_and(|axes| axes != AxisOrder::BIP) {
+    if options.axes.as_ref().is_some_and(|axes| *axes != AxisOrder::BIP.into()) {
         return Err(Error::conflict("the axes of a Tivita SpecCube are fixed")
             .at(path)
             .with_remedy("leave --axes out for this file"));

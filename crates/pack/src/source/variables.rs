@@ -1,32 +1,55 @@
-//! Containers of several arrays (`.npz`, `.mat`, HTC dictionaries): which array is the cube, and which
-//! of its axes are which.
+//! Containers of several arrays (`.npz`, `.mat`, HDF5, Zarr, HTC dictionaries): which array is the cube.
+//!
+//! ```text
+//! the user names one        that one
+//! else, for a cube          arrays with the most axes longer than 1 (three, or two of a single line);
+//!                           an array of more long axes than a cube has is none, but competes if it is larger;
+//!                           a picture (3 or 4 bands of bytes) only where there is nothing else;
+//!                           a list stored with three axes only where there is not even that
+//! else, for a mask          2-D arrays of whole numbers, 2-D arrays, arrays that may be cubes
+//! ```
+//!
+//! One that is left is taken; of several, the user is asked to name one.
 
 use std::path::Path;
 
-use hsipack_format::{CubeShape, DType, Error, Result};
+use hsipack_format::{DType, Error, Result};
 
-use super::{AxisOrder, OpenOptions};
+use super::OpenOptions;
 
 /// What an array may serve as when the user names none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// A cube.
-    Cube,
+    /// A cube, this many of whose axes (0 to 3) are longer than 1.
+    Cube(usize),
+    /// Three or four bands of bytes: a preview, unless there is nothing else.
+    Picture,
+    /// More axes longer than 1 than a cube has.
+    Higher,
     /// One layer: taken as a mask, where a mask is asked for.
     Layer,
-    /// Neither.
+    /// None of these.
     Other,
 }
 
 impl Role {
-    /// The role of an array of numbers with these `lengths`. Vectors are no layers, though MATLAB
+    /// The role of an array of `dtype` numbers with these `lengths`. Vectors are no layers, though MATLAB
     /// stores them with two axes.
-    pub(super) fn of(lengths: &[usize]) -> Role {
-        match lengths {
-            _ if lengths.contains(&0) => Role::Other,
-            [_, _, _] => Role::Cube,
-            [rows, columns] if *rows > 1 && *columns > 1 => Role::Layer,
-            _ => Role::Other,
+    pub(super) fn of(lengths: &[usize], dtype: DType) -> Role {
+        if lengths.contains(&0) {
+            return Role::Other;
+        }
+        let long: Vec<usize> = lengths.iter().copied().filter(|length| *length > 1).collect();
+        match (lengths.len(), &long[..]) {
+            (2, [_, _]) => Role::Layer,
+            (0..=2, _) => Role::Other,
+            (_, [first, _, last]) => {
+                let colours = |length: &usize| [3, 4].contains(length);
+                let picture = dtype == DType::U8 && (colours(first) || colours(last));
+                if picture { Role::Picture } else { Role::Cube(3) }
+            }
+            (_, [] | [_] | [_, _]) => Role::Cube(long.len()),
+            _ => Role::Higher,
         }
     }
 }
@@ -39,6 +62,30 @@ pub(super) struct Candidate {
     pub what: String,
     /// What it may serve as.
     pub role: Role,
+    /// Bytes of its numbers; 0 if it holds none.
+    bytes: u64,
+    /// Whether its numbers are whole, as class ids are.
+    whole: bool,
+}
+
+impl Candidate {
+    /// An array of numbers.
+    pub fn numbers(name: impl Into<String>, lengths: &[usize], dtype: DType) -> Self {
+        let values = lengths.iter().fold(1u64, |all, one| all.saturating_mul(*one as u64));
+        Self {
+            name: name.into(),
+            what: format!("{} {dtype}", lengths_text(lengths)),
+            role: Role::of(lengths, dtype),
+            bytes: values.saturating_mul(dtype.size() as u64),
+            whole: !dtype.is_float(),
+        }
+    }
+
+    /// Something that is no array of real numbers; `what` says what it is.
+    pub fn other(name: impl Into<String>, what: impl Into<String>) -> Self {
+        let (name, what) = (name.into(), what.into());
+        Self { name, what, role: Role::Other, bytes: 0, whole: false }
+    }
 }
 
 /// `8x10x32`.
@@ -52,12 +99,24 @@ pub(super) fn last_component(name: &str) -> &str {
     name.rsplit(['/', '.', '#']).next().unwrap_or(name)
 }
 
+/// `error`, saying which of the arrays in a container it is about.
+pub(super) fn in_array(name: &str, error: Error) -> Error {
+    let renamed = Error::new(error.kind(), format!("'{name}': {}", error.what()));
+    match error.remedy() {
+        Some(remedy) => renamed.with_remedy(remedy),
+        None => renamed,
+    }
+}
+
 /// Names of arrays for messages, as the user has to spell them.
-fn listing<'a>(path: &Path, candidates: impl Iterator<Item = &'a Candidate>) -> String {
+pub(super) fn listing<'a>(
+    path: &Path,
+    candidates: impl IntoIterator<Item = &'a Candidate>,
+) -> String {
     const SHOWN: usize = 20;
     let file = path.file_name().unwrap_or_default().to_string_lossy();
     let all: Vec<String> =
-        candidates.map(|one| format!("{file}::{} ({})", one.name, one.what)).collect();
+        candidates.into_iter().map(|one| format!("{file}::{} ({})", one.name, one.what)).collect();
     match all.len() {
         0 => "nothing".to_owned(),
         count if count > SHOWN => {
@@ -78,8 +137,22 @@ pub(super) fn choose(
 ) -> Result<usize> {
     match &options.variable {
         Some(wanted) => find_named(path, wanted, candidates),
-        None => find_unnamed(path, options.mask, candidates),
+        None => choose_unnamed(path, options.mask, candidates),
     }
+}
+
+/// The error that asks which of the arrays at `places` is meant.
+pub(super) fn ambiguous(
+    path: &Path,
+    what: &str,
+    candidates: &[Candidate],
+    places: &[usize],
+) -> Error {
+    let named = || places.iter().map(|index| &candidates[*index]);
+    let first = named().next().map_or("", |one| &one.name);
+    Error::ambiguous(format!("{what}: {}", listing(path, named())))
+        .at(path)
+        .with_remedy(format!("name one: '{}::{first}'", path.display()))
 }
 
 fn find_named(path: &Path, wanted: &str, candidates: &[Candidate]) -> Result<usize> {
@@ -97,52 +170,86 @@ fn find_named(path: &Path, wanted: &str, candidates: &[Candidate]) -> Result<usi
             [] => {}
             [one] => return Ok(one),
             _ => {
-                let names = listing(path, found.iter().map(|index| &candidates[*index]));
-                return Err(Error::ambiguous(format!(
-                    "'{wanted}' may mean several variables: {names}"
-                ))
-                .at(path)
-                .with_remedy("give the full path of one of them after '::'"));
+                let what = format!("'{wanted}' may mean several variables");
+                return Err(ambiguous(path, &what, candidates, &found));
             }
         }
     }
     Err(Error::conflict(format!(
         "no variable '{wanted}'; the file holds {}",
-        listing(path, candidates.iter())
+        listing(path, candidates)
     ))
     .at(path)
     .with_remedy("name one of those after '::'"))
 }
 
-fn find_unnamed(path: &Path, mask: bool, candidates: &[Candidate]) -> Result<usize> {
-    let roles: &[Role] = if mask { &[Role::Layer, Role::Cube] } else { &[Role::Cube] };
-    for role in roles {
-        let found = indices(candidates, |one| one.role == *role);
-        match found[..] {
-            [] => {}
-            [one] => return Ok(one),
-            _ => {
-                let what = if mask { "masks" } else { "cubes" };
-                let names = listing(path, found.iter().map(|index| &candidates[*index]));
-                return Err(Error::ambiguous(format!(
-                    "several variables may be the {what}: {names}"
-                ))
-                .at(path)
-                .with_remedy("name one of them after '::'"));
-            }
+/// The index of the only array that can be meant where the user names none.
+///
+/// # Errors
+/// If none or several can be.
+pub(super) fn choose_unnamed(path: &Path, mask: bool, candidates: &[Candidate]) -> Result<usize> {
+    let (what, found) =
+        if mask { ("the file holds several masks", masks(candidates)) } else { cubes(candidates) };
+    match found[..] {
+        [one] => Ok(one),
+        [] => Err(none_fits(path, mask, candidates)),
+        _ => Err(ambiguous(path, what, candidates, &found)),
+    }
+}
+
+/// The arrays that compete to be the mask, where the user names none.
+pub(super) fn masks(candidates: &[Candidate]) -> Vec<usize> {
+    let of = |wanted: &dyn Fn(&Candidate) -> bool| indices(candidates, wanted);
+    let tries = [
+        of(&|one| one.role == Role::Layer && one.whole),
+        of(&|one| one.role == Role::Layer),
+        of(&|one| matches!(one.role, Role::Cube(2..)) && one.whole),
+        of(&|one| matches!(one.role, Role::Cube(_) | Role::Picture)),
+    ];
+    tries.into_iter().find(|found| !found.is_empty()).unwrap_or_default()
+}
+
+/// The arrays that compete to be the cube, where the user names none, and what to say if they are several.
+pub(super) fn cubes(candidates: &[Candidate]) -> (&'static str, Vec<usize>) {
+    let of = |wanted: &dyn Fn(&Candidate) -> bool| indices(candidates, wanted);
+    let several = "the file holds several cubes";
+    let pictures = of(&|one| one.role == Role::Picture);
+    let most = if of(&|one| one.role == Role::Cube(3)).is_empty() { 2 } else { 3 };
+    let mut found = of(&|one| one.role == Role::Cube(most));
+    let largest = found.iter().map(|index| candidates[*index].bytes).max().unwrap_or(0);
+    found.extend(of(&|one| one.role == Role::Higher && one.bytes > largest));
+    if !found.is_empty() {
+        // A single line may be a white reference, with the picture for its scene.
+        if found.iter().any(|index| candidates[*index].role == Role::Cube(2)) {
+            found.extend(pictures);
+        }
+        return (several, found);
+    }
+    if let [only] = pictures[..] {
+        let larger = of(&|one| one.bytes > candidates[only].bytes);
+        if !larger.is_empty() {
+            let what = "the only array that could be a cube is a picture, and others are larger";
+            return (what, [vec![only], larger].concat());
         }
     }
+    match pictures.is_empty() {
+        true => (several, of(&|one| matches!(one.role, Role::Cube(_)))),
+        false => (several, pictures),
+    }
+}
+
+fn none_fits(path: &Path, mask: bool, candidates: &[Candidate]) -> Error {
     let wanted = if mask { "2-D or 3-D" } else { "3-D" };
     let error = Error::unsupported(format!(
         "no {wanted} array of real numbers; the file holds {}",
-        listing(path, candidates.iter())
+        listing(path, candidates)
     ))
     .at(path);
-    Err(if candidates.iter().any(|one| one.role == Role::Layer) {
+    if candidates.iter().any(|one| one.role == Role::Layer) {
         error.with_remedy("a 2-D array can be a mask (--mask), not a cube")
     } else {
         error.with_remedy("save the cube as one array of rows x columns x bands")
-    })
+    }
 }
 
 fn indices(candidates: &[Candidate], matches: impl Fn(&Candidate) -> bool) -> Vec<usize> {
@@ -159,54 +266,6 @@ pub(super) fn refuse_variable(path: &Path, options: &OpenOptions) -> Result<()> 
                 .with_remedy(format!("leave '::{name}' out")))
         }
     }
-}
-
-/// The cube shape of an array and the order of its axes, slowest index first as `lengths`.
-///
-/// Three axes are (row, column, band) unless the user says otherwise; two are one band, where a
-/// mask is asked for. Axes of length 1 count like any other.
-///
-/// # Errors
-/// If the array cannot be a cube, or is empty, or too large for the machine's addresses.
-pub(super) fn cube_axes(
-    lengths: &[usize],
-    options: &OpenOptions,
-) -> Result<(CubeShape, AxisOrder)> {
-    let text = lengths_text(lengths);
-    if lengths.contains(&0) {
-        return Err(Error::malformed(format!("the array is empty: its shape is {text}"))
-            .with_remedy("leave this file out, or write it again"));
-    }
-    let (shape, order) = match *lengths {
-        [a, b, c] => {
-            let order = options.axes.unwrap_or(AxisOrder::BIP);
-            (order.shape([a, b, c]), order)
-        }
-        [rows, columns] if options.mask => (CubeShape::new(rows, columns, 1), AxisOrder::BIP),
-        [_, _] => {
-            return Err(Error::unsupported(format!(
-                "the array is 2-D ({text}); a cube has rows, columns and bands"
-            ))
-            .with_remedy("give it as a mask (--mask), or save it with a third axis"));
-        }
-        _ => {
-            return Err(Error::unsupported(format!(
-                "the array is {}-D ({text}); a cube has rows, columns and bands",
-                lengths.len()
-            ))
-            .with_remedy("save each cube as a 3-D array of its own"));
-        }
-    };
-    if shape.checked_values().is_none() {
-        return Err(too_large(lengths));
-    }
-    Ok((shape, order))
-}
-
-/// The error for a shape that no file can hold.
-pub(super) fn too_large(lengths: &[usize]) -> Error {
-    Error::malformed(format!("a shape of {} is impossibly large", lengths_text(lengths)))
-        .with_remedy("copy the file again; it is damaged")
 }
 
 /// The numbers in `bytes`, as f64.
@@ -251,9 +310,8 @@ mod tests {
     fn candidates(of: &[(&str, Role)]) -> Vec<Candidate> {
         of.iter()
             .map(|(name, role)| Candidate {
-                name: (*name).to_owned(),
-                what: "2x3x4 uint8".to_owned(),
                 role: *role,
+                ..Candidate::numbers(*name, &[2, 3, 4], DType::U16)
             })
             .collect()
     }
@@ -266,7 +324,7 @@ mod tests {
 
     #[test]
     fn the_only_cube_is_taken_and_the_only_layer_as_a_mask() {
-        let of = [("w", Role::Other), ("cube", Role::Cube), ("gt", Role::Layer)];
+        let of = [("w", Role::Other), ("cube", Role::Cube(3)), ("gt", Role::Layer)];
         assert_eq!(pick(&of, None, false).unwrap(), 1);
         assert_eq!(pick(&of, None, true).unwrap(), 2);
         assert_eq!(pick(&of[..2], None, true).unwrap(), 1);
@@ -275,10 +333,10 @@ mod tests {
 
     #[test]
     fn several_cubes_have_to_be_told_apart_by_name() {
-        let of = [("a/x", Role::Cube), ("b/x", Role::Cube), ("b/y", Role::Cube)];
+        let of = [("a/x", Role::Cube(3)), ("b/x", Role::Cube(3)), ("b/y", Role::Cube(3))];
         let error = pick(&of, None, false).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Ambiguous);
-        assert!(error.what().contains("a.npz::b/y (2x3x4 uint8)"), "{error}");
+        assert!(error.what().contains("a.npz::b/y (2x3x4 uint16)"), "{error}");
         assert_eq!(pick(&of, Some("b/x"), false).unwrap(), 1);
         assert_eq!(pick(&of, Some("y"), false).unwrap(), 2);
         assert_eq!(pick(&of, Some("B/Y"), false).unwrap(), 2);
@@ -289,10 +347,66 @@ mod tests {
 
     #[test]
     fn the_case_of_a_name_decides_where_it_has_to() {
-        let of = [("Data", Role::Cube), ("data", Role::Cube)];
+        let of = [("Data", Role::Cube(3)), ("data", Role::Cube(3))];
         assert_eq!(pick(&of, Some("data"), false).unwrap(), 1);
         assert_eq!(pick(&of, Some("Data"), false).unwrap(), 0);
         assert_eq!(pick(&of, Some("DATA"), false).unwrap_err().kind(), ErrorKind::Ambiguous);
+    }
+
+    /// The arrays that compete among these, by name.
+    fn compete(of: &[(&str, &[usize], DType)]) -> String {
+        let all: Vec<_> = of
+            .iter()
+            .map(|(name, lengths, dtype)| Candidate::numbers(*name, lengths, *dtype))
+            .collect();
+        let names: Vec<_> = cubes(&all).1.iter().map(|index| &*all[*index].name).collect();
+        names.join(" ")
+    }
+
+    const PREVIEW: (&str, &[usize], DType) = ("preview", &[512, 512, 3], DType::U8);
+
+    #[test]
+    fn a_picture_is_never_taken_in_place_of_something_else() {
+        assert_eq!(compete(&[PREVIEW]), "preview");
+        assert_eq!(compete(&[PREVIEW, ("rgba", &[4, 64, 64], DType::U8)]), "preview rgba");
+        // Smaller or larger, with axes of length 1 or more axes than a cube has.
+        for (lengths, dtype) in [
+            (&[60, 80, 100][..], DType::U16),
+            (&[1, 1, 60, 80, 100], DType::U16),
+            (&[100, 1, 1, 600, 800], DType::F32),
+            (&[6, 5, 4, 3], DType::U8),
+        ] {
+            assert_eq!(compete(&[PREVIEW, ("data", lengths, dtype)]), "data", "{lengths:?}");
+        }
+        // What else is there can be no cube, or need not be the one that is meant.
+        assert_eq!(compete(&[PREVIEW, ("y", &[4096, 100], DType::F32)]), "preview y");
+        assert_eq!(compete(&[PREVIEW, ("gt", &[512, 512], DType::U8)]), "preview");
+        assert_eq!(compete(&[PREVIEW, ("white", &[1, 640, 100], DType::U16)]), "white preview");
+        assert_eq!(compete(&[PREVIEW, ("nm", &[1, 1, 100], DType::F64)]), "preview");
+        // Three bands of other numbers, and other bytes, may be cubes.
+        assert_eq!(compete(&[("a", &[9, 9, 3], DType::U16), PREVIEW]), "a");
+        assert_eq!(compete(&[("a", &[9, 9, 5], DType::U8), PREVIEW]), "a");
+    }
+
+    #[test]
+    fn an_array_of_more_axes_than_a_cube_has_competes_if_it_is_larger() {
+        let cube = ("cube", &[7, 9, 12][..], DType::U16);
+        assert_eq!(compete(&[cube, ("kernel", &[2, 3, 4, 5], DType::U8)]), "cube");
+        assert_eq!(compete(&[cube, ("series", &[5, 7, 9, 12], DType::U16)]), "cube series");
+        assert_eq!(compete(&[cube, ("white", &[1, 9, 12], DType::F64)]), "cube");
+        assert_eq!(compete(&[cube, ("two", &[1, 7, 9, 12], DType::U16)]), "cube two");
+    }
+
+    #[test]
+    fn a_mask_is_the_image_of_whole_numbers_where_there_is_one() {
+        let all = [
+            Candidate::numbers("cube", &[7, 9, 12], DType::U16),
+            Candidate::numbers("lat", &[7, 9], DType::F64),
+            Candidate::numbers("gt", &[7, 9], DType::U8),
+        ];
+        assert_eq!(masks(&all), [2]);
+        assert_eq!(masks(&all[..2]), [1]);
+        assert_eq!(masks(&all[..1]), [0]);
     }
 
     #[test]

@@ -547,7 +547,7 @@ fn a_variable_is_refused_and_an_axis_order_noted() {
     let options = OpenOptions { variable: Some("cube".to_owned()), ..Default::default() };
     let Err(error) = source::open(&folder.path("x.hdr"), &options) else { panic!("opened") };
     assert_eq!(error.remedy(), Some("leave out ::cube"));
-    let axes = source::AxisOrder::parse("bxy");
+    let axes = source::Axes::parse("bxy");
     let options = OpenOptions { axes, ..Default::default() };
     let source = source::open(&folder.path("x.hdr"), &options).unwrap();
     assert_eq!(source.info().notes, ["axes bxy are not used: the header says bil"]);

@@ -1,7 +1,7 @@
 //! MATLAB v5 files.
 
 use hsipack_format::ErrorKind;
-use hsipack_pack::source::{Access, AxisOrder, OpenOptions, RowBuffer};
+use hsipack_pack::source::{Access, Axes, OpenOptions, RowBuffer};
 
 use crate::common::{
     check_against_truth, check_fixture, check_shared, fixture, open, shared, truth,
@@ -109,7 +109,7 @@ fn matrices_of_spectra_are_folded_into_images() {
 #[test]
 fn pixels_that_run_along_the_rows_are_told_by_the_axes() {
     let name = "matlab/spectra_by_rows.mat";
-    let axes = |text| OpenOptions { axes: AxisOrder::parse(text), ..Default::default() };
+    let axes = |text| OpenOptions { axes: Axes::parse(text), ..Default::default() };
     let source = open_with(&fixture(name), &axes("bxy"));
     check_against_truth(&*source, &truth(&fixture(""), &format!("{name}#Y")));
     refusal(name, &axes("yxb"), ErrorKind::Conflict);

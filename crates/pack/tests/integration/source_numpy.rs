@@ -1,7 +1,7 @@
 //! NumPy files.
 
 use hsipack_format::ErrorKind;
-use hsipack_pack::source::{Access, AxisOrder, OpenOptions, RowBuffer};
+use hsipack_pack::source::{Access, Axes, OpenOptions, RowBuffer};
 
 use crate::common::{
     check_against_truth, check_fixture, check_shared, fixture, open, shared, truth,
@@ -63,7 +63,7 @@ fn every_type_order_and_header_version_is_read() {
 
 #[test]
 fn the_user_may_name_the_axes() {
-    let options = OpenOptions { axes: AxisOrder::parse("byx"), ..Default::default() };
+    let options = OpenOptions { axes: Axes::parse("byx"), ..Default::default() };
     let name = "numpy/bands_first.npy";
     let source = open_with(&fixture(name), &options);
     check_against_truth(&*source, &truth(&fixture(""), name));
@@ -85,7 +85,7 @@ fn arrays_that_are_no_cubes_are_refused() {
         ("structured", ErrorKind::Unsupported, "structured"),
         ("text", ErrorKind::Unsupported, "strings"),
         ("object", ErrorKind::Unsupported, "Python objects"),
-        ("four_axes", ErrorKind::Unsupported, "4-D (1x3x4x5)"),
+        ("four_axes", ErrorKind::Unsupported, "4-D (2x3x4x5)"),
         ("empty", ErrorKind::Malformed, "0x4x5"),
         ("cut_short", ErrorKind::Malformed, "ends before"),
         ("two_arrays", ErrorKind::Malformed, "goes on"),

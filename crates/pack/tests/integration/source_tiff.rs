@@ -131,7 +131,7 @@ fn the_user_can_say_that_pages_are_image_rows() {
     // The file is (page 12, row 7, column 9).
     for text in ["yxb", "ybx", "xyb", "bxy", "xby"] {
         let axes = AxisOrder::parse(text).unwrap();
-        let options = OpenOptions { axes: Some(axes), ..Default::default() };
+        let options = OpenOptions { axes: Some(axes.into()), ..Default::default() };
         let source = source::open(&path, &options).unwrap();
         let shape = source.info().shape;
         assert_eq!(axes.lengths(shape), [12, 7, 9], "{text}");
@@ -167,7 +167,11 @@ fn files_without_one_clear_cube_are_refused_with_a_remedy() {
         error
     };
     refused("tiff/refused_pages_differ.tif", ErrorKind::Ambiguous, "1-2: 7x9x1 uint16, 3: 4x9x1");
-    refused("tiff/refused_two_cubes.tif", ErrorKind::Ambiguous, "2 pages of 12 samples");
+    refused(
+        "tiff/refused_two_cubes.tif",
+        ErrorKind::Ambiguous,
+        "12 samples per pixel each: several cubes",
+    );
     refused("tiff/refused_4d.tif", ErrorKind::Unsupported, "2x12");
     refused("tiff/refused_complex.tif", ErrorKind::Unsupported, "complex");
     let error = refused("tiff/refused_lzma.tif", ErrorKind::Unsupported, "LZMA");

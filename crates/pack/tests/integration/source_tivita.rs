@@ -1,7 +1,7 @@
 //! Tivita SpecCube files.
 
 use hsipack_format::ErrorKind;
-use hsipack_pack::source::{AxisOrder, OpenOptions};
+use hsipack_pack::source::{Axes, OpenOptions};
 
 use crate::common::{check_fixture, check_shared, fixture, open, shared};
 use crate::opening::{check_bands, refusal, survive_damage};
@@ -41,7 +41,7 @@ fn broken_files_are_refused() {
 #[test]
 fn options_that_mean_nothing_here_are_refused() {
     let name = "tivita/2026_11_21_12_00_00_SpecCube.dat";
-    let axes = OpenOptions { axes: AxisOrder::parse("byx"), ..Default::default() };
+    let axes = OpenOptions { axes: Axes::parse("byx"), ..Default::default() };
     refusal(name, &axes, ErrorKind::Conflict);
     refusal(&format!("{name}#cube"), &OpenOptions::default(), ErrorKind::Conflict);
 }

@@ -9,7 +9,7 @@ use crate::convert::calibration::Calibration;
 use crate::convert::options::{BandSelection, ValueOptions};
 use crate::convert::transform::Transform;
 use crate::input::Input;
-use crate::source::{self, AxisOrder, CubeInfo, OpenOptions, Scaling, Source};
+use crate::source::{self, Axes, CubeInfo, OpenOptions, Scaling, Source};
 
 /// Opens the source of an input, as the options ask.
 ///
@@ -18,9 +18,12 @@ use crate::source::{self, AxisOrder, CubeInfo, OpenOptions, Scaling, Source};
 pub fn open_source(input: &Input, values: &ValueOptions) -> Result<Box<dyn Source>> {
     let axes = match &values.axes {
         None => None,
-        Some(text) => Some(AxisOrder::parse(text).ok_or_else(|| {
+        Some(text) => Some(Axes::parse(text).ok_or_else(|| {
             Error::conflict(format!("--axes {text} is not an order of axes"))
-                .with_remedy("spell it with y, x and b, each once, such as byx")
+                .with_remedy(
+                "spell it with y, x and b, each once, such as byx, and 1 for axes of length 1 to leave \
+                 out, such as 11yxb",
+            )
         })?),
     };
     let options = OpenOptions { variable: input.variable.clone(), axes, mask: false };

@@ -149,7 +149,7 @@ impl Pair {
         let gzip = self.data.is_gzip_for(&self.header);
         let checked = if gzip { self.check_compressed_size() } else { self.check_size() };
         checked.map_err(|error| error.at(&self.data_path))?;
-        if let Some(axes) = options.axes {
+        if let Some(axes) = &options.axes {
             self.header.notes.push(format!(
                 "axes {axes} are not used: the header says {}",
                 self.header.interleave.name()

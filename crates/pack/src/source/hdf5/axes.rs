@@ -4,15 +4,6 @@ use hsipack_format::{Error, Result};
 
 use crate::source::{Axis, AxisOrder};
 
-/// The three axes of an array with a cube in it: all of three, or the three longer than 1 of more.
-pub(crate) fn axes_of(shape: &[usize]) -> Option<[usize; 3]> {
-    if shape.len() == 3 {
-        return Some([0, 1, 2]);
-    }
-    let long: Vec<_> = (0..shape.len()).filter(|axis| shape[*axis] > 1).collect();
-    long.try_into().ok().filter(|_| shape.len() > 3)
-}
-
 /// What an axis is, by its name (a NetCDF dimension, a dimension scale).
 pub(crate) fn axis_of_name(name: &str) -> Option<Axis> {
     let name = super::tree::plain(name);
@@ -119,14 +110,5 @@ mod tests {
         assert_eq!(order_of_length([5, 6, 7], 6).unwrap(), AxisOrder::BIL);
         assert_eq!(order_of_length([7, 6, 7], 7), None);
         assert_eq!(order_of_length([5, 6, 7], 8), None);
-    }
-
-    #[test]
-    fn axes_of_length_one_are_dropped_only_beyond_three() {
-        assert_eq!(axes_of(&[1, 5, 1]), Some([0, 1, 2]));
-        assert_eq!(axes_of(&[5, 1, 1, 6, 7]), Some([0, 3, 4]));
-        assert_eq!(axes_of(&[2, 5, 6, 7]), None);
-        assert_eq!(axes_of(&[5, 1, 1, 1, 7]), None);
-        assert_eq!(axes_of(&[5, 6]), None);
     }
 }

@@ -1,14 +1,16 @@
 //! What a dataset means: which axis is which, and what the file says about its bands and numbers.
 
-use hdf5::Dataset;
-use hdf5::dataset::Layout;
+use std::path::PathBuf;
+
 use hsipack_format::{CubeShape, DType, Error, Result};
 
 use super::products::{Facts, GOOD_BANDS, ProductCube};
-use super::tree::{Attributes, Entry, Tree, damaged};
+use super::tree::{Attributes, Entry, Tree};
 use super::{axes, spectral};
+use crate::source::cube_axes::kept_axes;
+use crate::source::variables::in_array;
 use crate::source::wavelengths::{fwhm_to_nm, to_nm};
-use crate::source::{Axis, AxisOrder, CubeInfo, OpenOptions, Scaling};
+use crate::source::{Axes, Axis, AxisOrder, CubeInfo, OpenOptions, Scaling};
 
 /// A cube within a dataset.
 #[derive(Clone, Debug)]
@@ -63,8 +65,8 @@ impl Meaning<'_> {
         }
     }
 
-    /// The cube in the dataset, its size checked.
-    pub fn cube(&self, dataset: &Dataset) -> Result<Cube> {
+    /// The cube in the dataset, its size checked against the file and the `sources` of its values.
+    pub fn cube(&self, sources: &[PathBuf]) -> Result<Cube> {
         let Entry { path, shape, .. } = self.entry;
         let text = self.entry.shape_text();
         if shape.contains(&0) {
@@ -80,28 +82,25 @@ impl Meaning<'_> {
                 "'{path}' claims to be {text}: impossibly large"
             )));
         };
-        self.check_size(dataset, values)?;
+        self.check_size(sources, values)?;
         Ok(cube)
     }
 
-    /// Refuses sizes that the file cannot hold: no filter makes data 2000 times smaller, and a cube
-    /// of hardly anything but fill values is a damaged header.
-    fn check_size(&self, dataset: &Dataset, values: usize) -> Result<()> {
+    /// Refuses sizes that the file, and those a virtual dataset is made of, cannot hold: no filter makes
+    /// data 2000 times smaller, and a cube of hardly anything but fill values is a damaged header.
+    fn check_size(&self, sources: &[PathBuf], values: usize) -> Result<()> {
         const GRACE: u64 = 1 << 30;
-        let plist = dataset.dcpl().map_err(|error| damaged("cannot read the layout", &error))?;
-        if plist.layout() == Layout::Virtual || !plist.external().is_empty() {
-            return Ok(());
-        }
+        let size = |path: &PathBuf| path.metadata().map_or(0, |metadata| metadata.len());
+        let stored = sources.iter().map(size).fold(self.tree.file.size(), u64::saturating_add);
         let claimed = (values as u64).saturating_mul(8);
-        let possible = self.tree.file.size().saturating_mul(2000).saturating_add(GRACE);
+        let possible = stored.saturating_mul(2000).saturating_add(GRACE);
         if claimed <= possible {
             return Ok(());
         }
         Err(Error::malformed(format!(
-            "'{}' claims to be {}, but the file has only {} bytes",
+            "'{}' claims to be {}, but the file has only {stored} bytes",
             self.entry.path,
             self.entry.shape_text(),
-            self.tree.file.size()
         ))
         .with_remedy("copy the file again; it is cut short or damaged"))
     }
@@ -128,22 +127,30 @@ impl Meaning<'_> {
             ))
             .with_remedy("name a 3-D dataset; a 2-D one can be a mask (--mask)"));
         }
-        let kept = self.product.map(|product| product.axes).or_else(|| axes::axes_of(shape));
-        let Some(axes) = kept else {
-            return Err(Error::unsupported(format!(
-                "'{path}' is {rank}-D ({}), not a cube",
-                self.entry.shape_text()
-            ))
-            .with_remedy("write each cube in it to a 3-D dataset of its own"));
-        };
+        let axes = self.kept_axes()?;
         let lengths = axes.map(|axis| shape[axis]);
         let order = self.order(axes, lengths)?;
         Ok(Cube { lengths: shape.clone(), axes, order })
     }
 
+    /// Which of the dataset's axes are the cube's, in the order on disk.
+    fn kept_axes(&self) -> Result<[usize; 3]> {
+        if let (Some(product), None) = (self.product, &self.options.axes) {
+            return Ok(product.axes);
+        }
+        let mut shown = self.entry.shape.clone();
+        if self.matlab {
+            shown.reverse();
+        }
+        let name = |error| in_array(&self.entry.path, error);
+        let [a, b, c] = kept_axes(&shown, self.options.axes.as_ref()).map_err(name)?;
+        let last = shown.len() - 1;
+        Ok(if self.matlab { [last - c, last - b, last - a] } else { [a, b, c] })
+    }
+
     /// What the three axes are, in the order on disk.
     fn order(&self, axes: [usize; 3], lengths: [usize; 3]) -> Result<AxisOrder> {
-        if let Some(order) = self.options.axes {
+        if let Some(order) = self.options.axes.as_ref().map(Axes::order) {
             return Ok(if self.matlab { order.reversed() } else { order });
         }
         if let Some(product) = self.product {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! open:  tree      what is in the file
+//!        storage   which files its values lie in, and whether they may be read
 //!        products  is it a product whose layout says everything?
 //!        choose    the dataset: the user's, the product's, or the only cube
 //!        meaning   axes (--axes, the product, names of dimensions, the wavelength list's length,
@@ -23,11 +24,12 @@ mod meaning;
 mod products;
 mod read;
 mod spectral;
+mod storage;
 mod tree;
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use hsipack_format::{DType, Error, Result};
 
@@ -82,16 +84,15 @@ fn open_cube(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     }
     let tree = Tree::open(path)?;
     let products = products::cubes(&tree);
-    let entry = choose(path, &tree, &products, options)?;
+    let mut entry = choose(path, &tree, &products, options)?;
     let product = products.iter().find(|cube| cube.path == entry.path);
     if let Some((what, remedy)) = product.and_then(ProductCube::refusal) {
         return Err(Error::unsupported(what).with_remedy(remedy));
     }
     let dtype = element_type(&entry)?;
-    let dataset = tree
-        .file
-        .dataset(&entry.path)
-        .map_err(|error| damaged(&format!("cannot open '{}'", entry.path), &error))?;
+    let (dataset, sources) = tree.dataset(&entry.path)?;
+    // A virtual dataset may have grown.
+    entry.shape = dataset.get_shape().map_err(|error| damaged("cannot read the shape", &error))?;
     let attributes = tree.attributes(&entry.path);
     let matlab = head.starts_with(b"MATLAB 7.3") || attributes.find(&["matlabclass"]).is_some();
     let dtype = match attributes.text("MATLAB_class").as_deref() {
@@ -102,8 +103,14 @@ fn open_cube(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
         _ => dtype,
     };
     let meaning = Meaning { tree: &tree, entry: &entry, product, matlab, options };
-    let cube = meaning.cube(&dataset)?;
+    let cube = meaning.cube(&sources)?;
     let mut info = CubeInfo::new(meaning.format(&tree), cube.shape(), dtype, path);
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let beside = |source: &PathBuf| {
+        let below = source.strip_prefix(tree.folder()).unwrap_or(source);
+        folder.join(below)
+    };
+    info.files.extend(sources.iter().map(beside));
     meaning.describe(&mut info);
     if !tree.complete {
         info.notes.push("the file holds more groups than were looked through".into());

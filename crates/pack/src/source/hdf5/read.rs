@@ -8,7 +8,7 @@ use bytemuck::Pod;
 use hdf5::dataset::Layout;
 use hdf5::plist::DatasetCreate;
 use hdf5::{Container, Dataset, H5Type, Hyperslab, SliceOrIndex};
-use hsipack_format::{CubeShape, DType, Error, ErrorKind, Result};
+use hsipack_format::{CubeShape, DType, Error, Result};
 
 use super::meaning::Cube;
 use super::tree::damaged;
@@ -24,9 +24,6 @@ pub(super) fn source(
 ) -> Result<Box<dyn Source>> {
     let plist = dataset.dcpl().map_err(|error| damaged("cannot read the layout", &error))?;
     check_filters(&plist)?;
-    if plist.layout() == Layout::Virtual {
-        check_virtual(path, &plist)?;
-    }
     if let Some(offset) = flat_offset(&dataset, &plist, info.dtype) {
         let bytes = FileBytes::open(path)?;
         let len = FlatSource::data_len(info.shape, info.dtype);
@@ -45,7 +42,7 @@ pub(super) fn source(
 
 /// Where the dataset lies in its file, if it lies there as one flat array of native numbers.
 fn flat_offset(dataset: &Dataset, plist: &DatasetCreate, dtype: DType) -> Option<u64> {
-    let flat = plist.layout() == Layout::Contiguous && plist.external().is_empty();
+    let flat = plist.layout() == Layout::Contiguous;
     let datatype = dataset.dtype().ok()?;
     let native = match dtype {
         DType::Bool => datatype.is::<bool>() || datatype.is::<u8>(),
@@ -95,27 +92,6 @@ fn check_filters(plist: &DatasetCreate) -> Result<()> {
         "rewrite it with h5repack -f GZIP=4 IN OUT on a machine that has the filter, or in Python \
          with hdf5plugin and h5py",
     ))
-}
-
-/// Refuses virtual datasets some of whose files are missing: libhdf5 reads fill values for them.
-fn check_virtual(path: &Path, plist: &DatasetCreate) -> Result<()> {
-    let map = catch_unwind(AssertUnwindSafe(|| plist.get_virtual_map()))
-        .unwrap_or_else(|_| Err("the mapping makes no sense".into()))
-        .map_err(|error| damaged("cannot read the virtual dataset's mapping", &error))?;
-    let folder = path.parent().unwrap_or(Path::new(""));
-    for source in map {
-        let name = source.src_filename;
-        // A name with a % stands for a series of files.
-        if name == "." || name.contains('%') || folder.join(&name).exists() {
-            continue;
-        }
-        return Err(Error::new(
-            ErrorKind::Io,
-            format!("the cube is a virtual dataset over '{name}', which is missing"),
-        )
-        .with_remedy("put that file beside this one"));
-    }
-    Ok(())
 }
 
 /// A cube that libhdf5 has to read.

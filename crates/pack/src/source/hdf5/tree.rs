@@ -1,11 +1,11 @@
 //! What an HDF5 file holds: a bounded walk over its groups, and the reading of small values.
 //!
 //! The walk follows hard links only, visits each object once (hard links may form cycles) and stops
-//! at [`MAX_DEPTH`], [`MAX_GROUPS`] and [`MAX_LINKS`]. What lies behind soft and external links, or
-//! beyond these limits, can still be opened by its full path.
+//! at [`MAX_DEPTH`], [`MAX_GROUPS`] and [`MAX_LINKS`]. What lies behind soft links, or beyond these
+//! limits, can still be opened by its full path.
 
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ::hdf5::types::{
     FixedAscii, FixedUnicode, FloatSize, IntSize, TypeDescriptor, VarLenArray, VarLenAscii,
@@ -16,6 +16,9 @@ use ::hdf5::{
     ObjectReference1, ReferencedObject,
 };
 use hsipack_format::{DType, Error, Result};
+
+use super::storage;
+use crate::source::variables::in_array;
 
 const MAX_DEPTH: usize = 32;
 const MAX_GROUPS: usize = 10_000;
@@ -47,7 +50,8 @@ pub(crate) struct Entry {
 
 impl Entry {
     fn new(path: String, dataset: &Dataset) -> Self {
-        let (shape, values) = match (dataset.get_shape(), dataset.dtype()) {
+        let shape = storage::virtual_shape(dataset).map_or_else(|| dataset.get_shape(), Ok);
+        let (shape, values) = match (shape, dataset.dtype()) {
             (Ok(shape), Ok(datatype)) => (shape, values_of(&datatype)),
             _ => (Vec::new(), Values::Other("something unreadable".into())),
         };
@@ -117,6 +121,8 @@ fn values_of(datatype: &Datatype) -> Values {
 pub(crate) struct Tree {
     /// The open file.
     pub file: File,
+    /// Its path, resolved, as libhdf5 knows it.
+    path: PathBuf,
     /// Every dataset found, in the order of the walk.
     pub datasets: Vec<Entry>,
     /// The paths of every group found, without a final slash; the root is empty.
@@ -131,8 +137,11 @@ impl Tree {
     /// # Errors
     /// If libhdf5 cannot open it or read its groups.
     pub fn open(path: &Path) -> Result<Self> {
-        let file = open_file(path)?;
-        let mut tree = Self { file, datasets: Vec::new(), groups: Vec::new(), complete: true };
+        // Resolved, so that there is one folder only in which libhdf5 looks for the files of virtual datasets.
+        let resolved = path.canonicalize().map_err(|e| Error::io(path, "cannot read", e))?;
+        let file = open_file(&resolved).map_err(|error| error.at(path))?;
+        let (datasets, groups) = (Vec::new(), Vec::new());
+        let mut tree = Self { file, path: resolved, datasets, groups, complete: true };
         tree.walk().map_err(|error| damaged("cannot list its groups", &error).at(path))?;
         Ok(tree)
     }
@@ -187,9 +196,56 @@ impl Tree {
         self.datasets.iter().find(|entry| entry.path == path)
     }
 
-    /// A dataset that the walk did not list, because it lies behind a soft or external link.
-    pub fn linked(&self, path: &str) -> Option<Entry> {
-        self.file.dataset(path).ok().map(|dataset| Entry::new(path.to_owned(), &dataset))
+    /// A dataset that the walk did not list, because it lies behind a soft link or too deep.
+    ///
+    /// # Errors
+    /// If it lies behind an external link.
+    pub fn linked(&self, path: &str) -> Result<Option<Entry>> {
+        if let Ok(dataset) = self.file.dataset(path) {
+            return Ok(Some(Entry::new(path.to_owned(), &dataset)));
+        }
+        match self.external_link(path) {
+            None => Ok(None),
+            Some(link) => Err(Error::unsupported(format!(
+                "'{link}' is an external link to another file, which is not followed"
+            ))
+            .with_remedy("give that other file itself")),
+        }
+    }
+
+    /// The part of `path` that is an external link.
+    fn external_link(&self, path: &str) -> Option<String> {
+        let mut group = self.file.group("/").ok()?;
+        let mut walked = String::new();
+        for part in path.trim_matches('/').split('/') {
+            walked = format!("{walked}/{part}");
+            let kind = group.find_link(Default::default(), Default::default(), |name, info| {
+                Ok((name == part).then_some(info.link_type))
+            });
+            match kind.ok()?? {
+                LinkType::External => return Some(walked),
+                _ => group = group.group(part).ok()?,
+            }
+        }
+        None
+    }
+
+    /// The dataset at `path`, and the files other than this one that hold numbers of it.
+    ///
+    /// # Errors
+    /// If it cannot be opened, or its numbers lie where they may not be read.
+    pub fn dataset(&self, path: &str) -> Result<(Dataset, Vec<PathBuf>)> {
+        let dataset = self
+            .file
+            .dataset(path)
+            .map_err(|error| damaged(&format!("cannot open '{path}'"), &error))?;
+        let sources = storage::sources(&self.path, &dataset).map_err(|e| in_array(path, e))?;
+        Ok((dataset, sources))
+    }
+
+    /// The folder of the file, resolved.
+    pub fn folder(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new(""))
     }
 
     /// The list in the dataset at `path`: one-dimensional, or with one axis that is not 1.
@@ -199,7 +255,7 @@ impl Tree {
         if entry.shape.is_empty() || long > 1 {
             return None;
         }
-        numbers(&*self.file.dataset(path).ok()?)
+        numbers(&*self.dataset(path).ok()?.0)
     }
 
     /// The attributes of the group or dataset at `path` (empty for the root).
@@ -261,7 +317,8 @@ fn skipped(path: &str) -> bool {
 
 /// Opens a file to read it. Where the file system cannot lock (many network drives), no lock is
 /// taken; where another program has the file open for writing, that is an error.
-fn open_file(path: &Path) -> Result<File> {
+pub(super) fn open_file(path: &Path) -> Result<File> {
+    storage::forget_external_links();
     let open = |lock: bool| {
         File::with_options()
             .with_fapl(|p| p.file_locking(lock).chunk_cache(12_421, CHUNK_CACHE, 1.0))

@@ -21,8 +21,9 @@ use hsipack_format::{Error, Result};
 
 use self::blosc_frame::{FrameHeader, FrameInFile};
 use self::pickle::{Array, Header};
+use crate::source::cube_axes::cube_axes;
 use crate::source::flat::{ByteSource, FileBytes, FlatLayout, FlatSource};
-use crate::source::variables::{self, Candidate, Role};
+use crate::source::variables::{self, Candidate};
 use crate::source::{Access, Axis, CubeInfo, OpenOptions, RowBuffer, Source, tivita};
 
 /// No header of a name and a shape an array comes near this.
@@ -48,7 +49,8 @@ fn open_located(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     let frames = match header {
         Header::Single(array) => {
             variables::refuse_variable(path, options)?;
-            Located { array, offset: header_len, len: bytes.len().saturating_sub(header_len) }
+            let len = bytes.len().saturating_sub(header_len);
+            Located { name: None, array, offset: header_len, len }
         }
         Header::Named(arrays) => choose(path, options, arrays, header_len, bytes.len())?,
     };
@@ -75,8 +77,8 @@ fn choose(
     let mut located = Vec::with_capacity(arrays.len());
     let mut candidates = Vec::with_capacity(arrays.len());
     for (name, array, len) in arrays {
-        candidates.push(candidate(name, &array));
-        located.push(Located { array, offset: end, len });
+        candidates.push(candidate(&name, &array));
+        located.push(Located { name: Some(name), array, offset: end, len });
         end = end.saturating_add(len);
     }
     if end != file_len {
@@ -88,18 +90,20 @@ fn choose(
     Ok(located.swap_remove(variables::choose(path, options, &candidates)?))
 }
 
-fn candidate(name: String, array: &Array) -> Candidate {
-    let lengths = variables::lengths_text(&array.lengths);
+fn candidate(name: &str, array: &Array) -> Candidate {
     match &array.dtype {
-        Ok(dtype) => {
-            Candidate { name, what: format!("{lengths} {dtype}"), role: Role::of(&array.lengths) }
+        Ok(dtype) => Candidate::numbers(name, &array.lengths, *dtype),
+        Err(reason) => {
+            let lengths = variables::lengths_text(&array.lengths);
+            Candidate::other(name, format!("{lengths}, {reason}"))
         }
-        Err(reason) => Candidate { name, what: format!("{lengths}, {reason}"), role: Role::Other },
     }
 }
 
 /// An array and where its frame lies.
 struct Located {
+    /// Its name in a dictionary of arrays.
+    name: Option<String>,
     array: Array,
     offset: u64,
     len: u64,
@@ -115,7 +119,11 @@ impl Located {
         let dtype = self.array.dtype.clone().map_err(|reason| {
             Error::unsupported(reason).with_remedy("save the cube as an array of real numbers")
         })?;
-        let (shape, order) = variables::cube_axes(&self.array.lengths, options)?;
+        let (shape, order) =
+            cube_axes(&self.array.lengths, options).map_err(|error| match &self.name {
+                Some(name) => variables::in_array(name, error),
+                None => error,
+            })?;
         let frame = self.frame_header(bytes)?;
         if FlatSource::data_len(shape, dtype) != Some(frame.decoded_len()) {
             return Err(Error::malformed(format!(

@@ -25,7 +25,7 @@ use hsipack_format::{CubeShape, Error, ErrorKind, Result};
 use self::v5::{Content, Numbers, Variable};
 use crate::source::flat::{ByteSource, FileBytes, FlatLayout, FlatSource, StreamBytes};
 use crate::source::variables::{self, Candidate, Role};
-use crate::source::{Axis, AxisOrder, CubeInfo, OpenOptions, Source, band_lists};
+use crate::source::{Axes, Axis, AxisOrder, CubeInfo, OpenOptions, Source, band_lists, cube_axes};
 
 /// Scalars that are read for the shape of an image; reading one in a compressed struct inflates all
 /// that comes before it.
@@ -109,7 +109,7 @@ fn open_located(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     };
     let end = FlatSource::data_len(shape, numbers.dtype)
         .and_then(|len| len.checked_add(numbers.offset))
-        .ok_or_else(|| variables::too_large(&variable.lengths))?;
+        .ok_or_else(|| cube_axes::too_large(&variable.lengths))?;
     Ok(match &numbers.stream {
         Some(stream) => {
             Box::new(FlatSource::new(info, layout, inflated(path, stream.clone(), end)))
@@ -183,7 +183,7 @@ impl<'a> Workspace<'a> {
         file.rewind().map_err(fail)?;
         let variables = v5::scan(&mut file, len)?;
         let mut workspace = Self { path, variables, image_sizes: BTreeMap::new() };
-        if workspace.variables.iter().any(|one| Role::of(&one.lengths) == Role::Layer) {
+        if workspace.variables.iter().any(is_layer) {
             workspace.image_sizes = workspace.find_image_sizes()?;
         }
         Ok(workspace)
@@ -192,13 +192,13 @@ impl<'a> Workspace<'a> {
     /// The index of the variable that is the cube.
     fn choose(&self, options: &OpenOptions) -> Result<usize> {
         let mut candidates: Vec<Candidate> = self.variables.iter().map(candidate).collect();
-        let any_3d = candidates.iter().any(|one| one.role == Role::Cube);
+        let any_3d = candidates.iter().any(|one| matches!(one.role, Role::Cube(_) | Role::Higher));
         let mut disagreement = None;
         for (candidate, variable) in candidates.iter_mut().zip(&self.variables) {
             // Abundances and end members may lie beside a 3-D cube, in the form of spectra.
             if candidate.role == Role::Layer && (options.mask || !any_3d) {
                 match self.spectra(variable, options) {
-                    Ok(Some(_)) => candidate.role = Role::Cube,
+                    Ok(Some(_)) => candidate.role = Role::Cube(3),
                     Ok(None) => {}
                     Err(error) => disagreement = Some(error),
                 }
@@ -222,23 +222,16 @@ impl<'a> Workspace<'a> {
                 _ => {}
             }
         }
-        let named = |error: Error| {
-            let what = format!("'{}': {}", variable.name, error.what());
-            let is_matrix = variable.lengths.len() == 2 && !options.mask;
-            let remedy = if is_matrix {
-                Some(
+        let named = |error| {
+            let named = variables::in_array(&variable.name, error);
+            match variable.lengths.len() == 2 && !options.mask {
+                true => named.with_remedy(
                     "add scalars nRow and nCol beside a matrix of spectra, or give it as a mask (--mask)",
-                )
-            } else {
-                error.remedy()
-            };
-            let renamed = Error::new(error.kind(), what);
-            match remedy {
-                Some(remedy) => renamed.with_remedy(remedy),
-                None => renamed,
+                ),
+                false => named,
             }
         };
-        variables::cube_axes(&variable.lengths, options).map_err(named)
+        cube_axes::cube_axes(&variable.lengths, options).map_err(named)
     }
 
     /// Shape and axis order of a matrix of spectra; `None` if it cannot be one, since nothing in
@@ -325,7 +318,7 @@ impl<'a> Workspace<'a> {
                 if let Some(length) = self.length_of(numbers)? {
                     hints.entry(home).or_default().scalars.push((lower, name.to_owned(), length));
                 }
-            } else if MAPS.contains(&&*lower) && Role::of(&variable.lengths) == Role::Layer {
+            } else if MAPS.contains(&&*lower) && is_layer(variable) {
                 let lengths = (variable.lengths[0], variable.lengths[1]);
                 hints.entry(home).or_default().maps.push(lengths);
             }
@@ -371,22 +364,27 @@ fn refuse_header(head: &[u8]) -> Error {
         .with_remedy("copy the file again, or save it with -v7 or -v7.3")
 }
 
+fn is_layer(variable: &Variable) -> bool {
+    candidate(variable).role == Role::Layer
+}
+
 fn candidate(variable: &Variable) -> Candidate {
-    let lengths = variables::lengths_text(&variable.lengths);
-    let (what, role) = match &variable.content {
+    match &variable.content {
         Content::Numbers(numbers) => {
-            (format!("{lengths} {}", numbers.dtype), Role::of(&variable.lengths))
+            Candidate::numbers(&variable.name, &variable.lengths, numbers.dtype)
         }
-        Content::Other(what) => (format!("{lengths} {what}"), Role::Other),
-    };
-    Candidate { name: variable.name.clone(), what, role }
+        Content::Other(what) => {
+            let lengths = variables::lengths_text(&variable.lengths);
+            Candidate::other(&variable.name, format!("{lengths} {what}"))
+        }
+    }
 }
 
 /// The index order of (bands × pixels) or (pixels × bands) with the pixels split into rows and
 /// columns, rows first as MATLAB's `reshape` has it, unless the user says otherwise.
 fn pixel_order(bands_first: bool, options: &OpenOptions) -> Result<AxisOrder> {
     let usual = if bands_first { AxisOrder::BSQ } else { AxisOrder::BIP };
-    let order = options.axes.unwrap_or(usual);
+    let order = options.axes.as_ref().map(Axes::of_three).transpose()?.unwrap_or(usual);
     if order.position(Axis::Band) == usual.position(Axis::Band) {
         return Ok(order);
     }

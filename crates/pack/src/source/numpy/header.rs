@@ -5,7 +5,7 @@ use std::io::Read;
 use hsipack_format::{CubeShape, DType, Error, Result};
 
 use crate::source::flat::{FlatLayout, FlatSource};
-use crate::source::{OpenOptions, variables};
+use crate::source::{OpenOptions, cube_axes, variables};
 
 pub(super) const MAGIC: &[u8] = b"\x93NUMPY";
 /// Magic, version and the longer kind of header length.
@@ -34,7 +34,7 @@ pub struct NpyHeader {
 impl NpyHeader {
     /// The cube, how it lies in the `.npy` file, and how long that file has to be.
     pub(super) fn cube(&self, options: &OpenOptions) -> Result<(CubeShape, FlatLayout, u64)> {
-        let (shape, order) = variables::cube_axes(&self.shape, options)?;
+        let (shape, order) = cube_axes::cube_axes(&self.shape, options)?;
         let layout = FlatLayout {
             offset: self.data_offset as u64,
             order: if self.fortran_order { order.reversed() } else { order },
@@ -43,7 +43,7 @@ impl NpyHeader {
         };
         let len = FlatSource::data_len(shape, self.dtype)
             .and_then(|len| len.checked_add(layout.offset))
-            .ok_or_else(|| variables::too_large(&self.shape))?;
+            .ok_or_else(|| cube_axes::too_large(&self.shape))?;
         Ok((shape, layout, len))
     }
 

@@ -11,7 +11,7 @@ use zip::{CompressionMethod, ZipArchive};
 
 use super::header::{NpyHeader, read_header};
 use crate::source::flat::{FileBytes, FlatSource, StreamBytes};
-use crate::source::variables::{self, Candidate, Role};
+use crate::source::variables::{self, Candidate};
 use crate::source::{CubeInfo, OpenOptions, Source, band_lists};
 
 /// More arrays than any archive has; the header of each is read, and all may lie in the same place.
@@ -37,14 +37,7 @@ pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>
     let mut members = members(path).map_err(|error| error.at(path))?;
     let candidates: Vec<Candidate> = members.iter().map(Member::candidate).collect();
     let chosen = members.swap_remove(variables::choose(path, options, &candidates)?);
-    let name = |error: Error| {
-        let what = format!("'{}': {}", chosen.name, error.what());
-        let renamed = Error::new(error.kind(), what).at(path);
-        match error.remedy() {
-            Some(remedy) => renamed.with_remedy(remedy),
-            None => renamed,
-        }
-    };
+    let name = |error| variables::in_array(&chosen.name, error).at(path);
     let (header, place) = chosen.array.map_err(name)?;
     let (shape, mut layout, len) = header.cube(options).map_err(name)?;
     if place.size != len {
@@ -144,11 +137,10 @@ struct Member {
 
 impl Member {
     fn candidate(&self) -> Candidate {
-        let (what, role) = match &self.array {
-            Ok((header, _)) => (header.text(), Role::of(&header.shape)),
-            Err(error) => (error.what().to_owned(), Role::Other),
-        };
-        Candidate { name: self.name.clone(), what, role }
+        match &self.array {
+            Ok((header, _)) => Candidate::numbers(&self.name, &header.shape, header.dtype),
+            Err(error) => Candidate::other(&self.name, error.what()),
+        }
     }
 
     /// The length of the array, if it has one axis and is complete.

@@ -18,10 +18,14 @@ use crate::source::flat::ByteSource;
 const MAX_PAGES: usize = 1 << 14;
 /// More entries than any writer puts into one directory.
 const MAX_ENTRIES: u64 = 4096;
+/// More directories within one than any pyramid has levels.
+const MAX_SUB_PAGES: u64 = 256;
 /// More bytes than any text tag (GDAL metadata of 500 bands takes 200 KB).
 const MAX_TEXT: u64 = 64 << 20;
 
 const SUBFILE_TYPE: u16 = 254;
+/// The older tag: 2 is a reduced copy.
+const OLD_SUBFILE_TYPE: u16 = 255;
 const WIDTH: u16 = 256;
 const HEIGHT: u16 = 257;
 const BITS_PER_SAMPLE: u16 = 258;
@@ -35,6 +39,7 @@ const ROWS_PER_STRIP: u16 = 278;
 const STRIP_BYTE_COUNTS: u16 = 279;
 const PLANAR_CONFIGURATION: u16 = 284;
 const PREDICTOR: u16 = 317;
+const SUB_DIRECTORIES: u16 = 330;
 const TILE_WIDTH: u16 = 322;
 const TILE_HEIGHT: u16 = 323;
 const TILE_OFFSETS: u16 = 324;
@@ -46,8 +51,10 @@ const GEO_KEYS: u16 = 34735;
 
 /// The tags that matter here. Others are not kept: thousands of directories that overlap in the file
 /// could name thousands of entries each.
-const KNOWN: [u16; 22] = [
+const KNOWN: [u16; 24] = [
     SUBFILE_TYPE,
+    OLD_SUBFILE_TYPE,
+    SUB_DIRECTORIES,
     WIDTH,
     HEIGHT,
     BITS_PER_SAMPLE,
@@ -240,6 +247,15 @@ impl<'a> Directories<'a> {
         }
     }
 
+    /// The images in the directories within that of `page`: copies of it for pyramids, or what it is a
+    /// preview of. One that cannot be read is left out.
+    pub fn sub_pages(&self, page: &Page) -> Vec<Page> {
+        let entry = page.entries.iter().find(|entry| entry.tag == SUB_DIRECTORIES);
+        let offsets = entry.and_then(|entry| self.numbers(*entry, MAX_SUB_PAGES).ok());
+        let page_at = |offset| self.directory(offset).and_then(|(entries, _)| self.page(entries));
+        offsets.unwrap_or_default().into_iter().filter_map(|offset| page_at(offset).ok()).collect()
+    }
+
     /// The entries of the directory at `offset`, and where the next one is.
     fn directory(&self, offset: u64) -> Result<(Vec<Entry>, u64)> {
         let (count_size, entry_size, next_size) =
@@ -345,7 +361,10 @@ impl<'a> Directories<'a> {
             (width, rows.min(height))
         };
         Ok(Page {
-            subfile_type: number(SUBFILE_TYPE)?.unwrap_or(0),
+            subfile_type: match number(SUBFILE_TYPE)? {
+                Some(bits) => bits,
+                None => u64::from(number(OLD_SUBFILE_TYPE)? == Some(2)),
+            },
             width,
             height,
             samples,

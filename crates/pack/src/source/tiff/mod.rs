@@ -12,12 +12,14 @@
 //! a compressed file that is one single strip leaves no other way than to keep that strip decoded,
 //! up to 2 GiB. What the bands are comes from GDAL's metadata, where the file has them.
 //!
-//! `directory.rs` reads the directories, `planes.rs` picks those of the cube, `chunks.rs` decodes.
+//! `directory.rs` reads the directories, `pages.rs` picks those of the cube, `planes.rs` finds their values,
+//! `chunks.rs` decodes.
 
 mod chunks;
 mod description;
 pub mod directory;
 pub mod gdal_metadata;
+mod pages;
 mod planes;
 
 use std::path::Path;
@@ -29,11 +31,12 @@ use self::chunks::Planes;
 use self::description::Hints;
 use self::directory::{Directories, Page, has_signature};
 use self::gdal_metadata::GdalMetadata;
-use self::planes::{add_headless_pages, cube_pages, pixel_layout, read_planes};
+use self::pages::{Image, cube_pages};
+use self::planes::{add_headless_pages, pixel_layout, read_planes};
 use crate::source::detect::{MAX_ROW, check_size};
 use crate::source::flat::{ByteSource, FileBytes, FlatLayout, FlatSource, MemoryBytes};
 use crate::source::{
-    Access, Axis, AxisOrder, CubeInfo, OpenOptions, RowBuffer, Source, whole_runs,
+    Access, Axes, Axis, AxisOrder, CubeInfo, OpenOptions, RowBuffer, Source, whole_runs,
 };
 
 /// A read of at least this many bytes costs little more than copying it.
@@ -49,11 +52,6 @@ pub(super) fn recognises(_path: &Path, head: &[u8]) -> bool {
 /// # Errors
 /// If the file cannot be read or is malformed, or holds no cube or several.
 pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
-    if options.variable.is_some() {
-        return Err(Error::unsupported("a TIFF file has no variables to name")
-            .at(path)
-            .with_remedy("give the path without '::'"));
-    }
     let bytes = FileBytes::open(path)?;
     let len = bytes.len();
     open_source(Arc::new(bytes), len, path, options).map_err(|error| error.at(path))
@@ -77,8 +75,9 @@ fn open_source(
 ) -> Result<Box<dyn Source>> {
     let (directories, pages) = Directories::read(&*bytes, len)?;
     let mut notes = Vec::new();
-    let images = cube_pages(&pages, &mut notes)?;
-    let (first_number, first) = images[0];
+    let wanted = options.variable.as_deref();
+    let images = cube_pages(&directories, pages, path, wanted, &mut notes)?;
+    let Image { name: first_number, page: first } = &images[0];
     let description = directories.description(first).unwrap_or_default();
     let hints = Hints::read(&description, images.len())?;
     let pixel = pixel_layout(first, &directories, &mut notes)?;
@@ -86,14 +85,11 @@ fn open_source(
     let (pixel, planes) = add_headless_pages(pixel, planes, &hints, first, len)?;
 
     let contiguous = pixel.samples > 1;
-    let (order, lengths) = match contiguous {
-        true => {
-            (options.axes.unwrap_or(AxisOrder::BIP), [pixel.height, pixel.width, pixel.samples])
-        }
-        false => {
-            (options.axes.unwrap_or(AxisOrder::BSQ), [planes.len(), pixel.height, pixel.width])
-        }
+    let (usual, lengths) = match contiguous {
+        true => (AxisOrder::BIP, [pixel.height, pixel.width, pixel.samples]),
+        false => (AxisOrder::BSQ, [planes.len(), pixel.height, pixel.width]),
     };
+    let order = options.axes.as_ref().map(Axes::of_three).transpose()?.unwrap_or(usual);
     if !contiguous && planes.len() == 1 && !options.mask {
         return Err(Error::unsupported(format!(
             "a single {}x{} image, not a cube",

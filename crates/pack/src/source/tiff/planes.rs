@@ -1,78 +1,14 @@
-//! Which pages make up the cube, how their pixels are stored, and where the values of each plane lie.
+//! How the pixels of the cube's pages are stored, and where the values of each plane lie.
 
 use hsipack_format::{DType, Error, Result};
 
 use super::chunks::{Chunk, Compression, PixelLayout, Plane};
 use super::description::Hints;
 use super::directory::{Directories, Page};
+use super::pages::Image;
 
 /// No cube has more bands; each takes memory of its own.
 const MOST_IMAGES: usize = 1 << 16;
-
-/// The pages that make up the cube, with their numbers from 1: reduced copies and transparency
-/// masks are not part of it, the others must be alike.
-pub(super) fn cube_pages<'a>(
-    pages: &'a [Page],
-    notes: &mut Vec<String>,
-) -> Result<Vec<(usize, &'a Page)>> {
-    let numbered = || pages.iter().enumerate().map(|(index, page)| (index + 1, page));
-    let mut images: Vec<_> =
-        numbered().filter(|(_, page)| page.subfile_type & 0b101 == 0).collect();
-    if images.is_empty() {
-        images = numbered().take(1).collect();
-    }
-    if images.len() < pages.len() {
-        let skipped = pages.len() - images.len();
-        notes.push(format!("{skipped} pages are reduced copies or masks of others; left out"));
-    }
-    let kind = |page: &Page| {
-        (page.width, page.height, page.samples, page.bits, page.sample_format, page.planar)
-    };
-    let first = images[0].1;
-    if images.iter().any(|(_, page)| kind(page) != kind(first)) {
-        return Err(Error::ambiguous(format!("the pages differ: {}", list_pages(&images)))
-            .with_remedy("keep only the pages that are bands of one cube"));
-    }
-    if images.len() > 1 && first.samples > 1 {
-        return Err(Error::ambiguous(format!(
-            "{} pages of {} samples per pixel each: several cubes, or bands in two places",
-            images.len(),
-            first.samples
-        ))
-        .with_remedy("write one file a cube"));
-    }
-    Ok(images)
-}
-
-/// `1-3: 10x20x1, 4: 5x10x1`, for messages.
-fn list_pages(pages: &[(usize, &Page)]) -> String {
-    let kind = |page: &Page| {
-        let letter = match page.sample_format {
-            2 => "int",
-            3 => "float",
-            _ => "uint",
-        };
-        format!("{}x{}x{} {letter}{}", page.height, page.width, page.samples, page.bits)
-    };
-    let mut runs: Vec<(usize, usize, String)> = Vec::new();
-    for (number, page) in pages {
-        let kind = kind(page);
-        match runs.last_mut() {
-            Some(run) if run.2 == kind => run.1 = *number,
-            _ => runs.push((*number, *number, kind)),
-        }
-    }
-    let more = if runs.len() > 8 { ", …" } else { "" };
-    runs.truncate(8);
-    let runs: Vec<_> = runs
-        .into_iter()
-        .map(|(from, to, kind)| match from == to {
-            true => format!("{from}: {kind}"),
-            false => format!("{from}-{to}: {kind}"),
-        })
-        .collect();
-    runs.join(", ") + more
-}
 
 /// How the pixels of `page` are stored, if they can be read at all.
 pub(super) fn pixel_layout(
@@ -140,14 +76,14 @@ pub(super) fn pixel_layout(
 /// Where the values of all planes lie: pages one after the other, samples one after the other.
 pub(super) fn read_planes(
     directories: &Directories<'_>,
-    images: &[(usize, &Page)],
+    images: &[Image],
     pixel: &PixelLayout,
     len: u64,
 ) -> Result<Vec<Plane>> {
     let mut planes = Vec::new();
     // Every table entry takes at least 4 bytes of the file, so that more cannot be honest.
     let mut entries_left = len / 4;
-    for (number, page) in images {
+    for Image { name: number, page } in images {
         let compression = Compression::from_tag(page.compression)?;
         let predictor = predictor(page, compression, pixel.dtype)?;
         let count = if page.planar { page.samples } else { 1 };

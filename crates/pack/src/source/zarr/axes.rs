@@ -3,20 +3,46 @@
 use hsipack_format::{Error, Result};
 
 use super::choose::Found;
-use super::metadata::ArrayMetadata;
 use super::spectral::Spectrum;
-use crate::source::{Axis, AxisOrder, OpenOptions};
+use crate::source::cube_axes::kept_axes;
+use crate::source::variables::lengths_text;
+use crate::source::{Axes, Axis, AxisOrder, OpenOptions};
 
-/// The array's axes as a cube's: three lengths, the last one 1 for 2-D masks.
-pub(super) fn cube_lengths(found: &Found, options: &OpenOptions) -> Result<[usize; 3]> {
-    let shape = found.array().map_or(&[][..], |array| &array.shape);
-    match (shape, options.mask) {
-        ([a, b, c], _) => Ok([*a, *b, *c]),
-        ([a, b], true) => Ok([*a, *b, 1]),
-        ([_, _], false) => Err(Error::unsupported(format!("a 2-D array of {shape:?}, not a cube"))
-            .with_remedy("give a 3-D array; a mask goes to --mask")),
-        _ => Err(Error::unsupported(format!("an array of {} axes, {shape:?}", shape.len()))
-            .with_remedy("write one 3-D array (row, column, band) for each cube")),
+/// The cube's axes among those of an array.
+pub(super) struct Kept {
+    /// Where they stand: three, or two of a mask without bands.
+    pub axes: Vec<usize>,
+    /// Their lengths, the last one 1 for 2-D masks.
+    pub lengths: [usize; 3],
+    /// Their names.
+    names: Vec<Option<String>>,
+}
+
+impl Kept {
+    /// The cube's axes in the array `found`.
+    ///
+    /// # Errors
+    /// If it can be no cube, or no mask where one is asked for.
+    pub fn of(found: &Found, options: &OpenOptions) -> Result<Self> {
+        let shape = found.array().map_or(&[][..], |array| &array.shape);
+        let (axes, lengths) = match (shape, options.mask) {
+            ([rows, columns], true) => (vec![0, 1], [*rows, *columns, 1]),
+            ([] | [_] | [_, _], _) => {
+                let text = lengths_text(shape);
+                return Err(Error::unsupported(format!(
+                    "an array of {} axes ({text}), not a cube",
+                    shape.len()
+                ))
+                .with_remedy("give a 3-D array; a mask goes to --mask"));
+            }
+            _ => {
+                let kept = kept_axes(shape, options.axes.as_ref())?;
+                (kept.to_vec(), kept.map(|axis| shape[axis]))
+            }
+        };
+        let dimensions = found.array().map_or(&[][..], |array| &array.dimensions);
+        let names = axes.iter().filter_map(|axis| dimensions.get(*axis).cloned()).collect();
+        Ok(Self { axes, lengths, names })
     }
 }
 
@@ -57,27 +83,27 @@ fn order_by_names(names: &[Option<String>]) -> Option<AxisOrder> {
     AxisOrder::parse(&text)
 }
 
+/// What the axes are.
 pub(super) fn axis_order(
-    metadata: &ArrayMetadata,
-    lengths: &[usize; 3],
+    kept: &Kept,
     spectrum: Option<&Spectrum>,
     options: &OpenOptions,
     notes: &mut Vec<String>,
 ) -> AxisOrder {
-    if let Some(axes) = options.axes {
-        return match metadata.shape.len() {
+    if let Some(axes) = options.axes.as_ref().map(Axes::order) {
+        return match kept.axes.len() {
             2 => without_bands(axes),
             _ => axes,
         };
     }
-    if let Some(order) = order_by_names(&metadata.dimensions) {
+    if let Some(order) = order_by_names(&kept.names) {
         return order;
     }
-    if metadata.shape.len() == 2 {
+    if kept.axes.len() == 2 {
         return AxisOrder::BIP;
     }
     if let Some(spectrum) = spectrum {
-        let fits = |axis: usize| lengths[axis] == spectrum.wavelength.len();
+        let fits = |axis: usize| kept.lengths[axis] == spectrum.wavelength.len();
         match [fits(0), fits(1), fits(2)] {
             [true, false, false] => return AxisOrder::BSQ,
             [false, true, false] => return AxisOrder::BIL,

@@ -6,6 +6,7 @@ use hsipack_format::{Error, Result};
 
 use super::metadata::{ArrayMetadata, Node};
 use crate::source::OpenOptions;
+use crate::source::variables::{self, Candidate, lengths_text};
 
 /// How deep groups may be nested, and how many nodes are looked at, in the search for cubes.
 const MAX_DEPTH: usize = 16;
@@ -35,9 +36,17 @@ impl Found {
         self.node.array.as_ref()
     }
 
-    fn describe(&self, root: &Path) -> String {
-        let Some(array) = self.array() else { return self.name.clone() };
-        format!("{}::{} {:?} {}", root.display(), self.name, array.shape, array.type_name)
+    fn candidate(&self) -> Candidate {
+        match self.array() {
+            Some(ArrayMetadata { shape, dtype: Some(dtype), .. }) => {
+                Candidate::numbers(&self.name, shape, *dtype)
+            }
+            Some(array) => {
+                let what = format!("{} {}", lengths_text(&array.shape), array.type_name);
+                Candidate::other(&self.name, what)
+            }
+            None => Candidate::other(&self.name, "a group"),
+        }
     }
 }
 
@@ -67,30 +76,17 @@ pub(super) fn choose(path: &Path, options: &OpenOptions) -> Result<Found> {
                     refuse_packed(&inside, &node)?;
                     (inside, None)
                 }
-                _ => (path.to_owned(), Some(variable.trim_matches('/'))),
+                _ => (path.to_owned(), Some(variable.trim_matches('/').to_owned())),
             }
         }
         None => (path.to_owned(), None),
     };
     let prefix = folder.strip_prefix(path).unwrap_or(Path::new(""));
     collect(&folder, &prefix.to_string_lossy(), 0, &mut 0, &mut arrays)?;
-    let there = list(path, &arrays);
-    let matching: Vec<Found> = match wanted {
-        Some(wanted) => named(arrays, wanted),
-        None => arrays.into_iter().filter(|found| may_be_cube(found, options)).collect(),
-    };
-    match matching.len() {
-        1 => Ok(matching.into_iter().next().expect("there is one")),
-        0 => Err(Error::malformed(match wanted {
-            Some(wanted) => format!("no array '{wanted}'; there are {there}"),
-            None => format!("no 3-D array of numbers; there are {there}"),
-        })
-        .at(path)
-        .with_remedy("name an array as FOLDER::NAME")),
-        _ => Err(Error::ambiguous(format!("several arrays: {}", list(path, &matching)))
-            .at(path)
-            .with_remedy("name one as FOLDER::NAME")),
-    }
+    let candidates: Vec<Candidate> = arrays.iter().map(Found::candidate).collect();
+    let options = OpenOptions { variable: wanted, ..options.clone() };
+    let place = variables::choose(path, &options, &candidates)?;
+    Ok(arrays.swap_remove(place))
 }
 
 /// All arrays below the group in `folder`.
@@ -126,36 +122,6 @@ fn collect(
         }
     }
     Ok(())
-}
-
-/// The arrays called `wanted`: by their whole path, else by its end, else whatever the case.
-fn named(arrays: Vec<Found>, wanted: &str) -> Vec<Found> {
-    let last = |name: &str| name.rsplit('/').next().unwrap_or_default().to_owned();
-    let is: [&dyn Fn(&str) -> bool; 4] = [
-        &|name| name == wanted,
-        &|name| last(name) == wanted,
-        &|name| name.eq_ignore_ascii_case(wanted),
-        &|name| last(name).eq_ignore_ascii_case(wanted),
-    ];
-    let best = is.iter().find(|is| arrays.iter().any(|found| is(&found.name)));
-    let Some(is) = best else { return Vec::new() };
-    arrays.into_iter().filter(|found| is(&found.name)).collect()
-}
-
-fn may_be_cube(found: &Found, options: &OpenOptions) -> bool {
-    found.array().is_some_and(|array| {
-        let axes = array.shape.len();
-        array.dtype.is_some() && (axes == 3 || axes == 2 && options.mask)
-    })
-}
-
-fn list(root: &Path, arrays: &[Found]) -> String {
-    if arrays.is_empty() {
-        return "no arrays".to_owned();
-    }
-    let more = if arrays.len() > 12 { ", …" } else { "" };
-    let named: Vec<_> = arrays.iter().take(12).map(|found| found.describe(root)).collect();
-    named.join(", ") + more
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use std::path::Path;
 use hsipack_format::{CubeShape, Error, Result};
 use zarrs::array::{Array, ArrayShardedExt, ArraySubset};
 
-use self::axes::{axis_order, cube_lengths};
+use self::axes::{Kept, axis_order};
 use self::choose::{Found, choose, refuse_packed, whole_path};
 use self::chunks::{ChunkFiles, open_zarrs, retrieve};
 use self::metadata::{METADATA_FILES, Node};
@@ -91,8 +91,9 @@ struct ZarrSource {
     info: CubeInfo,
     array: Array<ChunkFiles>,
     order: AxisOrder,
-    /// 2 for masks without a band axis.
-    axes: usize,
+    /// Which of the array's axes are the cube's, and how many it has.
+    axes: Vec<usize>,
+    rank: usize,
     /// Rows that lie in the same chunks.
     chunk_rows: usize,
 }
@@ -104,7 +105,8 @@ impl ZarrSource {
 
     fn open_array(found: &Found, options: &OpenOptions) -> Result<Self> {
         let Some(metadata) = found.array() else { return Err(Error::malformed("not an array")) };
-        let lengths = cube_lengths(found, options)?;
+        let kept = Kept::of(found, options)?;
+        let lengths = kept.lengths;
         let dtype = metadata.dtype.ok_or_else(|| {
             Error::unsupported(format!("values of type '{}'", metadata.type_name))
                 .with_remedy("only integers and floats make a cube")
@@ -116,7 +118,7 @@ impl ZarrSource {
         }
         let mut notes = Vec::new();
         let spectrum = Spectrum::find(found, &lengths, &mut notes);
-        let order = axis_order(metadata, &lengths, spectrum.as_ref(), options, &mut notes);
+        let order = axis_order(&kept, spectrum.as_ref(), options, &mut notes);
         let shape = order.shape(lengths);
         if shape.is_empty() {
             return Err(Error::malformed(format!("the cube is empty: {shape}")));
@@ -129,15 +131,18 @@ impl ZarrSource {
             spectrum.describe(&mut info);
         }
         describe_values(&found.node.attributes, &mut info);
-        let axes = metadata.shape.len();
+        let rank = metadata.shape.len();
         let chunk = match metadata.sharded {
             true => array.effective_subchunk_shape(),
-            false => array.chunk_shape(&vec![0; axes]).ok(),
+            false => array.chunk_shape(&vec![0; rank]).ok(),
         };
         let chunk_rows = chunk
-            .and_then(|chunk| chunk.get(order.position(Axis::Row)).map(|rows| rows.get()))
+            .and_then(|chunk| {
+                let row_axis = kept.axes.get(order.position(Axis::Row))?;
+                chunk.get(*row_axis).map(|rows| rows.get())
+            })
             .map_or(1, |rows| usize::try_from(rows).unwrap_or(usize::MAX).clamp(1, shape.rows));
-        Ok(Self { info, array, order, axes, chunk_rows })
+        Ok(Self { info, array, order, axes: kept.axes, rank, chunk_rows })
     }
 }
 
@@ -178,17 +183,15 @@ impl Source for ZarrSource {
     fn read_rows(&self, rows: Range<usize>, out: &mut RowBuffer) -> Result<()> {
         let block = CubeShape { rows: rows.len(), ..self.info.shape };
         let dtype = self.info.dtype;
-        let ranges: Vec<Range<u64>> = self
-            .order
-            .0
-            .iter()
-            .zip(self.order.lengths(self.info.shape))
-            .take(self.axes)
-            .map(|(axis, length)| match axis {
+        // Axes that are not the cube's have length 1.
+        let mut ranges = vec![0..1u64; self.rank];
+        let lengths = self.order.lengths(self.info.shape);
+        for ((axis, place), length) in self.order.0.iter().zip(&self.axes).zip(lengths) {
+            ranges[*place] = match axis {
                 Axis::Row => rows.start as u64..rows.end as u64,
                 _ => 0..length as u64,
-            })
-            .collect();
+            };
+        }
         let name = |error: Error| error.at(&self.info.files[0]);
         let bytes = retrieve(&self.array, &ArraySubset::new_with_ranges(&ranges)).map_err(name)?;
         let len = block.values() * dtype.size();
