@@ -105,13 +105,22 @@ def test_slow_decoding_is_named_and_what_more_threads_bring_is_measured(tmp_path
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_data_loader_that_waits_for_files_is_to_blame(workers: int) -> None:
+def test_a_data_loader_that_waits_is_helped_by_more_workers_than_cores(workers: int) -> None:
     loader = DataLoader(Slow(LONG), batch_size=2, num_workers=workers)
-    found = diagnose(loader, wait(SHORT))
+    found = diagnose(loader, wait(SHORT), verify=True)
     assert found.culprit == "load", str(found)
     assert found.remedy is not None
-    assert any("waiting: reading files" in line for line in found.remedy["advice"]), str(found)
-    assert found.to_dict()["facts"]["kind"] == "dataloader"
+    assert any("waiting for files or the network" in one for one in found.remedy["advice"])
+    facts = found.to_dict()["facts"]
+    assert facts["kind"] == "dataloader"
+    assert found.remedy["action"] == "threads", str(found)
+    assert found.remedy["threads"] == facts["more_threads"] >= max(8, 4 * min(facts["cores"], 8))
+    # Measured, not assumed: the prediction is the time that was seen with them.
+    assert found.remedy["predicted_s"] == facts["more_threads_s"]
+    assert found.remedy["basis"] == {"measured": "more_threads"}
+    assert found.verified is not None
+    # 8 workers or more instead of none or 2, and nothing but waiting.
+    assert found.verified["gain"] > 2, str(found)
 
 
 def test_a_data_loader_that_computes_is_to_blame_and_workers_help() -> None:
@@ -120,10 +129,64 @@ def test_a_data_loader_that_computes_is_to_blame_and_workers_help() -> None:
     assert found.culprit == "load", str(found)
     assert found.remedy is not None
     assert any("computing" in line for line in found.remedy["advice"]), str(found)
-    if found.to_dict()["facts"]["cores"] > 1:
+    facts = found.to_dict()["facts"]
+    if facts["cores"] > 1:
         assert found.remedy["action"] == "threads"
+        assert found.remedy["threads"] == facts["cores"]
         assert found.verified is not None
         assert found.verified["gain"] > 1, str(found)
+
+
+class Busy:
+    """What a dataset does to a sample: works for some time."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def __call__(self, sample: torch.Tensor) -> torch.Tensor:
+        end = time.perf_counter() + self.seconds
+        while time.perf_counter() < end:
+            pass
+        return sample
+
+
+class Transformed(Slow):
+    """Samples that are loaded, and then changed."""
+
+    def __init__(self, loading: float, transform: Any) -> None:
+        super().__init__(loading)
+        self.transform = transform
+
+    def __getitem__(self, number: int) -> torch.Tensor:
+        changed: torch.Tensor = self.transform(super().__getitem__(number))
+        return changed
+
+
+def test_heavy_augmentation_in_getitem_suggests_hsipack_augment() -> None:
+    loader = DataLoader(Transformed(SHORT / 4, Busy(LONG / 2)), batch_size=2)
+    found = diagnose(loader, wait(SHORT))
+    assert found.culprit == "load", str(found)
+    assert found.remedy is not None
+    assert any("hsipack.augment" in line for line in found.remedy["advice"]), str(found)
+    assert found.to_dict()["facts"]["augmenting"] > 0.5
+    # Neither a light one nor something else that takes long is taken for it.
+    for dataset in (Transformed(LONG / 2, Busy(SHORT / 4)), Slow(LONG / 4, compute=True)):
+        found = diagnose(DataLoader(dataset, batch_size=2), wait(SHORT))
+        assert found.remedy is not None
+        assert not any("hsipack.augment" in line for line in found.remedy["advice"]), str(found)
+
+
+def test_augmentations_of_other_libraries_are_known_by_where_they_lie() -> None:
+    import kornia.augmentation as kornia
+
+    warp = kornia.RandomAffine(45.0, p=1.0)
+
+    class Warped(Slow):
+        def __getitem__(self, number: int) -> torch.Tensor:
+            return warp(torch.rand(1, 8, 96, 96))[0]
+
+    found = diagnose(DataLoader(Warped(0), batch_size=2), wait(0))
+    assert found.to_dict()["facts"]["augmenting"] > 0.5
 
 
 def test_slow_collating_is_told_from_slow_loading() -> None:
@@ -133,6 +196,8 @@ def test_slow_collating_is_told_from_slow_loading() -> None:
 
     found = diagnose(DataLoader(Slow(0), batch_size=2, collate_fn=collate), wait(SHORT))
     assert found.culprit == "collate", str(found)
+    assert found.remedy is not None
+    assert found.remedy["advice"][0].startswith("collate_fn (collate) takes 40"), str(found)
 
 
 def test_a_quick_data_loader_is_acquitted() -> None:

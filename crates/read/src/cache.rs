@@ -26,6 +26,17 @@ pub enum CacheKind {
     Decoded,
 }
 
+impl CacheKind {
+    /// Its name, such as `decoded`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Compressed => "compressed",
+            Self::Decoded => "decoded",
+        }
+    }
+}
+
 /// Chunks in memory.
 #[derive(Debug)]
 pub(crate) struct Cache {

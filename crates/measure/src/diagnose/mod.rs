@@ -6,16 +6,20 @@
 //!
 //! | file | part |
 //! |---|---|
+//! | `facts.rs` | what is known beside the times |
 //! | `level.rs` | the levels, and what each adds |
 //! | `subset.rs` | which samples all levels read |
 //! | `rounds.rs` | how often levels, or a remedy, are run |
 //! | `verdict.rs` | from times of levels to the part that is to blame |
 //! | `prediction.rs` | what a batch is predicted to take, and the measured time that this rests on |
 //! | `remedy.rs` | what to do about it, and what that is predicted to bring |
+//! | `observed.rs` | what a running loader waits for, from what it counted |
 //! | `report.rs` | all of it, as JSON and for people |
 //! | `run.rs` | feature `torch`: runs the levels of a packed dataset |
 
+mod facts;
 mod level;
+mod observed;
 mod prediction;
 mod remedy;
 mod report;
@@ -25,9 +29,11 @@ mod run;
 mod subset;
 mod verdict;
 
+pub use facts::{AugmentationCost, CollateCost, Facts, Kind};
 pub use level::Level;
+pub use observed::{Limit, Observed};
 pub use prediction::Basis;
-pub use remedy::{Action, AugmentationCost, Facts, Kind, Remedy, remedy};
+pub use remedy::{Action, Remedy, remedy};
 pub use report::{Diagnosis, Measurements, Trial, Verified, Words};
 pub use rounds::Rounds;
 #[cfg(feature = "torch")]

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::facts::Facts;
 use super::level::Level;
-use super::remedy::Facts;
 use super::verdict::Verdict;
 
 /// Something whose time was measured beside the levels, or a level; measured again beside a remedy, it tells whether the
@@ -77,7 +77,7 @@ impl From<f64> for Prediction {
 
 #[cfg(test)]
 mod tests {
-    use super::super::remedy::AugmentationCost;
+    use super::super::facts::AugmentationCost;
     use super::super::verdict::{Limits, Measured, verdict};
     use super::*;
 

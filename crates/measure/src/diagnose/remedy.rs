@@ -5,69 +5,13 @@
 //! are as slow as the slowest.
 
 use hsipack_read::CacheKind;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
+use super::facts::{CollateCost, Facts, Kind};
 use super::level::Level;
 use super::prediction::{Basis, Prediction};
+use super::report::time;
 use super::verdict::Verdict;
-
-/// What is known of the pipeline beside the times of its levels.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Facts {
-    /// What gives batches.
-    pub kind: Kind,
-    /// Decoding threads, or worker processes.
-    pub threads: usize,
-    /// Cores that may be used.
-    pub cores: usize,
-    /// Memory that may be taken, in bytes; unknown if `None`.
-    pub available_memory: Option<u64>,
-    /// Bytes of the samples as they are stored.
-    pub stored_bytes: Option<u64>,
-    /// Bytes of the samples, decoded.
-    pub decoded_bytes: Option<u64>,
-    /// Seconds that the loader needs for a batch with everything real, however long the rest takes.
-    pub load_s: Option<f64>,
-    /// Seconds that a batch takes at the level `decode` with threads for all cores, measured in the same rounds. Cores may
-    /// share what they work with, and where loading takes about as long as the step a batch takes longer than either. Not
-    /// measured if `None`.
-    pub more_threads_s: Option<f64>,
-    /// How batches come to the device: `none`, `asynchronous`, `staged` or `emulated`; `pageable` from memory that is
-    /// not page-locked.
-    pub copies: String,
-    /// What a batch takes at the level `augment` if one augmentation is left out.
-    pub augmentations: Vec<AugmentationCost>,
-    /// Rows and columns of the images.
-    pub pixels: Option<[u32; 2]>,
-    /// For a loader that is not hsipack's: the share of the time of loading a sample in which its process works, from 0
-    /// to 1; the rest of the time it waits for files.
-    pub computing: Option<f64>,
-    /// Whether the device is a GPU.
-    pub gpu: bool,
-}
-
-/// What gives batches.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Kind {
-    /// hsipack's loader.
-    #[default]
-    Hsipack,
-    /// A `torch.utils.data.DataLoader`.
-    Dataloader,
-    /// Whatever can be iterated over.
-    Iterable,
-}
-
-/// An augmentation, and the pipeline without it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct AugmentationCost {
-    /// Its name.
-    pub name: String,
-    /// Seconds that a batch takes without it.
-    pub without_s: f64,
-}
 
 /// Something to change.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -136,17 +80,8 @@ pub fn remedy(verdict: &Verdict, facts: &Facts) -> Option<Remedy> {
         ),
         (Kind::Hsipack, Level::Decode | Level::Load) => decode(verdict, facts),
         (Kind::Hsipack, Level::Read | Level::Cold) => disk(verdict, facts, culprit),
-        (_, Level::Collate) => (
-            Action::Other,
-            None,
-            words(&[
-                "samples are copied into batches, and from the workers' processes into this one",
-                "hsipack.Loader decodes into batches that lie in one memory; `hsipack bench` shows what that brings",
-            ]),
-        ),
-        (_, Level::Decode | Level::Load | Level::Read | Level::Cold) => {
-            load(verdict, facts, culprit)
-        }
+        (_, Level::Collate) => collate(verdict, facts),
+        (_, Level::Decode | Level::Load | Level::Read | Level::Cold) => load(verdict, facts),
     };
     let gain = |after: &Prediction| verdict.real_s() / after.batch_s;
     // Something that would not help is no remedy.
@@ -173,16 +108,10 @@ fn words(lines: &[&str]) -> Vec<String> {
     lines.iter().map(|line| (*line).to_owned()).collect()
 }
 
-impl Facts {
-    /// Slowed by loading, which may be the next to be waited for; of a batch that takes `part` of what it takes now.
-    fn with_loading(&self, rest: Prediction, part: f64) -> Prediction {
-        self.load_s.map_or(rest, |time| rest.slowest((time * part).into()))
-    }
-
-    /// Whether that many bytes may be kept in memory beside everything else.
-    fn fit(&self, bytes: Option<u64>) -> Option<u64> {
-        bytes.filter(|bytes| self.available_memory.is_some_and(|memory| *bytes <= memory / 2))
-    }
+/// `rest`, unless loading takes longer: it may be what is waited for next. `part` is the share of today's batch that is still
+/// loaded.
+fn slowed_by_loading(facts: &Facts, rest: Prediction, part: f64) -> Prediction {
+    facts.load_s.map_or(rest, |time| rest.slowest((time * part).into()))
 }
 
 fn augmentation(verdict: &Verdict, facts: &Facts) -> Found {
@@ -204,7 +133,7 @@ fn augmentation(verdict: &Verdict, facts: &Facts) -> Found {
         ));
     }
     let without = Prediction::of(cost.without_s, Basis::Without { place });
-    let predicted = facts.with_loading(without, 1.0);
+    let predicted = slowed_by_loading(facts, without, 1.0);
     (Action::Without { place, name: cost.name.clone() }, Some(predicted), advice)
 }
 
@@ -234,21 +163,69 @@ fn copy(verdict: &Verdict, facts: &Facts) -> Found {
     let part = f64::from(pixels[0]) / f64::from(rows.max(1));
     let copies = Prediction::level(verdict, Level::Copy).times(part);
     let rest = Prediction::level(verdict, Level::Augment).slowest(copies);
-    let predicted = facts.with_loading(rest, part);
+    let predicted = slowed_by_loading(facts, rest, part);
     advice
         .push("predicted for a step that takes as long for a crop as for a whole cube".to_owned());
     (Action::Crop { pixels }, Some(predicted), advice)
 }
 
+/// Threads for all cores, if there are fewer.
+pub(super) fn threads(facts: &Facts) -> Option<Action> {
+    (facts.threads < facts.cores).then_some(Action::Threads { threads: facts.cores })
+}
+
+/// Chunks of that kind in memory, if they fit and are not there yet.
+pub(super) fn cache(facts: &Facts, kind: CacheKind) -> Option<Action> {
+    let decoded = kind == CacheKind::Decoded;
+    let there = facts.cache == "decoded" || (!decoded && facts.cache == "compressed");
+    let bytes = if decoded { facts.decoded_bytes } else { facts.stored_bytes };
+    let bytes = facts.fit(bytes).filter(|_| !there)?;
+    Some(Action::Cache { cache: kind, bytes })
+}
+
+/// What helps a loader that waits for decoding, beside threads and memory.
+pub(super) fn decode_advice(facts: &Facts) -> Vec<String> {
+    let mut advice = Vec::new();
+    if let Some(slow) = facts.compressor.as_deref().filter(|name| !matches!(*name, "lz4" | "lz4hc"))
+    {
+        advice.push(format!("packing with the codec lz4hc, which decodes faster than {slow}"));
+    }
+    if let Some([rows, columns]) = facts.tiles {
+        advice.push(format!(
+            "packing in chunks of {rows}x{columns} pixels: for a crop, whole rows of the scene are decoded"
+        ));
+    }
+    if facts.always_verified {
+        advice.push("comparing checksums once instead of always".to_owned());
+    }
+    advice.push(
+        "hsipack tune finds what decodes fastest for these cubes; fewer mantissa bits help, too"
+            .to_owned(),
+    );
+    advice
+}
+
+/// What helps a loader that waits for stored bytes, beside memory.
+pub(super) fn disk_advice(facts: &Facts) -> Vec<String> {
+    let mut advice = Vec::new();
+    if facts.rate_limited {
+        advice.push("a higher --rate-limit".to_owned());
+    } else if facts.mapped {
+        advice.push("reading with the store direct, or pread on a network disk".to_owned());
+    }
+    advice.push(
+        "fewer stored bytes: hsipack tune --disk-rate finds the codec; fewer mantissa bits help, too"
+            .to_owned(),
+    );
+    advice.push("a faster disk".to_owned());
+    advice
+}
+
 fn decode(verdict: &Verdict, facts: &Facts) -> Found {
-    let advice = words(&[
-        "hsipack tune finds what decodes fastest for these cubes; fewer mantissa bits (--keep-bits) help, too",
-    ]);
+    let advice = decode_advice(facts);
     let collate = Prediction::level(verdict, Level::Collate);
-    let cached = facts
-        .fit(facts.decoded_bytes)
-        .map(|bytes| (Action::Cache { cache: CacheKind::Decoded, bytes }, collate));
-    let threads = (facts.threads < facts.cores).then(|| {
+    let cached = cache(facts, CacheKind::Decoded).map(|action| (action, collate));
+    let threads = threads(facts).map(|action| {
         let load = match facts.more_threads_s {
             // More threads read faster, too.
             Some(time) => Prediction::of(time, Basis::MoreThreads)
@@ -258,7 +235,7 @@ fn decode(verdict: &Verdict, facts: &Facts) -> Found {
                 Prediction::from(facts.load_s.unwrap_or(verdict.real_s()) / ideal)
             }
         };
-        (Action::Threads { threads: facts.cores }, collate.slowest(load))
+        (action, collate.slowest(load))
     });
     // More threads take no memory, so they need not be quite as good.
     let enough = threads.clone().filter(|(_, after)| after.batch_s <= collate.batch_s * ENOUGH);
@@ -273,54 +250,83 @@ fn decode(verdict: &Verdict, facts: &Facts) -> Found {
 }
 
 fn disk(verdict: &Verdict, facts: &Facts, culprit: Level) -> Found {
-    let mut advice = words(&[
-        "fewer stored bytes: hsipack tune --disk-rate finds the codec; fewer mantissa bits (--keep-bits) help, too",
-        "a faster disk",
-    ]);
-    let fits = facts.fit(facts.stored_bytes);
-    if culprit == Level::Cold && fits.is_some() {
+    let mut advice = disk_advice(facts);
+    let cached = cache(facts, CacheKind::Compressed);
+    if culprit == Level::Cold && cached.is_some() {
         advice.insert(
             0,
             "only the first epoch pays: the samples fit into memory, where the system keeps them"
                 .to_owned(),
         );
     }
-    match fits {
-        Some(bytes) => {
-            let action = Action::Cache { cache: CacheKind::Compressed, bytes };
-            (action, Some(Prediction::level(verdict, Level::Decode)), advice)
-        }
+    match cached {
+        Some(action) => (action, Some(Prediction::level(verdict, Level::Decode)), advice),
         None => (Action::Other, None, advice),
     }
 }
 
-fn load(verdict: &Verdict, facts: &Facts, culprit: Level) -> Found {
+/// Share of the collate level's cost from which on the collate function is named.
+const MOSTLY: f64 = 0.5;
+
+fn collate(verdict: &Verdict, facts: &Facts) -> Found {
+    let cost_s = verdict.row(Level::Collate).map_or(0.0, |row| row.cost_s);
+    // Workers collate at the same time.
+    let own_s = |cost: &CollateCost| cost.batch_s / facts.threads.max(1) as f64;
+    let slow = facts.collate.as_ref().filter(|cost| own_s(cost) >= MOSTLY * cost_s);
+    let mut advice = Vec::new();
+    if let Some(CollateCost { name, batch_s }) = slow {
+        advice.push(format!("collate_fn ({name}) takes {} for a batch by itself", time(*batch_s)));
+        advice.push("do its work in __getitem__, in workers, or on the device".to_owned());
+    } else {
+        advice.push(
+            "samples are copied into batches, and from the workers' processes into this one"
+                .to_owned(),
+        );
+    }
+    advice.push("hsipack.Loader decodes into batches that lie in one memory; `hsipack bench` shows what that brings".to_owned());
+    (Action::Other, None, advice)
+}
+
+/// Share of loading a sample from which on its augmentations are named.
+const HEAVY: f64 = 0.3;
+
+fn load(verdict: &Verdict, facts: &Facts) -> Found {
     let mut advice = Vec::new();
     if let Some(computing) = facts.computing {
         let (most, what) = if computing >= 0.5 {
             (computing, "computing: decoding and transforming")
         } else {
-            (1.0 - computing, "waiting: reading files")
+            (1.0 - computing, "waiting for files or the network")
         };
         advice.push(format!("loading a sample is {:.0} % {what}", 100.0 * most));
     }
-    advice.push("pack with `hsipack convert` and use hsipack.Loader; `hsipack bench` shows what that brings on your cubes".to_owned());
-    let workers = facts.cores.max(1);
-    if facts.kind != Kind::Dataloader || facts.threads >= workers || culprit == Level::Cold {
-        return (Action::Other, None, advice);
+    if let Some(share) = facts.augmenting.filter(|share| *share >= HEAVY) {
+        advice.push(format!(
+            "augmentation is {:.0} % of loading a sample: hsipack.augment augments whole batches, on the GPU where there is one",
+            100.0 * share
+        ));
     }
-    let before = Prediction::level(verdict, Level::Collate);
-    let alone = match facts.threads {
-        // Without workers the step waits while samples are loaded.
-        0 => verdict.real_s() - before.batch_s,
-        threads => verdict.real_s() * threads as f64,
-    };
-    let predicted = before.slowest((alone / workers as f64).into());
-    (Action::Threads { threads: workers }, Some(predicted), advice)
+    let more = facts.more_threads_s.filter(|_| facts.more_threads > facts.threads);
+    if let Some(after_s) = more {
+        advice.push(format!(
+            "with {} workers it was {:.2} times as fast",
+            facts.more_threads,
+            verdict.real_s() / after_s.max(f64::MIN_POSITIVE)
+        ));
+    }
+    advice.push("pack with `hsipack convert` and use hsipack.Loader; `hsipack bench` shows what that brings on your cubes".to_owned());
+    match more {
+        Some(after_s) => {
+            let action = Action::Threads { threads: facts.more_threads };
+            (action, Some(Prediction::of(after_s, Basis::MoreThreads)), advice)
+        }
+        None => (Action::Other, None, advice),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::facts::AugmentationCost;
     use super::super::verdict::{Limits, Measured, verdict};
     use super::*;
 
@@ -434,20 +440,45 @@ mod tests {
     }
 
     #[test]
-    fn a_data_loader_gets_workers_as_long_as_there_are_cores() {
+    fn a_data_loader_gets_the_workers_that_were_measured_to_help() {
         let times = [(Level::Step, 0.1), (Level::Load, 0.5)];
-        let loader =
-            |threads| Facts { kind: Kind::Dataloader, threads, cores: 4, ..Facts::default() };
-        let without = of(&times, loader(0)).unwrap();
-        assert_eq!(
-            (without.action, without.predicted_s),
-            (Action::Threads { threads: 4 }, Some(0.1))
-        );
-        let two = of(&times, loader(2)).unwrap();
-        assert_eq!(two.predicted_s, Some(0.25));
-        let waiting = Facts { computing: Some(0.2), ..loader(4) };
-        let four = of(&times, waiting).unwrap();
-        assert_eq!(four.action, Action::Other);
-        assert!(four.advice[0].contains("80 % waiting"), "{four:?}");
+        let loader = |more_threads, more_threads_s| Facts {
+            kind: Kind::Dataloader,
+            threads: 2,
+            cores: 2,
+            computing: Some(0.2),
+            more_threads,
+            more_threads_s,
+            ..Facts::default()
+        };
+        let helped = of(&times, loader(8, Some(0.125))).unwrap();
+        assert_eq!(helped.action, Action::Threads { threads: 8 }, "beyond the cores: it waits");
+        assert_eq!((helped.predicted_s, helped.predicted_gain), (Some(0.125), Some(4.0)));
+        assert_eq!(helped.basis, Some(Basis::MoreThreads));
+        assert!(helped.advice[0].contains("80 % waiting"), "{helped:?}");
+        let vain = of(&times, loader(8, Some(0.5))).unwrap();
+        assert_eq!((&vain.action, vain.predicted_s), (&Action::Other, None));
+        assert!(vain.advice[1].contains("with 8 workers it was 1.00 times"), "{vain:?}");
+        assert_eq!(of(&times, loader(0, None)).unwrap().action, Action::Other);
+    }
+
+    #[test]
+    fn heavy_augmentation_of_samples_and_a_slow_collate_function_are_named() {
+        let loader = Facts { kind: Kind::Dataloader, ..Facts::default() };
+        let times = [(Level::Step, 0.1), (Level::Load, 0.5)];
+        let heavy = of(&times, Facts { augmenting: Some(0.6), ..loader.clone() }).unwrap();
+        let advice = "augmentation is 60 % of loading a sample: hsipack.augment";
+        assert!(heavy.advice[0].starts_with(advice), "{heavy:?}");
+        let light = of(&times, Facts { augmenting: Some(0.1), ..loader.clone() }).unwrap();
+        assert!(!light.advice.concat().contains("hsipack.augment"), "{light:?}");
+
+        let times = [(Level::Step, 0.1), (Level::Collate, 0.3), (Level::Load, 0.3)];
+        let of_cost = |batch_s, threads| {
+            let collate = Some(CollateCost { name: "pad_all".into(), batch_s });
+            of(&times, Facts { collate, threads, ..loader.clone() }).unwrap().advice[0].clone()
+        };
+        assert_eq!(of_cost(0.15, 0), "collate_fn (pad_all) takes 150 ms for a batch by itself");
+        assert!(of_cost(0.01, 0).contains("copied into batches"));
+        assert!(of_cost(0.15, 4).contains("copied into batches"), "workers share it");
     }
 }

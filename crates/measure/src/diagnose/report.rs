@@ -5,8 +5,9 @@ use std::fmt::Write;
 use hsipack_read::{CacheKind, Statistics};
 use serde::{Deserialize, Serialize};
 
+use super::facts::{Facts, Kind};
 use super::level::Level;
-use super::remedy::{Action, Facts, Kind, Remedy, remedy};
+use super::remedy::{Action, Remedy, remedy};
 use super::verdict::{Limits, Measured, Verdict, verdict};
 
 /// What was measured, who is to blame, what to do.
@@ -222,7 +223,7 @@ impl Diagnosis {
     }
 
     fn write_remedy(&self, remedy: &Remedy, words: Words, out: &mut String) -> std::fmt::Result {
-        let action = self.spelled(&remedy.action, words);
+        let action = remedy.action.spelled(self.facts.kind, words);
         let mut first = true;
         for advice in action.iter().chain(&remedy.advice) {
             line(out, if first { "try" } else { "" }, advice)?;
@@ -241,20 +242,24 @@ impl Diagnosis {
             _ => line(out, "predicted", "not known before it is tried"),
         }
     }
+}
 
-    fn spelled(&self, action: &Action, words: Words) -> Option<String> {
+impl Action {
+    /// The options of what gives batches, as they are typed; `None` if no option does it.
+    pub fn spelled(&self, kind: Kind, words: Words) -> Option<String> {
         let python = words == Words::Python;
-        Some(match action {
+        Some(match self {
             Action::Cache { cache, bytes } => {
-                let kind = if *cache == CacheKind::Decoded { "decoded" } else { "compressed" };
+                let name = if *cache == CacheKind::Decoded { "decoded" } else { "compressed" };
                 // A little more than needed, in round numbers.
                 let megabytes = (*bytes as f64 * 1.01 / 1e6).ceil();
-                match words {
-                    Words::Python => format!("cache=\"{kind}\", cache_size={megabytes:.0}_000_000"),
-                    Words::Command => format!("--cache {kind} --cache-size {megabytes:.0}MB"),
+                if python {
+                    format!("cache=\"{name}\", cache_size={megabytes:.0}_000_000")
+                } else {
+                    format!("--cache {name} --cache-size {megabytes:.0}MB")
                 }
             }
-            Action::Threads { threads } => match (self.facts.kind, python) {
+            Action::Threads { threads } => match (kind, python) {
                 (Kind::Hsipack, true) => format!("num_threads={threads}"),
                 (Kind::Hsipack, false) => format!("--threads {threads}"),
                 _ => format!("num_workers={threads}"),
@@ -279,7 +284,7 @@ fn percent(share: f64) -> String {
 }
 
 /// Three digits and a unit.
-fn time(seconds: f64) -> String {
+pub(super) fn time(seconds: f64) -> String {
     let (value, unit) = match seconds {
         s if s >= 1.0 => (s, "s"),
         s if s >= 1e-3 => (s * 1e3, "ms"),

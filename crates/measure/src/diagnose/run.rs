@@ -14,9 +14,10 @@ use hsipack_read::{
 };
 use tch::{Device, Tensor};
 
+use super::facts::{AugmentationCost, Facts};
 use super::level::Level;
 use super::prediction::Basis;
-use super::remedy::{Action, AugmentationCost, Facts, Kind, Remedy, remedy};
+use super::remedy::{Action, Remedy, remedy};
 use super::report::{Diagnosis, Trial, Verified};
 use super::rounds::Rounds;
 use super::subset::subset;
@@ -272,19 +273,15 @@ impl Run<'_> {
         let shape = dataset.stacks().first().map(|stack| stack.image.shape());
         let whole = matches!(self.options.loader.plan.crop, Crop::Whole);
         Facts {
-            kind: Kind::Hsipack,
-            threads: self.options.loader.threads,
-            cores: machine::cores(),
-            available_memory: machine::available_memory(),
             stored_bytes: Some(stored),
             decoded_bytes: Some(decoded),
             load_s: measured.load_s,
             more_threads_s: measured.more_threads_s,
+            more_threads: if measured.more_threads_s.is_some() { machine::cores() } else { 0 },
             copies: copies.to_owned(),
-            augmentations: Vec::new(),
             pixels: shape.filter(|_| whole).map(|shape| [shape.rows as u32, shape.columns as u32]),
-            computing: None,
             gpu: self.options.device.device != Device::Cpu,
+            ..Facts::of(dataset, &self.options.loader)
         }
     }
 

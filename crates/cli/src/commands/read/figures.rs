@@ -1,5 +1,6 @@
 //! Rates and shares between two looks at the loader.
 
+use hsipack_measure::diagnose::{Limit, Observed};
 use hsipack_measure::machine::Usage;
 use hsipack_read::plan::Crop;
 use hsipack_read::{Loader, LoaderStats};
@@ -23,31 +24,6 @@ impl Look {
 
     pub fn at(loader: &Loader, padding: u64) -> Self {
         Self { stats: loader.stats(), usage: Usage::now(), padding }
-    }
-}
-
-/// What keeps batches from coming faster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Limit {
-    /// Batches are ready before they are wanted.
-    Consumer,
-    /// Threads wait for stored bytes.
-    Disk,
-    /// Threads decompress, or wait for a processor.
-    Decode,
-    /// Opening files, or choosing crops by their labels, takes longer than decoding them.
-    Plan,
-}
-
-impl Limit {
-    pub fn name(self) -> &'static str {
-        match self {
-            Limit::Consumer => "consumer",
-            Limit::Disk => "disk",
-            Limit::Decode => "decode",
-            Limit::Plan => "plan",
-        }
     }
 }
 
@@ -124,29 +100,18 @@ impl Figures {
             mean_ready: stats.mean_ready,
             limit: Limit::Decode,
         };
-        figures.limit = figures.limit(&stats, usage);
+        figures.limit = Observed {
+            consumer_waiting: figures.consumer_waiting,
+            decode_busy,
+            plan_busy: figures.plan_busy,
+            decode_busy_s: stats.decode_busy_s,
+            read_s: stats.read_s,
+            stored_bytes: stats.stored_bytes,
+            disk_bytes: usage.disk_bytes,
+            cpu_s: usage.cpu_s,
+        }
+        .limit();
         figures
-    }
-
-    fn limit(&self, stats: &LoaderStats, usage: Usage) -> Limit {
-        if self.consumer_waiting < 0.1 {
-            return Limit::Consumer;
-        }
-        if self.decode_busy < 0.5 && self.plan_busy > 0.5 {
-            return Limit::Plan;
-        }
-        if stats.read_s > 0.5 * stats.decode_busy_s || self.faults(stats, usage) {
-            return Limit::Disk;
-        }
-        Limit::Decode
-    }
-
-    /// Whether threads mostly wait for pages of memory maps, which counts as decoding: much came from disks
-    /// and the processors were not busy.
-    fn faults(&self, stats: &LoaderStats, usage: Usage) -> bool {
-        let from_disk = usage.disk_bytes.is_some_and(|bytes| bytes > stats.stored_bytes / 4);
-        let rested = usage.cpu_s.is_some_and(|cpu| cpu < 0.6 * stats.decode_busy_s);
-        stats.stored_bytes > 0 && from_disk && rested
     }
 
     /// `91.2 cubes/s, 5.60 GB/s`.

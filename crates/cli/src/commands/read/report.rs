@@ -8,7 +8,7 @@ use hsipack_read::{CacheKind, Loader, MemoryReport, Statistics};
 use serde::Serialize;
 
 use super::advice::advice;
-use super::figures::{Figures, Limit, unit};
+use super::figures::{Figures, unit};
 use super::stream::{End, EpochReport, Epochs};
 use super::{Args, spelled};
 use crate::output;
@@ -220,13 +220,7 @@ impl Report {
     }
 
     fn print_limit(&self) {
-        let limit = match self.total.limit {
-            Limit::Consumer => "the consumer: batches are ready before they are wanted",
-            Limit::Disk => "reading stored bytes",
-            Limit::Decode => "decoding",
-            Limit::Plan => "planning: opening files, or finding crops with labels",
-        };
-        line("limited by", limit);
+        line("limited by", self.total.limit.meaning());
         for (number, tip) in self.advice.iter().enumerate() {
             line(if number == 0 { "try" } else { "" }, tip);
         }

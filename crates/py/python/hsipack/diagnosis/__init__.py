@@ -81,7 +81,8 @@ def diagnose(
 
     Of a :class:`hsipack.Loader` all parts are told apart, of a ``torch.utils.data.DataLoader`` the
     copy, collating (with its workers and their processes as they are) and loading; of any other
-    iterable of batches the copy and all the rest.
+    iterable of batches the copy and all the rest. A DataLoader is also run with more workers, and
+    some of its samples are loaded in this process, to see whether that waits, computes or augments.
 
     **The steps are really done**: pass a copy of your model, or load it again afterwards. A step
     must not wait for more than its own batch, and must not write to it.
@@ -215,9 +216,8 @@ class _Attempt:
             case "without":
                 return self._levels.without(basis["place"])
             case _:
-                more = self._levels.with_more_threads("decode")
-                assert more is not None, "it was measured"
-                return more
+                more = map(self._levels.with_more_threads, self._levels.names)
+                return next(source for source in more if source is not None)
 
     def _tried(self, remedy: dict[str, Any]) -> dict[str, Any] | None:
         """Everything real, without and with a remedy, and what the prediction rests on, in turns.

@@ -105,7 +105,7 @@ class Levels(Protocol):
         """Batches at the level ``augment`` without one of them."""
 
     def with_more_threads(self, name: str) -> Source | None:
-        """Batches at a level with threads for all cores; None if more would not tell anything."""
+        """Batches at a level with more threads, or workers; None if that would tell nothing."""
 
     def remedied(self, remedy: dict[str, Any]) -> Source | None:
         """Everything real, with a remedy; None if it is nothing that can be tried."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -10,10 +10,13 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from hsipack._errors import ConflictError
+from hsipack.diagnosis import _samples
 from hsipack.diagnosis._levels import Kept, Source, Stream, cores
 
-# Samples whose loading is timed in this process.
+# Samples whose loading is looked at in this process.
 TIMED = 8
+# Workers that are tried where loading waits rather than computes: more than cores help there.
+WAITING = (8, 32)
 # Batches that a loader without an end is asked for in an epoch of kept samples.
 BATCHES = 1 << 20
 
@@ -93,11 +96,17 @@ class DataLoaderLevels(IterableLevels):
         self.subject = (
             f"DataLoader: batches of {batch or 1} on {device}, {loader.num_workers} workers"
         )
-        self._computing, samples = _computing(loader.dataset, loader, batch or 1)
+        chosen = _first(loader.sampler, max(batch or 1, TIMED))
+        samples, self._computing = _samples.load(loader.dataset, chosen)
+        self._augmenting = _samples.augmenting(loader.dataset, chosen[:TIMED])
+        self._collate: dict[str, Any] | None = None
+        self._more: Stream | None = None
         # Without batches there is nothing to collate.
         if batch is not None:
+            samples = samples[:batch]
+            self._collate = _samples.collating(loader.collate_fn, samples)
             self._kept: DataLoader[Any] = self._like(
-                _Samples(samples, batch * BATCHES), batch, loader.num_workers
+                _KeptSamples(samples, batch * BATCHES), batch, loader.num_workers
             )
             self._kept_stream = Stream(self._kept, self._ahead())
             self.names.insert(-1, "collate")
@@ -130,21 +139,47 @@ class DataLoaderLevels(IterableLevels):
 
     def facts(self) -> dict[str, Any]:
         """What is known beside the times."""
-        workers = self._data_loader.num_workers
-        more = {"threads": workers, "computing": self._computing, "cores": cores()}
-        return super().facts() | more
+        return super().facts() | {
+            "threads": self._data_loader.num_workers,
+            "more_threads": self._more_workers() or 0,
+            "computing": self._computing,
+            "augmenting": self._augmenting,
+            "collate": self._collate,
+            "cores": cores(),
+        }
+
+    def _more_workers(self) -> int | None:
+        """Workers to try: one a core, or more where they wait; None if there are as many."""
+        workers = cores()
+        if self._computing is not None and self._computing < 0.5:
+            least, most = WAITING
+            workers = max(workers, min(max(4 * workers, least), most))
+        return workers if workers > self._data_loader.num_workers else None
+
+    def with_more_threads(self, name: str) -> Source | None:
+        """Everything real, with more workers."""
+        workers = self._more_workers()
+        if name != "load" or workers is None:
+            return None
+        # The same ones every time, as without: starting them is not what is measured.
+        if self._more is None:
+            self._more = self._changed(workers, self._data_loader.pin_memory)
+        return _Going(self._more)
 
     def remedied(self, remedy: dict[str, Any]) -> Source | None:
         """Everything real, with a remedy."""
         loader = self._data_loader
-        workers, pin = loader.num_workers, loader.pin_memory
         match remedy["action"]:
             case "threads":
-                workers = remedy["threads"]
+                return self._changed(remedy["threads"], loader.pin_memory)
             case "pin":
-                pin = True
+                return self._changed(loader.num_workers, True)
             case _:
                 return None
+
+    def _changed(self, workers: int, pin: bool) -> Stream:
+        """The user's batches, loaded otherwise."""
+        loader = self._data_loader
         more: dict[str, Any] = {}
         if workers > 0:
             more["prefetch_factor"] = loader.prefetch_factor
@@ -169,6 +204,8 @@ class DataLoaderLevels(IterableLevels):
         super().close()
         if self.batch_size is not None:
             self._kept_stream.close()
+        if self._more is not None:
+            self._more.close()
 
 
 class _Going(Source):
@@ -184,7 +221,7 @@ class _Going(Source):
         return self._stream.next()
 
 
-class _Samples(Dataset[Any]):
+class _KeptSamples(Dataset[Any]):
     """Samples that are kept, over and over."""
 
     def __init__(self, samples: list[Any], length: int) -> None:
@@ -198,21 +235,12 @@ class _Samples(Dataset[Any]):
         return self._samples[number % len(self._samples)]
 
 
-def _computing(
-    dataset: Dataset[Any], loader: DataLoader[Any], batch: int
-) -> tuple[float | None, list[Any]]:
-    """The share of the time of loading a sample in which this process works, and some samples."""
-    chosen = []
-    for number in loader.sampler:
-        chosen.append(number)
-        if len(chosen) >= max(batch, TIMED):
-            break
+def _first(sampler: Iterable[Any], count: int) -> list[Any]:
+    """The first samples that a sampler chooses."""
+    chosen = list(itertools.islice(sampler, count))
     if not chosen:
         raise ConflictError("the loader gives no batches", remedy="choose more samples")
-    wall, work = time.perf_counter(), time.process_time()
-    samples = [dataset[number] for number in chosen]
-    wall, work = time.perf_counter() - wall, time.process_time() - work
-    return (min(work / wall, 1.0) if wall > 0 else None), samples[: max(batch, 1)]
+    return chosen
 
 
 def to_device(batch: Any, device: torch.device) -> Any:

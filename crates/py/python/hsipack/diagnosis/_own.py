@@ -147,6 +147,8 @@ class LoaderLevels:
             "stored_bytes": stored,
             "decoded_bytes": decoded,
             "load_s": median(self._load_s) if self._load_s else None,
+            "more_threads": cores() if self._report["threads"] < cores() else 0,
+            "cache": self._settings["cache"] or "none",
             "copies": self._report["transfer"]["copies"],
             "pixels": None if self._settings["crop"] else list(stack.shape[:2]),
             "gpu": self._settings["device"] is not None,

@@ -1,0 +1,136 @@
+//! What is known of a pipeline beside the times of its levels.
+
+use hsipack_read::plan::Crop;
+use hsipack_read::{Dataset, LoaderOptions};
+use serde::{Deserialize, Serialize};
+
+use crate::machine;
+
+/// What is known of the pipeline beside the times of its levels.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Facts {
+    /// What gives batches.
+    pub kind: Kind,
+    /// Decoding threads, or worker processes.
+    pub threads: usize,
+    /// Cores that may be used.
+    pub cores: usize,
+    /// Memory that may be taken, in bytes; unknown if `None`.
+    pub available_memory: Option<u64>,
+    /// Bytes of the samples as they are stored.
+    pub stored_bytes: Option<u64>,
+    /// Bytes of the samples, decoded.
+    pub decoded_bytes: Option<u64>,
+    /// Seconds that the loader needs for a batch with everything real, however long the rest takes.
+    pub load_s: Option<f64>,
+    /// Seconds that a batch takes with more threads, or workers, measured in the same rounds: of hsipack's loader at the
+    /// level `decode` with threads for all cores, of a DataLoader with everything real. Cores may share what they work with,
+    /// and where loading takes about as long as the step a batch takes longer than either. `None` if it was not measured.
+    pub more_threads_s: Option<f64>,
+    /// The threads, or workers, that `more_threads_s` was measured with; 0 if it was not measured.
+    pub more_threads: usize,
+    /// How batches come to the device: `none`, `asynchronous`, `staged` or `emulated`; `pageable` from memory that is
+    /// not page-locked.
+    pub copies: String,
+    /// What a batch takes at the level `augment` if one augmentation is left out.
+    pub augmentations: Vec<AugmentationCost>,
+    /// Rows and columns of the images.
+    pub pixels: Option<[u32; 2]>,
+    /// For a loader that is not hsipack's: the share of the time of loading a sample in which its process works, from 0
+    /// to 1; the rest of the time it waits for files or the network.
+    pub computing: Option<f64>,
+    /// For a DataLoader: the share of the time of loading a sample that its augmentations take, from 0 to 1.
+    pub augmenting: Option<f64>,
+    /// For a DataLoader: what its `collate_fn` costs.
+    pub collate: Option<CollateCost>,
+    /// Which chunks are kept in memory already: `compressed` or `decoded`; `none`, or empty, if nothing is.
+    pub cache: String,
+    /// Whether crops are chosen by their labels.
+    pub labelled_crops: bool,
+    /// Whether reads are limited to a rate, to emulate a slower disk.
+    pub rate_limited: bool,
+    /// Whether files are read through memory maps.
+    pub mapped: bool,
+    /// The compressor of the images' chunks, such as `zstd`.
+    pub compressor: Option<String>,
+    /// Whether checksums are compared whenever a chunk is decoded.
+    pub always_verified: bool,
+    /// Rows and columns of chunks that would suit the crops, if chunks are whole rows and crops much narrower.
+    pub tiles: Option<[u32; 2]>,
+    /// Whether the device is a GPU.
+    pub gpu: bool,
+}
+
+/// What gives batches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// hsipack's loader.
+    #[default]
+    Hsipack,
+    /// A `torch.utils.data.DataLoader`.
+    Dataloader,
+    /// Whatever can be iterated over.
+    Iterable,
+}
+
+/// A function that makes a batch of samples, and how long it takes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CollateCost {
+    /// Its name.
+    pub name: String,
+    /// Seconds that it takes for a batch, in one process.
+    pub batch_s: f64,
+}
+
+/// An augmentation, and the pipeline without it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AugmentationCost {
+    /// Its name.
+    pub name: String,
+    /// Seconds that a batch takes without it.
+    pub without_s: f64,
+}
+
+impl Facts {
+    /// What a packed dataset and the options of its loader tell.
+    pub fn of(dataset: &Dataset, options: &LoaderOptions) -> Self {
+        let image = dataset.stacks().first().map(|stack| &stack.image);
+        let codec = image.and_then(|image| image.meta().codecs.blosc);
+        let crop = options.plan.crop;
+        // Smaller tiles cost more than they save.
+        let tiles = crop_size(crop).filter(|[_, columns]| {
+            image.is_some_and(|image| {
+                let width = image.shape().columns;
+                image.grid().tile().columns == width && *columns as usize * 2 <= width
+            })
+        });
+        Self {
+            kind: Kind::Hsipack,
+            threads: options.threads,
+            cores: machine::cores(),
+            available_memory: machine::available_memory(),
+            cache: options.cache.name().to_owned(),
+            labelled_crops: matches!(crop, Crop::Random { min_labelled, .. } if min_labelled > 0.0),
+            compressor: codec.map(|codec| codec.compressor.name().to_owned()),
+            tiles: tiles.map(|size| size.map(|side| side.max(32))),
+            ..Self::default()
+        }
+    }
+
+    /// Whether that many bytes may be kept in memory beside everything else.
+    pub(super) fn fit(&self, bytes: Option<u64>) -> Option<u64> {
+        bytes.filter(|bytes| self.available_memory.is_some_and(|memory| *bytes <= memory / 2))
+    }
+}
+
+/// Rows and columns of crops.
+fn crop_size(crop: Crop) -> Option<[u32; 2]> {
+    match crop {
+        Crop::Whole => None,
+        Crop::Random { rows, columns, .. }
+        | Crop::Centre { rows, columns }
+        | Crop::Grid { rows, columns, .. } => Some([rows, columns]),
+    }
+}

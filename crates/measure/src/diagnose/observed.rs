@@ -1,0 +1,177 @@
+//! What a loader that is running waits for, from what it counted: the quick look that needs no other runs.
+//!
+//! It names parts by the levels that [`diagnose`](super) accuses, and what helps comes from the same place. It sees how long
+//! parts were busy, not what would be gained without them; a diagnosis measures that.
+
+use hsipack_read::CacheKind;
+use serde::{Deserialize, Serialize};
+
+use super::facts::Facts;
+use super::level::Level;
+use super::remedy::{self, Action};
+
+/// What keeps batches from coming faster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Limit {
+    /// Batches are ready before they are wanted.
+    Consumer,
+    /// Threads wait for stored bytes.
+    Disk,
+    /// Threads decompress, or wait for a processor.
+    Decode,
+    /// Opening files, or choosing crops by their labels, takes longer than decoding them.
+    Plan,
+}
+
+/// What a loader and its consumer did in some time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Observed {
+    /// Share of the time in which the consumer waited for a batch, from 0 to 1.
+    pub consumer_waiting: f64,
+    /// Share of the time of all decoding threads in which they worked, reading included.
+    pub decode_busy: f64,
+    /// Share of the planning thread's time in which it worked.
+    pub plan_busy: f64,
+    /// Seconds that all decoding threads worked, reading included.
+    pub decode_busy_s: f64,
+    /// Seconds of them that they read.
+    pub read_s: f64,
+    /// Bytes that were read from files.
+    pub stored_bytes: u64,
+    /// Bytes that came from disks, not from the system's file cache; `None` if the system does not say.
+    pub disk_bytes: Option<u64>,
+    /// Processor time of all threads in seconds; `None` if the system does not say.
+    pub cpu_s: Option<f64>,
+}
+
+impl Observed {
+    /// What keeps batches from coming faster.
+    pub fn limit(&self) -> Limit {
+        if self.consumer_waiting < 0.1 {
+            return Limit::Consumer;
+        }
+        if self.decode_busy < 0.5 && self.plan_busy > 0.5 {
+            return Limit::Plan;
+        }
+        if self.read_s > 0.5 * self.decode_busy_s || self.faults() {
+            return Limit::Disk;
+        }
+        Limit::Decode
+    }
+
+    /// Whether threads mostly wait for pages of memory maps, which counts as decoding: much came from disks
+    /// and the processors were not busy.
+    fn faults(&self) -> bool {
+        let from_disk = self.disk_bytes.is_some_and(|bytes| bytes > self.stored_bytes / 4);
+        let rested = self.cpu_s.is_some_and(|cpu| cpu < 0.6 * self.decode_busy_s);
+        self.stored_bytes > 0 && from_disk && rested
+    }
+}
+
+impl Limit {
+    /// The level whose part is to blame; `None` if it is none that a diagnosis tells apart.
+    pub fn culprit(self) -> Option<Level> {
+        match self {
+            Limit::Disk => Some(Level::Read),
+            Limit::Decode => Some(Level::Decode),
+            Limit::Consumer | Limit::Plan => None,
+        }
+    }
+
+    /// As one word, such as `disk`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Limit::Consumer => "consumer",
+            Limit::Disk => "disk",
+            Limit::Decode => "decode",
+            Limit::Plan => "plan",
+        }
+    }
+
+    /// What that means, for people.
+    pub fn meaning(self) -> &'static str {
+        match (self, self.culprit()) {
+            (_, Some(level)) => level.adds(),
+            (Limit::Plan, None) => "planning: opening files, or finding crops with labels",
+            (_, None) => "the consumer: batches are ready before they are wanted",
+        }
+    }
+
+    /// What to try, best first: options, then advice in words; nothing if the consumer is the limit.
+    pub fn remedies(self, facts: &Facts) -> (Vec<Action>, Vec<String>) {
+        match self {
+            Limit::Consumer => (Vec::new(), Vec::new()),
+            Limit::Plan if facts.labelled_crops => {
+                let advice = "a lower share of labelled pixels: up to 32 crops are drawn for it";
+                (Vec::new(), vec![advice.to_owned()])
+            }
+            Limit::Plan => {
+                (Vec::new(), vec!["more epochs: files are opened in the first one".to_owned()])
+            }
+            Limit::Disk => {
+                let cache = remedy::cache(facts, CacheKind::Compressed);
+                (cache.into_iter().collect(), remedy::disk_advice(facts))
+            }
+            Limit::Decode => {
+                let options = [remedy::threads(facts), remedy::cache(facts, CacheKind::Decoded)];
+                let mut advice = remedy::decode_advice(facts);
+                advice.push("more cores".to_owned());
+                (options.into_iter().flatten().collect(), advice)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::remedy::remedy;
+    use super::super::verdict::{Limits, Measured, verdict};
+    use super::*;
+
+    fn busy() -> Observed {
+        Observed {
+            consumer_waiting: 1.0,
+            decode_busy: 1.0,
+            decode_busy_s: 2.0,
+            ..Observed::default()
+        }
+    }
+
+    #[test]
+    fn the_busy_part_is_the_limit() {
+        assert_eq!(Observed { consumer_waiting: 0.05, ..busy() }.limit(), Limit::Consumer);
+        assert_eq!(busy().limit(), Limit::Decode);
+        assert_eq!(Observed { read_s: 1.5, ..busy() }.limit(), Limit::Disk);
+        assert_eq!(Observed { decode_busy: 0.2, plan_busy: 0.9, ..busy() }.limit(), Limit::Plan);
+        let faults =
+            Observed { stored_bytes: 100, disk_bytes: Some(90), cpu_s: Some(0.5), ..busy() };
+        assert_eq!(faults.limit(), Limit::Disk);
+        assert_eq!(Observed { cpu_s: Some(1.9), ..faults }.limit(), Limit::Decode);
+    }
+
+    #[test]
+    fn what_helps_is_what_a_diagnosis_of_the_same_part_recommends() {
+        let facts = Facts {
+            threads: 2,
+            cores: 2,
+            available_memory: Some(1000),
+            stored_bytes: Some(100),
+            decoded_bytes: Some(200),
+            ..Facts::default()
+        };
+        for (limit, last) in [(Limit::Disk, Level::Read), (Limit::Decode, Level::Decode)] {
+            let times = [(Level::Step, 0.1), (Level::Collate, 0.1), (last, 0.5)];
+            let measured = times.map(|(level, time)| Measured { level, batch_s: vec![time; 3] });
+            let diagnosed = remedy(&verdict(&measured, Limits::default()), &facts).unwrap();
+            let (options, advice) = limit.remedies(&facts);
+            assert_eq!(limit.culprit(), Some(last));
+            assert_eq!(options.first(), Some(&diagnosed.action));
+            assert!(diagnosed.advice.iter().all(|line| advice.contains(line)), "{diagnosed:?}");
+        }
+        let many = Facts { cores: 8, ..facts.clone() };
+        assert_eq!(Limit::Decode.remedies(&many).0[0], Action::Threads { threads: 8 });
+        let cached = Facts { cache: "compressed".into(), ..facts };
+        assert!(Limit::Disk.remedies(&cached).0.is_empty(), "it is in use already");
+    }
+}

@@ -1,0 +1,115 @@
+"""What loading samples costs, seen in this process."""
+
+from __future__ import annotations
+
+import cProfile
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from types import CodeType
+from typing import Any
+
+from torch.utils.data import Dataset
+
+# Folders of libraries that augment images, as they stand in the paths of their files.
+LIBRARIES = re.compile(
+    r"[/\\](kornia|torchvision[/\\]transforms|albumentations|imgaug|volumentations|batchgenerators"
+    r"|monai[/\\]transforms|torchio[/\\]transforms|hsipack[/\\]augment)[/\\]"
+)
+# Functions and classes that say so themselves.
+NAMES = re.compile("augment|transform", re.IGNORECASE)
+# Attributes of datasets that hold what is done to samples.
+ATTRIBUTES = ("transform", "transforms", "augment", "augmentation", "augmentations")
+
+
+def load(dataset: Dataset[Any], numbers: list[Any]) -> tuple[list[Any], float | None]:
+    """Samples, and the share of the time of loading them in which this process worked.
+
+    The rest of the time it waited. The share is None where loading took no time.
+    """
+    wall, work = time.perf_counter(), _worked()
+    samples = [dataset[number] for number in numbers]
+    wall, work = time.perf_counter() - wall, _worked() - work
+    return samples, (min(work / wall, 1.0) if wall > 0 else None)
+
+
+def _worked() -> float:
+    """Seconds in which this process worked, or would have, had others not had the processor."""
+    try:
+        with open("/proc/thread-self/schedstat", encoding="ascii") as file:
+            queued = int(file.read().split()[1]) * 1e-9
+    except (OSError, ValueError, IndexError):
+        queued = 0.0
+    return time.process_time() + queued
+
+
+def augmenting(dataset: Dataset[Any], numbers: Iterable[Any]) -> float | None:
+    """The share of the time of loading samples that augmenting them takes.
+
+    Augmentations are what the usual libraries do, what is called an augmentation or a transform,
+    and whatever a dataset keeps under such a name. None while another profiler is at work.
+    """
+    profile = cProfile.Profile()
+    numbers = list(numbers)
+    start = time.perf_counter()
+    try:
+        profile.enable()
+    except ValueError:
+        return None
+    try:
+        for number in numbers:
+            dataset[number]
+    finally:
+        profile.disable()
+    wall = time.perf_counter() - start
+    own = set(_kept(dataset))
+
+    def augments(code: CodeType | str) -> bool:
+        if isinstance(code, str):
+            return False
+        # Python 3.10 does not know the class of a method.
+        name = getattr(code, "co_qualname", code.co_name)
+        return code in own or bool(LIBRARIES.search(code.co_filename) or NAMES.search(name))
+
+    spent = 0.0
+    for entry in profile.getstats():
+        if augments(entry.code):
+            # What it spends in another augmentation is in its own time already.
+            within = (call.totaltime for call in entry.calls or () if augments(call.code))
+            spent += entry.totaltime - sum(within)
+    return min(max(spent / wall, 0.0), 1.0) if wall > 0 else None
+
+
+def collating(collate: Callable[[list[Any]], Any], samples: list[Any]) -> dict[str, Any]:
+    """The name of a function that makes a batch of samples, and the seconds that takes."""
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        collate(samples)
+        times.append(time.perf_counter() - start)
+    name = getattr(collate, "__qualname__", type(collate).__qualname__)
+    return {"name": name.rpartition("<locals>.")[2], "batch_s": min(times)}
+
+
+def _kept(dataset: Any) -> Iterator[CodeType]:
+    """The code of what a dataset, or one inside it, does to its samples."""
+    seen: set[int] = set()
+    while dataset is not None and id(dataset) not in seen:
+        seen.add(id(dataset))
+        for name in ATTRIBUTES:
+            code = _code(getattr(dataset, name, None))
+            if code is not None:
+                yield code
+        dataset = getattr(dataset, "dataset", None)
+
+
+def _code(function: Any) -> CodeType | None:
+    """The code that runs when something is called."""
+    if not callable(function):
+        return None
+    # All of torch's modules share the code of their __call__.
+    for name in ("forward", "__call__"):
+        if not hasattr(function, "__code__"):
+            function = getattr(type(function), name, function)
+    code = getattr(function, "__code__", None)
+    return code if isinstance(code, CodeType) else None
