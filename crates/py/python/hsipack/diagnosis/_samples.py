@@ -6,6 +6,7 @@ import cProfile
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from types import CodeType
 from typing import Any
 
@@ -36,8 +37,7 @@ def load(dataset: Dataset[Any], numbers: list[Any]) -> tuple[list[Any], float | 
 def _worked() -> float:
     """Seconds in which this process worked, or would have, had others not had the processor."""
     try:
-        with open("/proc/thread-self/schedstat", encoding="ascii") as file:
-            queued = int(file.read().split()[1]) * 1e-9
+        queued = int(Path("/proc/thread-self/schedstat").read_text().split()[1]) * 1e-9
     except (OSError, ValueError, IndexError):
         queued = 0.0
     return time.process_time() + queued
