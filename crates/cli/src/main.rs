@@ -11,11 +11,12 @@ mod failure;
 mod files;
 mod parse;
 mod reading;
+mod surface;
 mod task;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Pack hyperspectral cubes for training, and trust what was packed.
 ///
@@ -54,7 +55,12 @@ fn main() -> ExitCode {
         note!("hsipack: {message}");
         return ExitCode::from(2);
     }
-    let command = match Cli::try_parse() {
+    let parsed = Cli::command().try_get_matches().and_then(|matches| {
+        let running = matches.subcommand_name().unwrap_or_default();
+        hsipack_format::remedy::speak(surface::Shell::new(Cli::command(), running));
+        Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut Cli::command()))
+    });
+    let command = match parsed {
         Ok(cli) => cli.command,
         Err(message) => return output::clap(&message),
     };

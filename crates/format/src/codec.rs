@@ -7,7 +7,7 @@
 use std::ffi::CString;
 use std::os::raw::{c_char, c_void};
 
-use crate::{Error, Result};
+use crate::{Error, Opt, Result, remedy};
 
 /// A compressor inside Blosc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -117,7 +117,7 @@ impl Codec {
                 "a chunk of {} bytes is more than the 2 GiB a Blosc frame holds",
                 chunk.len()
             ))
-            .with_remedy("choose smaller chunks with --chunk ROWSxCOLUMNS"));
+            .with_remedy(remedy!["choose a smaller ", Opt::Chunk]));
         }
         let start = out.len();
         out.reserve(chunk.len() + BLOSC_HEADER + CHECKSUM_LEN);

@@ -17,7 +17,7 @@ use crate::folder::{self, Folder};
 use crate::samples::{self, Sample};
 use crate::shard::ShardFile;
 use crate::zarr::{self, ArrayMeta};
-use crate::{CubeShape, DType, Error, Grid, Result, Tile, codec, memory, small};
+use crate::{Command, CubeShape, DType, Error, Grid, Result, Tile, codec, memory, remedy, small};
 
 /// Version of the layout that this crate writes, and the newest it reads.
 pub const LAYOUT: u64 = 1;
@@ -133,7 +133,11 @@ impl Dataset {
             None => Ok(()),
             Some(file) => Err(Error::damaged("the file is not listed in SHA256SUMS")
                 .at(self.path().join(file))
-                .with_remedy("run `hsipack validate`; restore SHA256SUMS from a copy")),
+                .with_remedy(remedy![
+                    "run ",
+                    Command::Validate,
+                    "; restore SHA256SUMS from a copy"
+                ])),
         }
     }
 
@@ -162,7 +166,9 @@ impl Dataset {
     /// Takes out one of the [`Stack::problems`], with what to do about it.
     pub fn take_problem(&mut self) -> Option<Error> {
         let problem = self.stacks.iter_mut().find_map(|stack| stack.problems.pop());
-        problem.map(|error| error.with_remedy("run `hsipack validate`, then `hsipack repair`"))
+        problem.map(|error| {
+            error.with_remedy(remedy!["run ", Command::Validate, ", then ", Command::Repair])
+        })
     }
 
     /// Where it lies.
@@ -207,9 +213,9 @@ fn check_sums(path: &Path, sums: &[(String, String)]) -> Result<()> {
         let most = if file == SAMPLES { small::SAMPLES } else { small::METADATA };
         let file = path.join(file);
         if checksums::sha256(&small::read(&file, most)?) != *sum {
-            return Err(Error::damaged("the file does not match SHA256SUMS")
-                .at(file)
-                .with_remedy("run `hsipack validate`; restore the file from a copy"));
+            return Err(Error::damaged("the file does not match SHA256SUMS").at(file).with_remedy(
+                remedy!["run ", Command::Validate, "; restore the file from a copy"],
+            ));
         }
     }
     Ok(())
@@ -241,13 +247,13 @@ fn read_root(path: &Path) -> Result<Map<String, Value>> {
     if !file.is_file() {
         return Err(Error::malformed("not a packed dataset: there is no zarr.json in it")
             .at(path)
-            .with_remedy("give the folder that `hsipack convert -o` wrote"));
+            .with_remedy(remedy!["give the folder that ", Command::Convert, " wrote"]));
     }
     let mut attributes = zarr::parse_group(&read_file(&file)?).map_err(|error| error.at(&file))?;
     let Some(Value::Object(hsipack)) = attributes.remove("hsipack") else {
         return Err(Error::malformed("a Zarr store, but not one that hsipack packed")
             .at(path)
-            .with_remedy("pack it with `hsipack convert`"));
+            .with_remedy(remedy!["pack it with ", Command::Convert]));
     };
     match hsipack.get("layout").and_then(Value::as_u64) {
         Some(1..=LAYOUT) => Ok(hsipack),
@@ -569,7 +575,7 @@ impl ChunkArray {
         let name = |error: Error, path: &Path| {
             Error::damaged(format!("sample {index}, chunk {chunk}: {}", error.what()))
                 .at(path)
-                .with_remedy("run `hsipack validate`, then `hsipack repair`")
+                .with_remedy(remedy!["run ", Command::Validate, ", then ", Command::Repair])
         };
         if self.meta.chunk_shape.is_some() {
             let (shard, first) = self.grid.locate(index);

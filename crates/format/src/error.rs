@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use crate::remedy::Remedy;
 use crate::text;
 
 /// What sort of thing went wrong; decides exit codes and what a caller may do about it.
@@ -23,14 +24,20 @@ pub enum ErrorKind {
     Conflict,
     /// Stored bytes of a packed dataset do not match their checksums or records.
     Damaged,
+    /// A saved training state does not fit the dataset or the options.
+    State,
+    /// A device did not do what it should: a GPU, its driver or libtorch on it.
+    Device,
+    /// hsipack itself is wrong.
+    Bug,
     /// The user asked to stop.
     Interrupted,
 }
 
 /// An error that names the file, what was wrong with it, and what to do.
 ///
-/// Displayed as `FILE: WHAT (REMEDY)`, control characters in it escaped; [`std::error::Error::source`] gives the cause, if another
-/// library reported one.
+/// Displayed as `FILE: WHAT (REMEDY)`, with the choices behind WHAT if there are some, control characters in it escaped;
+/// [`std::error::Error::source`] gives the cause, if another library reported one.
 #[derive(Debug)]
 pub struct Error(Box<Inner>);
 
@@ -39,7 +46,8 @@ struct Inner {
     kind: ErrorKind,
     path: Option<PathBuf>,
     what: String,
-    remedy: Option<String>,
+    choices: Vec<String>,
+    remedy: Option<Remedy>,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
@@ -49,7 +57,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 impl Error {
     /// An error of `kind`; `what` says what was wrong, as a clause without a final stop.
     pub fn new(kind: ErrorKind, what: impl Into<String>) -> Self {
-        Self(Box::new(Inner { kind, path: None, what: what.into(), remedy: None, source: None }))
+        let (what, choices) = (what.into(), Vec::new());
+        Self(Box::new(Inner { kind, path: None, what, choices, remedy: None, source: None }))
     }
 
     /// A [`ErrorKind::Malformed`] error.
@@ -77,6 +86,28 @@ impl Error {
         Self::new(ErrorKind::Damaged, what)
     }
 
+    /// A [`ErrorKind::State`] error.
+    pub fn state(what: impl Into<String>) -> Self {
+        Self::new(ErrorKind::State, what)
+    }
+
+    /// A [`ErrorKind::Device`] error.
+    pub fn device(what: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Device, what)
+    }
+
+    /// A [`ErrorKind::Bug`] error: something that cannot happen did.
+    pub fn bug(what: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Bug, what).with_remedy("report this as a bug of hsipack")
+    }
+
+    /// A [`ErrorKind::Bug`] error of what a thread panicked with.
+    pub fn panicked(panic: &(dyn std::any::Any + Send)) -> Self {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        Self::bug(format!("a thread panicked: {}", text.unwrap_or("it does not say why")))
+    }
+
     /// An I/O error on `path`; `doing` is what was tried, e.g. "cannot read".
     pub fn io(path: impl Into<PathBuf>, doing: &str, source: std::io::Error) -> Self {
         let error = Self::new(ErrorKind::Io, format!("{doing}: {source}")).at(path);
@@ -99,9 +130,35 @@ impl Error {
     }
 
     /// Says what the user can do, as an imperative clause without a final stop; the last call wins.
+    ///
+    /// Options and commands are named with [`remedy!`](crate::remedy!), so that each surface spells them.
     #[must_use]
-    pub fn with_remedy(mut self, remedy: impl Into<String>) -> Self {
+    pub fn with_remedy(mut self, remedy: impl Into<Remedy>) -> Self {
         self.0.remedy = Some(remedy.into());
+        self
+    }
+
+    /// Adds another way out to the remedy, if there is one: `…, or OTHER`.
+    #[must_use]
+    pub fn or_remedy(mut self, other: impl Into<Remedy>) -> Self {
+        self.0.remedy = Some(match self.0.remedy.take() {
+            Some(remedy) => remedy.joined(", or ", other),
+            None => other.into(),
+        });
+        self
+    }
+
+    /// Lists what the user can choose from.
+    #[must_use]
+    pub fn with_choices(mut self, choices: Vec<String>) -> Self {
+        self.0.choices = choices;
+        self
+    }
+
+    /// Says where it went wrong, in front: `WHERE: WHAT`.
+    #[must_use]
+    pub fn within(mut self, place: impl fmt::Display) -> Self {
+        self.0.what = format!("{place}: {}", self.0.what);
         self
     }
 
@@ -125,14 +182,19 @@ impl Error {
         self.0.path.as_deref()
     }
 
-    /// What was wrong, without the file and the remedy.
+    /// What was wrong, without the file, the choices and the remedy.
     pub fn what(&self) -> &str {
         &self.0.what
     }
 
+    /// What the user can choose from, each with what it is.
+    pub fn choices(&self) -> &[String] {
+        &self.0.choices
+    }
+
     /// What to do about it.
-    pub fn remedy(&self) -> Option<&str> {
-        self.0.remedy.as_deref()
+    pub fn remedy(&self) -> Option<&Remedy> {
+        self.0.remedy.as_ref()
     }
 }
 
@@ -142,8 +204,11 @@ impl fmt::Display for Error {
             write!(f, "{}: ", text::path(path))?;
         }
         f.write_str(&text::printable_lines(&self.0.what))?;
+        if !self.0.choices.is_empty() {
+            write!(f, ": {}", text::printable(&self.0.choices.join(", ")))?;
+        }
         match &self.0.remedy {
-            Some(remedy) => write!(f, " ({})", text::printable_lines(remedy)),
+            Some(remedy) => write!(f, " ({})", text::printable_lines(&remedy.to_string())),
             None => Ok(()),
         }
     }
@@ -157,6 +222,8 @@ impl std::error::Error for Error {
 
 #[cfg(test)]
 mod tests {
+    use crate::{Opt, remedy};
+
     use super::*;
 
     #[test]
@@ -171,7 +238,41 @@ mod tests {
 
     #[test]
     fn control_characters_of_names_do_not_reach_the_terminal() {
-        let error = Error::damaged("sample \u{1b}[2J").at("a\u{1b}[31m\n").with_remedy("\u{9b}");
-        assert_eq!(error.to_string(), "a\\u{1b}[31m\\u{a}: sample \\u{1b}[2J (\\u{9b})");
+        let error = Error::ambiguous("sample \u{1b}[2J")
+            .at("a\u{1b}[31m\n")
+            .with_choices(vec!["b\u{7}".into()])
+            .with_remedy(remedy!["\u{9b}", Opt::Mask.to("\u{202e}".to_owned())]);
+        assert_eq!(
+            error.to_string(),
+            "a\\u{1b}[31m\\u{a}: sample \\u{1b}[2J: b\\u{7} (\\u{9b}mask=\\u{202e})"
+        );
+    }
+
+    #[test]
+    fn choices_stand_between_problem_and_remedy() {
+        let error = Error::ambiguous("several cubes")
+            .with_choices(vec!["a (1x2x3)".into(), "b (4x5x6)".into()])
+            .with_remedy("name one");
+        assert_eq!(error.to_string(), "several cubes: a (1x2x3), b (4x5x6) (name one)");
+        assert_eq!(error.what(), "several cubes");
+    }
+
+    #[test]
+    fn what_is_added_keeps_the_rest() {
+        let error = Error::damaged("a checksum").at("c/0").with_remedy("copy it again");
+        let error = error.within("chunk 3").or_remedy("leave it out");
+        assert_eq!(error.to_string(), "c/0: chunk 3: a checksum (copy it again, or leave it out)");
+        let alone = Error::damaged("a checksum").or_remedy("leave it out");
+        assert_eq!(alone.to_string(), "a checksum (leave it out)");
+    }
+
+    #[test]
+    fn a_panic_is_a_bug_and_nobody_elses_fault() {
+        for panic in [Box::new("no") as Box<dyn std::any::Any + Send>, Box::new("no".to_owned())] {
+            let error = Error::panicked(&*panic);
+            assert_eq!(error.kind(), ErrorKind::Bug);
+            let text = "a thread panicked: no (report this as a bug of hsipack)";
+            assert_eq!(error.to_string(), text);
+        }
     }
 }

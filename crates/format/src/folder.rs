@@ -22,7 +22,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use crate::checksums::SHA256SUMS;
-use crate::{Error, Result, small, zarr};
+use crate::{Command, Error, Opt, Result, remedy, small, zarr};
 
 /// The key of an entry of `history` in the root's attributes: the fingerprint that the dataset had before.
 pub const CONTINUES: &str = "continues";
@@ -137,12 +137,16 @@ fn cannot_open(path: &Path, error: io::Error) -> Error {
         io::ErrorKind::NotFound if aside(path).exists() => {
             Error::conflict("an append was cut short just before its end")
                 .at(path)
-                .with_remedy("resume the append; it puts the dataset back")
+                .with_remedy(remedy![
+                    "resume the append with ",
+                    Command::Convert.with(Opt::Resume),
+                    "; it puts the dataset back"
+                ])
                 .caused_by(error)
         }
         io::ErrorKind::NotADirectory => Error::malformed("not a packed dataset: it is no folder")
             .at(path)
-            .with_remedy("give the folder that `hsipack convert -o` wrote")
+            .with_remedy(remedy!["give the folder that ", Command::Convert, " wrote"])
             .caused_by(error),
         _ => Error::io(path, "cannot open", error),
     }
@@ -359,7 +363,7 @@ mod tests {
             open(&path, "f1");
         });
         let missing = steadily(&folder.path().join("other"), || Ok(())).unwrap_err();
-        assert_eq!(missing.remedy(), Some("check the path"));
+        assert_eq!(missing.remedy(), Some(&"check the path".into()));
     }
 
     #[test]

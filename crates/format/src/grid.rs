@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::{CubeShape, Error, Result};
+use crate::{CubeShape, Error, Opt, Result, remedy};
 
 /// Uncompressed bytes of a chunk to aim for: large enough that a read and a task are cheap against
 /// decoding it, small enough that one cube keeps every thread busy.
@@ -69,7 +69,7 @@ impl Grid {
                 "chunks of {}x{} pixels are larger than the cube of {}x{}",
                 tile.rows, tile.columns, shape.rows, shape.columns
             ))
-            .with_remedy("choose a smaller --chunk"));
+            .with_remedy(remedy!["choose a smaller ", Opt::Chunk]));
         }
         let grid = Self { shape, tile, samples_per_shard };
         grid.down()

@@ -22,6 +22,7 @@
 //! | [`checksums`] | `SHA256SUMS` |
 //! | [`samples`] | `samples.jsonl` |
 //! | [`dataset`] | a whole dataset, opened |
+//! | `error`, [`remedy`](mod@remedy) | what went wrong, and what to do about it, however a surface spells it |
 //!
 //! ```
 //! use hsipack_format::{Codec, Compressor, Shuffle, codec};
@@ -54,6 +55,7 @@ pub mod grid;
 pub mod mapping;
 pub mod memory;
 pub mod processor;
+pub mod remedy;
 pub mod samples;
 pub mod shard;
 pub mod small;
@@ -67,4 +69,5 @@ pub use dataset::{Dataset, Stack};
 pub use dtype::DType;
 pub use error::{Error, ErrorKind, Result};
 pub use grid::{Grid, Tile};
+pub use remedy::{Command, Opt, Remedy};
 pub use samples::Sample;

@@ -609,7 +609,7 @@ mod tests {
         let error = Mapping::open(&missing).unwrap_err();
         assert_eq!(
             (error.path(), error.remedy()),
-            (Some(missing.as_path()), Some("check the path"))
+            (Some(missing.as_path()), Some(&"check the path".into()))
         );
         assert!(Mapping::open(folder.path()).is_err());
         let empty = folder.path().join("empty");

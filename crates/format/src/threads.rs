@@ -6,7 +6,7 @@
 use std::io;
 use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Opt, Result, remedy};
 
 /// Starts a thread.
 ///
@@ -58,7 +58,11 @@ pub fn share(count: usize, name: &str, work: impl Fn() + Sync) {
 
 fn refused(error: io::Error) -> Error {
     Error::new(ErrorKind::Io, format!("the system refuses another thread: {error}"))
-        .with_remedy("ask for fewer threads, or raise the limit of processes (`ulimit -u`)")
+        .with_remedy(remedy![
+            "ask for fewer ",
+            Opt::Threads,
+            ", or raise the limit of processes (`ulimit -u`)"
+        ])
         .caused_by(error)
 }
 
@@ -75,7 +79,9 @@ mod tests {
         });
         assert_eq!(scoped, 7);
         let runs = std::sync::atomic::AtomicUsize::new(0);
-        let count = || drop(runs.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
+        let count = || {
+            runs.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        };
         run(3, "three", count, || unreachable!("none is refused")).unwrap();
         share(2, "two", count);
         assert_eq!(runs.load(std::sync::atomic::Ordering::Relaxed), 5);

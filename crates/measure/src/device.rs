@@ -2,7 +2,8 @@
 
 use tch::{Device, TchError};
 
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
+use hsipack_format::{Opt, remedy};
 
 /// Runs tensor operations without gradients, and makes the crate's error of libtorch's.
 pub fn run<T>(work: impl FnOnce() -> Result<T, TchError>) -> Result<T> {
@@ -14,8 +15,8 @@ pub fn failed(error: TchError) -> Error {
     let text = error.to_string();
     let first = text.lines().next().unwrap_or("it failed").trim_end_matches('.').to_owned();
     let short = first.contains("memory");
-    let error = Error::new(ErrorKind::Io, format!("libtorch: {first}")).caused_by(error);
-    if short { error.with_remedy("use a smaller --batch-size") } else { error }
+    let error = Error::device(format!("libtorch: {first}")).caused_by(error);
+    if short { error.with_remedy(remedy!["use a smaller ", Opt::BatchSize]) } else { error }
 }
 
 /// The device of that name: `auto` (a GPU if there is one), `cpu`, `cuda` or `cuda:1`.
@@ -25,14 +26,16 @@ pub fn failed(error: TchError) -> Error {
 pub fn device(name: &str) -> Result<Device> {
     let gpu = |number: usize| {
         if !hsipack_read::cuda_is_available() {
-            return Err(Error::unsupported(format!(
-                "there is no device {name}: libtorch finds no GPU"
-            ))
-            .with_remedy("pass --device cpu, or look whether the NVIDIA driver is installed"));
+            return Err(Error::device(format!("there is no device {name}: libtorch finds no GPU"))
+                .with_remedy(remedy![
+                    "pass ",
+                    Opt::Device.to("cpu"),
+                    ", or look whether the NVIDIA driver is installed"
+                ]));
         }
         let count = tch::Cuda::device_count();
         if number as i64 >= count {
-            return Err(Error::unsupported(format!("there is no device {name}"))
+            return Err(Error::device(format!("there is no device {name}"))
                 .with_remedy(format!("GPUs are numbered from 0; there are {count}")));
         }
         Ok(Device::Cuda(number))
@@ -74,7 +77,7 @@ mod tests {
         assert!(device("tpu").unwrap_err().to_string().contains("cuda:1"));
         if !hsipack_read::cuda_is_available() {
             assert_eq!(name(device("auto").unwrap()), "cpu");
-            assert!(device("cuda:7").unwrap_err().to_string().contains("--device cpu"));
+            assert!(device("cuda:7").unwrap_err().to_string().contains("device=cpu"));
         }
     }
 }

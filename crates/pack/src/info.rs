@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use hsipack_format::dataset::ChunkArray;
-use hsipack_format::{DType, Dataset, Result, Sample, Stack};
+use hsipack_format::{Command, DType, Dataset, Result, Sample, Stack, remedy};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -429,8 +429,12 @@ fn stored_bytes(array: &ChunkArray) -> Result<u64> {
     let size = |shard: usize| {
         let path = array.shard_path(shard);
         let meta = path.metadata().map_err(|error| {
-            hsipack_format::Error::io(&path, "cannot read", error)
-                .with_remedy("a shard is missing; run `hsipack validate`, then `hsipack repair`")
+            hsipack_format::Error::io(&path, "cannot read", error).with_remedy(remedy![
+                "a shard is missing; run ",
+                Command::Validate,
+                ", then ",
+                Command::Repair
+            ])
         });
         meta.map(|meta| meta.len())
     };

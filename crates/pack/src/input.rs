@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hsipack_format::{Error, Result};
+use hsipack_format::{Error, Opt, Result, remedy};
 use serde_json::{Map, Value};
 use walkdir::WalkDir;
 
@@ -160,7 +160,7 @@ fn search(folder: &Path, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input>>
     if inputs.is_empty() {
         return Err(Error::conflict("no cube in this folder")
             .at(folder)
-            .with_remedy("check the path, and --exclude"));
+            .with_remedy(remedy!["check the path, and ", Opt::Exclude]));
     }
     Ok(inputs)
 }

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use half::f16;
-use hsipack_format::{CubeShape, DType, Dataset, Error, Result, Sample, Stack};
+use hsipack_format::{Command, CubeShape, DType, Dataset, Error, Result, Sample, Stack, remedy};
 use serde_json::Value;
 
 use crate::convert::ValueOptions;
@@ -62,7 +62,7 @@ impl<'a> Cube<'a> {
         if !matches!(dtype, DType::F16 | DType::F32) {
             return Err(Error::unsupported(format!("an image array of {dtype}"))
                 .at(stack.image.folder())
-                .with_remedy("pack the cubes with `hsipack convert`"));
+                .with_remedy(remedy!["pack the cubes with ", Command::Convert]));
         }
         Ok(Self {
             shape: stack.image.shape(),

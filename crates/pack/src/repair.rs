@@ -10,7 +10,7 @@ use std::sync::Mutex;
 
 use hsipack_format::dataset::{ChunkArray, FWHM, WAVELENGTH};
 use hsipack_format::shard::ShardFile;
-use hsipack_format::{Dataset, Error, ErrorKind, Result, Sample, Stack};
+use hsipack_format::{Dataset, Error, ErrorKind, Opt, Result, Sample, Stack, remedy};
 use serde::Serialize;
 
 use crate::convert::encode::{Encoded, Encoder, OpenCube};
@@ -185,7 +185,10 @@ impl Mender<'_> {
         let input = recipe::locate(sample, self.dataset.path(), root).ok_or_else(|| {
             Error::new(ErrorKind::Io, format!("the source of sample {} is not there", sample.name))
                 .at(&sample.source.path)
-                .with_remedy("run from the folder of the conversion, or pass --source-root")
+                .with_remedy(remedy![
+                    "run from the folder of the conversion, or pass ",
+                    Opt::SourceRoot
+                ])
         })?;
         let source = plan::open_source(&input, &recipe.values)?;
         if fingerprint(&source.info().files)?.1 != sample.source.fingerprint {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use hsipack_format::samples::RESERVED_KEYS;
-use hsipack_format::{Error, Result};
+use hsipack_format::{Error, Opt, Result, remedy};
 use serde_json::{Map, Value};
 
 use crate::input::Input;
@@ -66,7 +66,10 @@ pub fn read_list(path: &Path) -> Result<Vec<Input>> {
         let Some(Value::String(file)) = row.remove("path") else {
             return Err(Error::malformed("the list has no `path` column, or a row without a path")
                 .at(path)
-                .with_remedy("add a column `path`; to add columns to cubes, use --table"));
+                .with_remedy(remedy![
+                    "add a column `path`; to add columns to cubes, use ",
+                    Opt::Table
+                ]));
         };
         let mut input = Input::parse(&folder.join(file).to_string_lossy());
         let name = row.get("name").cloned();

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hsipack_format::{Dataset, Error, Result, Sample, folder, small};
+use hsipack_format::{Command, Dataset, Error, Result, Sample, folder, remedy, small};
 use serde_json::Value;
 
 use crate::convert::ValueOptions;
@@ -32,7 +32,11 @@ impl Target {
         if input.file.is_dir() && !source::is_container_folder(&input.file) {
             return Err(Error::unsupported("a folder, neither a cube nor a packed dataset")
                 .at(&input.file)
-                .with_remedy("give one cube in it, or a dataset that `hsipack convert` wrote"));
+                .with_remedy(remedy![
+                    "give one cube in it, or a dataset that ",
+                    Command::Convert,
+                    " wrote"
+                ]));
         }
         let values = ValueOptions { axes: axes.map(str::to_owned), ..ValueOptions::default() };
         let source = plan::open_source(&input, &values)?;

@@ -1,6 +1,6 @@
 //! From times that Python measured to what training waits for.
 
-use hsipack_measure::diagnose::{Diagnosis, Limits, Measured, Measurements, Rounds, Words, subset};
+use hsipack_measure::diagnose::{Diagnosis, Limits, Measured, Measurements, Rounds, subset};
 use hsipack_measure::machine;
 use hsipack_read::Error;
 use pyo3::prelude::*;
@@ -64,7 +64,7 @@ pub fn diagnose(py: Python<'_>, measurements: &str) -> PyResult<(String, String)
     }
     let diagnosis = Diagnosis::from(measurements);
     let json = serde_json::to_string(&diagnosis).expect("plain data");
-    Ok((json, diagnosis.text(Words::Python)))
+    Ok((json, diagnosis.text()))
 }
 
 fn parsed<T: DeserializeOwned>(text: &str) -> Result<T, Error> {

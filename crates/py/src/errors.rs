@@ -13,8 +13,10 @@ fn class(kind: ErrorKind) -> &'static str {
         ErrorKind::Unsupported => "UnsupportedError",
         ErrorKind::Ambiguous => "AmbiguousError",
         ErrorKind::Overflow => "RangeError",
-        ErrorKind::Conflict => "ConflictError",
+        ErrorKind::Conflict | ErrorKind::State => "ConflictError",
         ErrorKind::Damaged => "DamagedError",
+        ErrorKind::Device => "DeviceError",
+        ErrorKind::Bug => "BugError",
         _ => "Error",
     }
 }
@@ -24,13 +26,17 @@ pub fn raised(py: Python<'_>, error: &Error) -> PyErr {
     if error.kind() == ErrorKind::Interrupted {
         return PyKeyboardInterrupt::new_err(error.to_string());
     }
+    let what = match error.choices() {
+        [] => error.what().to_owned(),
+        choices => format!("{}: {}", error.what(), choices.join(", ")),
+    };
     let made = || {
         let about = [
             ("path", error.path().map(|path| path.display().to_string())),
-            ("remedy", error.remedy().map(str::to_owned)),
+            ("remedy", error.remedy().map(ToString::to_string)),
         ];
         let class = py.import("hsipack._errors")?.getattr(class(error.kind()))?;
-        class.call((error.what(),), Some(&about.into_py_dict(py)?))
+        class.call((what,), Some(&about.into_py_dict(py)?))
     };
     made().map_or_else(|failed| failed, PyErr::from_value)
 }

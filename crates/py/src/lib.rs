@@ -13,6 +13,7 @@
 //! | `array.rs` | tensors as DLPack and NumPy see them |
 //! | `task.rs` | long work in a thread, while Ctrl-C is looked for |
 //! | `errors.rs` | the one map from errors to exceptions |
+//! | `surface.rs` | how remedies spell options in Python |
 #![deny(missing_docs)]
 
 mod array;
@@ -23,6 +24,7 @@ mod errors;
 mod loader;
 mod pack;
 mod settings;
+mod surface;
 mod task;
 
 use pyo3::prelude::*;
@@ -42,11 +44,14 @@ mod _hsipack {
     use super::loader::Loader;
     #[pymodule_export]
     use super::pack::{convert, estimate, validate};
+    #[pymodule_export]
+    use super::surface::spelled_options;
 
     use super::*;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        hsipack_format::remedy::speak(surface::Python);
         hsipack_format::processor::check().map_err(pyo3::exceptions::PyImportError::new_err)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }

@@ -55,8 +55,7 @@ impl<T: Send + 'static> Task<T> {
             None => Ok(None),
             Some(Ok(value)) => Ok(Some(value)),
             Some(Err(_)) => {
-                let error = Error::new(ErrorKind::Io, "hsipack panicked")
-                    .with_remedy("report this as a bug, with what was printed above");
+                let error = Error::bug("hsipack panicked");
                 Err(raised(py, &error))
             }
         }

@@ -1,10 +1,9 @@
 //! `hsipack info`.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::process::ExitCode;
 
-use hsipack_format::{Error, ErrorKind, Result};
+use hsipack_format::Result;
 use hsipack_pack::info::{CubeReport, DatasetReport, MaskReport, StackReport, Values, Wavelengths};
 use hsipack_pack::target::Target;
 
@@ -59,7 +58,7 @@ Examples:
 /// # Errors
 /// If the path is neither a cube nor a dataset, or cannot be read.
 pub fn run(args: Args) -> Result<ExitCode> {
-    let target = Target::open(&args.path, args.axes.as_deref()).map_err(list_variables)?;
+    let target = Target::open(&args.path, args.axes.as_deref())?;
     match target {
         Target::Cube(input, source) => {
             let report = CubeReport::new(&input, &*source, args.quick)?;
@@ -71,25 +70,6 @@ pub fn run(args: Args) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// An error about a container of several cubes, one variable a line.
-fn list_variables(error: Error) -> Error {
-    let file =
-        error.path().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
-    let (ErrorKind::Ambiguous, Some(file)) = (error.kind(), file) else { return error };
-    let path = error.path().map(Path::to_owned).unwrap_or_default();
-    let first = format!(": {file}::");
-    let lines = error
-        .what()
-        .replace(&first, &format!(":\n  {file}::"))
-        .replace(&format!(", {file}::"), &format!("\n  {file}::"));
-    let lines = if lines.contains('\n') { lines + "\n" } else { lines };
-    let listed = Error::ambiguous(lines).at(path);
-    match error.remedy() {
-        Some(remedy) => listed.with_remedy(remedy),
-        None => listed,
-    }
 }
 
 /// One line: a name in a column of its own, and what there is to say.
@@ -344,18 +324,6 @@ mod tests {
         assert_eq!(
             shown,
             ["0", "0.032427", "1234.6", "65504", "1.0000e-9", "400", "-9999", "366.55"]
-        );
-    }
-
-    #[test]
-    fn variables_are_listed_one_a_line() {
-        let error =
-            Error::ambiguous("the file holds several cubes: a.h5::/x (1x2x3), a.h5::/y (4x5x6)")
-                .at("d/a.h5")
-                .with_remedy("name one");
-        assert_eq!(
-            list_variables(error).to_string(),
-            "d/a.h5: the file holds several cubes:\n  a.h5::/x (1x2x3)\n  a.h5::/y (4x5x6)\n (name one)"
         );
     }
 

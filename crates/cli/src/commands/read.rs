@@ -8,16 +8,14 @@
 //! | `report.rs` | the closing report |
 //! | `advice.rs` | what could make it faster |
 //! | `view.rs` | the live view |
-//! | `words.rs` | the library's errors in the command line's words |
 
 mod advice;
 mod figures;
 mod report;
 mod stream;
 mod view;
-mod words;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -359,7 +357,7 @@ impl Args {
         let Some(path) = self.state.as_ref().filter(|path| path.exists()) else { return Ok(None) };
         let text = std::fs::read_to_string(path)
             .map_err(|error| Error::io(path, "cannot read the state", error))?;
-        State::from_json(&text).map(Some).map_err(|error| words::state(error, path))
+        State::from_json(&text).map(Some).map_err(|error| about_state(error, path))
     }
 
     /// A cache has to have a size.
@@ -436,16 +434,15 @@ impl Args {
 
     fn loader(&self, dataset: &Dataset, saved: Option<&State>) -> Result<Loader> {
         let Some(saved) = saved else {
-            return Loader::new(dataset, self.options()).map_err(words::options);
+            return Loader::new(dataset, self.options());
         };
-        let path = self.state.clone().unwrap_or_default();
-        // Whatever is wrong with the state is told with its file; all else as without one.
-        Loader::with_state(dataset, self.options(), saved).map_err(|error| match error.kind() {
-            ErrorKind::Conflict if error.what().contains("training state") => {
-                words::state(error, &path)
+        let loader = Loader::with_state(dataset, self.options(), saved);
+        match (loader, &self.state) {
+            (Err(error), Some(path)) if error.kind() == ErrorKind::State => {
+                Err(about_state(error, path))
             }
-            _ => words::options(error),
-        })
+            (loader, _) => loader,
+        }
     }
 }
 
@@ -478,7 +475,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     // The process ends; a thread that sleeps to keep to a slow rate need not be waited for.
     std::mem::forget(loader);
     if let End::Failed(error) = end {
-        return Err(words::options(error));
+        return Err(error);
     }
     written?;
     traced?;
@@ -487,6 +484,11 @@ pub fn run(args: Args) -> Result<ExitCode> {
         End::Stopped => Err(stopped(&args)),
         _ => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// An error about the state in a file: without it, training starts anew.
+fn about_state(error: Error, path: &Path) -> Error {
+    error.at(path).or_remedy(format!("delete {} to start anew", path.display()))
 }
 
 fn stopped(args: &Args) -> Error {

@@ -208,11 +208,10 @@ impl Args {
         let base = self.model()?;
         let mut scenarios = vec![Scenario { name: "base".to_owned(), run: simulate(&base)? }];
         for change in &self.what_if {
-            let run = base.changed(change).and_then(|model| simulate(&model)).map_err(|error| {
-                let remedy = error.remedy().unwrap_or("change less").to_owned();
-                Error::conflict(format!("--what-if {}: {}", change.name, error.what()))
-                    .with_remedy(remedy)
-            })?;
+            let run = base
+                .changed(change)
+                .and_then(|model| simulate(&model))
+                .map_err(|error| error.within(format_args!("--what-if {}", change.name)))?;
             scenarios.push(Scenario { name: change.name.clone(), run });
         }
         Ok(scenarios)

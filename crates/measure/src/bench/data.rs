@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use hsipack_format::dataset::ChunkArray;
-use hsipack_format::{Compressor, DType, threads};
+use hsipack_format::{Command, Compressor, DType, Opt, remedy, threads};
 use hsipack_pack::convert::{self, ConvertOptions, Scale, plan};
 use hsipack_pack::progress::Progress;
 use hsipack_pack::target;
@@ -122,7 +122,7 @@ pub fn prepare(
             "this folder is of another run: it does not hold these cubes as these strategies need them",
         )
         .at(folder)
-        .with_remedy("remove it, or choose another --work-dir"));
+        .with_remedy(remedy!["remove it, or choose another ", Opt::WorkDir]));
     }
     let threads = options.settings.workers;
     let make = Make { folder: folder.clone(), needed, threads, progress, tell };
@@ -183,7 +183,12 @@ impl Make<'_> {
                 free as f64 / 1e9
             ))
             .at(&self.folder)
-            .with_remedy("take fewer cubes with --cubes, or choose another disk with --work-dir"));
+            .with_remedy(remedy![
+                "take fewer ",
+                Opt::Cubes,
+                ", or choose another disk with ",
+                Opt::WorkDir
+            ]));
         }
         let original = self.original();
         fs::create_dir_all(&original).map_err(|error| Error::io(&original, "cannot create", error))
@@ -341,7 +346,7 @@ fn largest_stack(dataset: &Dataset, count: Option<usize>) -> Result<(CubeSize, V
     let Some(stack) = stack.filter(|stack| !stack.image.is_empty()) else {
         return Err(Error::conflict("the dataset has no samples")
             .at(dataset.path())
-            .with_remedy("pack some with `hsipack convert`"));
+            .with_remedy(remedy!["pack some with ", Command::Convert]));
     };
     let samples = dataset.samples().iter().filter(|sample| sample.stack == stack.name);
     let ids = samples.map(|sample| sample.id as usize).take(count.unwrap_or(usize::MAX)).collect();
@@ -360,7 +365,7 @@ pub fn stopped() -> Error {
 }
 
 fn panicked() -> Error {
-    Error::new(ErrorKind::Io, "a thread panicked").with_remedy("report this as a bug")
+    Error::bug("a thread panicked")
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use super::options::{BenchOptions, CubeSize, Strategy};
 use super::report::Report;
 use crate::device;
 use crate::{Error, ErrorKind, Result, machine};
+use hsipack_format::{Opt, remedy};
 
 /// What a benchmark listens to, and tells.
 pub struct Progress<'a> {
@@ -92,7 +93,7 @@ fn check_memory(options: &BenchOptions, data: &Data) -> Result<()> {
             wanted as f64 / 1e9,
             available as f64 / 1e9
         ))
-        .with_remedy("choose a smaller --batch-size or fewer --workers")),
+        .with_remedy(remedy!["choose a smaller ", Opt::BatchSize, " or fewer ", Opt::Workers])),
         _ => Ok(()),
     }
 }
@@ -117,14 +118,22 @@ pub fn in_a_process(program: &Path, request: &Request) -> Result<Measurement> {
     let failed = |what: String| {
         let error =
             Error::new(ErrorKind::Io, format!("measuring {} failed: {what}", request.strategy));
-        error.with_remedy("look at the message; other --strategies may be measured without it")
+        error.with_remedy(remedy![
+            "look at the message; other ",
+            Opt::Strategies,
+            " may be measured without it"
+        ])
     };
     if !output.status.success() {
         let message = String::from_utf8_lossy(&output.stderr).into_owned();
         let line = message.lines().rfind(|line| !line.trim().is_empty());
         let told = line.map(|line| line.strip_prefix("hsipack: ").unwrap_or(line).to_owned());
         return Err(failed(told.unwrap_or_else(|| {
-            format!("{}, maybe out of memory (a smaller --batch-size needs less)", output.status)
+            format!(
+                "{}, maybe out of memory (a smaller {} needs less)",
+                output.status,
+                Opt::BatchSize
+            )
         })));
     }
     written.map_err(cannot)?;

@@ -23,6 +23,7 @@ use super::options::CubeSize;
 use super::store::Counted;
 use crate::device::run;
 use crate::{Error, ErrorKind, Result};
+use hsipack_format::{Opt, remedy};
 
 /// What workers do.
 #[derive(Debug)]
@@ -103,7 +104,7 @@ impl Workers {
             });
             workers.threads.push(thread.map_err(|error| {
                 Error::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
-                    .with_remedy("ask for fewer --workers")
+                    .with_remedy(remedy!["ask for fewer ", Opt::Workers])
             })?);
             workers.receivers.push(receiver);
         }
@@ -120,10 +121,7 @@ impl Workers {
     pub fn next(&mut self) -> Result<Loaded> {
         let worker = self.next % self.receivers.len();
         self.next += 1;
-        self.receivers[worker].recv().unwrap_or_else(|_| {
-            Err(Error::new(ErrorKind::Io, "a worker ended early")
-                .with_remedy("report this as a bug, with what was printed above"))
-        })
+        self.receivers[worker].recv().unwrap_or_else(|_| Err(Error::bug("a worker ended early")))
     }
 }
 

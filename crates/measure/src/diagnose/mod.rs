@@ -34,7 +34,7 @@ pub use level::Level;
 pub use observed::{Limit, Observed};
 pub use prediction::Basis;
 pub use remedy::{Action, Remedy, remedy};
-pub use report::{Diagnosis, Measurements, Trial, Verified, Words};
+pub use report::{Diagnosis, Measurements, Trial, Verified};
 pub use rounds::Rounds;
 #[cfg(feature = "torch")]
 pub use run::{Run, RunOptions, run};

@@ -4,6 +4,7 @@
 //! `decode` was. Where none fits it is made of what the parts were measured to need; parts that work at the same time
 //! are as slow as the slowest.
 
+use hsipack_format::{Command, Opt};
 use hsipack_read::CacheKind;
 use serde::Serialize;
 
@@ -188,20 +189,21 @@ pub(super) fn decode_advice(facts: &Facts) -> Vec<String> {
     let mut advice = Vec::new();
     if let Some(slow) = facts.compressor.as_deref().filter(|name| !matches!(*name, "lz4" | "lz4hc"))
     {
-        advice.push(format!("packing with the codec lz4hc, which decodes faster than {slow}"));
+        let packing = Command::Convert.with(Opt::Codec.to("lz4hc"));
+        advice.push(format!("{packing}, which decodes faster than {slow}"));
     }
     if let Some([rows, columns]) = facts.tiles {
-        advice.push(format!(
-            "packing in chunks of {rows}x{columns} pixels: for a crop, whole rows of the scene are decoded"
-        ));
+        let packing = Command::Convert.with(Opt::Chunk.to([rows, columns].map(u64::from)));
+        advice.push(format!("{packing}: for a crop, whole rows of the scene are decoded"));
     }
     if facts.always_verified {
         advice.push("comparing checksums once instead of always".to_owned());
     }
-    advice.push(
-        "hsipack tune finds what decodes fastest for these cubes; fewer mantissa bits help, too"
-            .to_owned(),
-    );
+    advice.push(format!(
+        "{} finds what decodes fastest for these cubes; fewer mantissa bits help, too: {}",
+        Command::Tune,
+        Command::Convert.with(Opt::KeepBits)
+    ));
     advice
 }
 
@@ -209,14 +211,19 @@ pub(super) fn decode_advice(facts: &Facts) -> Vec<String> {
 pub(super) fn disk_advice(facts: &Facts) -> Vec<String> {
     let mut advice = Vec::new();
     if facts.rate_limited {
-        advice.push("a higher --rate-limit".to_owned());
+        advice.push(format!("a higher {}", Opt::RateLimit));
     } else if facts.mapped {
-        advice.push("reading with the store direct, or pread on a network disk".to_owned());
+        advice.push(format!(
+            "{}, or {} on a network disk",
+            Opt::Store.to("direct"),
+            Opt::Store.to("pread")
+        ));
     }
-    advice.push(
-        "fewer stored bytes: hsipack tune --disk-rate finds the codec; fewer mantissa bits help, too"
-            .to_owned(),
-    );
+    advice.push(format!(
+        "fewer stored bytes: {} finds the codec; fewer mantissa bits help, too: {}",
+        Command::Tune.with(Opt::DiskRate),
+        Command::Convert.with(Opt::KeepBits)
+    ));
     advice.push("a faster disk".to_owned());
     advice
 }
@@ -283,7 +290,10 @@ fn collate(verdict: &Verdict, facts: &Facts) -> Found {
                 .to_owned(),
         );
     }
-    advice.push("hsipack.Loader decodes into batches that lie in one memory; `hsipack bench` shows what that brings".to_owned());
+    advice.push(format!(
+        "hsipack.Loader decodes into batches that lie in one memory; {} shows what that brings",
+        Command::Bench
+    ));
     (Action::Other, None, advice)
 }
 
@@ -314,7 +324,11 @@ fn load(verdict: &Verdict, facts: &Facts) -> Found {
             verdict.real_s() / after_s.max(f64::MIN_POSITIVE)
         ));
     }
-    advice.push("pack with `hsipack convert` and use hsipack.Loader; `hsipack bench` shows what that brings on your cubes".to_owned());
+    advice.push(format!(
+        "pack with {} and use hsipack.Loader; {} shows what that brings on your cubes",
+        Command::Convert,
+        Command::Bench
+    ));
     match more {
         Some(after_s) => {
             let action = Action::Threads { threads: facts.more_threads };

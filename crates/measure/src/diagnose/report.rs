@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use hsipack_format::Opt;
+use hsipack_format::remedy::Value;
 use hsipack_read::{CacheKind, Statistics};
 use serde::{Deserialize, Serialize};
 
@@ -68,15 +70,6 @@ pub struct Trial {
     /// Of what the prediction rests on, if that can be measured by itself.
     #[serde(default)]
     pub basis_s: Option<f64>,
-}
-
-/// How options are spelled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Words {
-    /// As on the command line.
-    Command,
-    /// As arguments in Python.
-    Python,
 }
 
 /// What somebody else measured: a training script in Python.
@@ -158,15 +151,15 @@ impl Verified {
 }
 
 impl Diagnosis {
-    /// The report for people: several lines, the last one ended.
-    pub fn text(&self, words: Words) -> String {
+    /// The report for people, whose options the surface in use spells: several lines, the last one ended.
+    pub fn text(&self) -> String {
         let mut out = String::new();
         // Writing to a string cannot fail.
-        let _ = self.write(words, &mut out);
+        let _ = self.write(&mut out);
         out
     }
 
-    fn write(&self, words: Words, out: &mut String) -> std::fmt::Result {
+    fn write(&self, out: &mut String) -> std::fmt::Result {
         writeln!(out, "{}", self.subject)?;
         writeln!(out, "  {:<38}{:>18}  {:>9}  {:>12}", "kept ready", "batch", "batches/s", "drop")?;
         for row in &self.verdict.rows {
@@ -183,11 +176,14 @@ impl Diagnosis {
         if !self.verdict.settled {
             let unsure = "the rounds differ by much, or the drop is barely large enough";
             line(out, "unsure", unsure)?;
-            let rounds = if words == Words::Python { "rounds=" } else { "--rounds" };
-            line(out, "", &format!("end what else the machine does, or ask for more {rounds}"))?;
+            line(
+                out,
+                "",
+                &format!("end what else the machine does, or ask for more {}", Opt::Rounds),
+            )?;
         }
         if let Some(remedy) = &self.remedy {
-            self.write_remedy(remedy, words, out)?;
+            self.write_remedy(remedy, out)?;
         }
         if let Some(verified) = &self.verified {
             let Verified { before_s, after_s, gain, .. } = verified;
@@ -222,8 +218,8 @@ impl Diagnosis {
         line(out, "to blame", &format!("{}: {share} of the time of a batch", row.adds))
     }
 
-    fn write_remedy(&self, remedy: &Remedy, words: Words, out: &mut String) -> std::fmt::Result {
-        let action = remedy.action.spelled(self.facts.kind, words);
+    fn write_remedy(&self, remedy: &Remedy, out: &mut String) -> std::fmt::Result {
+        let action = remedy.action.spelled(self.facts.kind);
         let mut first = true;
         for advice in action.iter().chain(&remedy.advice) {
             line(out, if first { "try" } else { "" }, advice)?;
@@ -245,30 +241,22 @@ impl Diagnosis {
 }
 
 impl Action {
-    /// The options of what gives batches, as they are typed; `None` if no option does it.
-    pub fn spelled(&self, kind: Kind, words: Words) -> Option<String> {
-        let python = words == Words::Python;
+    /// The options of what gives batches, as the surface in use spells them; `None` if no option does it.
+    pub fn spelled(&self, kind: Kind) -> Option<String> {
         Some(match self {
             Action::Cache { cache, bytes } => {
                 let name = if *cache == CacheKind::Decoded { "decoded" } else { "compressed" };
                 // A little more than needed, in round numbers.
-                let megabytes = (*bytes as f64 * 1.01 / 1e6).ceil();
-                if python {
-                    format!("cache=\"{name}\", cache_size={megabytes:.0}_000_000")
-                } else {
-                    format!("--cache {name} --cache-size {megabytes:.0}MB")
-                }
+                let megabytes = (*bytes as f64 * 1.01 / 1e6).ceil() as u64;
+                let size = Opt::CacheSize.to(Value::Bytes(megabytes * 1_000_000));
+                format!("{} and {size}", Opt::Cache.to(name))
             }
-            Action::Threads { threads } => match (kind, python) {
-                (Kind::Hsipack, true) => format!("num_threads={threads}"),
-                (Kind::Hsipack, false) => format!("--threads {threads}"),
+            Action::Threads { threads } => match kind {
+                Kind::Hsipack => Opt::Threads.to(*threads as u64).to_string(),
                 _ => format!("num_workers={threads}"),
             },
             Action::Without { name, .. } => format!("a cheaper augmentation than {name}, or none"),
-            Action::Crop { pixels: [rows, columns] } if python => {
-                format!("crop=({rows}, {columns})")
-            }
-            Action::Crop { pixels: [rows, columns] } => format!("--crop {rows}x{columns}"),
+            Action::Crop { pixels } => Opt::Crop.to(pixels.map(u64::from)).to_string(),
             Action::Pin => "pin_memory=True".to_owned(),
             Action::Other => return None,
         })
@@ -340,35 +328,33 @@ mod tests {
     }
 
     #[test]
-    fn the_report_names_culprit_remedy_and_gain_in_both_languages() {
+    fn the_report_names_culprit_remedy_and_gain() {
         let diagnosis = diagnosis(0.2);
-        let text = diagnosis.text(Words::Command);
+        let text = diagnosis.text();
         for part in [
             "to blame   reading files: 75% of the time",
-            "--cache compressed --cache-size 51MB",
+            "cache=compressed and cache_size=51000000",
             "predicted  4.00 times as fast (200 ms -> 50.0 ms)",
             "measured   4.00 times as fast",
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }
-        let python = diagnosis.text(Words::Python);
-        assert!(python.contains("cache=\"compressed\", cache_size=51_000_000"), "{python}");
         assert!((diagnosis.verified.unwrap().error.unwrap() - 0.1).abs() < 1e-9);
     }
 
     #[test]
     fn a_verdict_that_did_not_settle_says_so() {
-        assert!(!diagnosis(0.2).text(Words::Command).contains("unsure"));
+        assert!(!diagnosis(0.2).text().contains("unsure"));
         let mut unsure = diagnosis(0.2);
         unsure.verdict.settled = false;
-        let text = unsure.text(Words::Python);
-        assert!(text.contains("unsure") && text.contains("ask for more rounds="), "{text}");
+        let text = unsure.text();
+        assert!(text.contains("unsure") && text.contains("ask for more rounds"), "{text}");
     }
 
     #[test]
     fn a_machine_that_changed_its_speed_is_told() {
         let changed = tried(Trial { before_s: 0.15, ..TRIAL });
-        let text = changed.text(Words::Command);
+        let text = changed.text();
         let told = "unsure     the machine changed its speed: a batch took 200 ms, then 150 ms";
         assert!(text.contains(told), "{text}");
         let steady = |before_s| {
@@ -390,7 +376,7 @@ mod tests {
         // Both a little slower: the quotient is what is promised.
         assert!(verified(0.213, 0.0545).steady);
         assert!(!verified(0.19, 0.0525).steady);
-        let text = tried(Trial { basis_s: Some(0.06), ..TRIAL }).text(Words::Python);
+        let text = tried(Trial { basis_s: Some(0.06), ..TRIAL }).text();
         let told =
             "the machine changed its speed: what is predicted from took 50.0 ms, then 60.0 ms";
         assert!(text.contains(told), "{text}");
@@ -402,7 +388,7 @@ mod tests {
         let measured = times.map(|(level, time)| Measured { level, batch_s: vec![time; 3] });
         let verdict = verdict(&measured, Limits::default());
         let diagnosis = Diagnosis { verdict, remedy: None, verified: None, ..diagnosis(0.2) };
-        let text = diagnosis.text(Words::Command);
+        let text = diagnosis.text();
         assert!(text.contains("to blame   nobody") && !text.contains("try"), "{text}");
         assert!(serde_json::to_value(&diagnosis).unwrap()["culprit"].is_null());
     }

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::times::Times;
 use crate::{Error, Result};
+use hsipack_format::{Command, Opt, Remedy, remedy};
 
 /// What statistics say about loaders, queue and model.
 ///
@@ -52,19 +53,25 @@ impl Measured {
     /// If there are none, there are several and none is named, or they make no sense.
     pub fn from_json(text: &str, strategy: Option<&str>) -> Result<Self> {
         let json: Value = serde_json::from_str(text).map_err(|error| {
-            Error::malformed(format!("is not JSON: {error}"))
-                .with_remedy("give a file that `hsipack read --json` or Loader.stats() wrote")
+            Error::malformed(format!("is not JSON: {error}")).with_remedy(remedy![
+                "give a file that ",
+                Command::Read.with(Opt::Json),
+                " or Loader.stats() wrote"
+            ])
         })?;
         let found = find(&json, strategy)?;
         let statistics: Statistics = serde_json::from_value(found.clone()).map_err(|error| {
             Error::malformed(format!("its statistics are not as expected: {error}"))
-                .with_remedy(REMEDY)
+                .with_remedy(write_anew())
         })?;
         statistics.measured()
     }
 }
 
-const REMEDY: &str = "write it anew with `hsipack read --json`, `bench --json` or Loader.stats()";
+fn write_anew() -> Remedy {
+    let (read, bench) = (Command::Read.with(Opt::Json), Command::Bench.with(Opt::Json));
+    remedy!["write it anew with ", read, ", ", bench, " or Loader.stats()"]
+}
 
 impl Statistics {
     fn measured(&self) -> Result<Measured> {
@@ -79,12 +86,12 @@ impl Statistics {
             return Err(Error::malformed(format!(
                 "statistics of {loaders} loaders and {slots} slots"
             ))
-            .with_remedy(REMEDY));
+            .with_remedy(write_anew()));
         }
         let BatchTimes { load_s, step_s, .. } = &self.times;
         let load = Times::measured(load_s).map_err(|error| {
             Error::malformed(format!("load_s of its statistics {}", error.what()))
-                .with_remedy("let the run give more batches, or give --load-time")
+                .with_remedy(remedy!["let the run give more batches, or give ", Opt::LoadTime])
         })?;
         // Programs that take batches and do nothing with them have steps of no time; that is no model.
         let step = Times::measured(step_s).ok();
@@ -104,7 +111,7 @@ fn find<'a>(json: &'a Value, strategy: Option<&str>) -> Result<&'a Value> {
     let name = |one: &'a Value| one.get("name").and_then(Value::as_str).unwrap_or_default();
     if let Some(all) = strategies {
         let names = || all.iter().map(name).collect::<Vec<_>>().join(", ");
-        let choose = || format!("choose one with --strategy: {}", names());
+        let choose = || remedy!["choose one with ", Opt::Strategy, format!(": {}", names())];
         let one = match (strategy, all.as_slice()) {
             (Some(wanted), all) => all.iter().find(|one| name(one) == wanted).ok_or_else(|| {
                 Error::conflict(format!("has no strategy {wanted:?}")).with_remedy(choose())
@@ -120,18 +127,24 @@ fn find<'a>(json: &'a Value, strategy: Option<&str>) -> Result<&'a Value> {
         };
         return one.get("statistics").filter(|found| found.is_object()).ok_or_else(|| {
             Error::malformed(format!("its strategy {:?} has no statistics", name(one)))
-                .with_remedy(REMEDY)
+                .with_remedy(write_anew())
         });
     }
     if strategy.is_some() {
-        return Err(Error::conflict("has no strategies").with_remedy("leave --strategy away"));
+        return Err(
+            Error::conflict("has no strategies").with_remedy(remedy!["leave out ", Opt::Strategy])
+        );
     }
     let is = |value: &&Value| value.get("times").is_some() && value.get("loaders").is_some();
     let nested = json.get("statistics").filter(|found| found.is_object());
     nested.or_else(|| Some(json).filter(is)).ok_or_else(|| {
-        Error::malformed("has no statistics").with_remedy(
-            "give a file that `hsipack read --json`, `bench --json` or Loader.stats() wrote",
-        )
+        Error::malformed("has no statistics").with_remedy(remedy![
+            "give a file that ",
+            Command::Read.with(Opt::Json),
+            ", ",
+            Command::Bench.with(Opt::Json),
+            " or Loader.stats() wrote"
+        ])
     })
 }
 
@@ -161,7 +174,7 @@ mod tests {
         assert_eq!(of(&strategies, Some("ring")).unwrap(), ring);
         let original = of(&strategies, Some("original")).unwrap();
         assert_eq!((original.loaders, original.queue, original.threads), (2, 2, None));
-        assert!(of(&strategies, None).unwrap_err().remedy().unwrap().contains("original, ring"));
+        assert!(of(&strategies, None).unwrap_err().to_string().contains("original, ring"));
         assert!(of(&strategies, Some("x")).is_err() && of(&own, Some("x")).is_err());
     }
 

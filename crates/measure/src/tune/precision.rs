@@ -2,7 +2,7 @@
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
-use hsipack_format::{Codec, CubeShape, Shuffle};
+use hsipack_format::{Codec, CubeShape, Opt, Shuffle};
 use hsipack_pack::convert::stats::{Band, BandStats, Gatherer, all_finite};
 use hsipack_pack::precision::{Counts, Information, SHARE};
 use serde::Serialize;
@@ -120,10 +120,10 @@ impl Precision {
     /// What a variant gains and costs, in a sentence.
     pub fn sentence(&self, one: &Variant) -> String {
         format!(
-            "{} of 10 mantissa bits hold {:.1} % of the real information; --keep-bits {} with {} stores {:.2}x smaller and decodes {:.2}x as fast as all bits with {}, with a relative error of at most {:.2e} (of normal numbers), {:.2e} on average",
+            "{} of 10 mantissa bits hold {:.1} % of the real information; {} with {} stores {:.2}x smaller and decodes {:.2}x as fast as all bits with {}, with a relative error of at most {:.2e} (of normal numbers), {:.2e} on average",
             one.keep_bits,
             100.0 * one.share,
-            one.keep_bits,
+            Opt::KeepBits.to(u64::from(one.keep_bits)),
             one.codec,
             one.smaller_than_chosen,
             one.faster_than_chosen,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
-use hsipack_format::{CubeShape, DType, Dataset, ErrorKind, Stack, Tile};
+use hsipack_format::{Command, CubeShape, DType, Dataset, ErrorKind, Opt, Stack, Tile};
 use hsipack_pack::convert::{ConvertOptions, plan};
 use hsipack_pack::precision::{self, Budget};
 use hsipack_pack::target;
@@ -115,7 +115,8 @@ impl Sample {
         let overflow: usize = sample.pieces.iter().map(infinite).sum();
         if overflow > 0 {
             sample.notes.push(format!(
-                "{overflow} values of the sample do not fit float16; `convert` needs --scale auto"
+                "{overflow} values of the sample do not fit float16; pack them with {}",
+                Command::Convert.with(Opt::Scale.to("auto"))
             ));
         }
         Ok(sample)

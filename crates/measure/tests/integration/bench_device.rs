@@ -145,7 +145,7 @@ fn a_device_benchmark_of_packed_cubes_leaves_nothing_and_makes_a_page() {
     assert_eq!(again, data);
     made.cubes = Cubes::Generated { count: 8, shape: SHAPE };
     let error = prepare(&made, &progress::Progress::default(), &|_| {}).unwrap_err();
-    assert!(error.to_string().contains("--work-dir"), "{error}");
+    assert!(error.to_string().contains("choose another work_dir"), "{error}");
     // So are strategies whose files were not made.
     let elsewhere = tempfile::tempdir().unwrap();
     let mut one = options(elsewhere.path(), Augment::None);
@@ -191,6 +191,6 @@ fn what_does_not_fit_is_refused_before_anything_is_made_for_the_device() {
     let huge = CubeSize { rows: 1 << 20, columns: 1 << 20, bands: 100 };
     options.cubes = Cubes::Generated { count: 1000, shape: huge };
     let error = prepare(&options, &progress::Progress::default(), &|_| {}).unwrap_err();
-    assert!(error.to_string().contains("--cubes"), "{error}");
+    assert!(error.to_string().contains("take fewer cubes"), "{error}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use hsipack_measure::diagnose::{Action, Diagnosis, Level, Limits, Rounds, RunOptions, Words, run};
+use hsipack_measure::diagnose::{Action, Diagnosis, Level, Limits, Rounds, RunOptions, run};
 use hsipack_measure::{Error, ErrorKind, Result};
 use hsipack_pack::convert::{ConvertOptions, convert};
 use hsipack_pack::progress::Progress;
@@ -88,7 +88,7 @@ fn nobody_is_accused_where_the_step_dominates() {
     let path = dataset(folder.path());
     let options = RunOptions { cold: true, verify: true, ..options(&path) };
     let diagnosis = diagnose(&options, STEP);
-    assert_eq!(diagnosis.verdict.culprit, None, "{}", diagnosis.text(Words::Command));
+    assert_eq!(diagnosis.verdict.culprit, None, "{}", diagnosis.text());
     let levels: Vec<Level> = diagnosis.verdict.rows.iter().map(|row| row.level).collect();
     let all = [Level::Step, Level::Collate, Level::Decode, Level::Read, Level::Cold];
     assert_eq!(levels, all);
@@ -111,7 +111,7 @@ fn a_slow_disk_is_named_and_memory_helps_as_predicted() {
     let store = Limited::new(StoreKind::Pread.store(), rate as u64, 0);
     let options = RunOptions { store: Some(Arc::new(store)), verify: true, ..options(&path) };
     let diagnosis = diagnose(&options, STEP);
-    let text = diagnosis.text(Words::Command);
+    let text = diagnosis.text();
     assert_eq!(diagnosis.verdict.culprit, Some(Level::Read), "{text}");
     assert!(text.contains("--cache compressed"), "{text}");
     assert!(diagnosis.verified.unwrap().gain > 1.5, "{text}");
@@ -124,7 +124,7 @@ fn a_slow_copy_is_named_and_crops_help() {
     let mut options = RunOptions { verify: true, ..options(&path) };
     options.device.emulated_bus = Some(bytes(3) / (4.0 * STEP.as_secs_f64()));
     let diagnosis = diagnose(&options, STEP);
-    let text = diagnosis.text(Words::Command);
+    let text = diagnosis.text();
     assert_eq!(diagnosis.verdict.culprit, Some(Level::Copy), "{text}");
     let remedy = diagnosis.remedy.unwrap();
     assert_eq!(remedy.action, Action::Crop { pixels: [16, 24] });
@@ -140,7 +140,7 @@ fn slow_augmentation_is_named_with_its_dearest_part() {
     let pipeline = Some(Pipeline::from_json(pipeline).unwrap());
     let options = RunOptions { pipeline, ..options(&path) };
     let diagnosis = diagnose(&options, Duration::ZERO);
-    let text = diagnosis.text(Words::Command);
+    let text = diagnosis.text();
     assert!(diagnosis.verdict.row(Level::Augment).unwrap().counts, "{text}");
     if diagnosis.verdict.culprit == Some(Level::Augment) {
         let costs = &diagnosis.facts.augmentations;
@@ -228,7 +228,7 @@ fn changed_speed(slow: Range<usize>) {
         steps.set((again.get() == 0 && what.ends_with("round 1 of 1: the remedy")).then_some(0));
     };
     let diagnosis = run(&options, &mut step, &AtomicBool::new(false), &mut tell).unwrap();
-    let text = diagnosis.text(Words::Command);
+    let text = diagnosis.text();
     assert_eq!(diagnosis.verdict.culprit, Some(Level::Copy), "{text}");
     assert!(again.get() >= 1 && diagnosis.attempts == again.get() + 1, "{text}");
     let verified = diagnosis.verified.unwrap();

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
-use hsipack_format::{Codec, DType, Error, ErrorKind, Grid, Result};
+use hsipack_format::{Codec, DType, Error, ErrorKind, Grid, Opt, Result, remedy};
 
 use super::cast;
 use super::masks::MaskReader;
@@ -319,5 +319,12 @@ fn refuse_overflow(cube: &OpenCube, place: Place, values: &[f32], packed: &[f32]
             if cube.transform.scale == 1.0 { String::new() } else { format!(" (× scale {})", cube.transform.scale) }
         ),
     )
-    .with_remedy("pass --scale auto, a larger --scale FACTOR, or --dtype float32"))
+    .with_remedy(remedy![
+        "pass ",
+        Opt::Scale.to("auto"),
+        ", a larger ",
+        Opt::Scale,
+        ", or ",
+        Opt::Dtype.to("float32")
+    ]))
 }

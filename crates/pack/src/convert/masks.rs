@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use half::f16;
-use hsipack_format::{DType, Error, ErrorKind, Result};
+use hsipack_format::{DType, Error, ErrorKind, Opt, Result, remedy};
 
 use super::options::MaskOption;
 use crate::input::Input;
@@ -108,9 +108,12 @@ impl MaskReader {
                     format!("there is no mask {} for {}", group.name, input.text()),
                 )
                 .at(file.file)
-                .with_remedy(
-                    "check the pattern of --mask, or pass --mask-fill VALUE for cubes without one",
-                ));
+                .with_remedy(remedy![
+                    "check the pattern of ",
+                    Opt::Mask,
+                    ", or name the class of cubes without one with ",
+                    Opt::MaskFill
+                ]));
             }
             let options = OpenOptions { variable: file.variable.clone(), axes: None, mask: true };
             let source = source::open(&file.file, &options)?;

@@ -82,10 +82,8 @@ impl KeepBits {
         if fits {
             return Ok(());
         }
-        Err(Error::conflict(format!(
-            "--keep-bits {bits} is not a number of mantissa bits of {dtype}"
-        ))
-        .with_remedy(format!("give {range} or auto")))
+        Err(Error::conflict(format!("{bits} is not a number of mantissa bits to keep of {dtype}"))
+            .with_remedy(format!("give {range} or auto")))
     }
 }
 
@@ -332,7 +330,8 @@ impl ConvertOptions {
     /// # Errors
     /// If options contradict each other or are out of range.
     pub fn check(&self) -> Result<()> {
-        let conflict = |what: &str, remedy: &str| Err(Error::conflict(what).with_remedy(remedy));
+        let conflict =
+            |what: &str, remedy: &'static str| Err(Error::conflict(what).with_remedy(remedy));
         if self.inputs.is_empty() {
             return conflict("no input was given", "name files, folders, globs or a CSV list");
         }
@@ -340,26 +339,26 @@ impl ConvertOptions {
             && !(factor.is_finite() && factor > 0.0)
         {
             return conflict(
-                "--scale is not a positive number",
+                "the scale is not a positive number",
                 "give none, auto or a number such as 2 or 0.001",
             );
         }
         if !matches!(self.values.dtype, DType::F16 | DType::F32) {
-            return conflict("--dtype is neither float16 nor float32", "choose one of them");
+            return conflict("the type is neither float16 nor float32", "choose one of them");
         }
         self.values.keep_bits.check(self.values.dtype)?;
         if self.layout.level > 9 {
-            return conflict("--level is above 9", "give 0 to 9");
+            return conflict("the compression level is above 9", "give 0 to 9");
         }
         if self.layout.chunk.is_some_and(|chunk| chunk.rows == 0 || chunk.columns == Some(0)) {
             return conflict(
-                "--chunk has a side of length 0",
-                "give ROWS or ROWSxCOLUMNS, such as 64x64",
+                "a side of the chunks is 0",
+                "give at least 1 pixel, such as 64 rows and 64 columns",
             );
         }
         if !(self.values.white_reflectance.is_finite() && self.values.white_reflectance > 0.0) {
             return conflict(
-                "--white-reflectance is not a positive number",
+                "the reflectance of the white reference is not a positive number",
                 "give for example 0.99",
             );
         }
@@ -372,7 +371,7 @@ impl ConvertOptions {
             {
                 return conflict(
                     &format!("{:?} cannot be the name of a mask", mask.name),
-                    "choose another NAME in --mask NAME=PATTERN",
+                    "choose another name",
                 );
             }
         }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use hsipack_format::samples::{Sample, SourceRecord};
-use hsipack_format::{Dataset, Error, ErrorKind, Result};
+use hsipack_format::{Dataset, Error, ErrorKind, Opt, Result, remedy};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -114,15 +114,18 @@ pub fn convert(
 
 /// The error of an output that is there already.
 pub fn output_exists(output: &Path) -> Error {
-    Error::conflict("the output exists")
-        .at(output)
-        .with_remedy("choose another -o, delete it, or pass --append")
+    Error::conflict("the output exists").at(output).with_remedy(remedy![
+        "choose another ",
+        Opt::Output,
+        ", delete it, or pass ",
+        Opt::Append
+    ])
 }
 
 fn nothing_to_append_to(output: &Path) -> Error {
     Error::conflict("there is no dataset to append to")
         .at(output)
-        .with_remedy("leave --append away")
+        .with_remedy(remedy!["leave out ", Opt::Append])
 }
 
 /// What shows before anything is written.
@@ -164,7 +167,7 @@ fn prepare(options: &ConvertOptions, request: &str, claim: &Claim) -> Result<Opt
                 Begun::No if append => Err(nothing_to_append_to(output)),
                 Begun::No => Err(Error::conflict("there is no unfinished conversion to resume, and the dataset there was made by another command")
                     .at(output)
-                    .with_remedy("pass --append to add cubes, or choose another -o")),
+                    .with_remedy(remedy!["pass ", Opt::Append, " to add cubes, or choose another ", Opt::Output])),
             }
         }
     }
@@ -325,17 +328,19 @@ fn new_samples<'a>(
 /// Decides what stays after an error: everything finished after an interruption or trouble with the
 /// disk, nothing otherwise.
 fn leave(staging: Staging, error: Error) -> Error {
-    let folder = staging.folder().display().to_string();
+    let kept = remedy![
+        format!("finished shards are kept in {}; go on with ", staging.folder().display()),
+        Opt::Resume
+    ];
     let ours = error.path().is_some_and(|path| path.starts_with(staging.folder()));
     match error.kind() {
-        ErrorKind::Interrupted => {
-            error.with_remedy(format!("finished shards are kept in {folder}; go on with --resume"))
-        }
+        ErrorKind::Interrupted => error.with_remedy(kept),
         ErrorKind::Io if ours => {
-            let advice = error.remedy().map(|remedy| format!("{remedy}; ")).unwrap_or_default();
-            error.with_remedy(format!(
-                "{advice}finished shards are kept in {folder}; go on with --resume"
-            ))
+            let both = match error.remedy() {
+                Some(advice) => advice.clone().joined("; ", kept),
+                None => kept,
+            };
+            error.with_remedy(both)
         }
         _ => {
             // The error that ended the conversion is the one to report.

@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use hsipack_format::shard::{ChunkSpan, ShardFile, ShardIndex};
-use hsipack_format::{Error, Result};
+use hsipack_format::{Command, Error, Result, remedy};
 
 /// One shard file being written.
 pub struct ShardWriter {
@@ -61,9 +61,12 @@ impl ShardWriter {
         for chunk in 0..chunks {
             from.with_stored(chunk, |stored| {
                 hsipack_format::codec::verify(stored).map_err(|error| {
-                    error
-                        .at(from.path())
-                        .with_remedy("run `hsipack validate` and `hsipack repair` first")
+                    error.at(from.path()).with_remedy(remedy![
+                        "first run ",
+                        Command::Validate,
+                        ", then ",
+                        Command::Repair
+                    ])
                 })?;
                 self.write(chunk, stored)
             })?;

@@ -18,7 +18,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use hsipack_format::folder::{aside, partial};
-use hsipack_format::{Dataset, Error, Result, small};
+use hsipack_format::{Dataset, Error, Opt, Result, remedy, small};
 use serde_json::{Value, json};
 use walkdir::WalkDir;
 
@@ -117,9 +117,11 @@ impl Claim {
 
     /// An error that says that a conversion can be resumed here.
     pub fn unfinished(&self) -> Error {
-        Error::conflict("an unfinished conversion is here")
-            .at(&self.folder)
-            .with_remedy("pass --resume to go on with it, or delete the folder to start over")
+        Error::conflict("an unfinished conversion is here").at(&self.folder).with_remedy(remedy![
+            "pass ",
+            Opt::Resume,
+            " to go on with it, or delete the folder to start over"
+        ])
     }
 }
 
@@ -161,9 +163,11 @@ impl Staging {
                     "the unfinished conversion here has other inputs or options",
                 )
                 .at(folder)
-                .with_remedy(
-                    "repeat its command with --resume, or delete the folder to start over",
-                ));
+                .with_remedy(remedy![
+                    "repeat the conversion that began it with ",
+                    Opt::Resume,
+                    ", or delete the folder to start over"
+                ]));
             }
             Some(_) => {}
             None => {

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use half::f16;
-use hsipack_format::{CubeShape, DType, Error, ErrorKind, Result};
+use hsipack_format::{CubeShape, DType, Error, ErrorKind, Opt, Result, remedy};
 
 use super::calibration::Calibration;
 use super::cast;
@@ -293,7 +293,12 @@ impl Transform {
                         value * self.scale
                     ),
                 )
-                .with_remedy("pass --scale auto or a larger --scale FACTOR"));
+                .with_remedy(remedy![
+                    "pass ",
+                    Opt::Scale.to("auto"),
+                    " or a larger ",
+                    Opt::Scale
+                ]));
             }
         }
         Ok(())
@@ -306,7 +311,12 @@ impl Transform {
             ErrorKind::Overflow,
             format!("band {band}, row {}, column {} has no value", place.row, place.column),
         )
-        .with_remedy("pass --nodata nan or --nodata VALUE"))
+        .with_remedy(remedy![
+            "pass ",
+            Opt::Nodata.to("nan"),
+            ", or a number as ",
+            Opt::Nodata
+        ]))
     }
 
     /// Place and source band of value `at` in a tile that starts at `place`.

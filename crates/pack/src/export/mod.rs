@@ -20,7 +20,7 @@ mod tiff;
 use std::path::{Path, PathBuf};
 
 use hsipack_format::dataset::ChunkArray;
-use hsipack_format::{DType, Dataset, Error, Result, Sample, Stack};
+use hsipack_format::{Command, DType, Dataset, Error, Opt, Result, Sample, Stack, remedy};
 use serde::Serialize;
 
 use crate::target;
@@ -85,9 +85,13 @@ pub fn export(options: &ExportOptions) -> Result<Exported> {
     let files = files(&options.output, kind);
     if let Some(file) = files.iter().find(|file| !options.force && file.symlink_metadata().is_ok())
     {
-        return Err(Error::conflict("the file exists")
-            .at(file)
-            .with_remedy("choose another -o, or pass --force to overwrite it"));
+        return Err(Error::conflict("the file exists").at(file).with_remedy(remedy![
+            "choose another ",
+            Opt::Output,
+            ", or pass ",
+            Opt::Force,
+            " to overwrite it"
+        ]));
     }
     let dataset = Dataset::open(&options.dataset)?;
     let sample = target::find_sample(&dataset, &options.sample)?;
@@ -120,11 +124,14 @@ fn kind(output: &Path, mask: bool) -> Result<Kind> {
         ("hdr" | "img", _) => Ok(Kind::Envi),
         ("tif" | "tiff", _) => Ok(Kind::Tiff),
         ("png", true) => Ok(Kind::Png),
-        ("png", false) => Err(Error::unsupported("PNG cannot hold a cube").at(output).with_remedy(
-            "use .npy, .hdr or .tif; --mask NAME exports a mask as .png; \
-                          `hsipack preview` draws a cube",
-        )),
-        _ => Err(Error::unsupported("the ending of -o names no format to export to")
+        ("png", false) => {
+            Err(Error::unsupported("PNG cannot hold a cube").at(output).with_remedy(remedy![
+                "use .npy, .hdr or .tif; a mask of the dataset can be a .png, and ",
+                Command::Preview,
+                " draws a cube"
+            ]))
+        }
+        _ => Err(Error::unsupported("the ending names no format to export to")
             .at(output)
             .with_remedy(if mask {
                 "use .npy, .hdr (ENVI), .tif or .png"
@@ -155,7 +162,7 @@ impl<'a> Job<'a> {
         if !taken.contains(&dtype) {
             return Err(Error::unsupported(format!("an array of {dtype}"))
                 .at(array.folder())
-                .with_remedy("pack the cubes with `hsipack convert`"));
+                .with_remedy(remedy!["pack the cubes with ", Command::Convert]));
         }
         Ok(Self { stack, array, sample, is_mask })
     }
@@ -184,8 +191,8 @@ pub(crate) fn find_mask<'a>(
         let names: Vec<&str> = stack.masks.iter().map(ChunkArray::name).collect();
         let error = Error::conflict(format!("stack {} has no mask {name}", stack.name));
         error.at(dataset.path()).with_remedy(match names.as_slice() {
-            [] => "it has no masks; pack them with `hsipack convert --mask`".to_owned(),
-            names => format!("its masks are: {}", names.join(", ")),
+            [] => remedy!["it has no masks; pack them with ", Command::Convert.with(Opt::Mask)],
+            names => format!("its masks are: {}", names.join(", ")).into(),
         })
     })
 }
@@ -215,7 +222,7 @@ mod tests {
         assert_eq!(of("a.png", true).unwrap(), Kind::Png);
         for (name, mask) in [("a.png", false), ("a", false), ("a.mat", true)] {
             let error = of(name, mask).unwrap_err();
-            assert!(error.remedy().is_some_and(|remedy| remedy.contains(".npy")), "{error}");
+            assert!(error.to_string().contains("use .npy"), "{error}");
         }
     }
 

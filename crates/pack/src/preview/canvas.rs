@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
-use hsipack_format::{Error, Result};
+use hsipack_format::{Error, Opt, Result, remedy};
 use tiny_skia::{
     Color, FillRule, LineCap, LineJoin, Paint, PathBuilder, Pixmap, Rect, Stroke, Transform,
 };
@@ -184,14 +184,18 @@ pub fn check_output(path: &Path, force: bool) -> Result<()> {
     if path.extension().is_none_or(|ending| !ending.eq_ignore_ascii_case("png")) {
         return Err(Error::unsupported("previews are PNG files")
             .at(path)
-            .with_remedy("give -o a name that ends in .png"));
+            .with_remedy("choose a name that ends in .png"));
     }
     if force || path.symlink_metadata().is_err() || is_preview(path) {
         return Ok(());
     }
-    Err(Error::conflict("the file exists and is not a preview")
-        .at(path)
-        .with_remedy("choose another -o, or pass --force to overwrite it"))
+    Err(Error::conflict("the file exists and is not a preview").at(path).with_remedy(remedy![
+        "choose another ",
+        Opt::Output,
+        ", or pass ",
+        Opt::Force,
+        " to overwrite it"
+    ]))
 }
 
 fn is_preview(path: &Path) -> bool {

@@ -31,7 +31,7 @@ mod text;
 use std::path::{Path, PathBuf};
 
 use hsipack_format::dataset::ChunkArray;
-use hsipack_format::{Dataset, Error, Result, Sample, Stack};
+use hsipack_format::{Dataset, Error, Opt, Result, Sample, Stack, remedy};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -103,9 +103,11 @@ pub fn preview(options: &PreviewOptions) -> Result<Previewed> {
 
 fn preview_cube(options: &PreviewOptions, input: &Input, source: &dyn Source) -> Result<Previewed> {
     if options.sample.is_some() {
-        return Err(Error::conflict("--sample is for packed datasets, this is a cube")
-            .at(&input.file)
-            .with_remedy("leave --sample away"));
+        return Err(Error::conflict(
+            "a sample was chosen, but this is a cube and no packed dataset",
+        )
+        .at(&input.file)
+        .with_remedy(remedy!["leave out ", Opt::Sample]));
     }
     let cube = Cube::of_source(source);
     let shape = cube.shape;

@@ -1,6 +1,6 @@
 //! Which axes of an array are the cube's: three, and any number of axes of length 1.
 
-use hsipack_format::{CubeShape, Error, Result};
+use hsipack_format::{CubeShape, Error, Opt, Result, remedy};
 
 use super::variables::lengths_text;
 use super::{Axis, AxisOrder, OpenOptions};
@@ -121,10 +121,11 @@ pub(super) fn kept_axes(lengths: &[usize], axes: Option<&Axes>) -> Result<[usize
         _ => Err(Error::ambiguous(format!(
             "the array is {rank}-D ({text}), and nothing tells which of its axes of length 1 are the cube's"
         ))
-        .with_remedy(format!(
-            "name every axis with --axes, 1 for one to leave out, such as {}yxb",
-            "1".repeat(rank.saturating_sub(3))
-        ))),
+        .with_remedy(remedy![
+            "name every axis with ",
+            Opt::Axes,
+            format!(", 1 for one to leave out, such as {}yxb", "1".repeat(rank.saturating_sub(3)))
+        ])),
     }
 }
 
@@ -152,7 +153,11 @@ pub(super) fn cube_axes(
                 "the array is {}-D ({text}); a cube has rows, columns and bands",
                 lengths.len()
             ))
-            .with_remedy("give it as a mask (--mask), or save it with a third axis"));
+            .with_remedy(remedy![
+                "give it as a ",
+                Opt::Mask,
+                ", or save it with a third axis"
+            ]));
         }
         _ => {
             let kept = kept_axes(lengths, options.axes.as_ref())?;
@@ -196,7 +201,7 @@ mod tests {
     fn the_user_names_the_axes_where_their_lengths_do_not_tell() {
         let error = kept(&[1, 1, 1, 6, 7], "").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Ambiguous);
-        assert!(error.remedy().unwrap().contains("11yxb"), "{error}");
+        assert!(error.to_string().contains("such as 11yxb"), "{error}");
         assert_eq!(kept(&[1, 1, 1, 6, 7], "yxb").unwrap_err().kind(), ErrorKind::Ambiguous);
         assert_eq!(kept(&[1, 1, 1, 6, 7], "11yxb").unwrap(), [2, 3, 4]);
         assert_eq!(kept(&[1, 1, 1, 6, 7], "y11xb").unwrap(), [0, 3, 4]);

@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-use hsipack_format::{CubeShape, DType, Error, Result};
+use hsipack_format::{CubeShape, DType, Error, Opt, Result, remedy};
 use png::{BitDepth, ColorType, Decoder, DecodingError, Limits, Reader, Transformations};
 
 use super::flat::{FlatLayout, FlatSource, StreamBytes};
@@ -40,7 +40,7 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
 fn open_mask(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     if !options.mask {
         return Err(Error::unsupported("a PNG image, not a cube")
-            .with_remedy("use it as labels, with --mask"));
+            .with_remedy(remedy!["use it as labels, with ", Opt::Mask]));
     }
     if let Some(variable) = &options.variable {
         return Err(Error::unsupported(format!("a PNG image has no variable '{variable}' in it"))
@@ -321,11 +321,11 @@ mod tests {
             let png = encode(1, colour, BitDepth::Eight, &vec![7; colour.samples()]);
             let error = open_bytes(&png, true).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unsupported);
-            assert!(error.remedy().unwrap().contains("palette"), "{error}");
+            assert!(error.remedy().unwrap().to_string().contains("palette"), "{error}");
         }
         let png = encode(1, ColorType::Grayscale, BitDepth::Eight, &[7]);
         let error = open_bytes(&png, false).unwrap_err();
-        assert!(error.remedy().unwrap().contains("--mask"), "{error}");
+        assert_eq!(error.remedy(), Some(&remedy!["use it as labels, with ", Opt::Mask]), "{error}");
     }
 
     #[test]

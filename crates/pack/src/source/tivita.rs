@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use hsipack_format::{CubeShape, DType, Error, Result};
+use hsipack_format::{CubeShape, DType, Error, Opt, Result, remedy};
 
 use super::flat::{ByteSource, FileBytes, FlatLayout, FlatSource};
 use super::variables::refuse_variable;
@@ -89,7 +89,7 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     if options.axes.as_ref().is_some_and(|axes| *axes != AxisOrder::BIP.into()) {
         return Err(Error::conflict("the axes of a Tivita SpecCube are fixed")
             .at(path)
-            .with_remedy("leave --axes out for this file"));
+            .with_remedy(remedy!["leave ", Opt::Axes, " out for this file"]));
     }
     let bytes = FileBytes::open(path)?;
     let mut head = [0; HEADER];

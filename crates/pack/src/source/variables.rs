@@ -13,7 +13,7 @@
 
 use std::path::Path;
 
-use hsipack_format::{DType, Error, Result};
+use hsipack_format::{DType, Error, Opt, Result, remedy};
 
 use super::OpenOptions;
 
@@ -99,31 +99,27 @@ pub(super) fn last_component(name: &str) -> &str {
     name.rsplit(['/', '.', '#']).next().unwrap_or(name)
 }
 
-/// `error`, saying which of the arrays in a container it is about.
-pub(super) fn in_array(name: &str, error: Error) -> Error {
-    let renamed = Error::new(error.kind(), format!("'{name}': {}", error.what()));
-    match error.remedy() {
-        Some(remedy) => renamed.with_remedy(remedy),
-        None => renamed,
+/// Names of arrays for messages, as the user has to spell them.
+fn choices<'a>(path: &Path, candidates: impl IntoIterator<Item = &'a Candidate>) -> Vec<String> {
+    const SHOWN: usize = 20;
+    let file = path.file_name().unwrap_or_default().to_string_lossy();
+    let mut all: Vec<String> =
+        candidates.into_iter().map(|one| format!("{file}::{} ({})", one.name, one.what)).collect();
+    if all.len() > SHOWN {
+        let more = format!("and {} more", all.len() - SHOWN);
+        all.truncate(SHOWN);
+        all.push(more);
     }
+    all
 }
 
-/// Names of arrays for messages, as the user has to spell them.
+/// The same in one line.
 pub(super) fn listing<'a>(
     path: &Path,
     candidates: impl IntoIterator<Item = &'a Candidate>,
 ) -> String {
-    const SHOWN: usize = 20;
-    let file = path.file_name().unwrap_or_default().to_string_lossy();
-    let all: Vec<String> =
-        candidates.into_iter().map(|one| format!("{file}::{} ({})", one.name, one.what)).collect();
-    match all.len() {
-        0 => "nothing".to_owned(),
-        count if count > SHOWN => {
-            format!("{} and {} more", all[..SHOWN].join(", "), count - SHOWN)
-        }
-        _ => all.join(", "),
-    }
+    let all = choices(path, candidates);
+    if all.is_empty() { "nothing".to_owned() } else { all.join(", ") }
 }
 
 /// The index of the array to open: the one the user named, else the only one that can be meant.
@@ -150,7 +146,8 @@ pub(super) fn ambiguous(
 ) -> Error {
     let named = || places.iter().map(|index| &candidates[*index]);
     let first = named().next().map_or("", |one| &one.name);
-    Error::ambiguous(format!("{what}: {}", listing(path, named())))
+    Error::ambiguous(what)
+        .with_choices(choices(path, named()))
         .at(path)
         .with_remedy(format!("name one: '{}::{first}'", path.display()))
 }
@@ -246,7 +243,7 @@ fn none_fits(path: &Path, mask: bool, candidates: &[Candidate]) -> Error {
     ))
     .at(path);
     if candidates.iter().any(|one| one.role == Role::Layer) {
-        error.with_remedy("a 2-D array can be a mask (--mask), not a cube")
+        error.with_remedy(remedy!["a 2-D array can be a mask (", Opt::Mask, "), not a cube"])
     } else {
         error.with_remedy("save the cube as one array of rows x columns x bands")
     }

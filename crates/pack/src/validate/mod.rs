@@ -18,7 +18,7 @@ mod structure;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use hsipack_format::{Dataset, Error, ErrorKind, Result, folder};
+use hsipack_format::{Command, Dataset, Error, ErrorKind, Opt, Result, folder, remedy};
 use serde::Serialize;
 
 use crate::progress::Progress;
@@ -147,9 +147,9 @@ pub fn validate(path: &Path, options: &ValidateOptions, progress: &Progress) -> 
             if partial { "an unfinished conversion" } else { "not a packed dataset" },
         );
         let remedy = if partial {
-            "finish it with `hsipack convert --resume`"
+            remedy!["finish it with ", Command::Convert.with(Opt::Resume)]
         } else {
-            "give the folder that `hsipack convert -o` wrote"
+            remedy!["give the folder that ", Command::Convert, " wrote"]
         };
         return Err(if path.exists() {
             error.at(path).with_remedy(remedy)

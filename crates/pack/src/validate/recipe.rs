@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hsipack_format::{Codec, Compressor, Dataset, Error, Result, Sample, Shuffle};
+use hsipack_format::{Codec, Command, Compressor, Dataset, Error, Result, Sample, Shuffle, remedy};
 use serde_json::Value;
 
 use crate::convert::{MaskOption, ValueOptions};
@@ -29,9 +29,11 @@ pub fn read(dataset: &Dataset) -> Result<Vec<Recipe>> {
     let missing = || {
         Error::unsupported("the dataset does not record how it was converted")
             .at(dataset.path().join("zarr.json"))
-            .with_remedy(
-                "only datasets that `hsipack convert` wrote can be compared with their sources",
-            )
+            .with_remedy(remedy![
+                "only datasets that ",
+                Command::Convert,
+                " wrote can be compared with their sources"
+            ])
     };
     let history = attributes.get("history").and_then(Value::as_array).ok_or_else(missing)?;
     let recipes = history.iter().map(|entry| {

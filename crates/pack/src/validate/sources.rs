@@ -5,7 +5,9 @@ use std::sync::{Mutex, PoisonError};
 
 use half::f16;
 use hsipack_format::dataset::ChunkArray;
-use hsipack_format::{DType, Dataset, Error, ErrorKind, Result, Sample, Stack, threads};
+use hsipack_format::{
+    DType, Dataset, Error, ErrorKind, Opt, Result, Sample, Stack, remedy, threads,
+};
 
 use super::recipe::{self, Recipe};
 use super::{Problem, ProblemKind, ValidateOptions};
@@ -108,7 +110,10 @@ impl Comparer<'_> {
         let root = self.options.source_root.as_deref();
         let input = recipe::locate(sample, self.dataset.path(), root).ok_or_else(|| {
             Error::new(ErrorKind::Io, format!("the source {} is not there", sample.source.path))
-                .with_remedy("run from the folder of the conversion, or pass --source-root")
+                .with_remedy(remedy![
+                    "run from the folder of the conversion, or pass ",
+                    Opt::SourceRoot
+                ])
         })?;
         let difference = match self.compare_image(sample, stack, recipe, &input)? {
             None => self.compare_masks(sample, stack, recipe, &input)?,

@@ -171,7 +171,7 @@ fn what_was_stopped_is_resumed_to_the_same_dataset() {
         convert::convert(&options, &Progress::default(), &|_| {})
             .unwrap_err()
             .to_string()
-            .contains("--resume")
+            .contains("pass resume")
     );
     pack(&resume);
     assert_eq!(content(&out), content(&whole));

@@ -160,7 +160,7 @@ fn what_exists_stays_unless_forced_and_failures_leave_nothing() {
     std::fs::write(out.path().join("a.hdr"), "mine").unwrap();
     let mut options = options(&dataset, "one", out.path().join("a.img"));
     let error = export(&options).unwrap_err().to_string();
-    assert!(error.contains("a.hdr: the file exists") && error.contains("--force"), "{error}");
+    assert!(error.contains("a.hdr: the file exists") && error.contains("pass force"), "{error}");
     assert_eq!(std::fs::read(out.path().join("a.hdr")).unwrap(), b"mine");
     options.force = true;
     export(&options).unwrap();

@@ -245,9 +245,13 @@ fn micrometres_become_nanometres() {
 #[test]
 fn axes_that_cannot_be_told_are_asked_for() {
     let unknown = error("no_wavelength.h5", None);
-    assert_says(&unknown, ErrorKind::Ambiguous, &["7x9x12", "--axes"]);
+    assert_says(&unknown, ErrorKind::Ambiguous, &["7x9x12", "say so with axes"]);
     let square = error("square.h5", None);
-    assert_says(&square, ErrorKind::Ambiguous, &["12x9x12", "more than one axis", "--axes"]);
+    assert_says(
+        &square,
+        ErrorKind::Ambiguous,
+        &["12x9x12", "more than one axis", "say so with axes"],
+    );
     let options = OpenOptions { axes: Axes::parse("yxb"), ..Default::default() };
     let source = with("no_wavelength.h5", &options);
     check_against_truth(&*source, &truth(&fixture(""), "hdf5/no_wavelength.h5"));
@@ -292,7 +296,7 @@ fn masks_are_images_or_layers() {
     let matlab = with("v73.mat", &mask("gt", None));
     check_against_truth(&*matlab, &truth(&fixture(""), "hdf5/masks.h5#labels"));
     let refused = error("masks.h5", Some("labels"));
-    assert_says(&refused, ErrorKind::Unsupported, &["2-D", "7x9", "--mask"]);
+    assert_says(&refused, ErrorKind::Unsupported, &["2-D", "7x9", "can be a mask"]);
     // The only image of class ids is taken, though the file holds a cube, too.
     let Some(path) = shared("derived/m3_v73.mat") else { return };
     let options = OpenOptions { mask: true, variable: Some("map".into()), axes: None };
@@ -334,7 +338,11 @@ fn what_is_no_cube_is_refused() {
         let error = error("not_cubes.h5", Some(name));
         assert!(error.to_string().contains(words), "{name}: {error}");
     }
-    assert_says(&error("not_cubes.h5", None), ErrorKind::Unsupported, &["no 3-D array", "--mask"]);
+    assert_says(
+        &error("not_cubes.h5", None),
+        ErrorKind::Unsupported,
+        &["no 3-D array", "can be a mask"],
+    );
     assert_says(&error("nothing.h5", None), ErrorKind::Unsupported, &["holds nothing"]);
     assert_says(&error("five.h5", Some("stack")), ErrorKind::Unsupported, &["4-D", "2x3x4x5"]);
 }

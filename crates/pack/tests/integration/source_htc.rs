@@ -73,7 +73,7 @@ fn dictionaries_are_read_by_name() {
     check_bands("htc/mixed.blosc#cube", false);
     check_mask("htc/mixed.blosc#mask", false);
     let error = refusal("htc/masks_protocol2.blosc", &mask(None), ErrorKind::Ambiguous);
-    assert!(error.what().contains("::polygon#annotator1 (7x9 uint8)"), "{error}");
+    assert!(error.to_string().contains("::polygon#annotator1 (7x9 uint8)"), "{error}");
 }
 
 #[test]

@@ -123,7 +123,7 @@ fn matrices_whose_image_is_unknown_or_disagrees_are_refused() {
     refusal("matlab/spectra_disagree.mat#Y", &plain, ErrorKind::Malformed);
     refusal("matlab/spectra_alone.mat", &plain, ErrorKind::Unsupported);
     let error = refusal("matlab/spectra_alone.mat#Y", &plain, ErrorKind::Unsupported);
-    assert!(error.remedy().unwrap().contains("nRow"), "{error}");
+    assert!(error.remedy().unwrap().to_string().contains("nRow"), "{error}");
 }
 
 #[test]

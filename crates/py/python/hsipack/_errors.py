@@ -60,3 +60,11 @@ class ConflictError(Error, ValueError):
 
 class DamagedError(Error):
     """Stored bytes of a dataset do not match their checksums or records."""
+
+
+class DeviceError(Error, RuntimeError):
+    """A device cannot be used or failed: no GPU, an old driver, its memory is full, it was lost."""
+
+
+class BugError(Error, RuntimeError):
+    """hsipack itself is wrong; please report it."""

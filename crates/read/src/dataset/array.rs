@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use hsipack_format::dataset::ChunkArray;
 use hsipack_format::shard::{ChunkSpan, ShardIndex};
-use hsipack_format::{CubeShape, DType, Error, ErrorKind, Grid, codec, memory};
+use hsipack_format::{
+    Command, CubeShape, DType, Error, ErrorKind, Grid, Opt, codec, memory, remedy,
+};
 
 use super::{Dataset, Verify};
 use crate::Result;
@@ -219,7 +221,14 @@ impl<'a> ArrayRef<'a> {
         };
         Error::damaged(what)
             .at(file)
-            .with_remedy("run `hsipack validate`, then `hsipack repair`; or skip damaged samples")
+            .with_remedy(remedy![
+                "run ",
+                Command::Validate,
+                ", then ",
+                Command::Repair,
+                "; or pass ",
+                Opt::SkipDamaged
+            ])
             .caused_by(error)
     }
 }

@@ -19,7 +19,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hsipack_format::dataset::{ChunkArray, SAMPLES};
-use hsipack_format::{CubeShape, DType, Error, Sample, checksums, folder, memory, small};
+use hsipack_format::{
+    Command, CubeShape, DType, Error, Opt, Sample, checksums, folder, memory, remedy, small,
+};
 
 pub use labels::{ClassCount, Labels};
 pub use statistics::BandStatistics;
@@ -392,9 +394,9 @@ impl Dataset {
         Error::conflict(format!("stack {} has no mask {name:?}", stack.name))
             .at(self.path())
             .with_remedy(if names.is_empty() {
-                "it has no masks; pack some with `hsipack convert --mask`".into()
+                remedy!["it has no masks; pack some with ", Command::Convert.with(Opt::Mask)]
             } else {
-                format!("it has {}", names.join(", "))
+                format!("it has {}", names.join(", ")).into()
             })
     }
 

@@ -15,7 +15,8 @@ use super::backend::Backend;
 use super::transfer::LOST_REMEDY;
 use crate::ring::memory::PageLocker;
 use crate::torch::{cuda_is_available, current_stream, record_stream, run};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
+use hsipack_format::{Opt, Remedy, remedy};
 
 /// The least CUDA that a driver must offer; below it, functions that are called here may be missing.
 const LEAST_CUDA: c_int = 12000;
@@ -113,9 +114,9 @@ impl Backend for Cuda {
 
     fn allocate(&self, bytes: usize) -> Result<Tensor> {
         run(|| Tensor::f_empty([bytes as i64], (Kind::Uint8, self.device()))).map_err(|error| {
-            let what =
-                format!("no {} MiB on the device: {}", bytes.div_ceil(1 << 20), error.what());
-            Error::new(error.kind(), what).with_remedy(MEMORY_REMEDY)
+            error
+                .within(format_args!("no {} MiB on the device", bytes.div_ceil(1 << 20)))
+                .with_remedy(memory_remedy())
         })
     }
 
@@ -264,10 +265,8 @@ impl PageLocker for Locker {
     }
 }
 
-const MEMORY_REMEDY: &str = "use smaller batches or crops, or free device memory";
-
-fn unusable(what: &str, remedy: &str) -> Error {
-    Error::unsupported(what).with_remedy(remedy)
+fn memory_remedy() -> Remedy {
+    remedy!["use a smaller ", Opt::BatchSize, " or crops, or free device memory"]
 }
 
 /// Compares the driver's CUDA with what is called here.
@@ -282,7 +281,8 @@ fn check_driver() -> Result<()> {
             name(version),
             name(LEAST_CUDA)
         );
-        return Err(unusable(&what, "install a newer driver, or use the CPU"));
+        return Err(Error::device(what)
+            .with_remedy(remedy!["install a newer driver, or use ", Opt::Device.to("cpu")]));
     }
     Ok(())
 }
@@ -308,18 +308,17 @@ fn told(result: CUresult) -> Result<()> {
 fn meaning(result: CUresult, name: &str) -> Error {
     match result {
         CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
-            Error::new(ErrorKind::Io, format!("the device is out of memory: {name}"))
-                .with_remedy(MEMORY_REMEDY)
+            Error::device(format!("the device is out of memory: {name}"))
+                .with_remedy(memory_remedy())
         }
-        CUresult::CUDA_ERROR_NO_DEVICE => {
-            unusable(&format!("there is no CUDA device: {name}"), "use the CPU")
-        }
+        CUresult::CUDA_ERROR_NO_DEVICE => Error::device(format!("there is no CUDA device: {name}"))
+            .with_remedy(remedy!["use ", Opt::Device.to("cpu")]),
         CUresult::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH
         | CUresult::CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE
-        | CUresult::CUDA_ERROR_STUB_LIBRARY => unusable(
-            &format!("the NVIDIA driver does not work: {name}"),
-            "install the driver again, and restart the machine",
-        ),
+        | CUresult::CUDA_ERROR_STUB_LIBRARY => {
+            Error::device(format!("the NVIDIA driver does not work: {name}"))
+                .with_remedy("install the driver again, and restart the machine")
+        }
         CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE
         | CUresult::CUDA_ERROR_ECC_UNCORRECTABLE
         | CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE
@@ -336,16 +335,16 @@ fn meaning(result: CUresult, name: &str) -> Error {
         | CUresult::CUDA_ERROR_EXTERNAL_DEVICE
         | CUresult::CUDA_ERROR_DEINITIALIZED
         | CUresult::CUDA_ERROR_UNKNOWN => {
-            Error::new(ErrorKind::Io, format!("the device is lost: {name}"))
-                .with_remedy(LOST_REMEDY)
+            Error::device(format!("the device is lost: {name}")).with_remedy(LOST_REMEDY)
         }
-        _ => Error::new(ErrorKind::Io, format!("CUDA: {name}")),
+        _ => Error::device(format!("CUDA: {name}")),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ErrorKind;
 
     #[test]
     fn without_a_driver_or_a_device_opening_says_why() {
@@ -361,9 +360,9 @@ mod tests {
     #[test]
     fn errors_of_the_driver_say_what_to_do() {
         let error = meaning(CUresult::CUDA_ERROR_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY");
-        assert!(error.to_string().contains("smaller batches"), "{error}");
+        assert!(error.to_string().contains("use a smaller batch_size or crops"), "{error}");
         let error = meaning(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS");
         assert!(error.to_string().contains("lost: CUDA_ERROR_ILLEGAL_ADDRESS"), "{error}");
-        assert!(error.remedy().unwrap().contains("restart"), "{error}");
+        assert_eq!((error.kind(), error.remedy()), (ErrorKind::Device, Some(&LOST_REMEDY.into())));
     }
 }

@@ -14,7 +14,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::backend::Backend;
 use crate::torch::tensor_over;
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 /// The fake device; clones are the same one.
 #[derive(Clone)]
@@ -205,7 +205,7 @@ impl Inner {
     }
 
     fn check(&self) -> Result<()> {
-        if self.lost { Err(Error::new(ErrorKind::Io, "the device is lost: FAKE")) } else { Ok(()) }
+        if self.lost { Err(Error::device("the device is lost: FAKE")) } else { Ok(()) }
     }
 }
 
@@ -331,7 +331,7 @@ impl Backend for Fake {
         inner.until_no_memory = match inner.until_no_memory {
             Some(0) => {
                 inner.until_no_memory = None;
-                return Err(Error::new(ErrorKind::Io, "the device is out of memory: FAKE")
+                return Err(Error::device("the device is out of memory: FAKE")
                     .with_remedy("use smaller batches or crops"));
             }
             left => left.map(|left| left - 1),

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use hsipack_format::DType;
+use hsipack_format::{Command, DType, remedy};
 use tch::{Device, Kind, TchError, Tensor};
 
 use super::batch::{Info, stored_kind};
@@ -167,7 +167,11 @@ impl Stack {
                 let name = &dataset.stacks()[number].name;
                 Error::unsupported(format!("stack {name} records no statistics"))
                     .at(dataset.path())
-                    .with_remedy("pack it with `hsipack convert`, or normalise otherwise")
+                    .with_remedy(remedy![
+                        "pack it with ",
+                        Command::Convert,
+                        ", or normalise otherwise"
+                    ])
             })?;
             let (scale, offset) =
                 if options.physical { (stack.scale, stack.offset) } else { (1.0, 0.0) };

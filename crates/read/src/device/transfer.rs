@@ -151,8 +151,7 @@ impl<B: Backend, S: Source> Transfer<B, S> {
         rack.make_room(self.slot_bytes)?;
         match rack.handover.take(deadline) {
             Taken::TimedOut => Ok(Next::TimedOut),
-            Taken::Ended => Err(Error::new(ErrorKind::Io, "the transfer thread panicked")
-                .with_remedy("report this as a bug")),
+            Taken::Ended => Err(Error::bug("the transfer thread panicked")),
             Taken::Item(Item::End(place)) => Ok(Next::End(place)),
             Taken::Item(Item::Failed(error)) => Err(error),
             Taken::Item(item) => {

@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use hsipack_format::DType;
+use hsipack_format::{DType, Opt, remedy};
 
 use super::loading::Loading;
 use crate::dataset::Dataset;
@@ -99,7 +99,7 @@ pub(crate) fn lay_out(
             bytes.and_then(|bytes| end.checked_add(bytes)?.checked_next_multiple_of(ALIGNMENT));
         end = after.ok_or_else(|| {
             Error::conflict(format!("a batch of {len} samples does not fit into memory"))
-                .with_remedy("ask for smaller batches")
+                .with_remedy(remedy!["ask for a smaller ", Opt::BatchSize])
         })?;
         arrays.push(array);
     }

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use super::shared::Shared;
 use crate::plan::{Labelled, Window};
 use crate::{Error, Result};
+use hsipack_format::{Command, Opt, remedy};
 
 /// Reads masks as they are asked for, and keeps the latest, a bit a pixel.
 #[derive(Debug)]
@@ -57,7 +58,12 @@ impl<'a> LabelledMasks<'a> {
                 "crops with labelled pixels are asked for, but there is no mask",
             )
             .at(dataset.path())
-            .with_remedy("pack masks with `hsipack convert --mask`, or drop the labelled share"));
+            .with_remedy(remedy![
+                "pack masks with ",
+                Command::Convert.with(Opt::Mask),
+                ", or leave out ",
+                Opt::MinLabelled
+            ]));
         }
         let shape = dataset.image(dataset.stack_of(sample as usize)?).shape();
         let words_a_row = shape.columns.div_ceil(64);

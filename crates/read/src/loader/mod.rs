@@ -52,6 +52,7 @@ use crate::ring::slots::Failure;
 use crate::ring::{Lease, Next};
 use crate::{Error, ErrorKind, Result};
 use batch_plan::BatchPlan;
+use hsipack_format::{Opt, remedy};
 use loading::Loads;
 #[cfg(not(feature = "torch"))]
 use shared::Shared;
@@ -167,7 +168,7 @@ impl Loader {
         });
         self.threads.push(thread.map_err(|error| {
             Error::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
-                .with_remedy("ask for fewer threads")
+                .with_remedy(remedy!["ask for fewer ", Opt::Threads])
                 .caused_by(error)
         })?);
         Ok(())
@@ -269,13 +270,13 @@ impl Loader {
                 let error = Error::conflict(format!(
                     "all {slots} slots of the ring are kept, so no further batch can come"
                 ));
-                Err(Taking::Failed(error.with_remedy(
-                    "drop batches after use, copy what you keep, or ask for more slots",
-                )))
+                Err(Taking::Failed(error.with_remedy(remedy![
+                    "drop batches after use, copy what you keep, or ask for more ",
+                    Opt::Slots
+                ])))
             }
             Next::Stopped => {
-                let error = Error::new(ErrorKind::Io, "the planning thread of the loader panicked");
-                Err(Taking::Failed(error.with_remedy("report this as a bug")))
+                Err(Taking::Failed(Error::bug("the planning thread of the loader panicked")))
             }
         }
     }

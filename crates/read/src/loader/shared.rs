@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use hsipack_format::{CubeShape, DType, memory};
+use hsipack_format::{Command, CubeShape, DType, Opt, memory, remedy};
 
 use super::batch_plan::{BatchPlan, lay_out};
 use super::options::LoaderOptions;
@@ -113,11 +113,13 @@ impl Shared {
 
 fn check(options: &LoaderOptions) -> Result<()> {
     if options.threads == 0 {
-        return Err(Error::conflict("no decoding threads").with_remedy("ask for at least one"));
+        return Err(Error::conflict("no decoding threads")
+            .with_remedy(remedy!["ask for at least 1 with ", Opt::Threads]));
     }
     if options.slots < 2 {
-        return Err(Error::conflict(format!("a ring of {} slots", options.slots))
-            .with_remedy("ask for at least 2, so that one is filled while one is used"));
+        return Err(Error::conflict(format!("a ring of {} slots", options.slots)).with_remedy(
+            remedy!["ask for at least 2 ", Opt::Slots, ", so that one is filled while one is used"],
+        ));
     }
     Ok(())
 }
@@ -146,9 +148,13 @@ fn check_memory(dataset: &Dataset, options: &LoaderOptions, slot_bytes: usize) -
     );
     let fit = available.bytes.saturating_sub(cache) / slot.max(1);
     let remedy = match fit {
-        fit if fit >= 2 => format!("ask for {fit} slots at most, or smaller batches"),
-        _ if cache > 0 => "ask for a smaller cache or smaller batches".to_owned(),
-        _ => "ask for smaller batches or crops".to_owned(),
+        fit if fit >= 2 => {
+            remedy!["ask for ", Opt::Slots.to(fit), " at most, or a smaller ", Opt::BatchSize]
+        }
+        _ if cache > 0 => {
+            remedy!["ask for a smaller ", Opt::CacheSize, " or ", Opt::BatchSize]
+        }
+        _ => remedy!["ask for a smaller ", Opt::BatchSize, " or ", Opt::Crop],
     };
     Err(Error::new(ErrorKind::Io, what).with_remedy(remedy))
 }
@@ -161,8 +167,8 @@ fn choose(dataset: &Dataset, options: &LoaderOptions) -> Result<Vec<u32>> {
     let splits = dataset.labels().splits();
     if let Some(split) = options.splits.iter().find(|split| !splits.contains(split)) {
         let remedy = match splits {
-            [] => "it has no splits; give them with `hsipack convert --table`".to_owned(),
-            splits => format!("it has {}", splits.join(", ")),
+            [] => remedy!["it has no splits; give them with ", Command::Convert.with(Opt::Table)],
+            splits => format!("it has {}", splits.join(", ")).into(),
         };
         return Err(Error::conflict(format!("no sample is of split {split:?}"))
             .at(dataset.path())

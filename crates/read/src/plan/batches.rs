@@ -17,6 +17,7 @@ use super::plural;
 use super::random::{Stream, fold};
 use super::state::Segment;
 use crate::{Error, Result};
+use hsipack_format::{Opt, remedy};
 
 /// What becomes of the items that do not fill a last batch, of every shape.
 // The numbers are part of a plan's digest.
@@ -56,8 +57,11 @@ impl Share {
 
     pub(super) fn check(self) -> Result<()> {
         if self.world_size == 0 {
-            return Err(Error::conflict("a world size of 0")
-                .with_remedy("count the processes that train together, from 1"));
+            return Err(Error::conflict("a world size of 0").with_remedy(remedy![
+                "count the processes that train together with ",
+                Opt::WorldSize,
+                ", from 1"
+            ]));
         }
         if self.rank >= self.world_size {
             return Err(Error::conflict(format!(
@@ -65,7 +69,11 @@ impl Share {
                 self.rank,
                 plural(self.world_size, "process")
             ))
-            .with_remedy("number the ranks from 0"));
+            .with_remedy(remedy![
+                "number ",
+                Opt::Rank,
+                format!(" from 0 to {}", self.world_size - 1)
+            ]));
         }
         Ok(())
     }
@@ -89,12 +97,17 @@ pub(super) fn global_batch(batch_size: usize, world_size: usize) -> Result<usize
             plural(batch_size, "item"),
             plural(world_size, "process")
         ))
-        .with_remedy("give a batch size and a world size of at least 1")),
+        .with_remedy(remedy![
+            "give at least 1 as ",
+            Opt::BatchSize,
+            " and as ",
+            Opt::WorldSize
+        ])),
         Some(items) => Ok(items),
         None => Err(Error::conflict(format!(
             "batches of {batch_size} items on {world_size} processes are more than can be counted"
         ))
-        .with_remedy("choose a smaller batch size")),
+        .with_remedy(remedy!["choose a smaller ", Opt::BatchSize])),
     }
 }
 
@@ -280,8 +293,8 @@ impl Cut {
     /// Places that are left once the segment's batches are given, ascending within every shape.
     fn without(mut self, segment: &Segment) -> Result<Vec<u32>> {
         if segment.batches > self.spans.len() {
-            return Err(Error::conflict(format!(
-                "{} of {} x {} items were given, but at their start the epoch had {}",
+            return Err(Error::state(format!(
+                "the training state is of another epoch: {} of {} x {} items were given, but at their start the epoch had {}",
                 plural(segment.batches, "batch"),
                 segment.world_size,
                 segment.batch_size,

@@ -3,6 +3,7 @@
 use super::random::{Random, Stream};
 use super::{PlanSample, plural};
 use crate::{Error, Result};
+use hsipack_format::{Opt, remedy};
 
 /// Windows drawn at most in search of enough labelled pixels.
 pub const ATTEMPTS: u32 = 32;
@@ -102,10 +103,10 @@ impl Crop {
         match *self {
             Self::Whole | Self::Centre { .. } => Ok(()),
             Self::Random { per_sample: 0, .. } => Err(Error::conflict("0 crops per sample")
-                .with_remedy("take at least one crop of every sample")),
+                .with_remedy(remedy!["give at least 1 as ", Opt::CropsPerCube])),
             Self::Random { min_labelled, .. } if !(0.0..=1.0).contains(&min_labelled) => {
                 Err(Error::conflict(format!("a labelled share of {min_labelled}"))
-                    .with_remedy("give a share from 0 to 1"))
+                    .with_remedy(remedy!["give a share from 0 to 1 as ", Opt::MinLabelled]))
             }
             Self::Random { .. } => Ok(()),
             Self::Grid { rows, columns, row_step, column_step } => {
@@ -159,7 +160,11 @@ impl Crop {
             "crops of {rows}x{columns} pixels are larger than sample {} of {}x{}",
             sample.sample, sample.rows, sample.columns
         ))
-        .with_remedy("choose smaller crops, or leave that sample out"))
+        .with_remedy(remedy![
+            "choose smaller crops, or a ",
+            Opt::Split,
+            " without that sample"
+        ]))
     }
 
     /// Windows of a sample in a round; the sample has passed [`Crop::size`].
@@ -215,7 +220,11 @@ fn check_step(axis: &str, step: u32, size: u32) -> Result<()> {
         return Ok(());
     }
     Err(Error::conflict(format!("a {axis} step of {step} for windows of {}", plural(size, axis)))
-        .with_remedy(format!("give a step from 1 to {size}, so that every pixel is covered")))
+        .with_remedy(remedy![
+            "give ",
+            Opt::GridStep,
+            format!(" from 1 to {size}, so that every pixel is covered")
+        ]))
 }
 
 /// Windows along an axis of `length` pixels.
@@ -248,7 +257,12 @@ fn choose(
     }
     let labelled = labelled.ok_or_else(|| {
         Error::conflict("crops should have labelled pixels, but there are no labels to look at")
-            .with_remedy("name the mask that holds the labels, or ask for no labelled share")
+            .with_remedy(remedy![
+                "name the mask that holds the labels with ",
+                Opt::Masks,
+                ", or leave out ",
+                Opt::MinLabelled
+            ])
     })?;
     let mut most = labelled.share(sample.sample, best)?;
     for window in windows.take(ATTEMPTS as usize - 1) {

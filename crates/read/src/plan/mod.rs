@@ -50,7 +50,7 @@ use std::collections::HashMap;
 use std::fmt::Display;
 use std::sync::Arc;
 
-use hsipack_format::CubeShape;
+use hsipack_format::{Command, CubeShape, Opt, remedy};
 
 pub use batches::{LastBatch, Share};
 pub use crops::{ATTEMPTS, Crop, Labelled, Window};
@@ -241,7 +241,14 @@ impl Plan {
                 share.world_size,
                 options.batch_size
             ))
-            .with_remedy("choose smaller batches, or pad the last ones or leave them short"));
+            .with_remedy(remedy![
+                "choose a smaller ",
+                Opt::BatchSize,
+                ", ",
+                Opt::Last.to("pad"),
+                " or ",
+                Opt::Last.to("short")
+            ]));
         }
         Ok(EpochPlan { plan: self.clone(), epoch, given: given.to_vec(), share, order, cut })
     }
@@ -351,8 +358,11 @@ impl EpochPlan {
 
 fn check_samples(samples: &[PlanSample]) -> Result<()> {
     if samples.is_empty() {
-        return Err(Error::conflict("there are no samples to plan")
-            .with_remedy("check the split and the other filters"));
+        return Err(Error::conflict("there are no samples to plan").with_remedy(remedy![
+            "check ",
+            Opt::Split,
+            " and other filters"
+        ]));
     }
     if let Some(empty) = samples.iter().find(|sample| sample.is_empty()) {
         let PlanSample { sample, rows, columns, bands, .. } = empty;
@@ -390,15 +400,18 @@ fn number_shapes(samples: &[PlanSample], crop: &Crop) -> Result<(Vec<u32>, Vec<C
 /// Every sample's class or group as a number from 0, as the order looks at one, and their count.
 fn number_strata(samples: &[PlanSample], order: Order) -> Result<(Vec<u32>, usize)> {
     let (name, of): (_, fn(&PlanSample) -> Option<u32>) = match order {
-        Order::ClassBalanced => ("class", |sample| sample.class),
+        Order::ClassBalanced => ("label", |sample| sample.class),
         Order::GroupsSpread | Order::GroupsTogether => ("group", |sample| sample.group),
         Order::Sequential | Order::Shuffled | Order::Weighted => return Ok((Vec::new(), 0)),
     };
     let without = |sample: &PlanSample| {
         Error::conflict(format!("sample {} has no {name}, which the order looks at", sample.sample))
-            .with_remedy(format!(
-                "give every sample a {name}, leave out those without, or choose another order"
-            ))
+            .with_remedy(remedy![
+                format!("give every sample a {name} with "),
+                Command::Convert.with(Opt::Table),
+                ", leave out those without, or choose another ",
+                Opt::Order
+            ])
     };
     let strata: Vec<u32> = samples
         .iter()
@@ -451,7 +464,7 @@ fn running_weights(samples: &[PlanSample], order: Order) -> Result<Vec<f64>> {
 fn check_length(length: usize, items: usize) -> Result<()> {
     if length == 0 {
         return Err(Error::conflict("an epoch of 0 items")
-            .with_remedy("give an epoch length of at least 1"));
+            .with_remedy(remedy!["give at least 1 as ", Opt::EpochLength]));
     }
     match length.checked_add(items) {
         Some(both) if u32::try_from(both).is_ok() => Ok(()),
@@ -461,7 +474,14 @@ fn check_length(length: usize, items: usize) -> Result<()> {
 
 fn too_many() -> Error {
     Error::conflict("an epoch and a round of its order have more than 4294967295 items together")
-        .with_remedy("take larger steps, fewer crops per sample or a shorter epoch")
+        .with_remedy(remedy![
+            "choose a larger ",
+            Opt::GridStep,
+            ", a smaller ",
+            Opt::CropsPerCube,
+            " or a smaller ",
+            Opt::EpochLength
+        ])
 }
 
 /// `1 batch`, `2 batches`.

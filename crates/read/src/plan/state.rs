@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Plan;
 use crate::{Error, Result};
+use hsipack_format::{Opt, remedy};
 
 /// Version of the state's meaning that this version writes.
 const VERSION: u32 = 1;
@@ -93,22 +94,22 @@ impl State {
     pub fn check(&self, plan: &Plan, fingerprint: &str) -> Result<()> {
         self.check_version()?;
         if self.fingerprint != fingerprint {
-            return Err(Error::conflict(format!(
+            return Err(Error::state(format!(
                 "the training state is of another dataset: its fingerprint is {}, this one's {fingerprint}",
                 self.fingerprint
             ))
-            .with_remedy("name the dataset of the saved state, or start without the state"));
+            .with_remedy("name the dataset of the saved state"));
         }
         if self.seed != plan.options().seed {
-            return Err(Error::conflict(format!(
+            return Err(Error::state(format!(
                 "the training state has seed {}, but seed {} is asked for",
                 self.seed,
                 plan.options().seed
             ))
-            .with_remedy(format!("pass seed {}, or start without the state", self.seed)));
+            .with_remedy(remedy!["pass ", Opt::Seed.to(self.seed)]));
         }
         if self.plan != plan.digest() && self.given.iter().any(|segment| segment.batches > 0) {
-            return Err(Error::conflict(format!(
+            return Err(Error::state(format!(
                 "the training state is in the middle of epoch {} with other samples, order, crops, epoch length or last batch",
                 self.epoch
             ))

@@ -5,6 +5,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::{Error, ErrorKind, Result};
+use hsipack_format::{Opt, remedy};
 
 /// What memory to ask for.
 #[derive(Clone, Default)]
@@ -149,7 +150,7 @@ fn no_room(bytes: usize, error: std::io::Error) -> Error {
         ErrorKind::Io,
         format!("cannot allocate {} MiB for the ring: {error}", bytes.div_ceil(1 << 20)),
     )
-    .with_remedy("ask for fewer slots or smaller batches")
+    .with_remedy(remedy!["ask for fewer ", Opt::Slots, " or a smaller ", Opt::BatchSize])
     .caused_by(error)
 }
 

@@ -19,7 +19,8 @@ use std::time::Instant;
 use memory::{Memory, MemoryOptions, MemoryReport};
 use slots::{Claimed, Failure, Slots, Taken};
 
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
+use hsipack_format::{Opt, remedy};
 
 /// Slots that hold batches described by a `P`.
 pub(crate) struct Ring<P> {
@@ -63,7 +64,12 @@ impl<P: Default> Ring<P> {
         let bytes = slots.checked_mul(slot_bytes).filter(|bytes| *bytes <= isize::MAX as usize);
         let bytes = bytes.ok_or_else(|| {
             Error::conflict(format!("{slots} slots of {slot_bytes} bytes are too many"))
-                .with_remedy("ask for fewer slots or smaller batches")
+                .with_remedy(remedy![
+                    "ask for fewer ",
+                    Opt::Slots,
+                    " or a smaller ",
+                    Opt::BatchSize
+                ])
         })?;
         Ok(Self {
             slots: Slots::new(slots),
@@ -208,7 +214,7 @@ impl<P> TaskLease<'_, P> {
 impl<P> Drop for TaskLease<'_, P> {
     fn drop(&mut self) {
         if self.content.is_some() {
-            let error = Error::new(ErrorKind::Io, "a decoding thread panicked");
+            let error = Error::bug("a decoding thread panicked");
             self.give_back(vec![Failure { position: 0, error }]);
         }
     }

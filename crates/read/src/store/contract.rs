@@ -127,7 +127,7 @@ fn a_file_cut_short_is_an_error_with_a_remedy(store: &dyn Store) {
         let error = read_new(&*file, span.clone()).expect_err(&format!("{span:?}"));
         assert_eq!((error.kind(), error.path()), (ErrorKind::Io, Some(path.as_path())));
         assert!(error.what().contains("the file became shorter"), "{error}");
-        assert!(error.remedy().is_some_and(|remedy| remedy.contains("copy")), "{error}");
+        assert!(error.to_string().contains("from a copy"), "{error}");
     }
 }
 
@@ -138,7 +138,7 @@ fn missing_files_and_folders_are_named(store: &dyn Store) {
         let error = store.open(path).unwrap_err();
         assert_eq!(error.path(), Some(path));
     }
-    assert_eq!(store.open(&missing).unwrap_err().remedy(), Some("check the path"));
+    assert_eq!(store.open(&missing).unwrap_err().remedy(), Some(&"check the path".into()));
 }
 
 fn threads_read_at_the_same_time(store: &dyn Store) {

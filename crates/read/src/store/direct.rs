@@ -35,6 +35,7 @@ use hsipack_format::threads;
 use super::buffer::{PAGE, grown};
 use super::{ReadBuffer, Store, StoredFile, cannot_read, checked, open_descriptor, readable};
 use crate::{Error, Result};
+use hsipack_format::{Opt, remedy};
 
 /// How a [`DirectStore`] reads ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,9 +102,12 @@ fn refused(path: &Path, error: Error) -> Error {
     if source.and_then(io::Error::raw_os_error) != Some(libc::EINVAL) {
         return error;
     }
-    Error::unsupported("the file system does not offer O_DIRECT")
-        .at(path)
-        .with_remedy("choose the mmap or the pread store")
+    Error::unsupported("the file system does not offer O_DIRECT").at(path).with_remedy(remedy![
+        "choose ",
+        Opt::Store.to("mmap"),
+        " or ",
+        Opt::Store.to("pread")
+    ])
 }
 
 #[derive(Debug)]

@@ -16,6 +16,7 @@ use hsipack_format::memory;
 use super::warm::Warmer;
 use super::{ReadBuffer, Store, StoredFile, readable};
 use crate::{Error, Result};
+use hsipack_format::{Opt, remedy};
 
 /// Maps files into memory.
 #[derive(Clone, Debug, Default)]
@@ -44,11 +45,12 @@ fn explained(error: Error, full: bool) -> Error {
     if source.and_then(io::Error::raw_os_error) != Some(libc::ENOMEM) {
         return error;
     }
-    error.with_remedy(if full {
-        "raise the limit of the address space with `ulimit -v`, or choose the pread store"
+    let limit = if full {
+        "the limit of the address space with `ulimit -v`"
     } else {
-        "raise the limit of maps with `sysctl vm.max_map_count=1048576`, or choose the pread store"
-    })
+        "the limit of maps with `sysctl vm.max_map_count=1048576`"
+    };
+    error.with_remedy(remedy!["raise ", limit, ", or choose ", Opt::Store.to("pread")])
 }
 
 #[derive(Debug)]
@@ -102,6 +104,7 @@ mod tests {
         assert!(error(true).contains("ulimit -v") && error(true).contains("pread"));
         assert!(!error(true).contains("max_map_count"));
         let other = io::Error::from_raw_os_error(libc::ENOENT);
-        assert_eq!(explained(Error::io("a", "b", other), true).remedy(), Some("check the path"));
+        let other = explained(Error::io("a", "b", other), true);
+        assert_eq!(other.remedy(), Some(&"check the path".into()));
     }
 }

@@ -56,7 +56,7 @@ pub use limited::Limited;
 pub use mapped::MappedStore;
 pub use pread::PreadStore;
 
-use hsipack_format::small;
+use hsipack_format::{Opt, remedy, small};
 
 use crate::{Error, Result};
 
@@ -224,10 +224,11 @@ fn explained(error: Error) -> Error {
     let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref());
     let code = source.and_then(io::Error::raw_os_error);
     if matches!(code, Some(libc::EMFILE | libc::ENFILE)) {
-        return error.with_remedy(
-            "raise the limit of open files with `ulimit -n 65536`, or choose the mmap store, which \
-             holds none",
-        );
+        return error.with_remedy(remedy![
+            "raise the limit of open files with `ulimit -n 65536`, or choose ",
+            Opt::Store.to("mmap"),
+            ", which holds none"
+        ]);
     }
     error
 }

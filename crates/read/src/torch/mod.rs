@@ -12,7 +12,8 @@ use torch_sys::C_tensor;
 
 use self::pool::Pool;
 use crate::store::StoredFile;
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
+use hsipack_format::{Opt, remedy};
 
 /// Bytes for a message of the C++ side.
 const ERROR_BYTES: usize = 512;
@@ -49,9 +50,9 @@ fn told<T>(call: impl FnOnce(*mut c_char) -> T) -> Result<T> {
 /// An error that libtorch told of.
 fn failed(message: &str) -> Error {
     let message = message.lines().next().unwrap_or("it failed").trim_end_matches('.');
-    let error = Error::new(ErrorKind::Io, format!("libtorch: {message}"));
+    let error = Error::device(format!("libtorch: {message}"));
     if message.contains("out of memory") {
-        return error.with_remedy("use smaller batches or crops");
+        return error.with_remedy(remedy!["use a smaller ", Opt::BatchSize, " or crops"]);
     }
     error
 }

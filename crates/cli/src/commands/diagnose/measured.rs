@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hsipack_format::{Error, Result};
 use hsipack_measure::device;
-use hsipack_measure::diagnose::{self, Limits, Rounds, RunOptions, Words};
+use hsipack_measure::diagnose::{self, Limits, Rounds, RunOptions};
 use hsipack_measure::step::{Step, StepKind};
 use hsipack_pack::progress::Progress;
 use hsipack_read::augment::Pipeline;
@@ -38,9 +38,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     if let (Some(path), Some(trace)) = (&args.trace, &options.loader.trace) {
         files::replace_with(path, |file| trace.write(file))?;
     }
-    output::report(&diagnosis, args.json, |diagnosis| {
-        output::show(&diagnosis.text(Words::Command));
-    });
+    output::report(&diagnosis, args.json, |diagnosis| output::show(&diagnosis.text()));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,6 +1,6 @@
 //! What could make it faster, in options.
 
-use hsipack_measure::diagnose::{Facts, Kind, Limit, Words};
+use hsipack_measure::diagnose::{Facts, Kind, Limit};
 use hsipack_read::Loader;
 
 use super::{Args, VerifyArg, machine};
@@ -18,6 +18,6 @@ pub fn advice(limit: Limit, loader: &Loader, args: &Args) -> Vec<String> {
         ..Facts::of(dataset, loader.options())
     };
     let (options, advice) = limit.remedies(&facts);
-    let typed = options.iter().filter_map(|option| option.spelled(Kind::Hsipack, Words::Command));
+    let typed = options.iter().filter_map(|option| option.spelled(Kind::Hsipack));
     typed.chain(advice).collect()
 }

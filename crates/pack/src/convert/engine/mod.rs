@@ -225,13 +225,7 @@ impl Engine<'_> {
         let error = match result {
             Ok(Ok(())) => return,
             Ok(Err(error)) => error,
-            Err(panic) => {
-                let what = panic.downcast_ref::<String>().cloned();
-                let what =
-                    what.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-                Error::malformed(format!("hsipack has a fault: {}", what.unwrap_or_default()))
-                    .with_remedy("please report it with the file")
-            }
+            Err(panic) => Error::panicked(&*panic),
         };
         locked(&self.failure).get_or_insert(error);
         // Waiters look at the failure while they hold this lock.

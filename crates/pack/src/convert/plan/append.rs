@@ -1,7 +1,7 @@
 //! Going on where a dataset ends (`--append`).
 
 use hsipack_format::dataset::ChunkArray;
-use hsipack_format::{Dataset, Error, Result, Stack};
+use hsipack_format::{Dataset, Error, Opt, Result, Stack, remedy};
 use serde_json::Value;
 
 use super::{PlannedMask, PlannedStack, bits};
@@ -65,12 +65,12 @@ pub fn check_append(options: &ConvertOptions, base: &Dataset) -> Result<()> {
     debug_assert!(options.mode != Mode::Create);
     match base.stacks().iter().find(|stack| stack.image.meta().dtype != options.values.dtype) {
         Some(stack) => Err(Error::conflict(format!(
-            "the dataset holds {}, --dtype asks for {}",
+            "the dataset holds {}, but {} is asked for",
             stack.image.meta().dtype,
             options.values.dtype
         ))
         .at(base.path())
-        .with_remedy("append with the same --dtype")),
+        .with_remedy(remedy!["append with the same ", Opt::Dtype])),
         None => check_keep_bits(options, base),
     }
 }
@@ -87,8 +87,13 @@ fn check_keep_bits(options: &ConvertOptions, base: &Dataset) -> Result<()> {
         return Ok(());
     }
     Err(Error::conflict(format!(
-        "the dataset keeps {theirs} of {all} mantissa bits, this command asks for {asked}"
+        "the dataset keeps {theirs} of {all} mantissa bits, but {asked} are asked for"
     ))
     .at(base.path())
-    .with_remedy(format!("append with --keep-bits {theirs} or --keep-bits auto")))
+    .with_remedy(remedy![
+        "append with ",
+        Opt::KeepBits.to(u64::from(theirs)),
+        " or ",
+        Opt::KeepBits.to("auto")
+    ]))
 }

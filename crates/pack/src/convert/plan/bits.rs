@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use hsipack_format::{Dataset, Result};
+use hsipack_format::{Dataset, Opt, Result};
 
 use super::Plan;
 use crate::convert::options::{ConvertOptions, KeepBits};
@@ -36,11 +36,12 @@ pub(super) fn choose(
         bits => bits,
     };
     plan.keep_bits = KeepBits::Bits(bits);
+    let auto = Opt::KeepBits.to("auto");
     plan.notes.push(if information.total() == 0.0 {
-        format!("--keep-bits auto: neighbouring values tell nothing of each other; all {all} mantissa bits are kept")
+        format!("{auto}: neighbouring values tell nothing of each other; all {all} mantissa bits are kept")
     } else {
         format!(
-            "--keep-bits auto: {bits} of {all} mantissa bits are kept, which hold {:.1} % of the information",
+            "{auto}: {bits} of {all} mantissa bits are kept, which hold {:.1} % of the information",
             100.0 * information.share(bits)
         )
     });

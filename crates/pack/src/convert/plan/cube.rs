@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hsipack_format::{Error, Result};
+use hsipack_format::{Error, Opt, Result, remedy};
 
 use super::PlannedSample;
 use crate::convert::calibration::Calibration;
@@ -19,8 +19,7 @@ pub fn open_source(input: &Input, values: &ValueOptions) -> Result<Box<dyn Sourc
     let axes = match &values.axes {
         None => None,
         Some(text) => Some(Axes::parse(text).ok_or_else(|| {
-            Error::conflict(format!("--axes {text} is not an order of axes"))
-                .with_remedy(
+            Error::conflict(format!("{text:?} is not an order of axes")).with_remedy(
                 "spell it with y, x and b, each once, such as byx, and 1 for axes of length 1 to leave \
                  out, such as 11yxb",
             )
@@ -97,7 +96,7 @@ pub fn select_bands(info: &CubeInfo, values: &ValueOptions) -> Result<Option<Vec
                     all - 1
                 ))
                 .at(&info.files[0])
-                .with_remedy("change --bands"));
+                .with_remedy(remedy!["change ", Opt::Bands]));
             }
             None => numbers.clone(),
         },
@@ -105,7 +104,7 @@ pub fn select_bands(info: &CubeInfo, values: &ValueOptions) -> Result<Option<Vec
             let wavelength = info.wavelength.as_ref().ok_or_else(|| {
                 Error::conflict("the wavelengths of the bands are not known")
                     .at(&info.files[0])
-                    .with_remedy("select bands by number with --bands")
+                    .with_remedy(remedy!["select bands by number with ", Opt::Bands])
             })?;
             let inside = |nm: f64| ranges.iter().any(|(low, high)| (*low..=*high).contains(&nm));
             (0..all).filter(|band| inside(wavelength[*band])).collect()
@@ -113,9 +112,9 @@ pub fn select_bands(info: &CubeInfo, values: &ValueOptions) -> Result<Option<Vec
     };
     if values.drop_bad_bands {
         let good = info.good_bands.as_ref().ok_or_else(|| {
-            Error::conflict("the file has no bad-band list")
-                .at(&info.files[0])
-                .with_remedy("leave --drop-bad-bands away, or select with --bands")
+            Error::conflict("the file has no bad-band list").at(&info.files[0]).with_remedy(
+                remedy!["leave out ", Opt::DropBadBands, ", or select with ", Opt::Bands],
+            )
         })?;
         bands.retain(|band| good[*band]);
     }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicBool;
 
-use hsipack_format::{CubeShape, DType, Dataset, Error, Grid, Result};
+use hsipack_format::{CubeShape, DType, Dataset, Error, Grid, Opt, Result, remedy};
 use regex::Regex;
 use serde_json::{Map, Value};
 
@@ -36,8 +36,11 @@ impl<'a> Planner<'a> {
     ) -> Result<Self> {
         let path_columns = options.path_columns.as_deref().map(|pattern| {
             Regex::new(pattern).map_err(|error| {
-                Error::conflict(format!("--path-columns is not a regular expression: {error}"))
-                    .with_remedy("for example (?P<group>P\\d+)/(?P<day>\\d+)_")
+                Error::conflict(format!(
+                    "{} is not a regular expression: {error}",
+                    Opt::PathColumns
+                ))
+                .with_remedy("for example (?P<group>P\\d+)/(?P<day>\\d+)_")
             })
         });
         let taken =
@@ -113,7 +116,9 @@ impl<'a> Planner<'a> {
         if let Some(pattern) = &self.path_columns {
             let path = input.file.to_string_lossy();
             let found = pattern.captures(&path).ok_or_else(|| {
-                Error::conflict("the path does not match --path-columns").at(&input.file)
+                Error::conflict("the path does not match the expression for columns")
+                    .at(&input.file)
+                    .with_remedy(remedy!["correct ", Opt::PathColumns])
             })?;
             for group in pattern.capture_names().flatten() {
                 if let Some(part) = found.name(group) {
@@ -155,8 +160,10 @@ impl<'a> Planner<'a> {
         let values = &self.options.values;
         if values.white.is_none() && calibration::beside(&input.file, "WHITEREF").is_some() {
             self.plan.notes.push(format!(
-                "{}: a white reference is beside it and not used; pass --white auto --dark auto to calibrate",
-                input.text()
+                "{}: a white reference is beside it and not used; pass {} and {} to calibrate",
+                input.text(),
+                Opt::White.to("auto"),
+                Opt::Dark.to("auto")
             ));
         }
     }
@@ -190,9 +197,10 @@ impl<'a> Planner<'a> {
                         theirs[band], ours[band]
                     ))
                     .at(file)
-                    .with_remedy(
-                        "pack it into another dataset, or pass --wavelength-tolerance NM",
-                    ));
+                    .with_remedy(remedy![
+                        "pack it into another dataset, or pass a larger ",
+                        Opt::WavelengthTolerance
+                    ]));
                 }
             }
             (None, Some(_)) if stack.samples.is_empty() && stack.existing == 0 => {}
@@ -241,7 +249,7 @@ impl<'a> Planner<'a> {
                 "a chunk of {}x{} pixels and {} bands is above 2 GiB",
                 tile.rows, tile.columns, shape.bands
             ))
-            .with_remedy("choose a smaller --chunk ROWSxCOLUMNS"));
+            .with_remedy(remedy!["choose a smaller ", Opt::Chunk]));
         }
         let fresh = PlannedStack {
             name: shape.to_string(),
@@ -313,7 +321,11 @@ impl<'a> Planner<'a> {
         if stack.masks.is_empty() {
             if stack.existing > 0 && !masks.is_empty() {
                 return Err(Error::conflict("the dataset has no masks for cubes of this shape")
-                    .with_remedy("append without --mask, or pack a new dataset"));
+                    .with_remedy(remedy![
+                        "append without ",
+                        Opt::Mask,
+                        ", or pack a new dataset"
+                    ]));
             }
             stack.masks = masks;
             return Ok(());
@@ -322,11 +334,15 @@ impl<'a> Planner<'a> {
             |masks: &[PlannedMask]| masks.iter().map(|mask| mask.name.clone()).collect::<Vec<_>>();
         if names(&stack.masks) != names(&masks) {
             return Err(Error::conflict(format!(
-                "the dataset has the masks {:?} for cubes of this shape, this command gives {:?}",
+                "the dataset has the masks {:?} for cubes of this shape, but {:?} are given",
                 names(&stack.masks),
                 names(&masks)
             ))
-            .with_remedy("give the same --mask options, in the same order"));
+            .with_remedy(remedy![
+                "give the same masks with ",
+                Opt::Mask,
+                ", in the same order"
+            ]));
         }
         // On a copy: a mask that does not fit must leave no trace.
         let mut merged = stack.masks.clone();

@@ -602,7 +602,7 @@ mod tests {
         assert_eq!(kind(b"ncols 6\nnrows 5\nxllcorner 0\n1 2 3"), Kind::Other);
         assert_eq!(kind(b"ENVI\r\nncols 6\nnrows 5\nnbits 8"), Kind::Envi);
         let error = esri::refusal(esri.as_bytes());
-        assert!(error.remedy().unwrap().ends_with(
+        assert!(error.remedy().unwrap().to_string().ends_with(
             "samples = 6, lines = 5, bands = 7, data type = 4, interleave = bip, byte order = 1, \
              header offset = 0"
         ));

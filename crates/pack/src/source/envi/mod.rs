@@ -24,7 +24,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
-use hsipack_format::{CubeShape, Error, Result};
+use hsipack_format::{CubeShape, Error, Opt, Result, remedy};
 
 use self::header::{Header, Interleave, Kind};
 use self::search::{file_name, find_data, has_suffix, header_names};
@@ -144,7 +144,7 @@ impl Pair {
         if self.header.classification && !options.mask {
             return Err(Error::unsupported("an ENVI classification map, not a cube")
                 .at(&self.header_path)
-                .with_remedy("use it as labels, with --mask"));
+                .with_remedy(remedy!["use it as labels, with ", Opt::Mask]));
         }
         let gzip = self.data.is_gzip_for(&self.header);
         let checked = if gzip { self.check_compressed_size() } else { self.check_size() };

@@ -1,6 +1,6 @@
 //! Which axis of an array is which.
 
-use hsipack_format::{Error, Result};
+use hsipack_format::{Error, Opt, Result, remedy};
 
 use crate::source::{Axis, AxisOrder};
 
@@ -69,10 +69,11 @@ pub(crate) fn order_of_length(lengths: [usize; 3], bands: usize) -> Option<AxisO
 /// Refuses axes that cannot be told apart.
 pub(crate) fn cannot_tell<T>(path: &str, lengths: [usize; 3], why: &str) -> Result<T> {
     let [a, b, c] = lengths;
-    Err(Error::ambiguous(format!("'{path}' is {a}x{b}x{c}, and {why}")).with_remedy(
-        "say so with --axes: yxb if it is (row, column, band), ybx if (row, band, column), byx if \
-         (band, row, column)",
-    ))
+    Err(Error::ambiguous(format!("'{path}' is {a}x{b}x{c}, and {why}")).with_remedy(remedy![
+        "say so with ",
+        Opt::Axes,
+        ": yxb if it is (row, column, band), ybx if (row, band, column), byx if (band, row, column)"
+    ]))
 }
 
 #[cfg(test)]

@@ -2,13 +2,12 @@
 
 use std::path::PathBuf;
 
-use hsipack_format::{CubeShape, DType, Error, Result};
+use hsipack_format::{CubeShape, DType, Error, Opt, Result, remedy};
 
 use super::products::{Facts, GOOD_BANDS, ProductCube};
 use super::tree::{Attributes, Entry, Tree};
 use super::{axes, spectral};
 use crate::source::cube_axes::kept_axes;
-use crate::source::variables::in_array;
 use crate::source::wavelengths::{fwhm_to_nm, to_nm};
 use crate::source::{Axes, Axis, AxisOrder, CubeInfo, OpenOptions, Scaling};
 
@@ -125,7 +124,11 @@ impl Meaning<'_> {
                 "'{path}' is {rank}-D ({}), not a cube",
                 self.entry.shape_text()
             ))
-            .with_remedy("name a 3-D dataset; a 2-D one can be a mask (--mask)"));
+            .with_remedy(remedy![
+                "name a 3-D dataset; a 2-D one can be a mask (",
+                Opt::Mask,
+                ")"
+            ]));
         }
         let axes = self.kept_axes()?;
         let lengths = axes.map(|axis| shape[axis]);
@@ -142,8 +145,8 @@ impl Meaning<'_> {
         if self.matlab {
             shown.reverse();
         }
-        let name = |error| in_array(&self.entry.path, error);
-        let [a, b, c] = kept_axes(&shown, self.options.axes.as_ref()).map_err(name)?;
+        let [a, b, c] = kept_axes(&shown, self.options.axes.as_ref())
+            .map_err(|error| error.within(format_args!("'{}'", self.entry.path)))?;
         let last = shown.len() - 1;
         Ok(if self.matlab { [last - c, last - b, last - a] } else { [a, b, c] })
     }

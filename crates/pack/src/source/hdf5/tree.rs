@@ -18,7 +18,6 @@ use ::hdf5::{
 use hsipack_format::{DType, Error, Result};
 
 use super::storage;
-use crate::source::variables::in_array;
 
 const MAX_DEPTH: usize = 32;
 const MAX_GROUPS: usize = 10_000;
@@ -239,7 +238,8 @@ impl Tree {
             .file
             .dataset(path)
             .map_err(|error| damaged(&format!("cannot open '{path}'"), &error))?;
-        let sources = storage::sources(&self.path, &dataset).map_err(|e| in_array(path, e))?;
+        let sources = storage::sources(&self.path, &dataset)
+            .map_err(|error| error.within(format_args!("'{path}'")))?;
         Ok((dataset, sources))
     }
 

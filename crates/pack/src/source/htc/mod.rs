@@ -121,7 +121,7 @@ impl Located {
         })?;
         let (shape, order) =
             cube_axes(&self.array.lengths, options).map_err(|error| match &self.name {
-                Some(name) => variables::in_array(name, error),
+                Some(name) => error.within(format_args!("'{name}'")),
                 None => error,
             })?;
         let frame = self.frame_header(bytes)?;

@@ -20,7 +20,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use flate2::read::ZlibDecoder;
-use hsipack_format::{CubeShape, Error, ErrorKind, Result};
+use hsipack_format::{CubeShape, Error, ErrorKind, Opt, Result, remedy};
 
 use self::v5::{Content, Numbers, Variable};
 use crate::source::flat::{ByteSource, FileBytes, FlatLayout, FlatSource, StreamBytes};
@@ -222,14 +222,15 @@ impl<'a> Workspace<'a> {
                 _ => {}
             }
         }
-        let named = |error| {
-            let named = variables::in_array(&variable.name, error);
-            match variable.lengths.len() == 2 && !options.mask {
-                true => named.with_remedy(
-                    "add scalars nRow and nCol beside a matrix of spectra, or give it as a mask (--mask)",
-                ),
-                false => named,
+        let named = |error: Error| {
+            let error = error.within(format_args!("'{}'", variable.name));
+            if variable.lengths.len() != 2 || options.mask {
+                return error;
             }
+            error.with_remedy(remedy![
+                "add scalars nRow and nCol beside a matrix of spectra, or give it as a mask with ",
+                Opt::Mask
+            ])
         };
         cube_axes::cube_axes(&variable.lengths, options).map_err(named)
     }
@@ -394,7 +395,7 @@ fn pixel_order(bands_first: bool, options: &OpenOptions) -> Result<AxisOrder> {
         ("(pixels x bands)", "yxb or xyb")
     };
     Err(Error::conflict(format!("the axes {order} do not fit a matrix of {is}"))
-        .with_remedy(format!("give --axes {either}, or leave it out")))
+        .with_remedy(remedy!["give ", Opt::Axes, format!(" as {either}, or leave it out")]))
 }
 
 fn is_size_name(lower: &str) -> bool {

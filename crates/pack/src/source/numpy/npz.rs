@@ -37,7 +37,7 @@ pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>
     let mut members = members(path).map_err(|error| error.at(path))?;
     let candidates: Vec<Candidate> = members.iter().map(Member::candidate).collect();
     let chosen = members.swap_remove(variables::choose(path, options, &candidates)?);
-    let name = |error| variables::in_array(&chosen.name, error).at(path);
+    let name = |error: Error| error.within(format_args!("'{}'", chosen.name)).at(path);
     let (header, place) = chosen.array.map_err(name)?;
     let (shape, mut layout, len) = header.cube(options).map_err(name)?;
     if place.size != len {

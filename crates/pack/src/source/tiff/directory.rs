@@ -435,12 +435,7 @@ impl<'a> Directories<'a> {
 
 /// Says in which page (counted from 1) something is wrong.
 fn in_page(number: usize, error: Error) -> Error {
-    let remedy = error.remedy().map(str::to_owned);
-    let named = Error::new(error.kind(), format!("page {number}: {}", error.what()));
-    match remedy {
-        Some(remedy) => named.with_remedy(remedy),
-        None => named,
-    }
+    error.within(format_args!("page {number}"))
 }
 
 #[cfg(test)]

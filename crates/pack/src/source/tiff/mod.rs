@@ -25,7 +25,7 @@ mod planes;
 use std::path::Path;
 use std::sync::Arc;
 
-use hsipack_format::{DType, Error, Result};
+use hsipack_format::{DType, Error, Opt, Result, remedy};
 
 use self::chunks::Planes;
 use self::description::Hints;
@@ -95,7 +95,7 @@ fn open_source(
             "a single {}x{} image, not a cube",
             pixel.height, pixel.width
         ))
-        .with_remedy("give a file with several bands; a mask goes to --mask"));
+        .with_remedy(remedy!["give a file with several bands; a mask goes to ", Opt::Mask]));
     }
     let shape = order.shape(lengths);
     check_size(shape, pixel.dtype)?;
@@ -158,7 +158,8 @@ fn doubtful_pages([pages, height, width]: [usize; 3]) -> Option<String> {
     (width < pages && width < height).then(|| {
         format!(
             "its {pages} pages of {height}x{width} pixels are taken as bands; if they are image rows, \
-             pass --axes yxb"
+             pass {}",
+            Opt::Axes.to("yxb")
         )
     })
 }
@@ -224,7 +225,7 @@ mod tests {
 
     #[test]
     fn page_stacks_that_look_like_image_rows_are_pointed_out() {
-        assert!(doubtful_pages([480, 640, 100]).unwrap().contains("--axes yxb"));
+        assert!(doubtful_pages([480, 640, 100]).unwrap().ends_with("pass axes=yxb"));
         assert_eq!(doubtful_pages([100, 480, 640]), None);
     }
 }

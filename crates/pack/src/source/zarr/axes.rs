@@ -1,6 +1,6 @@
 //! Which axis of an array is which.
 
-use hsipack_format::{Error, Result};
+use hsipack_format::{Error, Opt, Result, remedy};
 
 use super::choose::Found;
 use super::spectral::Spectrum;
@@ -33,7 +33,7 @@ impl Kept {
                     "an array of {} axes ({text}), not a cube",
                     shape.len()
                 ))
-                .with_remedy("give a 3-D array; a mask goes to --mask"));
+                .with_remedy(remedy!["give a 3-D array; a mask goes to ", Opt::Mask]));
             }
             _ => {
                 let kept = kept_axes(shape, options.axes.as_ref())?;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hsipack_format::{Error, Result};
+use hsipack_format::{Command, Error, Opt, Result, remedy};
 
 use super::metadata::{ArrayMetadata, Node};
 use crate::source::OpenOptions;
@@ -15,9 +15,9 @@ const MAX_NODES: usize = 10_000;
 /// What hsipack wrote is no input.
 pub(super) fn refuse_packed(path: &Path, node: &Node) -> Result<()> {
     match node.attributes.contains_key("hsipack") {
-        true => Err(Error::unsupported("an hsipack dataset, packed already")
-            .at(path)
-            .with_remedy("take cubes out with `hsipack export`, or add to it with --append")),
+        true => Err(Error::unsupported("an hsipack dataset, packed already").at(path).with_remedy(
+            remedy!["take cubes out with ", Command::Export, ", or add to it with ", Opt::Append],
+        )),
         false => Ok(()),
     }
 }

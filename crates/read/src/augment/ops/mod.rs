@@ -382,10 +382,7 @@ impl Op {
             Op::Standardize(op) => op.check(frame),
             _ => Ok(()),
         }
-        .map_err(|error| {
-            let what = format!("{}: {}", self.name(), error.what());
-            Error::conflict(what).with_remedy(error.remedy().unwrap_or("mend the option"))
-        })
+        .map_err(|error| error.within(self.name()))
     }
 
     /// Draws for all samples of a batch; `None` where it is not applied.

@@ -1,0 +1,249 @@
+//! Options and commands as they are typed in a shell.
+
+use hsipack_format::remedy::{Setting, Surface, Value};
+use hsipack_format::{Command, Opt};
+
+/// The command line, while one of the commands runs.
+#[derive(Debug)]
+pub struct Shell {
+    all: clap::Command,
+    running: String,
+}
+
+impl Shell {
+    /// Of the program `all`, whose command `running` was typed.
+    pub fn new(all: clap::Command, running: &str) -> Self {
+        Self { all, running: running.to_owned() }
+    }
+
+    /// The option as the command takes it, if it does.
+    fn option_of(&self, command: &str, option: Opt) -> Option<String> {
+        let command = self.all.find_subcommand(command)?;
+        flags(option).iter().find_map(|flag| {
+            let argument = command.get_arguments().find(|one| one.get_long() == Some(flag))?;
+            // Everybody knows it by its letter.
+            Some(match argument.get_short() {
+                Some('o') => "-o".to_owned(),
+                _ => format!("--{flag}"),
+            })
+        })
+    }
+
+    /// The option of the running command; else of the first one that has it.
+    fn found(&self, option: Opt) -> (Option<&str>, String) {
+        if let Some(flag) = self.option_of(&self.running, option) {
+            return (None, flag);
+        }
+        let commands = self.all.get_subcommands().map(clap::Command::get_name);
+        let mut found = commands.filter_map(|name| Some((name, self.option_of(name, option)?)));
+        let (name, flag) = found.next().expect("every option is one of some command");
+        (Some(name), flag)
+    }
+}
+
+impl Surface for Shell {
+    fn option(&self, setting: &Setting) -> String {
+        let (command, flag) = self.found(setting.option);
+        let typed = with_value(&flag, setting);
+        match command {
+            Some(command) => format!("`hsipack {command} {typed}`"),
+            None => typed,
+        }
+    }
+
+    fn command(&self, command: Command, setting: Option<&Setting>) -> String {
+        let name = command.name();
+        match (setting, command) {
+            (Some(setting), _) => {
+                let flag = self.option_of(name, setting.option);
+                let flag = flag.unwrap_or_else(|| self.found(setting.option).1);
+                format!("`hsipack {name} {}`", with_value(&flag, setting))
+            }
+            (None, Command::Validate | Command::Repair) => format!("`hsipack {name} DATASET`"),
+            (None, _) => format!("`hsipack {name}`"),
+        }
+    }
+}
+
+/// What an option is called, where commands differ the one for reading first.
+fn flags(option: Opt) -> &'static [&'static str] {
+    match option {
+        Opt::Output => &["output"],
+        Opt::Append => &["append"],
+        Opt::Resume => &["resume"],
+        Opt::Exclude => &["exclude"],
+        Opt::Mask | Opt::Masks => &["mask"],
+        Opt::MaskFill => &["mask-fill"],
+        Opt::Table => &["table"],
+        Opt::PathColumns => &["path-columns"],
+        Opt::Axes => &["axes"],
+        Opt::Dtype => &["dtype"],
+        Opt::Scale => &["scale"],
+        Opt::Nodata => &["nodata"],
+        Opt::KeepBits => &["keep-bits"],
+        Opt::Bands => &["bands"],
+        Opt::DropBadBands => &["drop-bad-bands"],
+        Opt::White => &["white"],
+        Opt::Dark => &["dark"],
+        Opt::WavelengthTolerance => &["wavelength-tolerance"],
+        Opt::Codec => &["codec"],
+        Opt::Chunk => &["chunk"],
+        Opt::SourceRoot => &["source-root"],
+        Opt::Sample => &["sample"],
+        Opt::Force => &["force"],
+        Opt::Json => &["json"],
+        Opt::BatchSize => &["batch-size"],
+        Opt::Split => &["split"],
+        Opt::Order => &["order"],
+        Opt::Seed => &["seed"],
+        Opt::EpochLength => &["epoch-length"],
+        Opt::Last => &["last"],
+        Opt::Rank => &["rank"],
+        Opt::WorldSize => &["world-size"],
+        Opt::Crop => &["crop"],
+        Opt::CropsPerCube => &["crops-per-cube"],
+        Opt::MinLabelled => &["min-labelled"],
+        Opt::GridStep => &["grid-step"],
+        Opt::Threads => &["threads", "workers", "jobs"],
+        Opt::Slots => &["slots"],
+        Opt::Cache => &["cache"],
+        Opt::CacheSize => &["cache-size"],
+        Opt::Store => &["store"],
+        Opt::RateLimit => &["rate-limit"],
+        Opt::SkipDamaged => &["skip-damaged"],
+        Opt::Device => &["device"],
+        Opt::WorkDir => &["work-dir"],
+        Opt::Cubes => &["cubes"],
+        Opt::Workers => &["workers"],
+        Opt::Strategies => &["strategies"],
+        Opt::Strategy => &["strategy"],
+        Opt::LoadTime => &["load-time"],
+        Opt::DiskRate => &["disk-rate"],
+        Opt::Rounds => &["rounds"],
+    }
+}
+
+fn with_value(flag: &str, setting: &Setting) -> String {
+    let Some(value) = &setting.value else { return flag.to_owned() };
+    match value {
+        Value::Names(names) => {
+            let each: Vec<String> =
+                names.iter().map(|name| format!("{flag} {}", quoted(name))).collect();
+            each.join(" ")
+        }
+        Value::Word(word) if setting.option == Opt::Order => {
+            format!("{flag} {}", word.replace('_', "-"))
+        }
+        Value::Bytes(bytes) if bytes % 1_000_000 == 0 => format!("{flag} {}MB", bytes / 1_000_000),
+        value => format!("{flag} {}", quoted(&value.to_string())),
+    }
+}
+
+/// In quotes where a shell would take it for something else.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=+%@".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+    use hsipack_format::remedy;
+
+    use super::*;
+
+    fn shell(running: &str) -> Shell {
+        Shell::new(crate::Cli::command(), running)
+    }
+
+    /// What a command needs besides the option, to be parsed.
+    fn rest(command: &str, option: Opt) -> &'static [&'static str] {
+        match (command, option) {
+            ("convert", Opt::Output) => &["in"],
+            ("convert", Opt::MaskFill) => &["in", "-o", "out", "--mask", "{stem}.png"],
+            ("convert", Opt::Dark) => &["in", "-o", "out", "--white", "auto"],
+            ("convert", _) => &["in", "-o", "out"],
+            ("repair", _) => &["data"],
+            ("preview" | "export", Opt::Output) => &["data"],
+            ("preview", _) => &["data", "-o", "out.png"],
+            ("export", Opt::Sample) => &["data", "-o", "out.npy"],
+            ("export", _) => &["data", "0", "-o", "out.npy"],
+            ("read", Opt::CropsPerCube | Opt::MinLabelled) => &["data", "--crop", "8x8"],
+            ("read", Opt::GridStep) => &["data", "--grid", "64x64"],
+            ("read", Opt::CacheSize) => &["data", "--cache", "decoded"],
+            ("read", Opt::Rank) => &["data", "--world-size", "2"],
+            ("simulate", Opt::Strategy) => &["--from", "run.json"],
+            ("simulate", _) => &["--step-time", "10ms"],
+            ("bench", Opt::Cubes) => &["--cubes"],
+            _ => &["data"],
+        }
+    }
+
+    #[test]
+    fn every_option_is_taken_by_every_command_that_is_said_to_have_it() {
+        let all = crate::Cli::command();
+        let names: Vec<String> =
+            all.get_subcommands().map(|command| command.get_name().to_owned()).collect();
+        for option in Opt::ALL.iter().copied() {
+            let setting = option.example().map_or(option.into(), |value| option.to(value));
+            let mut taken = 0;
+            for name in &names {
+                if shell(name).option_of(name, option).is_none() {
+                    continue;
+                }
+                let typed = shell(name).option(&setting);
+                let line = ["hsipack", name].into_iter().map(str::to_owned);
+                let rest = rest(name, option).iter().map(|word| (*word).to_owned());
+                let words = typed.split(' ').map(|word| word.trim_matches('\'').to_owned());
+                let line: Vec<String> = line.chain(rest).chain(words).collect();
+                let parsed = crate::Cli::command().try_get_matches_from(&line);
+                assert!(parsed.is_ok(), "{line:?}: {}", parsed.unwrap_err());
+                taken += 1;
+            }
+            assert!(taken > 0, "no command has {option:?}");
+        }
+    }
+
+    #[test]
+    fn every_command_is_one() {
+        for command in Command::ALL {
+            let spelled = shell("read").command(command, None);
+            assert!(spelled.starts_with(&format!("`hsipack {}", command.name())), "{spelled}");
+            assert!(crate::Cli::command().find_subcommand(command.name()).is_some(), "{spelled}");
+        }
+    }
+
+    #[test]
+    fn options_of_other_commands_are_named_with_theirs() {
+        let labels = remedy!["use it as labels, with ", Opt::Mask];
+        assert_eq!(labels.render(&shell("convert")), "use it as labels, with --mask");
+        let elsewhere = "use it as labels, with `hsipack convert --mask`";
+        assert_eq!(labels.render(&shell("info")), elsewhere);
+        let fewer = remedy!["ask for fewer ", Opt::Threads];
+        assert_eq!(fewer.render(&shell("read")), "ask for fewer --threads");
+        assert_eq!(fewer.render(&shell("bench")), "ask for fewer --workers");
+        assert_eq!(fewer.render(&shell("convert")), "ask for fewer --jobs");
+        let output = remedy!["choose another ", Opt::Output, ", or pass ", Opt::Force];
+        assert_eq!(output.render(&shell("export")), "choose another -o, or pass --force");
+    }
+
+    #[test]
+    fn values_are_spelled_for_a_shell() {
+        let typed = |setting| shell("convert").option(&setting);
+        assert_eq!(typed(Opt::Scale.to("auto")), "--scale auto");
+        assert_eq!(typed(Opt::Mask.to("{stem}'s.png")), r"--mask '{stem}'\''s.png'");
+        assert_eq!(typed(Opt::Chunk.to([64, 32])), "--chunk 64x32");
+        let read = |setting| shell("read").option(&setting);
+        assert_eq!(read(Opt::CacheSize.to(Value::Bytes(51_000_000))), "--cache-size 51MB");
+        assert_eq!(read(Opt::CacheSize.to(Value::Bytes(512))), "--cache-size 512");
+        assert_eq!(read(Opt::Order.to("groups_spread")), "--order groups-spread");
+        let names = Value::Names(vec!["a".into(), "b".into()]);
+        assert_eq!(read(Opt::Masks.to(names)), "--mask a --mask b");
+        let append = Command::Convert.with(Opt::Append).render(&shell("read"));
+        assert_eq!(append, "`hsipack convert --append`");
+    }
+}

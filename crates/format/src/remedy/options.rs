@@ -1,0 +1,249 @@
+//! The options that remedies name.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// Lists the options once: variant, name, and a value that it takes as an example (none of a flag).
+macro_rules! options {
+    ($($(#[$doc:meta])* $option:ident $name:literal $(= $example:expr)?;)+) => {
+        /// An option that a user can set, whatever the surface calls it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Opt {
+            $($(#[$doc])* $option,)+
+        }
+
+        impl Opt {
+            /// Every option.
+            pub const ALL: &[Self] = &[$(Self::$option),+];
+
+            /// Its name in the crates.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$option => $name,)+
+                }
+            }
+
+            /// A value that it takes; `None` if it is switched on without one.
+            pub fn example(self) -> Option<Value> {
+                match self {
+                    $(Self::$option => options!(@example $($example)?),)+
+                }
+            }
+        }
+    };
+    (@example) => { None };
+    (@example $example:expr) => { Some(Value::from($example)) };
+}
+
+options! {
+    // Packing.
+    /// Where a result goes.
+    Output "output" = "out.hsipack";
+    /// Add to a dataset.
+    Append "append";
+    /// Go on with an unfinished conversion.
+    Resume "resume";
+    /// Files to leave out.
+    Exclude "exclude" = "*_dark.hdr";
+    /// Where masks lie, to pack them.
+    Mask "mask" = "{dir}/{stem}.png";
+    /// The class id of cubes without a mask.
+    MaskFill "mask_fill" = 0u64;
+    /// The table with labels, groups and splits.
+    Table "table" = "labels.csv";
+    /// The expression that takes columns from paths.
+    PathColumns "path_columns" = "(?P<day>day[0-9])";
+    /// The order of an array's axes.
+    Axes "axes" = "yxb";
+    /// The type of stored values.
+    Dtype "dtype" = "float32";
+    /// What values are divided by.
+    Scale "scale" = "auto";
+    /// What missing values become.
+    Nodata "nodata" = "nan";
+    /// Mantissa bits to keep.
+    KeepBits "keep_bits" = "auto";
+    /// Bands to keep.
+    Bands "bands" = Value::Numbers(vec![0, 1, 2]);
+    /// Leave out bands that the file marks as bad.
+    DropBadBands "drop_bad_bands";
+    /// The white reference.
+    White "white" = "auto";
+    /// The dark reference.
+    Dark "dark" = "auto";
+    /// How far wavelengths may differ.
+    WavelengthTolerance "wavelength_tolerance" = 1u64;
+    /// The compressor.
+    Codec "codec" = "lz4hc";
+    /// Pixels of a chunk.
+    Chunk "chunk" = [32, 32];
+    /// Where relative source paths start.
+    SourceRoot "source_root" = "scans";
+    /// Which sample of a dataset.
+    Sample "sample" = 0u64;
+    /// Overwrite files.
+    Force "force";
+    /// Print JSON.
+    Json "json";
+
+    // Reading.
+    /// Samples, or crops, in a batch.
+    BatchSize "batch_size" = 8u64;
+    /// Only samples of this split.
+    Split "split" = "train";
+    /// The order of samples.
+    Order "order" = "groups_spread";
+    /// The seed of order and crops.
+    Seed "seed" = 7u64;
+    /// Samples of an epoch.
+    EpochLength "epoch_length" = 100u64;
+    /// What becomes of a last batch that is not full.
+    Last "last" = "pad";
+    /// The number of this process.
+    Rank "rank" = 0u64;
+    /// How many processes train together.
+    WorldSize "world_size" = 2u64;
+    /// Random crops of so many pixels.
+    Crop "crop" = [64, 64];
+    /// Random crops of each cube in an epoch.
+    CropsPerCube "crops_per_cube" = 4u64;
+    /// The share of labelled pixels in a crop.
+    MinLabelled "min_labelled" = 0.5;
+    /// Pixels from one crop of a grid to the next.
+    GridStep "grid_step" = [32, 32];
+    /// Masks to read.
+    Masks "masks" = Value::Names(vec!["labels".into()]);
+    /// Decoding threads.
+    Threads "threads" = 4u64;
+    /// Batches in the ring.
+    Slots "slots" = 4u64;
+    /// Which chunks are kept in memory.
+    Cache "cache" = "compressed";
+    /// Bytes of the cache.
+    CacheSize "cache_size" = Value::Bytes(51_000_000);
+    /// How files are read.
+    Store "store" = "pread";
+    /// The rate that reading is limited to.
+    RateLimit "rate_limit" = "500MB/s";
+    /// Leave out samples with damaged chunks.
+    SkipDamaged "skip_damaged";
+    /// Where batches go.
+    Device "device" = "cpu";
+
+    // Measuring.
+    /// Where measuring puts its files.
+    WorkDir "work_dir" = "scratch";
+    /// How many cubes are measured.
+    Cubes "cubes" = 8u64;
+    /// Processes that load.
+    Workers "workers" = 4u64;
+    /// Which strategies are measured.
+    Strategies "strategies" = "ring";
+    /// Which measured strategy is simulated.
+    Strategy "strategy" = "ring";
+    /// The time that a batch takes to load.
+    LoadTime "load_time" = "20ms";
+    /// The rate of the disk that is assumed.
+    DiskRate "disk_rate" = "500MB/s";
+    /// How often everything is measured.
+    Rounds "rounds" = 5u64;
+}
+
+impl Opt {
+    /// The option with a value.
+    pub fn to(self, value: impl Into<Value>) -> Setting {
+        Setting { option: self, value: Some(value.into()) }
+    }
+}
+
+/// An option with a value, or named alone.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setting {
+    /// Which option.
+    pub option: Opt,
+    /// Its value, if one is given.
+    pub value: Option<Value>,
+}
+
+impl From<Opt> for Setting {
+    fn from(option: Opt) -> Self {
+        Self { option, value: None }
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&super::current().option(self))
+    }
+}
+
+impl fmt::Display for Opt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Setting::from(*self).fmt(f)
+    }
+}
+
+/// The value of an option.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// A name, a path or a pattern.
+    Word(Cow<'static, str>),
+    /// A whole number.
+    Number(u64),
+    /// A share, from 0 to 1.
+    Share(f64),
+    /// Numbers in a list.
+    Numbers(Vec<u64>),
+    /// Names in a list.
+    Names(Vec<String>),
+    /// Rows and columns.
+    Size([u64; 2]),
+    /// So much memory.
+    Bytes(u64),
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Word(word) => f.write_str(word),
+            Self::Number(number) | Self::Bytes(number) => number.fmt(f),
+            Self::Share(share) => share.fmt(f),
+            Self::Numbers(numbers) => {
+                let numbers: Vec<String> = numbers.iter().map(u64::to_string).collect();
+                f.write_str(&numbers.join(","))
+            }
+            Self::Names(names) => f.write_str(&names.join(",")),
+            Self::Size([rows, columns]) => write!(f, "{rows}x{columns}"),
+        }
+    }
+}
+
+impl From<&'static str> for Value {
+    fn from(word: &'static str) -> Self {
+        Self::Word(word.into())
+    }
+}
+
+impl From<String> for Value {
+    fn from(word: String) -> Self {
+        Self::Word(word.into())
+    }
+}
+
+impl From<u64> for Value {
+    fn from(number: u64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<f64> for Value {
+    fn from(share: f64) -> Self {
+        Self::Share(share)
+    }
+}
+
+impl From<[u64; 2]> for Value {
+    fn from(size: [u64; 2]) -> Self {
+        Self::Size(size)
+    }
+}
