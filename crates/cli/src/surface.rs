@@ -152,35 +152,13 @@ fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
+    use clap::error::ErrorKind as Kind;
     use hsipack_format::remedy;
 
     use super::*;
 
     fn shell(running: &str) -> Shell {
         Shell::new(crate::Cli::command(), running)
-    }
-
-    /// What a command needs besides the option, to be parsed.
-    fn rest(command: &str, option: Opt) -> &'static [&'static str] {
-        match (command, option) {
-            ("convert", Opt::Output) => &["in"],
-            ("convert", Opt::MaskFill) => &["in", "-o", "out", "--mask", "{stem}.png"],
-            ("convert", Opt::Dark) => &["in", "-o", "out", "--white", "auto"],
-            ("convert", _) => &["in", "-o", "out"],
-            ("repair", _) => &["data"],
-            ("preview" | "export", Opt::Output) => &["data"],
-            ("preview", _) => &["data", "-o", "out.png"],
-            ("export", Opt::Sample) => &["data", "-o", "out.npy"],
-            ("export", _) => &["data", "0", "-o", "out.npy"],
-            ("read", Opt::CropsPerCube | Opt::MinLabelled) => &["data", "--crop", "8x8"],
-            ("read", Opt::GridStep) => &["data", "--grid", "64x64"],
-            ("read", Opt::CacheSize) => &["data", "--cache", "decoded"],
-            ("read", Opt::Rank) => &["data", "--world-size", "2"],
-            ("simulate", Opt::Strategy) => &["--from", "run.json"],
-            ("simulate", _) => &["--step-time", "10ms"],
-            ("bench", Opt::Cubes) => &["--cubes"],
-            _ => &["data"],
-        }
     }
 
     #[test]
@@ -197,11 +175,13 @@ mod tests {
                 }
                 let typed = shell(name).option(&setting);
                 let line = ["hsipack", name].into_iter().map(str::to_owned);
-                let rest = rest(name, option).iter().map(|word| (*word).to_owned());
                 let words = typed.split(' ').map(|word| word.trim_matches('\'').to_owned());
-                let line: Vec<String> = line.chain(rest).chain(words).collect();
+                let line: Vec<String> = line.chain(words).collect();
                 let parsed = crate::Cli::command().try_get_matches_from(&line);
-                assert!(parsed.is_ok(), "{line:?}: {}", parsed.unwrap_err());
+                // Options and their values are read before clap looks for what else is needed.
+                let unread =
+                    parsed.err().filter(|error| error.kind() != Kind::MissingRequiredArgument);
+                assert!(unread.is_none(), "{line:?}: {}", unread.unwrap());
                 taken += 1;
             }
             assert!(taken > 0, "no command has {option:?}");
@@ -245,5 +225,74 @@ mod tests {
         assert_eq!(read(Opt::Masks.to(names)), "--mask a --mask b");
         let append = Command::Convert.with(Opt::Append).render(&shell("read"));
         assert_eq!(append, "`hsipack convert --append`");
+    }
+
+    /// The string literals of a source file in front of its tests, without comments.
+    fn literals(source: &str) -> Vec<String> {
+        let source = source.split("#[cfg(test)]").next().unwrap_or_default();
+        let code = source.lines().filter(|line| !line.trim_start().starts_with("//"));
+        let code = code.collect::<Vec<_>>().join("\n");
+        let mut literals = Vec::new();
+        let mut rest = code.as_str();
+        while let Some(start) = rest.find('"') {
+            let quoted_mark = rest[..start].ends_with('\'') && rest[start + 1..].starts_with('\'');
+            rest = &rest[start + 1..];
+            if quoted_mark {
+                continue;
+            }
+            let mut escaped = false;
+            let end = rest.find(|c: char| {
+                let ends = c == '"' && !escaped;
+                escaped = c == '\\' && !escaped;
+                ends
+            });
+            let end = end.unwrap_or(rest.len());
+            literals.push(rest[..end].to_owned());
+            rest = rest.get(end + 1..).unwrap_or_default();
+        }
+        literals
+    }
+
+    /// Whether it is a sentence in which an option is spelled for a shell.
+    fn speaks_shell(literal: &str) -> bool {
+        // Style sheets have variables.
+        let literal = literal.replace("var(--", "var(");
+        let words: Vec<&str> = literal.split([' ', '\n', '`', '(']).collect();
+        let option = |word: &&&str| {
+            let name = word.strip_prefix("--").unwrap_or_default();
+            **word == "-o" || name.starts_with(|c: char| c.is_ascii_lowercase())
+        };
+        words.len() > 1 && words.iter().filter(option).count() > 0
+    }
+
+    fn sources(folder: &std::path::Path, into: &mut Vec<std::path::PathBuf>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => sources(&path, into),
+                false => into.push(path),
+            }
+        }
+    }
+
+    #[test]
+    fn the_libraries_spell_no_option_for_a_shell() {
+        let sentence = |text: &str| literals(text).iter().any(|literal| speaks_shell(literal));
+        assert!(sentence(r#"let c = '"'; error.with_remedy("pass --scale auto")"#));
+        assert!(sentence(r#"with_remedy("choose \"another\" -o")"#));
+        assert!(!sentence(r#"// "pass --scale auto""#) && !sentence(r#"args(["--measure"])"#));
+        let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut files = Vec::new();
+        for library in ["format", "pack", "read", "measure"] {
+            sources(&crates.join(library).join("src"), &mut files);
+        }
+        assert!(files.len() > 100, "{} files", files.len());
+        let mut found = Vec::new();
+        for file in files.iter().filter(|file| file.extension().is_some_and(|end| end == "rs")) {
+            let text = std::fs::read_to_string(file).unwrap();
+            let shell = literals(&text).into_iter().filter(|literal| speaks_shell(literal));
+            found.extend(shell.map(|literal| format!("{}: {literal:?}", file.display())));
+        }
+        assert!(found.is_empty(), "name these with `Opt`:\n{}", found.join("\n"));
     }
 }

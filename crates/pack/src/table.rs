@@ -17,7 +17,7 @@ pub struct Table {
 
 impl Table {
     /// Reads a CSV with a `name` column. Columns whose every entry is a whole number, or a number,
-    /// become numbers; empty entries are left out.
+    /// become numbers, `True` and `False` booleans, and empty cells null.
     ///
     /// # Errors
     /// If the file is not a CSV with a header, lacks the column, or names a sample twice.
@@ -122,14 +122,25 @@ fn read_rows(path: &Path) -> Result<Vec<Map<String, Value>>> {
         })
         .collect();
     let rows = records.iter().map(|record| {
-        let cells = header.iter().zip(record).zip(&types).filter(|((_, cell), _)| !cell.is_empty());
-        cells.map(|((column, cell), convert)| (column.clone(), convert(cell))).collect()
+        let cells = header.iter().zip(record).zip(&types);
+        // Samples have a place for these of their own, which stays empty.
+        let kept = cells.filter(|((column, cell), _)| !cell.is_empty() || !is_own(column));
+        let value = |convert: fn(&str) -> Value, cell: &str| match cell {
+            "" => Value::Null,
+            cell => convert(cell),
+        };
+        kept.map(|((column, cell), convert)| (column.clone(), value(*convert, cell))).collect()
     });
     Ok(rows.collect())
 }
 
-/// How to read a column's cells: as whole numbers or numbers if all of them are; names, paths, groups
-/// and splits are always text.
+/// Whether the column is one that every sample has.
+fn is_own(column: &str) -> bool {
+    ["name", "path", "group", "split", "label"].contains(&column)
+}
+
+/// How to read a column's cells: as whole numbers, numbers or booleans (`True`, `false`) if all of them
+/// are; names, paths, groups and splits are always text. 0 and 1 are numbers.
 fn column_type<'a>(column: &str, cells: impl Iterator<Item = &'a str>) -> fn(&str) -> Value {
     let cells: Vec<&str> = cells.filter(|cell| !cell.is_empty()).collect();
     let text = |cell: &str| Value::from(cell);
@@ -138,6 +149,9 @@ fn column_type<'a>(column: &str, cells: impl Iterator<Item = &'a str>) -> fn(&st
     }
     // `007` is a name, not a number.
     let plain = |cell: &&str| !(cell.len() > 1 && cell.starts_with('0') && !cell.starts_with("0."));
+    if !cells.is_empty() && cells.iter().all(|cell| boolean(cell).is_some()) {
+        return |cell| boolean(cell).map_or(Value::Null, Value::from);
+    }
     if cells.iter().all(|cell| plain(cell) && cell.parse::<i64>().is_ok()) {
         |cell| cell.parse::<i64>().map_or(Value::Null, Value::from)
     } else if cells.iter().all(|cell| plain(cell) && cell.parse::<f64>().is_ok_and(f64::is_finite))
@@ -145,6 +159,14 @@ fn column_type<'a>(column: &str, cells: impl Iterator<Item = &'a str>) -> fn(&st
         |cell| cell.parse::<f64>().map_or(Value::Null, Value::from)
     } else {
         text
+    }
+}
+
+fn boolean(cell: &str) -> Option<bool> {
+    match cell {
+        "true" | "True" | "TRUE" => Some(true),
+        "false" | "False" | "FALSE" => Some(false),
+        _ => None,
     }
 }
 
@@ -165,7 +187,27 @@ mod tests {
         let row = Value::Object(table.take("a").unwrap());
         assert_eq!(row, serde_json::json!({"label": 3, "age": 1.5, "group": "7", "code": "007"}));
         assert_eq!(table.remaining(), ["b,c"]);
-        assert!(!table.take("b,c").unwrap().contains_key("code"));
+        let row = Value::Object(table.take("b,c").unwrap());
+        assert_eq!(row, serde_json::json!({"label": 4, "age": 2.0, "group": "8", "code": null}));
+    }
+
+    #[test]
+    fn truth_is_boolean_and_zero_and_one_are_numbers() {
+        let text = "name,a,b,c,d,e\nx,True,true,0,True,\ny,False,,1,maybe,\n";
+        let mut table = Table::read(write(text).path()).unwrap();
+        let row = |table: &mut Table, name| Value::Object(table.take(name).unwrap());
+        let x = serde_json::json!({"a": true, "b": true, "c": 0, "d": "True", "e": null});
+        assert_eq!(row(&mut table, "x"), x);
+        let y = serde_json::json!({"a": false, "b": null, "c": 1, "d": "maybe", "e": null});
+        assert_eq!(row(&mut table, "y"), y);
+    }
+
+    #[test]
+    fn what_every_sample_has_is_left_out_where_it_is_missing() {
+        let text = "name,label,group,split,age\na,,,,\nb,1,g,train,3\n";
+        let mut table = Table::read(write(text).path()).unwrap();
+        let row = Value::Object(table.take("a").unwrap());
+        assert_eq!(row, serde_json::json!({"age": null}));
     }
 
     #[test]

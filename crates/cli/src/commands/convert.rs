@@ -71,7 +71,8 @@ pub struct Args {
     #[arg(long, value_name = "ORDER", help_heading = "Inputs")]
     axes: Option<String>,
 
-    /// CSV with a `name` column; the others (label, group, split, any) go to samples.jsonl
+    /// CSV with a `name` column; the others (label, group, split, any) go to samples.jsonl as numbers,
+    /// booleans (True, False) or text; empty cells are null
     #[arg(long, value_name = "CSV", help_heading = "Samples")]
     table: Option<PathBuf>,
 
@@ -81,8 +82,9 @@ pub struct Args {
     path_columns: Option<String>,
 
     /// Mask of each cube: a path with {dir}, {stem}, {name} or {path} of the cube in it, such as
-    /// '{dir}/{stem}_mask.png' or '{path}::gt' (PNG, NumPy, MATLAB, ENVI, TIFF, HDF5). NAME:LAYER=
-    /// packs boolean layers into the bits of one mask. Repeatable [default NAME: mask]
+    /// '{dir}/{stem}_mask.png' or '{path}::gt' (PNG, NumPy, MATLAB, ENVI, TIFF, HDF5). A relative path
+    /// is tried here and beside the cube. NAME:LAYER= packs boolean layers into the bits of one mask.
+    /// Repeatable [default NAME: mask]
     #[arg(long, value_name = "[NAME[:LAYER]=]PATTERN", value_parser = parse::mask, help_heading = "Samples")]
     mask: Vec<MaskOption>,
 

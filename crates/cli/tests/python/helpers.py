@@ -93,15 +93,17 @@ class Hsipack:
 
 
 def check_refusal(done: "subprocess.CompletedProcess[str]", names: object) -> str:
-    """The last line of a failed run: `hsipack: FILE: WHAT (REMEDY)`, and no backtrace."""
+    """The message of a failed run: `hsipack: FILE: WHAT (REMEDY)`, and no backtrace."""
     assert done.returncode == 1, (done.returncode, done.stdout, done.stderr)
     assert done.stdout == "", done.stdout
     assert "panicked" not in done.stderr, done.stderr
     assert "RUST_BACKTRACE" not in done.stderr, done.stderr
     lines = done.stderr.splitlines()
-    message = lines[-1]
-    assert message.startswith("hsipack: "), done.stderr
-    for line in lines[:-1]:
+    first = next((at for at, line in enumerate(lines) if line.startswith("hsipack: ")), None)
+    assert first is not None, done.stderr
+    # What there is to choose from stands on lines of its own.
+    message = "\n".join(lines[first:])
+    for line in lines[:first]:
         assert line.startswith(("note: ", "left out: ")), done.stderr
     if names is not None:
         assert message.startswith(f"hsipack: {names}"), message

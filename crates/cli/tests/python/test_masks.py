@@ -193,7 +193,7 @@ def test_masks_that_do_not_fit(hsipack: Hsipack, tmp_path: Path) -> None:
         assert reason in message
     mask.unlink()
     message = hsipack.refuse(folder, f"--mask={mask}", out=out, names=mask)
-    assert "there is no mask mask for" in message
+    assert f'its mask "mask" is missing: there is no {mask}' in message
     assert "--mask-fill" in message
 
 
@@ -250,3 +250,77 @@ def test_mat_variables_of_the_cube_itself(shared: Path, hsipack: Hsipack, tmp_pa
         file = shared / f"derived/{name}.mat"
         hsipack.convert(f"{file}::data", "--mask", "{path}::map", out=out)
         np.testing.assert_array_equal(read_everywhere(out, array="mask")[0], wanted)
+
+
+def test_relative_patterns_are_tried_beside_the_cube_too(
+    hsipack: Hsipack, tmp_path: Path
+) -> None:
+    (cube,) = write_cubes(tmp_path / "in", 1)
+    ids = class_map(cube.shape[:2])
+    masks = tmp_path / "in/masks"
+    masks.mkdir()
+    Image.fromarray(ids.astype(np.uint8)).save(masks / "cube_000.png")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    words = ["convert", tmp_path / "in", "-o", tmp_path / "out", "--mask", "masks/{stem}.png"]
+    assert hsipack.run(*words, cwd=elsewhere).returncode == 0
+    assert (read_everywhere(tmp_path / "out", array="mask")[0] == ids).all()
+    # Another one in the working directory: hsipack does not choose.
+    (elsewhere / "masks").mkdir()
+    Image.fromarray(np.zeros_like(ids, np.uint8)).save(elsewhere / "masks/cube_000.png")
+    words[3] = tmp_path / "other"
+    done = hsipack.run(*words, cwd=elsewhere)
+    assert done.returncode == 1
+    assert f"  masks/cube_000.png\n  {masks / 'cube_000.png'}\n" in done.stderr
+    assert "write {dir}/masks/{stem}.png" in done.stderr
+    words[5] = "{dir}/masks/{stem}.png"
+    assert hsipack.run(*words, cwd=elsewhere).returncode == 0
+
+
+def test_all_places_that_were_tried_are_named(hsipack: Hsipack, tmp_path: Path) -> None:
+    write_cubes(tmp_path / "in", 1)
+    message = hsipack.refuse(
+        tmp_path / "in", "--mask", "masks/{stem}.png", out=tmp_path / "out", names="cube_000.npy"
+    )
+    places = f"masks/cube_000.png, and no {tmp_path}/in/masks/cube_000.png"
+    assert f'its mask "mask" is missing: there is no {places}' in message
+
+
+def test_unknown_fields_of_patterns_are_refused(hsipack: Hsipack, tmp_path: Path) -> None:
+    write_cubes(tmp_path / "in", 1)
+    done = hsipack.run(
+        "convert", tmp_path / "in", "-o", tmp_path / "out", "--mask", "{folder}/{stem}.png"
+    )
+    assert done.returncode == 1
+    assert "unknown field {folder}" in done.stderr
+    assert all(field in done.stderr for field in ("{dir}", "{stem}", "{name}", "{path}"))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("extra", [{}, {"wavelength": np.arange(5.0)}])
+def test_one_column_of_matlab_is_folded_to_the_image(
+    axis: int, extra: dict[str, np.ndarray], hsipack: Hsipack, tmp_path: Path
+) -> None:
+    (cube,) = write_cubes(tmp_path / "in", 1)
+    ids = class_map(cube.shape[:2]).astype(np.uint8)
+    column = np.expand_dims(ids.ravel(order="F"), 1 - axis)
+    scipy.io.savemat(tmp_path / "in/cube_000_gt.mat", {"gt": column} | extra)
+    words = [tmp_path / "in", "--exclude=*.mat", "--mask={dir}/{stem}_gt.mat"]
+    hsipack.convert(*words, out=tmp_path / "out")
+    assert (read_everywhere(tmp_path / "out", array="mask")[0] == ids).all()
+    assert hsipack.run("validate", tmp_path / "out", "--source").returncode == 0
+    # A column of another length is no mask of this cube.
+    scipy.io.savemat(tmp_path / "in/cube_000_gt.mat", {"gt": column.ravel()[:-1, None]} | extra)
+    hsipack.refuse(*words, out=tmp_path / "no", names="cube_000_gt.mat")
+
+
+def test_masks_of_cubes_with_one_column_are_read_from_matlab(
+    hsipack: Hsipack, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    np.save(tmp_path / "in/line.npy", np.ones((9, 1, 5), np.float32))
+    ids = np.arange(9, dtype=np.uint8)[:, None]
+    scipy.io.savemat(tmp_path / "in/line_gt.mat", {"gt": ids})
+    words = [tmp_path / "in", "--exclude=*.mat", "--mask={dir}/{stem}_gt.mat"]
+    hsipack.convert(*words, out=tmp_path / "out")
+    assert (read_everywhere(tmp_path / "out", array="mask")[0] == ids).all()

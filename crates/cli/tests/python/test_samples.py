@@ -113,6 +113,17 @@ def test_a_cube_that_the_table_lacks(hsipack: Hsipack, tmp_path: Path) -> None:
     assert "no row named cube_001" in message
 
 
+def test_tables_give_booleans_and_null(hsipack: Hsipack, tmp_path: Path) -> None:
+    write_cubes(tmp_path / "in", 2)
+    table = tmp_path / "table.csv"
+    table.write_text("name,valid,bit,age,site\ncube_000,True,1,,\ncube_001,False,0,3,x\n")
+    out = tmp_path / "out.hsipack"
+    hsipack.convert(tmp_path / "in", "--table", table, out=out)
+    columns = [[line[key] for key in ("valid", "bit", "age", "site")] for line in samples(out)]
+    assert columns == [[True, 1, None, None], [False, 0, 3, "x"]]
+    assert isinstance(columns[0][0], bool) and not isinstance(columns[0][1], bool)
+
+
 def test_lists_name_cubes_and_columns(hsipack: Hsipack, tmp_path: Path) -> None:
     cubes = write_cubes(tmp_path / "data/in", 3)
     listed = tmp_path / "data/list.csv"

@@ -113,7 +113,7 @@ fn a_slow_disk_is_named_and_memory_helps_as_predicted() {
     let diagnosis = diagnose(&options, STEP);
     let text = diagnosis.text();
     assert_eq!(diagnosis.verdict.culprit, Some(Level::Read), "{text}");
-    assert!(text.contains("--cache compressed"), "{text}");
+    assert!(text.contains("cache=compressed"), "{text}");
     assert!(diagnosis.verified.unwrap().gain > 1.5, "{text}");
 }
 

@@ -56,8 +56,38 @@ pub fn groups(options: &[MaskOption]) -> Result<Vec<MaskGroup>> {
     }
 }
 
-/// The mask file that a pattern gives for a cube.
-pub fn resolve(pattern: &str, input: &Input, name: &str) -> Input {
+/// What a pattern may take from its cube, and what that is.
+const FIELDS: [(&str, &str); 4] = [
+    ("{dir}", "the cube's folder"),
+    ("{stem}", "its file name without the ending"),
+    ("{name}", "the sample's name"),
+    ("{path}", "its whole path"),
+];
+
+/// Refuses patterns with a field that there is not.
+///
+/// # Errors
+/// If so; the fields that there are are listed.
+pub fn check_fields(pattern: &str) -> Result<()> {
+    let mut rest = pattern;
+    while let Some((_, behind)) = rest.split_once('{') {
+        let Some((field, after)) = behind.split_once('}') else { break };
+        let field = format!("{{{field}}}");
+        if !FIELDS.iter().any(|(known, _)| *known == field) {
+            let known = FIELDS.map(|(known, meaning)| format!("{known} ({meaning})"));
+            return Err(Error::conflict(format!(
+                "the mask's path {pattern:?} has an unknown field {field}"
+            ))
+            .with_remedy(format!("use {}", known.join(", "))));
+        }
+        rest = after;
+    }
+    Ok(())
+}
+
+/// Where the mask of a cube may lie: as the pattern says, seen from the working directory; if that is a
+/// relative path that does not begin with the cube's own, also seen from the cube's folder.
+pub fn places(pattern: &str, input: &Input, name: &str) -> Vec<Input> {
     let part =
         |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
     let folder = input
@@ -70,7 +100,55 @@ pub fn resolve(pattern: &str, input: &Input, name: &str) -> Input {
         .replace("{stem}", &part(input.file.file_stem()))
         .replace("{path}", &input.file.to_string_lossy())
         .replace("{name}", name);
-    Input::parse(&text)
+    let named = Input::parse(&text);
+    let from_the_cube = ["{dir}", "{path}"].iter().any(|field| pattern.starts_with(field));
+    let beside = folder.join(&text);
+    if from_the_cube || named.file.is_absolute() || folder == Path::new(".") {
+        return vec![named];
+    }
+    vec![named, Input::parse(&beside.to_string_lossy())]
+}
+
+/// The mask file that a pattern gives for a cube; `None` if there is none.
+///
+/// # Errors
+/// If the working directory and the cube's folder have one each.
+fn resolve(pattern: &str, input: &Input, name: &str) -> Result<Option<Input>> {
+    let mut there = places(pattern, input, name);
+    there.retain(|place| place.file.exists());
+    match &there[..] {
+        [one, other] if !same_file(&one.file, &other.file) => {
+            Err(Error::ambiguous(format!("two files may be the mask of {}", input.text()))
+                .with_choices(vec![one.text(), other.text()])
+                .with_remedy(format!(
+                    "write {{dir}}/{pattern} for those beside the cubes, else an absolute path"
+                )))
+        }
+        _ => Ok(there.into_iter().next()),
+    }
+}
+
+fn same_file(one: &Path, other: &Path) -> bool {
+    match (one.canonicalize(), other.canonicalize()) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => false,
+    }
+}
+
+/// The error of a cube without a mask.
+fn missing(group: &MaskGroup, pattern: &str, input: &Input, name: &str) -> Error {
+    let places: Vec<String> = places(pattern, input, name).iter().map(Input::text).collect();
+    Error::new(
+        ErrorKind::Io,
+        format!("its mask {:?} is missing: there is no {}", group.name, places.join(", and no ")),
+    )
+    .at(&input.file)
+    .with_remedy(remedy![
+        "check the pattern of ",
+        Opt::Mask,
+        ", or name the class of cubes without one with ",
+        Opt::MaskFill
+    ])
 }
 
 /// One mask of one cube, open.
@@ -98,24 +176,18 @@ impl MaskReader {
     ) -> Result<Option<Self>> {
         let mut layers = Vec::new();
         for (_, pattern) in &group.patterns {
-            let file = resolve(pattern, input, name);
-            if !file.file.exists() {
+            let Some(file) = resolve(pattern, input, name)? else {
                 if optional {
                     return Ok(None);
                 }
-                return Err(Error::new(
-                    ErrorKind::Io,
-                    format!("there is no mask {} for {}", group.name, input.text()),
-                )
-                .at(file.file)
-                .with_remedy(remedy![
-                    "check the pattern of ",
-                    Opt::Mask,
-                    ", or name the class of cubes without one with ",
-                    Opt::MaskFill
-                ]));
-            }
-            let options = OpenOptions { variable: file.variable.clone(), axes: None, mask: true };
+                return Err(missing(group, pattern, input, name));
+            };
+            let options = OpenOptions {
+                variable: file.variable.clone(),
+                axes: None,
+                mask: true,
+                image: Some([rows, columns]),
+            };
             let source = source::open(&file.file, &options)?;
             let shape = source.info().shape;
             if (shape.rows, shape.columns) != (rows, columns) {
@@ -304,9 +376,55 @@ mod tests {
     #[test]
     fn patterns_take_parts_of_the_cube_s_path() {
         let input = Input::of(Path::new("data/p1/cube.hdr"));
-        let file = |pattern| resolve(pattern, &input, "p1/cube").text();
-        assert_eq!(file("{dir}/{stem}_mask.png"), "data/p1/cube_mask.png");
-        assert_eq!(file("masks/{name}.mat::gt"), "masks/p1/cube.mat::gt");
-        assert_eq!(file("{path}::map"), "data/p1/cube.hdr::map");
+        let files = |pattern| {
+            places(pattern, &input, "p1/cube").iter().map(Input::text).collect::<Vec<_>>()
+        };
+        assert_eq!(files("{dir}/{stem}_mask.png"), ["data/p1/cube_mask.png"]);
+        assert_eq!(files("{path}::map"), ["data/p1/cube.hdr::map"]);
+        assert_eq!(files("/masks/{stem}.png"), ["/masks/cube.png"]);
+        let both = ["masks/p1/cube.mat::gt", "data/p1/masks/p1/cube.mat::gt"];
+        assert_eq!(files("masks/{name}.mat::gt"), both);
+        let here = Input::of(Path::new("cube.hdr"));
+        assert_eq!(places("{stem}.png", &here, "cube").len(), 1, "the same place twice");
+    }
+
+    #[test]
+    fn unknown_fields_are_refused_and_the_known_ones_listed() {
+        for pattern in ["{foo}.png", "{dir}/{Stem}.png", "{}.png", "{dir}/{stem.png}"] {
+            let error = check_fields(pattern).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Conflict);
+            let text = error.to_string();
+            let known = ["{dir}", "{stem}", "{name}", "{path}"];
+            assert!(known.iter().all(|field| text.contains(field)), "{text}");
+        }
+        for pattern in ["{dir}/{stem}_{name}.png", "{path}::gt", "a{b.png", "plain.png"] {
+            check_fields(pattern).unwrap();
+        }
+    }
+
+    #[test]
+    fn masks_beside_the_cube_are_found_and_two_are_asked_about() {
+        let folder = tempfile::tempdir().unwrap();
+        let work = folder.path().join("work");
+        let cubes = folder.path().join("cubes");
+        for place in [&work, &cubes] {
+            std::fs::create_dir_all(place.join("masks")).unwrap();
+        }
+        let input = Input::of(&cubes.join("a.npy"));
+        std::fs::write(cubes.join("masks/a.png"), "x").unwrap();
+        let found = resolve("masks/{stem}.png", &input, "a").unwrap().unwrap();
+        assert_eq!(found.file, cubes.join("masks/a.png"));
+        assert!(resolve("other/{stem}.png", &input, "a").unwrap().is_none());
+        // One that lies where the pattern says, seen from here, and another beside the cube.
+        let here = tempfile::Builder::new().tempdir_in(".").unwrap();
+        let here = Path::new(here.path().file_name().unwrap());
+        std::fs::write(here.join("a.png"), "x").unwrap();
+        let pattern = format!("{}/{{stem}}.png", here.display());
+        let found = resolve(&pattern, &input, "a").unwrap().unwrap();
+        assert_eq!(found.file, here.join("a.png"));
+        std::fs::create_dir(cubes.join(here)).unwrap();
+        std::fs::write(cubes.join(here).join("a.png"), "x").unwrap();
+        let error = resolve(&pattern, &input, "a").unwrap_err();
+        assert_eq!((error.kind(), error.choices().len()), (ErrorKind::Ambiguous, 2));
     }
 }

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use hsipack_format::{Codec, Compressor, CubeShape, DType, Error, Result, Shuffle, Tile};
 use serde::{Deserialize, Serialize};
 
+use super::masks;
+
 /// The factor that stored values have to be multiplied with to give physical ones.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -363,6 +365,7 @@ impl ConvertOptions {
             );
         }
         for mask in &self.masks {
+            masks::check_fields(&mask.pattern)?;
             let reserved = ["image", "wavelength", "fwhm", "c", ""].contains(&mask.name.as_str());
             if reserved
                 || mask.name.contains(['/', '\\'])

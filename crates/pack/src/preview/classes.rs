@@ -88,7 +88,9 @@ impl ClassMap {
     /// If it cannot be read, is of another shape or holds something else than class ids.
     pub fn of_file(text: &str, rows: usize, columns: usize, sampling: &Sampling) -> Result<Self> {
         let input = Input::parse(text);
-        let options = OpenOptions { variable: input.variable.clone(), axes: None, mask: true };
+        let variable = input.variable.clone();
+        let options =
+            OpenOptions { variable, axes: None, mask: true, image: Some([rows, columns]) };
         let source = source::open(&input.file, &options)?;
         let info = source.info();
         if (info.shape.rows, info.shape.columns) != (rows, columns) {

@@ -154,7 +154,7 @@ pub(super) fn cube_axes(
                 lengths.len()
             ))
             .with_remedy(remedy![
-                "give it as a ",
+                "give it as a mask with ",
                 Opt::Mask,
                 ", or save it with a third axis"
             ]));

@@ -248,9 +248,12 @@ impl std::fmt::Display for AxisOrder {
 pub struct OpenOptions {
     /// The variable inside a container (`file::variable`).
     pub variable: Option<String>,
-    /// The user's word on an array's axes (`--axes`), in the index order that the format's own tools
+    /// The user's word on an array's axes (`axes`), in the index order that the format's own tools
     /// show (NumPy's, MATLAB's, h5py's).
     pub axes: Option<Axes>,
     /// Accept 2-D arrays as a single band, and images: the file is a mask.
     pub mask: bool,
+    /// Rows and columns of the image that a mask is for. One column of as many values in a MATLAB file is
+    /// folded to it, as `reshape` does.
+    pub image: Option<[usize; 2]>,
 }

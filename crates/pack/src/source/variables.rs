@@ -28,6 +28,8 @@ pub(super) enum Role {
     Higher,
     /// One layer: taken as a mask, where a mask is asked for.
     Layer,
+    /// One column of as many values as the mask's image has pixels: a mask if there is no layer.
+    Column,
     /// None of these.
     Other,
 }
@@ -200,6 +202,8 @@ pub(super) fn masks(candidates: &[Candidate]) -> Vec<usize> {
     let tries = [
         of(&|one| one.role == Role::Layer && one.whole),
         of(&|one| one.role == Role::Layer),
+        of(&|one| one.role == Role::Column && one.whole),
+        of(&|one| one.role == Role::Column),
         of(&|one| matches!(one.role, Role::Cube(2..)) && one.whole),
         of(&|one| matches!(one.role, Role::Cube(_) | Role::Picture)),
     ];

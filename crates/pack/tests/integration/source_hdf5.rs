@@ -287,6 +287,7 @@ fn masks_are_images_or_layers() {
         variable: Some(variable.into()),
         axes: axes.and_then(Axes::parse),
         mask: true,
+        ..Default::default()
     };
     for (name, axes) in [("labels", None), ("layers", Some("yxb")), ("one", None)] {
         let source = with("masks.h5", &mask(name, axes));
@@ -299,7 +300,7 @@ fn masks_are_images_or_layers() {
     assert_says(&refused, ErrorKind::Unsupported, &["2-D", "7x9", "can be a mask"]);
     // The only image of class ids is taken, though the file holds a cube, too.
     let Some(path) = shared("derived/m3_v73.mat") else { return };
-    let options = OpenOptions { mask: true, variable: Some("map".into()), axes: None };
+    let options = OpenOptions { mask: true, variable: Some("map".into()), ..Default::default() };
     let map = source::open(&path, &options).unwrap();
     assert_eq!(map.info().shape, CubeShape::new(50, 50, 1));
     let options = OpenOptions { mask: true, ..Default::default() };

@@ -85,7 +85,7 @@ fn fields_of_nested_structs_are_found_with_their_wavelengths() {
 fn several_cubes_have_to_be_told_apart_by_name() {
     let plain = OpenOptions::default();
     let error = refusal("matlab/several.mat", &plain, ErrorKind::Ambiguous);
-    assert!(error.what().contains("several.mat::s.cube (7x9x12 float32)"), "{error}");
+    assert!(error.to_string().contains("several.mat::s.cube (7x9x12 float32)"), "{error}");
     check_fixture("matlab/several.mat#s.cube");
     check_fixture("matlab/several.mat#cube");
     let error = refusal("matlab/several.mat#other", &plain, ErrorKind::Conflict);

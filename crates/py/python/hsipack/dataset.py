@@ -254,12 +254,14 @@ class Dataset(torch.utils.data.Dataset[Any]):
     @cached_property
     def _records(self) -> list[dict[str, Any]]:
         records: list[dict[str, Any]] = json.loads(self._native.samples_json())
-        return records
+        keys = dict.fromkeys(key for record in records for key in record)
+        # What one sample has all have, if need be as None.
+        return [{key: record.get(key) for key in keys} for record in records]
 
     @property
     def samples(self) -> list[dict[str, Any]]:
         """What is known of every sample: id, name, stack, split, group, label, source and the
-        columns of your table.
+        columns of your table. All have the same keys; what is missing is ``None``.
 
         >>> import pandas
         >>> table = pandas.DataFrame(hsipack.open(dataset_path).samples)

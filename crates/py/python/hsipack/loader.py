@@ -117,7 +117,7 @@ class Loader:
 
     Raises:
         ConflictError: if options contradict each other or the dataset.
-        UnsupportedError: if the device cannot be used.
+        DeviceError: if the device cannot be used, or fails.
         FileError: if there is no memory for the ring.
 
     >>> loader = Loader(dataset_path, 4, shuffle=True, seed=1, device="cpu", split="train")

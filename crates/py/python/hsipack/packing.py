@@ -62,8 +62,10 @@ def convert(
         output: the dataset, a folder that does not exist yet.
         mask: where the mask of each cube lies: a path with ``{dir}``, ``{stem}``, ``{name}`` or
             ``{path}`` of the cube in it, or such paths by the masks' names, or by names and boolean
-            layers: ``{"tissue": {"liver": "...", ...}}``.
-        table: CSV with a column ``name``; the others (label, group, split, any) come along.
+            layers: ``{"tissue": {"liver": "...", ...}}``. A relative path is tried in the working
+            directory and beside the cube.
+        table: CSV with a column ``name``; the others (label, group, split, any) come along as
+            numbers, booleans (``True``, ``False``) or text; empty cells are ``None``.
         path_columns: regular expression on the path whose named groups become columns.
         mask_fill: class id for cubes that have no mask file; an error if ``None``.
         exclude: globs of files to leave out.

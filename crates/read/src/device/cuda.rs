@@ -61,10 +61,8 @@ impl Cuda {
     pub(super) fn open(number: usize) -> Result<Self> {
         let context = Arc::new(Context::primary(number)?);
         if !cuda_is_available() {
-            return Err(unusable(
-                "libtorch finds no CUDA device, though the driver does",
-                "install a libtorch that is built for this driver's CUDA",
-            ));
+            return Err(Error::device("libtorch finds no CUDA device, though the driver does")
+                .with_remedy("install a libtorch that is built for this driver's CUDA"));
         }
         let mut copies = ptr::null_mut();
         context.with(|| {
@@ -189,10 +187,8 @@ pub fn pci_bus_id(number: usize) -> Result<String> {
 fn device(number: usize) -> Result<CUdevice> {
     // SAFETY: loads and unloads the driver's library, whose initialisers do nothing but set it up.
     if !unsafe { sys::is_culib_present() } {
-        return Err(unusable(
-            "there is no NVIDIA driver: libcuda is not found",
-            "install the driver, or use the CPU",
-        ));
+        return Err(Error::device("there is no NVIDIA driver: libcuda is not found")
+            .with_remedy(remedy!["install the driver, or use ", Opt::Device.to("cpu")]));
     }
     check_driver()?;
     // SAFETY: may be called at any time, by any thread.
@@ -202,10 +198,8 @@ fn device(number: usize) -> Result<CUdevice> {
     told(unsafe { sys::cuDeviceGetCount(&mut count) })?;
     let number = c_int::try_from(number).ok().filter(|number| *number < count);
     let number = number.ok_or_else(|| {
-        unusable(
-            &format!("there is no such CUDA device; there are {count}"),
-            "devices are numbered from 0; CUDA_VISIBLE_DEVICES hides some",
-        )
+        Error::device(format!("there is no such CUDA device; there are {count}"))
+            .with_remedy("devices are numbered from 0; CUDA_VISIBLE_DEVICES hides some")
     })?;
     let mut device = 0;
     // SAFETY: it is written where it may be, and the number is one that exists.

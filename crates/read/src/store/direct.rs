@@ -622,7 +622,7 @@ mod tests {
     fn a_file_system_without_direct_reads_is_explained() {
         let path = Path::new("a");
         let error = refused(path, cannot_read(path, io::Error::from_raw_os_error(libc::EINVAL)));
-        assert!(error.to_string().contains("choose the mmap or the pread store"), "{error}");
+        assert!(error.to_string().contains("choose store=mmap or store=pread"), "{error}");
         let other = refused(path, cannot_read(path, io::Error::from_raw_os_error(libc::EIO)));
         assert!(!other.to_string().contains("O_DIRECT"));
     }

@@ -25,7 +25,7 @@ pub fn open_source(input: &Input, values: &ValueOptions) -> Result<Box<dyn Sourc
             )
         })?),
     };
-    let options = OpenOptions { variable: input.variable.clone(), axes, mask: false };
+    let options = OpenOptions { variable: input.variable.clone(), axes, ..Default::default() };
     let source = source::open(&input.file, &options)?;
     let shape = source.info().shape;
     if shape.is_empty() || shape.checked_values().is_none() {

@@ -191,6 +191,7 @@ impl<'a> Workspace<'a> {
 
     /// The index of the variable that is the cube.
     fn choose(&self, options: &OpenOptions) -> Result<usize> {
+        let candidate = |variable| candidate(variable, options);
         let mut candidates: Vec<Candidate> = self.variables.iter().map(candidate).collect();
         let any_3d = candidates.iter().any(|one| matches!(one.role, Role::Cube(_) | Role::Higher));
         let mut disagreement = None;
@@ -215,6 +216,9 @@ impl<'a> Workspace<'a> {
 
     /// Shape and axis order, in MATLAB's index order, of the cube in a variable.
     fn layout(&self, variable: &Variable, options: &OpenOptions) -> Result<(CubeShape, AxisOrder)> {
+        if let Some(column) = column_of_pixels(&variable.lengths, options) {
+            return Ok(column);
+        }
         if variable.lengths.len() == 2 {
             match self.spectra(variable, options) {
                 Ok(Some(spectra)) => return Ok(spectra),
@@ -366,19 +370,33 @@ fn refuse_header(head: &[u8]) -> Error {
 }
 
 fn is_layer(variable: &Variable) -> bool {
-    candidate(variable).role == Role::Layer
+    let Content::Numbers(numbers) = &variable.content else { return false };
+    Role::of(&variable.lengths, numbers.dtype) == Role::Layer
 }
 
-fn candidate(variable: &Variable) -> Candidate {
+fn candidate(variable: &Variable, options: &OpenOptions) -> Candidate {
     match &variable.content {
         Content::Numbers(numbers) => {
-            Candidate::numbers(&variable.name, &variable.lengths, numbers.dtype)
+            let candidate = Candidate::numbers(&variable.name, &variable.lengths, numbers.dtype);
+            match column_of_pixels(&variable.lengths, options) {
+                Some(_) => Candidate { role: Role::Column, ..candidate },
+                None => candidate,
+            }
         }
         Content::Other(what) => {
             let lengths = variables::lengths_text(&variable.lengths);
             Candidate::other(&variable.name, format!("{lengths} {what}"))
         }
     }
+}
+
+/// The shape and order of a mask that is saved as one column, or row, of all pixels of its image: MATLAB's
+/// `gt(:)`, the columns of the image one after the other. `None` if it is anything else.
+fn column_of_pixels(lengths: &[usize], options: &OpenOptions) -> Option<(CubeShape, AxisOrder)> {
+    let [rows, columns] = options.image.filter(|_| options.mask)?;
+    let pixels = vector_len(lengths).filter(|length| *length > 1)?;
+    let order = if lengths[0] == 1 { AxisOrder::BSQ } else { AxisOrder::BIP };
+    (rows.checked_mul(columns) == Some(pixels)).then_some((CubeShape::new(rows, columns, 1), order))
 }
 
 /// The index order of (bands × pixels) or (pixels × bands) with the pixels split into rows and

@@ -1,0 +1,136 @@
+"""Errors say in Python's words what to do, and are of the class that the documentation says."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import pickle
+import re
+from pathlib import Path
+
+import hsipack
+import numpy as np
+import pytest
+from hsipack import _hsipack
+
+OPTIONS = _hsipack.spelled_options()
+
+
+def takes(name: str) -> set[str]:
+    """The arguments of a function or class of the package."""
+    return set(inspect.signature(getattr(hsipack, name)).parameters)
+
+
+@pytest.mark.parametrize(("of", "name", "with_value"), OPTIONS, ids=lambda value: str(value))
+def test_every_option_is_an_argument_that_python_has(of: str, name: str, with_value: str) -> None:
+    if of.startswith("hsipack "):
+        assert re.fullmatch(rf"`{of} --[a-z-]+`", name), "only the command has it, and is named"
+        assert not hasattr(hsipack, of.removeprefix("hsipack ")), f"Python has {of}"
+        return
+    assert "--" not in name + with_value
+    call = ast.parse(f"{of}({with_value})", mode="eval").body
+    if not with_value.startswith(f"{of}("):
+        assert isinstance(call, ast.Call)
+    else:
+        call = ast.parse(with_value, mode="eval").body
+        assert isinstance(call, ast.Call)
+    given = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
+    assert len(given) == 1 and set(given) <= takes(of), f"{of} has no {set(given)}"
+    words = set(re.findall(r"[a-z_]+", re.sub(r'=.*|"', "", name.replace(" or ", " "))))
+    assert words - {"of", "andom", "rop", "rid"} <= takes(of), name
+
+
+def test_all_options_are_spelled() -> None:
+    assert len(OPTIONS) > 40
+    spelled = {with_value for _, _, with_value in OPTIONS}
+    assert {
+        'scale="auto"',
+        "append=True",
+        'on_damage="skip"',
+        "pad_last=True",
+        "RandomCrop(per_cube=4)",
+        "chunk=(32, 32)",
+        "cache_size=51_000_000",
+        "num_threads=4",
+    } <= spelled
+
+
+def refusal(*arguments: object, **options: object) -> hsipack.Error:
+    """The error of a conversion."""
+    with pytest.raises(hsipack.Error) as caught:
+        hsipack.convert(*arguments, **options)  # type: ignore[arg-type]
+    assert caught.value.remedy
+    assert "--" not in str(caught.value) and "-o" not in str(caught.value).split()
+    return caught.value
+
+
+def test_overflow_names_scale(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.full((4, 5, 6), 7e4, np.float32))
+    error = refusal(tmp_path / "a.npy", tmp_path / "out")
+    assert isinstance(error, hsipack.RangeError)
+    assert error.remedy == 'pass scale="auto", a larger scale, or dtype="float32"'
+    report = hsipack.convert(tmp_path / "a.npy", tmp_path / "out", scale="auto")
+    assert report.cubes == 1
+
+
+def test_missing_masks_name_mask_fill(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.zeros((4, 5, 6), np.float32))
+    error = refusal(tmp_path / "a.npy", tmp_path / "out", mask="{dir}/{stem}_m.png")
+    assert error.remedy and error.remedy.endswith("cubes without one with mask_fill")
+
+
+def test_an_existing_output_names_append(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.zeros((4, 5, 6), np.float32))
+    hsipack.convert(tmp_path / "a.npy", tmp_path / "out")
+    error = refusal(tmp_path / "a.npy", tmp_path / "out")
+    assert error.remedy == "choose another output, delete it, or pass append=True"
+
+
+def test_a_dataset_without_splits_names_the_function_that_packs_them(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.zeros((4, 5, 6), np.float32))
+    hsipack.convert(tmp_path / "a.npy", tmp_path / "out")
+    dataset = hsipack.open(tmp_path / "out")
+    with pytest.raises(hsipack.ConflictError) as caught:
+        hsipack.Loader(dataset, sampler="class_balanced", device="cpu")
+    assert "hsipack.convert(table=…)" in str(caught.value)
+    assert "choose another sampler" in str(caught.value)
+
+
+def test_ambiguous_axes_name_axes(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["cube"] = np.zeros((7, 9, 12), np.float32)
+    error = refusal(tmp_path / "a.h5", tmp_path / "out")
+    assert isinstance(error, hsipack.AmbiguousError)
+    assert error.remedy and error.remedy.startswith("say so with axes: yxb if")
+    hsipack.convert(tmp_path / "a.h5", tmp_path / "out", axes="yxb")
+
+
+def test_what_can_be_chosen_is_part_of_the_message(tmp_path: Path) -> None:
+    np.savez(tmp_path / "two.npz", x=np.zeros((3, 4, 5)), y=np.zeros((4, 4, 5)))
+    error = refusal(tmp_path / "two.npz", tmp_path / "out")
+    assert isinstance(error, hsipack.AmbiguousError)
+    assert error.what.endswith("two.npz::x (3x4x5 float64), two.npz::y (4x4x5 float64)")
+
+
+def test_notes_speak_python_too(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.random.default_rng(0).random((16, 16, 8)).astype(np.float32))
+    report = hsipack.convert(tmp_path / "a.npy", tmp_path / "out", keep_bits="auto")
+    assert any(note.startswith('keep_bits="auto": ') for note in report.notes), report.notes
+
+
+def test_a_state_of_another_seed_names_the_seed(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.zeros((4, 5, 6), np.float32))
+    hsipack.convert(tmp_path / "a.npy", tmp_path / "out")
+    state = hsipack.Loader(tmp_path / "out", device="cpu", seed=1).state_dict()
+    other = hsipack.Loader(tmp_path / "out", device="cpu", seed=2)
+    with pytest.raises(hsipack.ConflictError) as caught:
+        other.load_state_dict(state)
+    assert caught.value.remedy == "pass seed=1"
+
+
+def test_new_kinds_are_exceptions_that_travel() -> None:
+    for kind in (hsipack.DeviceError, hsipack.BugError):
+        assert issubclass(kind, hsipack.Error) and issubclass(kind, RuntimeError)
+        error = pickle.loads(pickle.dumps(kind("no", path="p", remedy="r")))
+        assert type(error) is kind and str(error) == "p: no (r)"
