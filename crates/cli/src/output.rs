@@ -5,7 +5,6 @@
 //! written to standard error (notes, progress, messages) is lost: there is nowhere left to say so.
 
 use std::io::{self, Write};
-use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -74,7 +73,7 @@ fn refused(error: &io::Error) -> u8 {
 /// everything would be lost without a word.
 fn open_output() -> io::Result<()> {
     match CLOSED.load(Ordering::Relaxed) {
-        true => Err(rustix::io::Errno::BADF.into()),
+        true => Err(io::Error::from_raw_os_error(libc::EBADF)),
         false => Ok(()),
     }
 }
@@ -83,8 +82,9 @@ fn open_output() -> io::Result<()> {
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn look_at_output() {
-    let closed = rustix::io::fcntl_getfd(io::stdout().as_fd()) == Err(rustix::io::Errno::BADF);
-    CLOSED.store(closed, Ordering::Relaxed);
+    // SAFETY: asks for the flags of a descriptor, which need not be open.
+    let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) };
+    CLOSED.store(flags == -1, Ordering::Relaxed);
 }
 
 /// Called before `main`, and before Rust's own preparations.

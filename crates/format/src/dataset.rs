@@ -112,7 +112,7 @@ impl Dataset {
             let samples = samples::decode(&text)?;
             check_samples(&samples, &stacks).map(|()| samples)
         });
-        let samples = read.map_err(|error| error.at(&file))?;
+        let samples = read.map_err(|error| of_file(error, &file))?;
         Ok(Self { folder: folder.clone(), attributes, samples, stacks })
     }
 
@@ -205,6 +205,15 @@ impl Dataset {
     pub fn fingerprint(&self) -> &str {
         self.folder.fingerprint()
     }
+}
+
+/// Names the metadata file that an error is of, and says what to do if the error does not.
+fn of_file(error: Error, file: &Path) -> Error {
+    let error = error.at(file);
+    if error.remedy().is_some() {
+        return error;
+    }
+    error.with_remedy("restore the file from a copy, or convert again")
 }
 
 /// Compares the files that `SHA256SUMS` lists with their sums.
@@ -437,7 +446,7 @@ impl ChunkArray {
             return Err(Error::unsupported(format!("a mask of {}", meta.dtype)).at(file));
         }
         if axes == 4 {
-            check_attributes(&meta).map_err(|error| error.at(&file))?;
+            check_attributes(&meta).map_err(|error| of_file(error, &file))?;
         }
         let (root, name) = (root.clone(), name.to_owned());
         Ok(Self { root, name, folder, meta, grid, len, open: Mutex::default() })

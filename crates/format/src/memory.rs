@@ -46,17 +46,20 @@ fn too_little(bytes: u64, what: &str, available: &Available) -> Error {
         ErrorKind::Io,
         format!(
             "{what} takes {} of memory, but only {} can be had {}",
-            mebibytes(bytes),
-            mebibytes(available.bytes),
+            size(bytes),
+            size(available.bytes),
             available.by
         ),
     )
     .with_remedy("free some memory, raise the limit, or ask for less")
 }
 
-/// `12 MiB`, rounded up.
-pub fn mebibytes(bytes: u64) -> String {
-    format!("{} MiB", bytes.div_ceil(1 << 20))
+/// `12 MiB`, or `12 KiB` below one, rounded up.
+pub fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_048_577 => format!("{} KiB", bytes.div_ceil(1 << 10)),
+        _ => format!("{} MiB", bytes.div_ceil(1 << 20)),
+    }
 }
 
 /// An empty vector with room for `len` values; `what` is for the error.
@@ -69,7 +72,7 @@ pub fn reserved<T>(len: usize, what: &str) -> Result<Vec<T>> {
         Ok(()) => Ok(values),
         Err(error) => {
             let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
-            let what = format!("cannot allocate {} for {what}", mebibytes(bytes));
+            let what = format!("cannot allocate {} for {what}", size(bytes));
             Err(Error::new(ErrorKind::Io, what)
                 .with_remedy("free some memory, raise the limit, or ask for less")
                 .caused_by(error))
@@ -181,8 +184,7 @@ impl Group {
         // Cached files count as used, but give way to whoever needs memory.
         let cached: u64 = cached.iter().filter_map(|name| field(&stat, name)).sum();
         let used = self.number(used).unwrap_or(0).saturating_sub(cached);
-        let by =
-            format!("within the limit of {} of the control group {}", mebibytes(limit), self.name);
+        let by = format!("within the limit of {} of the control group {}", size(limit), self.name);
         Some(Available { bytes: limit.saturating_sub(used), by })
     }
 }

@@ -7,6 +7,7 @@ import os
 import pickle
 import shutil
 from pathlib import Path
+from typing import Any
 
 import hsipack
 import numpy as np
@@ -203,3 +204,50 @@ def test_errors_name_the_file_and_what_to_do(
     error = pickle.loads(pickle.dumps(damage.value))
     assert str(error) == str(damage.value)
     assert type(error) is hsipack.DamagedError
+
+
+def images(ds: hsipack.Dataset) -> torch.Tensor:
+    return torch.stack([ds[place]["image"] for place in range(len(ds))])
+
+
+def test_training_goes_on_with_its_own_samples_while_others_are_appended(
+    cubes: Path, masks: dict[str, str | dict[str, str]], tmp_path: Path
+) -> None:
+    """Open datasets, running loaders, forked and spawned workers, pickles made before: all as they were."""
+    out = tmp_path / "growing.hsipack"
+    files = sorted(cubes.glob("*.hdr"))
+    # Three cubes a shard: most appends write the last shard anew.
+    options: dict[str, Any] = {"mask": masks, "chunk": 8, "shard_size": 3 * 20 * 24 * 7 * 2}
+    hsipack.convert(files[:4], out, **options)
+    ds = hsipack.open(out)
+    untouched = hsipack.open(out)
+    text = pickle.dumps(ds)
+    want = torch.stack([torch.from_numpy(cube(number)).half() for number in range(4)])
+    want = want.permute(0, 3, 1, 2)
+    with hsipack.Loader(ds, 1, device="cpu", shuffle=True, seed=3) as loader:
+        for file in files[4:]:
+            taken = {int(batch["id"]): batch["image"][0].clone() for batch in loader}
+            assert sorted(taken) == list(range(4))
+            assert all(torch.equal(image, want[number]) for number, image in taken.items())
+            hsipack.convert(file, out, append=True, **options)
+            assert len(ds) == 4
+            assert torch.equal(images(ds), want)
+            moved = pickle.loads(text)
+            assert moved.fingerprint == ds.fingerprint
+            assert torch.equal(images(moved), want)
+    assert torch.equal(images(untouched), want)
+    for context in ("fork", "spawn"):
+        workers: torch.utils.data.DataLoader[dict[str, torch.Tensor]] = torch.utils.data.DataLoader(
+            ds, batch_size=2, num_workers=2, multiprocessing_context=context
+        )
+        assert torch.equal(torch.cat([batch["image"] for batch in workers]), want)
+    with hsipack.Loader(ds, 2, device="cpu") as fresh:
+        assert sum(len(batch["id"]) for batch in fresh) == 4
+    assert len(hsipack.open(out)) == 12
+
+
+def test_a_ring_that_does_not_fit_is_an_error_with_the_numbers(dataset: str) -> None:
+    with pytest.raises(hsipack.Error, match="1000000000 slots of .* take .* MiB, but only"):
+        hsipack.Loader(hsipack.open(dataset), 2, device="cpu", slots=10**9)
+    with pytest.raises(hsipack.Error, match="fit|take"):
+        hsipack.Loader(hsipack.open(dataset), 10**9, device="cpu", drop_last=False)

@@ -21,8 +21,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use hsipack_format::dataset::ChunkArray;
-use hsipack_format::{Error, ErrorKind, Result, Stack};
+use hsipack_format::{Error, ErrorKind, Result};
 use hsipack_measure::machine::{self, Usage};
 use hsipack_pack::convert::BandSelection;
 use hsipack_pack::progress::Progress;
@@ -200,6 +199,9 @@ pub struct Args {
     drop_cache: bool,
 
     /// When checksums are compared: whenever a chunk is decoded, the first time, or never
+    ///
+    /// With `once`, what changes on the disk after its first check (a failing disk, a file overwritten in place) is
+    /// delivered as it is. `always` finds it, in every epoch. With `never`, damage may pass for data.
     #[arg(long, value_enum, default_value_t = VerifyArg::Once, help_heading = "Reading")]
     verify: VerifyArg,
 
@@ -377,53 +379,6 @@ impl Args {
         )))
     }
 
-    /// Refuses a ring that would drive the machine out of memory; the system would kill the process.
-    fn check_memory(&self, dataset: &Dataset) -> Result<()> {
-        let wanted = |stack: &&Stack| {
-            dataset.samples().iter().any(|sample| {
-                let split = sample.split.as_ref();
-                let chosen = self.split.is_empty() || split.is_some_and(|s| self.split.contains(s));
-                chosen && sample.stack == stack.name
-            })
-        };
-        let stacks = dataset.stacks().iter().filter(wanted);
-        let sample = stacks.map(|stack| self.sample_bytes(stack)).max().unwrap_or(0);
-        let batch = sample.saturating_mul(u64::from(self.batch_size));
-        let ring = batch.saturating_mul(u64::from(self.slots));
-        match machine::available_memory() {
-            Some(available) if ring > available => Err(Error::conflict(format!(
-                "{} slots of {} take {}, but {} of memory are available",
-                self.slots,
-                output::count(self.batch_size as usize, "sample"),
-                output::bytes(ring),
-                output::bytes(available)
-            ))
-            .at(dataset.path())
-            .with_remedy("choose a smaller --batch-size, fewer --slots, or crops with --crop")),
-            _ => Ok(()),
-        }
-    }
-
-    /// Bytes of a cube of the stack, or a crop of it, with the masks that are read.
-    fn sample_bytes(&self, stack: &Stack) -> u64 {
-        let shape = stack.image.shape();
-        let pixels = match self.crop.or(self.centre_crop).or(self.grid) {
-            Some([rows, columns]) => u64::from(rows).saturating_mul(u64::from(columns)),
-            None => (shape.rows * shape.columns) as u64,
-        };
-        let bands = match &self.bands {
-            Some(BandSelection::Numbers(bands)) => bands.len(),
-            _ => shape.bands,
-        };
-        let read = |mask: &&ChunkArray| {
-            !self.no_masks
-                && (self.mask.is_empty() || self.mask.iter().any(|name| name == mask.name()))
-        };
-        let masks = stack.masks.iter().filter(read).map(|mask| mask.meta().dtype.size());
-        let pixel = bands * stack.image.meta().dtype.size() + masks.sum::<usize>();
-        pixels.saturating_mul(pixel as u64)
-    }
-
     /// Writes the recording, if there is one.
     fn write_trace(&self, loader: &Loader) -> Result<()> {
         let (Some(path), Some(trace)) = (&self.trace, &loader.options().trace) else {
@@ -456,7 +411,6 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let begin = Instant::now();
     let dataset = args.open()?;
     args.check_cache(&dataset)?;
-    args.check_memory(&dataset)?;
     if args.drop_cache {
         machine::drop_file_cache(dataset.path())?;
     }

@@ -290,6 +290,7 @@ def test_two_at_once(hsipack: Hsipack, inputs: Path, tmp_path: Path) -> None:
         assert "another hsipack is writing here" in done.stderr
         done = hsipack.run(*convert(inputs, "first"), cwd=tmp_path)
         assert done.returncode == 1
+        assert "another hsipack is writing here" in done.stderr
     finally:
         process.send_signal(signal.SIGCONT)
     _, error = process.communicate(timeout=60)

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use hsipack_format::checksums::{self, SHA256SUMS};
+use hsipack_format::{Dataset, ErrorKind};
 use hsipack_pack::progress::Progress;
 use hsipack_pack::repair::repair;
 use hsipack_pack::validate::{Report, ValidateOptions, validate};
@@ -117,4 +119,100 @@ fn a_source_that_changed_is_no_help_and_is_told() {
     assert!(mended.failed[0].contains("changed since the conversion"), "{mended:?}");
     assert!(!mended.remaining.is_empty());
     assert_eq!(std::fs::read(&shard).unwrap(), bytes, "a failed repair must not touch the shard");
+}
+
+/// Puts `content` into a metadata file, and its sum into `SHA256SUMS`: what only the meaning gives away.
+fn put(out: &Path, file: &str, content: &[u8]) {
+    std::fs::write(out.join(file), content).unwrap();
+    let sums = checksums::parse(&std::fs::read(out.join(SHA256SUMS)).unwrap()).unwrap();
+    let files: Vec<(String, Vec<u8>)> = sums
+        .into_iter()
+        .map(|(file, _)| (file.clone(), std::fs::read(out.join(file)).unwrap()))
+        .collect();
+    let files = files.iter().map(|(file, content)| (file.as_str(), content.as_slice()));
+    std::fs::write(out.join(SHA256SUMS), checksums::encode(files)).unwrap();
+}
+
+/// What opening refuses, validation finds, at the same file.
+fn refused(out: &Path, file: &str, what: &str) {
+    let error = Dataset::open(out).unwrap_err();
+    assert_eq!(error.path(), Some(out.join(file).as_path()), "{error}");
+    assert!(error.what().contains(what), "{error}");
+    assert!(error.remedy().is_some() || error.kind() == ErrorKind::Malformed, "{error}");
+    let report = check(out);
+    let found = report.problems.iter().any(|problem| problem.path == out.join(file));
+    assert!(found, "{:?}", report.problems);
+}
+
+#[test]
+fn attributes_that_give_values_no_meaning_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = dataset(folder.path());
+    let file = "6x5x4/image/zarr.json";
+    let sound = std::fs::read_to_string(out.join(file)).unwrap();
+    let with = |key: &str, value: serde_json::Value| {
+        let mut meta: serde_json::Value = serde_json::from_str(&sound).unwrap();
+        let attributes = &mut meta["attributes"];
+        let owner = if key == "keep_bits" { &mut attributes["hsipack"] } else { attributes };
+        owner[key] = value;
+        put(&out, file, meta.to_string().as_bytes());
+    };
+    for (key, value) in [
+        ("scale_factor", 0.0.into()),
+        ("scale_factor", 1e308.into()),
+        ("scale_factor", 1e-310.into()),
+        ("scale_factor", "2".into()),
+        ("scale_factor", serde_json::Value::Null),
+        ("add_offset", "0".into()),
+        ("keep_bits", (-1).into()),
+        ("keep_bits", 11.into()),
+        ("keep_bits", "7".into()),
+    ] {
+        with(key, value);
+        refused(&out, file, key);
+    }
+    for (key, value) in [("scale_factor", (-0.5).into()), ("keep_bits", 10.into())] {
+        with(key, value);
+        Dataset::open(&out).unwrap();
+    }
+    put(&out, file, sound.as_bytes());
+    assert!(check(&out).ok);
+}
+
+#[test]
+fn every_metadata_file_has_to_be_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = dataset(folder.path());
+    let sums = std::fs::read_to_string(out.join(SHA256SUMS)).unwrap();
+    for line in sums.lines() {
+        let others: String =
+            sums.lines().filter(|other| *other != line).map(|line| format!("{line}\n")).collect();
+        std::fs::write(out.join(SHA256SUMS), others).unwrap();
+        refused(&out, line.split_once("  ").unwrap().1, "not listed");
+    }
+}
+
+#[test]
+fn pipes_and_lists_without_measure_end_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = dataset(folder.path());
+    let shard = "6x5x4/image/c/0/0/0/0";
+    for file in [shard, "samples.jsonl", SHA256SUMS, "6x5x4/wavelength/c/0"] {
+        let path = out.join(file);
+        let content = std::fs::read(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0)
+            .unwrap();
+        let report = check(&out);
+        let told = report.problems.iter().any(|problem| problem.what.contains("a pipe"));
+        assert!(told, "{file}: {:?}", report.problems);
+        assert_eq!(Dataset::open(&out).is_ok(), file == shard);
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, content).unwrap();
+    }
+    let lines = std::fs::read_to_string(out.join("samples.jsonl")).unwrap();
+    put(&out, "samples.jsonl", lines.repeat(1000).as_bytes());
+    refused(&out, "samples.jsonl", "5000 samples are listed, but the stacks hold 5 cubes");
+    put(&out, "samples.jsonl", lines.replacen("cube000", &"x".repeat(5000), 1).as_bytes());
+    refused(&out, "samples.jsonl", "a name of 5000 bytes");
 }

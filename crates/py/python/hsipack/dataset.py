@@ -154,7 +154,8 @@ class Dataset(torch.utils.data.Dataset[Any]):
         transform: called with every sample; what it returns is given instead.
         output: ``"torch"`` or ``"numpy"``.
         verify: when checksums are compared: ``"always"``, ``"once"`` a chunk and process, or
-            ``"never"``.
+            ``"never"``. With ``"once"``, what changes on the disk after its first check is
+            delivered as it is; ``"always"`` finds it. With ``"never"``, damage may pass for data.
         store: how files are read: ``"mmap"`` for local disks, ``"pread"`` for network disks,
             ``"direct"`` past the system's cache.
 

@@ -38,7 +38,8 @@ use array::{ArrayRef, Files};
 pub enum Verify {
     /// Whenever a chunk is decoded.
     Always,
-    /// The first time a process decodes a chunk.
+    /// The first time a process decodes a chunk. What changes on the disk after that (a failing disk, a file overwritten
+    /// in place) is delivered as it is.
     #[default]
     Once,
     /// Never; damage may then pass for data.

@@ -140,10 +140,10 @@ fn check_memory(dataset: &Dataset, options: &LoaderOptions, slot_bytes: usize) -
     let what = format!(
         "{} slots of {} take {}{}, but only {} can be had {}",
         options.slots,
-        memory::mebibytes(slot),
-        memory::mebibytes(ring),
-        if cache > 0 { format!(", the cache {}", memory::mebibytes(cache)) } else { String::new() },
-        memory::mebibytes(available.bytes),
+        memory::size(slot),
+        memory::size(ring),
+        if cache > 0 { format!(", the cache {}", memory::size(cache)) } else { String::new() },
+        memory::size(available.bytes),
         available.by
     );
     let fit = available.bytes.saturating_sub(cache) / slot.max(1);

@@ -64,7 +64,7 @@ impl ReadBuffer {
         // SAFETY: `capacity` is greater than 0: `grown` gives at least a step.
         let start = NonNull::new(unsafe { alloc_zeroed(layout) });
         start.map(|start| Self { start, capacity }).ok_or_else(|| {
-            let bytes = memory::mebibytes(capacity as u64);
+            let bytes = memory::size(capacity as u64);
             Error::new(ErrorKind::Io, format!("cannot allocate {bytes} to read into"))
                 .with_remedy("free some memory, or raise the limit")
         })

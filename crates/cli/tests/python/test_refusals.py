@@ -1,0 +1,309 @@
+"""What the system refuses: full and closed outputs, threads, memory; and names that would steer the terminal."""
+
+import json
+import os
+import re
+import resource
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import Hsipack, partial, samples, write_cubes
+
+# Every command that has something to say, and how; `{data}` is a dataset, `{cube}` a cube, `{new}` is not there yet.
+SPEAKING = [
+    "--help",
+    "--version",
+    "help",
+    "convert --help",
+    "convert {cube} -o {new}",
+    "convert {cube} -o {new} --json",
+    "convert {cube} -o {new} --dry-run",
+    "convert {cube} -o {new} --dry-run --json",
+    "validate {data}",
+    "validate {data} --json",
+    "repair {data}",
+    "repair {data} --json",
+    "info {data}",
+    "info {data} --json",
+    "info {cube}",
+    "preview {data} -o {new}.png",
+    "export {data} --sample 0 -o {new}.npy",
+    "read {data} --batch-size 2",
+    "read {data} --batch-size 2 --json",
+    "simulate --loaders 7 --load-time 2s --step-time 100ms --duration 3s",
+    "simulate --loaders 7 --load-time 2s --step-time 100ms --duration 3s --json",
+    "tune {data} --quick --sample 1",
+    "completions bash",
+]
+# These have nothing to say on standard output, or need libtorch to have it.
+OTHERS = {"bench", "diagnose", "man"}
+
+
+@pytest.fixture(scope="module")
+def folder(hsipack: Hsipack, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset of four cubes, and a cube beside it."""
+    folder = tmp_path_factory.mktemp("refusals")
+    write_cubes(folder / "cubes", 4)
+    write_cubes(folder, 1)
+    hsipack.convert(folder / "cubes", out=folder / "data")
+    return folder
+
+
+def words(command: str, folder: Path, new: Path) -> list[str]:
+    places = {"data": folder / "data", "cube": folder / "cube_000.npy", "new": new}
+    return [word.format(**places) for word in command.split()]
+
+
+def no_panic(error: str) -> None:
+    assert "panicked" not in error, error
+    assert "RUST_BACKTRACE" not in error, error
+
+
+def test_every_command_is_among_those_tried(hsipack: Hsipack) -> None:
+    listed = hsipack.run("--help").stdout.split("Commands:")[1].split("Options:")[0]
+    names = set(re.findall(r"^  ([a-z]+) ", listed, re.MULTILINE))
+    assert {"convert", "simulate", "man"} <= names
+    assert names == {command.split()[0] for command in SPEAKING} & names | OTHERS
+
+
+@pytest.mark.parametrize("command", SPEAKING)
+@pytest.mark.parametrize("how", ["full", "closed"])
+def test_an_output_that_cannot_be_written_is_said(
+    hsipack: Hsipack, folder: Path, tmp_path: Path, command: str, how: str
+) -> None:
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [hsipack.binary, *words(command, folder, tmp_path / "new")],
+            stdin=subprocess.DEVNULL,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=120,
+            preexec_fn=(lambda: os.close(1)) if how == "closed" else None,
+        )
+    no_panic(done.stderr)
+    assert done.returncode == 1, done.stderr
+    assert "cannot write to standard output" in done.stderr
+    assert ("No space left" if how == "full" else "Bad file descriptor") in done.stderr
+
+
+@pytest.mark.parametrize("command", [*SPEAKING, "info /nowhere", "read {data} --batch-size x"])
+@pytest.mark.parametrize("how", ["full", "closed"])
+def test_messages_that_cannot_be_written_do_no_harm(
+    hsipack: Hsipack, folder: Path, tmp_path: Path, command: str, how: str
+) -> None:
+    """What was to be done is done; the status tells whether it was."""
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [hsipack.binary, *words(command, folder, tmp_path / "new")],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=full,
+            text=True,
+            check=False,
+            timeout=120,
+            preexec_fn=(lambda: os.close(2)) if how == "closed" else None,
+        )
+    want = {"info /nowhere": 1, "read {data} --batch-size x": 2}.get(command, 0)
+    assert done.returncode == want, done.stdout
+
+
+@pytest.fixture
+def stranger() -> Iterator[Callable[..., "subprocess.CompletedProcess[str]"]]:
+    """Runs a command in a folder of its own, as a user with no other process and a limit of them. The limit does not bind
+    root."""
+    user = 61_000 + os.getpid() % 4000
+    root = Path(tempfile.mkdtemp())
+    root.chmod(0o777)
+
+    def run(binary: Path, limit: int, *command: object) -> "subprocess.CompletedProcess[str]":
+        def become() -> None:
+            os.setgroups([])
+            os.setgid(user)
+            os.setuid(user)
+            resource.setrlimit(resource.RLIMIT_NPROC, (limit, limit))
+
+        return subprocess.run(
+            [binary, *map(str, command)],
+            cwd=root,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+            preexec_fn=become,
+        )
+
+    run.root = root  # type: ignore[attr-defined]
+    yield run
+    shutil.rmtree(root)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 4, 6])
+def test_threads_that_are_refused_are_an_error_and_everything_ends(
+    hsipack: Hsipack,
+    folder: Path,
+    stranger: Callable[..., "subprocess.CompletedProcess[str]"],
+    limit: int,
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("SKIPPED: becoming a user with a limit of processes takes root")
+    root: Path = stranger.root  # type: ignore[attr-defined]
+    binary = root / "hsipack"
+    try:
+        os.link(hsipack.binary, binary)
+    except OSError:
+        shutil.copy(hsipack.binary, binary)
+    shutil.copytree(folder / "cubes", root / "cubes")
+    shutil.copytree(folder / "data", root / "data")
+    shard = next(root.glob("data/*/image/c/0/0/0/0"))
+    content = bytearray(shard.read_bytes())
+    content[40] ^= 0xFF
+    shard.write_bytes(content)
+    for path in [root, *root.rglob("*")]:
+        if path != binary:
+            path.chmod(0o777 if path.is_dir() else 0o666)
+    if stranger("/bin/true", limit).returncode != 0:
+        pytest.skip("SKIPPED: another user may not run programs here")
+    refused = 0
+    for command in (
+        f"convert cubes -o out{limit} --jobs 6",
+        "validate data --jobs 6",
+        "repair data --jobs 6",
+        "read data --batch-size 1 --threads 6 --epochs 1",
+        "tune data --quick --sample 1 --cores 6",
+    ):
+        done = stranger(binary, limit, *command.split())
+        no_panic(done.stderr)
+        # `validate` says with 2 that it could not check.
+        assert done.returncode in (0, 1, 2), (command, done.returncode, done.stderr)
+        if "refuses another thread" in done.stderr or "cannot start a thread" in done.stderr:
+            assert done.returncode == (2 if command.startswith("validate") else 1)
+            assert " (" in done.stderr.splitlines()[-1], done.stderr
+            refused += 1
+    assert refused >= 4 or limit > 3
+    assert not partial(root / f"out{limit}").exists()
+
+
+@pytest.mark.parametrize("memory", [80, 120, 200])
+def test_little_address_space_is_an_error_that_names_the_limit(
+    hsipack: Hsipack, tmp_path: Path, memory: int
+) -> None:
+    np.save(tmp_path / "cube.npy", np.random.default_rng(0).random((512, 512, 128), np.float32))
+    hsipack.convert(tmp_path / "cube.npy", out=tmp_path / "data")
+    for command in (
+        f"info {tmp_path}/data",
+        f"validate {tmp_path}/data --jobs 1",
+        f"read {tmp_path}/data --batch-size 1 --threads 1",
+    ):
+        done = hsipack.run(*command.split(), memory=memory << 20)
+        no_panic(done.stderr)
+        assert done.returncode in (0, 1), (command, done.returncode, done.stderr)
+        assert "max_map_count" not in done.stdout + done.stderr
+    assert done.returncode == 1
+    assert "ulimit -v" in done.stderr, done.stderr
+
+
+def test_more_slots_than_there_is_memory_for_are_an_error(hsipack: Hsipack, folder: Path) -> None:
+    words = ("read", folder / "data", "--batch-size", 2, "--slots", 60_000)
+    done = hsipack.run(*words, memory=300 << 20)
+    no_panic(done.stderr)
+    assert done.returncode == 1, done.stderr
+    assert re.search(r"60000 slots of 12 KiB take 704 MiB, but only \d+ MiB", done.stderr)
+    assert "ulimit -v" in done.stderr
+    assert re.search(r"\d+ slots at most", done.stderr)
+
+
+NASTY = "a\x1b[2J\x9b1m\x7fb\u202ec"
+
+
+def test_names_do_not_steer_the_terminal(hsipack: Hsipack, tmp_path: Path) -> None:
+    """Escaped in reports, errors, tables, notes and JSON; JSON means the same."""
+    nasty = tmp_path / NASTY
+    write_cubes(nasty, 2)
+    for file in nasty.iterdir():
+        file.rename(file.with_name(f"{file.stem}{NASTY}.npy"))
+    (tmp_path / "table.csv").write_text(
+        "name,label\n" + "".join(f'"{file.stem}",{NASTY}\n' for file in nasty.iterdir()),
+        encoding="utf-8",
+    )
+    out = tmp_path / f"{NASTY}.hsipack"
+    first = hsipack.run("convert", nasty, "-o", out, "--table", tmp_path / "table.csv")
+    assert first.returncode == 0, first.stderr
+    assert {sample["label"] for sample in samples(out)} == {NASTY}
+    cube = next(nasty.iterdir())
+    (nasty / f"broken{NASTY}.npy").write_bytes(b"no cube")
+    commands: list[list[object]] = [
+        ["convert", nasty, "-o", out],
+        ["convert", nasty, "-o", tmp_path / "x", "--dry-run", "--skip-errors"],
+        ["convert", nasty / f"no{NASTY}", "-o", tmp_path / "x"],
+        ["info", out],
+        ["info", cube],
+        ["info", out, "--json"],
+        ["validate", out],
+        ["validate", tmp_path / NASTY],
+        ["read", out, "--batch-size", "1", "--split", NASTY],
+        ["export", out, "--sample", NASTY, "-o", tmp_path / "x.npy"],
+        ["preview", out, "-o", tmp_path / f"{NASTY}.png"],
+    ]
+    page = tmp_path / "page.html"
+    commands.append(["tune", out, "--quick", "--sample", "1", "--html", page])
+    for command in commands:
+        done = hsipack.run(*command)
+        no_panic(done.stderr)
+        for character in "\x1b\x9b\x7f\u202e":
+            assert character not in done.stdout, (command, done.stdout)
+            assert character not in done.stderr, (command, done.stderr)
+    report = json.loads(hsipack.run("info", out, "--json").stdout)
+    assert report["path"] == str(out)
+    assert not set("\x1b\x9b\x7f\u202e") & set(page.read_text(encoding="utf-8"))
+
+
+def test_reading_goes_on_while_cubes_are_appended(hsipack: Hsipack, tmp_path: Path) -> None:
+    """Commands that open, and one that reads epoch after epoch, beside one append after the other."""
+    write_cubes(tmp_path / "cubes", 14)
+    files = sorted((tmp_path / "cubes").iterdir())
+    out = tmp_path / "out"
+    size = ["--shard-size", 3 * 12 * 9 * 11 * 2, "--jobs", 1]
+    hsipack.convert(*files[:2], *size, out=out)
+    reading = hsipack.start("read", out, "--batch-size", 1, "--epochs", 4000, "--threads", 1)
+    end = threading.Event()
+    failures: list[str] = []
+    opened = 0
+
+    def look() -> None:
+        nonlocal opened
+        while not end.is_set():
+            for command in (["info", out], ["validate", out], ["read", out, "--batch-size", 2]):
+                done = hsipack.run(*command)
+                opened += 1
+                if done.returncode != 0:
+                    failures.append(done.stdout + done.stderr)
+
+    threads = [threading.Thread(target=look) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        for file in files[2:]:
+            done = hsipack.run("convert", file, "-o", out, "--append", *size)
+            assert done.returncode == 0, done.stderr
+            time.sleep(0.02)
+    finally:
+        end.set()
+        for thread in threads:
+            thread.join()
+        code = reading.poll()
+        reading.kill()
+        _, error = reading.communicate()
+    assert code in (None, 0), error
+    assert not failures, failures[0]
+    assert opened > 20
+    assert len(samples(out)) == 14
