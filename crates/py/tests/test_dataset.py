@@ -251,3 +251,11 @@ def test_a_ring_that_does_not_fit_is_an_error_with_the_numbers(dataset: str) -> 
         hsipack.Loader(hsipack.open(dataset), 2, device="cpu", slots=10**9)
     with pytest.raises(hsipack.Error, match="fit|take"):
         hsipack.Loader(hsipack.open(dataset), 10**9, device="cpu", drop_last=False)
+
+
+def test_messages_do_not_steer_the_terminal(tmp_path: Path) -> None:
+    nasty = tmp_path / "a\x1b[2J\x9b\u202eb"
+    with pytest.raises(hsipack.FileError) as caught:
+        hsipack.open(nasty)
+    assert "a\\u{1b}[2J\\u{9b}\\u{202e}b" in str(caught.value)
+    assert caught.value.path == str(nasty)

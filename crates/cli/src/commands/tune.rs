@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hsipack_format::Result;
+use hsipack_format::text::printable;
 use hsipack_measure::tune::{self, Case, Measured, Options, Report, Variant};
 use hsipack_pack::progress::Progress;
 use indicatif::ProgressBar;
@@ -112,7 +113,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     task::stop_on_ctrl_c(&progress);
     let bar = ProgressBar::new_spinner();
     task::spin(&bar);
-    let tell = |what: &str| bar.set_message(what.to_owned());
+    let tell = |what: &str| bar.set_message(printable(what).into_owned());
     let report = tune::tune(&args.options(), &progress.stop, &tell);
     bar.finish_and_clear();
     let report = report?;

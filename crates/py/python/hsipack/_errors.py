@@ -1,5 +1,14 @@
 """Exceptions: every one names the file, what was wrong with it, and what to do."""
 
+import re
+
+# Names in messages may hold anything. These characters would steer the terminal that shows them.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+
+
+def _printable(text: str) -> str:
+    return _CONTROL.sub(lambda found: f"\\u{{{ord(found[0]):x}}}", text)
+
 
 class Error(Exception):
     """Whatever hsipack could not do.
@@ -12,6 +21,8 @@ class Error(Exception):
     >>> error = Error("interleave is 'bup'", path="a.hdr", remedy="use bsq, bil or bip")
     >>> str(error)
     "a.hdr: interleave is 'bup' (use bsq, bil or bip)"
+
+    Control characters are escaped in its text, and stay what they are in its attributes.
     """
 
     def __init__(self, what: str, *, path: str | None = None, remedy: str | None = None) -> None:
@@ -21,9 +32,10 @@ class Error(Exception):
         self.remedy = remedy
 
     def __str__(self) -> str:
-        path = f"{self.path}: " if self.path else ""
+        path = f"{_printable(self.path)}: " if self.path else ""
         remedy = f" ({self.remedy})" if self.remedy else ""
-        return f"{path}{self.what}{remedy}"
+        lines = f"{self.what}{remedy}".split("\n")
+        return path + "\n".join(map(_printable, lines))
 
     def __reduce__(self) -> tuple[object, ...]:
         # Exceptions travel from workers to the process that waits for them.

@@ -148,9 +148,13 @@ fn check_memory(dataset: &Dataset, options: &LoaderOptions, slot_bytes: usize) -
     );
     let fit = available.bytes.saturating_sub(cache) / slot.max(1);
     let remedy = match fit {
-        fit if fit >= 2 => {
-            remedy!["ask for ", Opt::Slots.to(fit), " at most, or a smaller ", Opt::BatchSize]
-        }
+        fit if fit >= 2 => remedy![
+            "ask for fewer ",
+            Opt::Slots,
+            " or a smaller ",
+            Opt::BatchSize,
+            format!("; {fit} slots fit")
+        ],
         _ if cache > 0 => {
             remedy!["ask for a smaller ", Opt::CacheSize, " or ", Opt::BatchSize]
         }

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use hsipack_format::text::printable;
 use hsipack_format::{Error, Result};
 use hsipack_measure::device;
 use hsipack_measure::diagnose::{self, Limits, Rounds, RunOptions};
@@ -30,7 +31,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let spinner = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
     let diagnosis =
         diagnose::run(&options, &mut |image, _| step.train(image), &progress.stop, &mut |what| {
-            spinner.set_message(what.to_owned());
+            spinner.set_message(printable(what).into_owned());
             spinner.tick();
         });
     spinner.finish_and_clear();
