@@ -1,5 +1,6 @@
 """HDF5, NetCDF-4, HDF-EOS5 and MATLAB v7.3 fixtures, by h5py and netCDF4."""
 
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -242,13 +243,22 @@ def _structure(folder: Path) -> dict[str, dict[str, object]]:
     }
 
 
+def _create_virtual(file: h5py.File, layout: h5py.VirtualLayout, fillvalue: int = 0) -> None:
+    """The virtual dataset `cube`, as h5py makes it, but for the time of writing."""
+    plist = layout._get_dcpl(file.filename)
+    plist.set_obj_track_times(False)
+    plist.set_fill_value(np.array([fillvalue]))
+    space = h5py.h5s.create_simple(layout.shape)
+    h5py.h5d.create(file.id, b"cube", h5py.h5t.py_create(np.dtype("u2")), space, plist)
+
+
 def _virtual(path: Path, parts: list[h5py.VirtualSource], bands_last: bool = True) -> None:
     """A virtual dataset of as many bands as there are parts, as h5py's documentation has it."""
     layout = h5py.VirtualLayout(shape=(7, 9, 12) if bands_last else (12, 7, 9), dtype="u2")
     for band, part in enumerate(parts):
         layout[(slice(None), slice(None), band) if bands_last else band] = part
     with _file(path) as file:
-        file.create_virtual_dataset("cube", layout, fillvalue=0)
+        _create_virtual(file, layout)
         file["wavelength"] = WAVELENGTHS
 
 
@@ -278,7 +288,7 @@ def _elsewhere(folder: Path) -> dict[str, dict[str, object]]:
     layout = h5py.VirtualLayout(shape=(7, 9, 12), dtype="u2")
     layout[[0, 2, 5, 6]] = h5py.VirtualSource("parts/lines.h5", "data", shape=(4, 9, 12))
     with _file(folder / "virtual_lines.h5") as file:
-        file.create_virtual_dataset("cube", layout, fillvalue=3)
+        _create_virtual(file, layout, fillvalue=3)
         file["wavelength"] = WAVELENGTHS
     lines = np.full(cube.shape, 3, "u2")
     lines[[0, 2, 5, 6]] = cube[:4]
@@ -287,13 +297,13 @@ def _elsewhere(folder: Path) -> dict[str, dict[str, object]]:
         layout = h5py.VirtualLayout(shape=(7, 9, 12), dtype="u2")
         for band in range(12):
             layout[:, :, band] = h5py.VirtualSource(file["raw"])[band]
-        file.create_virtual_dataset("cube", layout)
+        _create_virtual(file, layout)
         file["wavelength"] = WAVELENGTHS
     for name, source in (("upward.h5", "../names.h5"), ("absolute.h5", "/etc/passwd")):
         layout = h5py.VirtualLayout(shape=cube.shape, dtype="u2")
         layout[...] = h5py.VirtualSource(source, "day1/cube", shape=cube.shape)
         with _file(folder / "parts" / name) as file:
-            file.create_virtual_dataset("cube", layout)
+            _create_virtual(file, layout)
             file["wavelength"] = WAVELENGTHS
     with _file(folder / "external_storage.h5") as file:
         values = file.create_dataset("cube", (7, 9, 12), "u1", external=[("/etc/passwd", 0, 756)])
@@ -422,6 +432,16 @@ def _malformed(folder: Path) -> dict[str, dict[str, object]]:
     whole = (folder / "whole.h5").read_bytes()
     (folder / "cut.h5").write_bytes(whole[: len(whole) * 2 // 3])
     (folder / "only_signature.h5").write_bytes(whole[:8])
+    # A chunk of 8 MiB whose stream goes on for 128 MiB more.
+    with _file(folder / "bomb.h5") as file:
+        file["wavelength"] = np.linspace(400, 1000, 256)
+        shape = (128, 128, 256)
+        data = file.create_dataset("cube", shape, "u2", chunks=shape, compression="gzip")
+        data.dims[2].label = "band"
+        data.id.write_direct_chunk((0, 0, 0), zlib.compress(bytes(136 << 20), 9))
+        data = file.create_dataset("sound", shape, "u2", chunks=shape, compression="gzip")
+        data.dims[2].label = "band"
+        data.id.write_direct_chunk((0, 0, 0), zlib.compress(bytes(8 << 20), 9))
     with h5py.File(folder / "whole.h5") as file:
         chunk = file["cube"].id.get_chunk_info(0)
     at = chunk.byte_offset + chunk.size // 2

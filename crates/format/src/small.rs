@@ -1,4 +1,4 @@
-//! Small files of a dataset, read whole: metadata and lists.
+//! The door through which files that may be anything are opened; small ones of them (metadata, headers, lists), read whole.
 //!
 //! What lies under such a name may be anything: a pipe that nobody writes to, a device without end, a file of a
 //! terabyte. Only regular files are read, and only after their size was compared with what such a file can need.
@@ -33,6 +33,17 @@ pub fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
     // The file may grow meanwhile; one byte more tells.
     let read = file.take(most + 1).read_to_end(&mut bytes).map_err(cannot)? as u64;
     if read > most { Err(too_large(path, read, most)) } else { Ok(bytes) }
+}
+
+/// Up to `len` bytes at the start of the regular file at `path`.
+///
+/// # Errors
+/// If it cannot be read, or is no regular file.
+pub fn head(path: &Path, len: u64) -> Result<Vec<u8>> {
+    let (file, size) = open(path)?;
+    let mut head = Vec::with_capacity(len.min(size) as usize);
+    file.take(len).read_to_end(&mut head).map_err(|error| Error::io(path, "cannot read", error))?;
+    Ok(head)
 }
 
 /// As [`read`]; `None` if there is nothing under that name.
@@ -85,7 +96,7 @@ pub fn open_with(path: &Path, options: &OpenOptions, flags: i32) -> Result<(File
 }
 
 fn not_a_file(path: &Path, what: &str) -> Error {
-    Error::malformed(format!("{what} stands where a file should be"))
+    Error::malformed(format!("{what}, not a file"))
         .at(path)
         .with_remedy("put the file itself there")
 }
@@ -110,6 +121,8 @@ mod tests {
         let error = read(&path, 4).unwrap_err();
         assert_eq!((error.kind(), error.path()), (ErrorKind::Malformed, Some(path.as_path())));
         assert!(error.what().contains("5 bytes") && error.what().contains("at most 4"), "{error}");
+        assert_eq!(head(&path, 3).unwrap(), b"123");
+        assert_eq!(head(&path, 30).unwrap(), b"12345");
         assert_eq!(read_if_there(&folder.path().join("no"), 4).unwrap(), None);
         assert!(is_missing(&read(&folder.path().join("no"), 4).unwrap_err()));
     }

@@ -1,10 +1,9 @@
 //! A hash that tells whether the files of a cube are still the same, without reading all of them.
 
-use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use hsipack_format::{Error, Result};
+use hsipack_format::{Error, Result, small};
 use sha2::{Digest, Sha256};
 use walkdir::WalkDir;
 
@@ -53,8 +52,7 @@ fn below(path: &Path) -> Result<Vec<PathBuf>> {
 
 fn add_file(path: &Path, hash: &mut Sha256) -> Result<u64> {
     let fail = |error| Error::io(path, "cannot read", error);
-    let file = File::open(path).map_err(fail)?;
-    let len = file.metadata().map_err(fail)?.len();
+    let (file, len) = small::open(path)?;
     hash.update(len.to_le_bytes());
     let mut add = |start: u64, count: u64| -> Result<()> {
         let mut buffer = vec![0; count as usize];

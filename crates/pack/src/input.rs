@@ -1,6 +1,7 @@
 //! Inputs: from what the user typed to a list of cubes to open.
 
-use std::path::{Path, PathBuf};
+use std::ffi::OsStr;
+use std::path::{Component, Path, PathBuf};
 
 use hsipack_format::{Error, Opt, Result, remedy};
 use serde_json::{Map, Value};
@@ -119,7 +120,8 @@ fn expand_glob(text: &str, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input
     for path in found {
         let path =
             path.map_err(|error| Error::io(error.path().to_owned(), "cannot list", error.into()))?;
-        if excluded(&path) {
+        // As in a shell, a wildcard stands for no hidden file or folder.
+        if excluded(&path) || hidden_parts(&path) > hidden_parts(Path::new(text)) {
             continue;
         }
         if path.is_dir() && !source::is_container_folder(&path) {
@@ -131,8 +133,21 @@ fn expand_glob(text: &str, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input
     if inputs.is_empty() { Err(missing()) } else { Ok(inputs) }
 }
 
-/// Every cube below `folder`, sorted by path. Packed datasets, finished or not, are left out. Reference frames of Specim's Lumo beside their cube are
-/// left out: they are for `--white` and `--dark`.
+/// Whether `name` is that of a hidden file or folder, macOS's `._x` beside `x` among them, or of the folder of
+/// such files in archives that macOS made.
+fn is_hidden(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(b".") || name == "__MACOSX"
+}
+
+/// Hidden files and folders on the way to a path.
+fn hidden_parts(path: &Path) -> usize {
+    let hidden = |part: &Component<'_>| matches!(part, Component::Normal(name) if is_hidden(name));
+    path.components().filter(hidden).count()
+}
+
+/// Every cube below `folder`, sorted by path. Packed datasets, finished or not, and hidden files and folders are
+/// left out. Reference frames of Specim's Lumo beside their cube are left out: they are for `--white` and
+/// `--dark`.
 fn search(folder: &Path, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input>> {
     let mut inputs = Vec::new();
     let mut walk = WalkDir::new(folder).follow_links(true).sort_by_file_name().into_iter();
@@ -142,6 +157,13 @@ fn search(folder: &Path, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input>>
             walk::failed(&path, error)
         })?;
         let path = entry.path();
+        // The folder itself was named, whatever its name.
+        if entry.depth() > 0 && is_hidden(entry.file_name()) {
+            if entry.file_type().is_dir() {
+                walk.skip_current_dir();
+            }
+            continue;
+        }
         if entry.file_type().is_dir()
             && (source::is_packed(path) || path.join("plan.json").is_file())
         {
@@ -158,9 +180,11 @@ fn search(folder: &Path, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input>>
         }
     }
     if inputs.is_empty() {
-        return Err(Error::conflict("no cube in this folder")
-            .at(folder)
-            .with_remedy(remedy!["check the path, and ", Opt::Exclude]));
+        return Err(Error::conflict("no cube in this folder").at(folder).with_remedy(remedy![
+            "check the path, and ",
+            Opt::Exclude,
+            "; hidden files are packed only if they are named"
+        ]));
     }
     Ok(inputs)
 }

@@ -1,13 +1,17 @@
 //! The user's tables: `--table` columns by sample name, and CSV lists of inputs.
 
 use std::collections::HashMap;
+use std::io::Read;
 use std::path::Path;
 
 use hsipack_format::samples::RESERVED_KEYS;
-use hsipack_format::{Error, Opt, Result, remedy};
+use hsipack_format::{Error, Opt, Result, remedy, small};
 use serde_json::{Map, Value};
 
 use crate::input::Input;
+
+/// Tables of millions of samples are smaller; a table is held in memory.
+const LARGEST: u64 = 256 << 20;
 
 /// The rows of a CSV, by one of its columns.
 #[derive(Debug, Default)]
@@ -106,8 +110,15 @@ fn read_rows(path: &Path) -> Result<Vec<Map<String, Value>>> {
             .at(path)
             .with_remedy("save it as comma-separated UTF-8 with a header line"),
     };
-    let mut reader =
-        csv::ReaderBuilder::new().trim(csv::Trim::All).from_path(path).map_err(fail)?;
+    let (file, size) = small::open(path)?;
+    if size > LARGEST {
+        return Err(Error::unsupported(format!("a table of more than {} MiB", LARGEST >> 20))
+            .at(path)
+            .with_remedy("keep only the columns and rows that are needed"));
+    }
+    // It may grow while it is read.
+    let text = file.take(LARGEST);
+    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text);
     // Spreadsheets put a byte order mark before the first column's name.
     let header: Vec<String> = reader
         .headers()

@@ -28,7 +28,7 @@ use crate::{output, parse};
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
-    /// Files, folders (searched for cubes), globs in quotes, file::variable, or CSV lists
+    /// Files, folders (searched for cubes), globs in quotes, file::variable, or CSV lists; hidden files are left out of folders and globs
     #[arg(required = true, value_name = "INPUT")]
     inputs: Vec<String>,
 

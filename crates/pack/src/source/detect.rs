@@ -1,17 +1,15 @@
 //! Which format a file is of: from its content first, then its name.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
-use hsipack_format::{CubeShape, DType, Error, Result};
+use hsipack_format::{CubeShape, DType, Error, Result, small};
 
 use super::{
     CubeInfo, OpenOptions, Source, envi, hdf5, htc, matlab, numpy, png, tiff, tivita, zarr,
 };
 
 /// How much of a file the formats get to see.
-const HEAD: usize = 4096;
+const HEAD: u64 = 4096;
 /// A row of a cube may take this many bytes, since no less than a row is read; only damaged or crafted
 /// files declare more.
 pub(super) const MAX_ROW: u64 = 2 << 30;
@@ -39,11 +37,9 @@ const FORMATS: [(Recognise, Open); 9] = [
 /// If the path cannot be read, no format recognises it, or its format's reader refuses it.
 pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     let fail = |error| Error::io(path, "cannot read", error);
-    let mut head = Vec::with_capacity(HEAD);
+    let mut head = Vec::new();
     if !path.metadata().map_err(fail)?.is_dir() {
-        File::open(path)
-            .and_then(|file| file.take(HEAD as u64).read_to_end(&mut head))
-            .map_err(fail)?;
+        head = small::head(path, HEAD)?;
         if head.is_empty() {
             return Err(Error::malformed("the file is empty")
                 .at(path)
@@ -102,10 +98,7 @@ pub fn is_container_folder(path: &Path) -> bool {
 /// Whether a file found while searching a folder is a cube to try: any known format, but not images,
 /// and of ENVI's pairs only the header. A file that cannot be read is one to try, so that it is named.
 pub fn is_cube_file(path: &Path) -> bool {
-    let mut head = Vec::with_capacity(HEAD);
-    if File::open(path).and_then(|file| file.take(HEAD as u64).read_to_end(&mut head)).is_err() {
-        return true;
-    }
+    let Ok(head) = small::head(path, HEAD) else { return true };
     let header = head.starts_with(b"ENVI")
         || path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("hdr"));
     let (_, signed) = FORMATS.split_last().expect("there are formats");
@@ -119,7 +112,7 @@ pub fn is_cube_file(path: &Path) -> bool {
 
 /// Whether `path` is a dataset that hsipack packed.
 pub fn is_packed(path: &Path) -> bool {
-    let root = std::fs::read(path.join("zarr.json")).unwrap_or_default();
+    let root = zarr::metadata::bytes(&path.join("zarr.json")).unwrap_or_default();
     hsipack_format::zarr::parse_group(&root)
         .is_ok_and(|attributes| attributes.contains_key("hsipack"))
 }

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use bytemuck::Pod;
-use hsipack_format::{CubeShape, DType, Error, Result};
+use hsipack_format::{CubeShape, DType, Error, Result, small};
 
 use super::{Access, Axis, AxisOrder, CubeInfo, RowBuffer, Source};
 
@@ -53,9 +53,7 @@ impl FileBytes {
     /// # Errors
     /// If the file cannot be opened.
     pub fn open(path: &Path) -> Result<Self> {
-        let fail = |error| Error::io(path, "cannot read", error);
-        let file = File::open(path).map_err(fail)?;
-        let len = file.metadata().map_err(fail)?.len();
+        let (file, len) = small::open(path)?;
         Ok(Self { file, path: path.to_owned(), len })
     }
 

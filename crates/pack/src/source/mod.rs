@@ -10,7 +10,7 @@
 //! | ENVI header + data (bsq, bil, bip; gzip) | `envi/` | `search`, `header`, `fields`, `bands`, `esri` |
 //! | `.npy`, `.npz` | `numpy/` | `header`, `npz` |
 //! | MATLAB v5 `.mat` | `matlab/` | `v5` |
-//! | HDF5, NetCDF-4, HDF-EOS, MATLAB v7.3; PRISMA, EMIT, NEON, AVIRIS-3, Delmic by name | `hdf5/` | `tree`, `heaps`, `storage`, `products`, `choose`, `meaning`, `axes`, `spectral`, `read` |
+//! | HDF5, NetCDF-4, HDF-EOS, MATLAB v7.3; PRISMA, EMIT, NEON, AVIRIS-3, Delmic by name | `hdf5/` | `tree`, `heaps`, `storage`, `inflate`, `products`, `choose`, `meaning`, `axes`, `spectral`, `read` |
 //! | TIFF, GeoTIFF, BigTIFF | `tiff/` | `directory`, `pages`, `planes`, `chunks`, `description`, `gdal_metadata` |
 //! | Zarr v2, v3 | `zarr/` | `metadata`, `choose`, `axes`, `spectral`, `chunks` |
 //! | HTC `.blosc` | `htc/` | `pickle`, `blosc_frame` |

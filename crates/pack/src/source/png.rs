@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-use hsipack_format::{CubeShape, DType, Error, Opt, Result, remedy};
+use hsipack_format::{CubeShape, DType, Error, Opt, Result, remedy, small};
 use png::{BitDepth, ColorType, Decoder, DecodingError, Limits, Reader, Transformations};
 
 use super::flat::{FlatLayout, FlatSource, StreamBytes};
@@ -70,9 +70,7 @@ struct Image {
 impl Image {
     /// Reads the header and checks that the file can hold what it promises.
     fn measure(path: &Path) -> Result<Image> {
-        let fail = |error| Error::io(path, "cannot read", error);
-        let file = File::open(path).map_err(fail)?;
-        let len = file.metadata().map_err(fail)?.len();
+        let (file, len) = small::open(path)?;
         let mut decoder = Decoder::new(BufReader::new(file));
         let image = Image::of(decoder.read_header_info().map_err(malformed)?)?;
         if image.packed_len() > len.saturating_mul(BEST_DEFLATE_RATIO) {
@@ -169,7 +167,7 @@ struct Pixels {
 
 impl Pixels {
     fn open(path: &Path, image: Image) -> Result<Pixels> {
-        let file = File::open(path).map_err(|error| Error::io(path, "cannot read", error))?;
+        let (file, _) = small::open(path)?;
         let limits = Limits { bytes: DECODER_BYTES.saturating_add(2 * image.packed_row_len()) };
         let mut decoder = Decoder::new_with_limits(BufReader::new(file), limits);
         decoder.set_transformations(Transformations::IDENTITY);

@@ -83,6 +83,11 @@ impl Candidate {
         }
     }
 
+    /// The array in another role than its lengths tell.
+    pub fn of(self, role: Role) -> Self {
+        Self { role, ..self }
+    }
+
     /// Something that is no array of real numbers; `what` says what it is.
     pub fn other(name: impl Into<String>, what: impl Into<String>) -> Self {
         let (name, what) = (name.into(), what.into());

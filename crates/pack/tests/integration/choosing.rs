@@ -12,6 +12,7 @@ fn options(variable: Option<&str>, axes: Option<&str>) -> OpenOptions {
         variable: variable.map(str::to_owned),
         axes: axes.map(|axes| Axes::parse(axes).expect("axes")),
         mask: false,
+        ..Default::default()
     }
 }
 

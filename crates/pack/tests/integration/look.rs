@@ -93,7 +93,7 @@ fn info_of_a_container_lists_its_cubes() {
     let path = fixture("hdf5/filters.h5");
     let error = Target::open(&path.display().to_string(), None).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::Ambiguous);
-    assert!(error.to_string().contains("/wide_chunk (7x9x12)"), "{error}");
+    assert!(error.to_string().contains("/wide_chunk (7x9x12 uint16)"), "{error}");
     if let Some(path) = shared("derived/generic.h5") {
         let error = Target::open(&path.display().to_string(), None).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::Ambiguous);

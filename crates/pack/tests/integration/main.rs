@@ -6,6 +6,7 @@ mod common;
 mod conversion;
 mod damage;
 mod export;
+mod inputs;
 mod look;
 mod opening;
 mod packing;

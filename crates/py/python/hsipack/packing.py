@@ -58,7 +58,7 @@ def convert(
 
     Args:
         inputs: files, folders (searched for cubes), globs, ``file::variable``, or CSV lists with a
-            ``path`` column.
+            ``path`` column. Hidden files are left out of folders and globs.
         output: the dataset, a folder that does not exist yet.
         mask: where the mask of each cube lies: a path with ``{dir}``, ``{stem}``, ``{name}`` or
             ``{path}`` of the cube in it, or such paths by the masks' names, or by names and boolean

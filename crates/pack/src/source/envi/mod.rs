@@ -18,13 +18,12 @@ pub mod header;
 mod search;
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io::{BufReader, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
-use hsipack_format::{CubeShape, Error, Opt, Result, remedy};
+use hsipack_format::{CubeShape, Error, Opt, Result, remedy, small};
 
 use self::header::{Header, Interleave, Kind};
 use self::search::{file_name, find_data, has_suffix, header_names};
@@ -161,11 +160,11 @@ impl Pair {
             big_endian: self.header.big_endian,
             rows_reversed: false,
         };
-        let end = self.header.file_len();
+        let (end, line) = (self.header.file_len(), self.line());
         let data_path = self.data_path.clone();
         let info = self.into_info(gzip);
         Ok(Box::new(if gzip {
-            FlatSource::new(info, layout, gzip_bytes(data_path, end))
+            FlatSource::new(info, layout, gzip_bytes(data_path, end, line))
         } else {
             FlatSource::new(info, layout, FileBytes::open(&data_path)?)
         }))
@@ -197,11 +196,15 @@ impl Pair {
         Ok(())
     }
 
+    /// Bytes of a line of the image.
+    fn line(&self) -> u64 {
+        let Header { shape, dtype, .. } = self.header;
+        FlatSource::data_len(CubeShape { rows: 1, ..shape }, dtype).unwrap_or(u64::MAX)
+    }
+
     /// A few bytes behind the cube are padding; a line and more means that the header is of another cube.
     fn check_surplus(&mut self, len: u64, expected: u64) -> Result<()> {
-        let Header { shape, dtype, .. } = self.header;
-        let line = FlatSource::data_len(CubeShape { rows: 1, ..shape }, dtype).unwrap_or(u64::MAX);
-        if len - expected >= line {
+        if len - expected >= self.line() {
             return Err(Error::malformed(format!(
                 "has {len} bytes, but {} asks for only {expected}: {}",
                 self.header_path.display(),
@@ -283,7 +286,7 @@ impl DataFile {
     fn measure(path: &Path) -> Result<DataFile> {
         let fail = |error| Error::io(path, "cannot read", error);
         let metadata = path.metadata().map_err(fail)?;
-        let gzip = read_head(path, 3).map_err(fail)? == GZIP_MAGIC;
+        let gzip = small::head(path, 3)? == GZIP_MAGIC;
         Ok(DataFile { len: metadata.len(), gzip, identity: (metadata.dev(), metadata.ino()) })
     }
 
@@ -299,21 +302,22 @@ impl DataFile {
     }
 }
 
-/// Bytes of a gzip file that hold an array up to `end`.
-fn gzip_bytes(path: PathBuf, end: u64) -> StreamBytes {
+/// Bytes of a gzip file that hold an array up to `end`, and less than `line` bytes behind it.
+fn gzip_bytes(path: PathBuf, end: u64, line: u64) -> StreamBytes {
     let file = path.clone();
     StreamBytes::new(path, move || {
-        let input = File::open(&file).map_err(|error| Error::io(&file, "cannot read", error))?;
+        let (input, _) = small::open(&file)?;
         let stream = MultiGzDecoder::new(BufReader::with_capacity(256 << 10, input));
-        Ok(Box::new(Verified { stream, left: end }))
+        Ok(Box::new(Verified { stream, left: end, line }))
     })
 }
 
-/// A gzip stream that is read one byte on at the end of the array: only there does the decoder
-/// compare the checksum.
+/// A gzip stream that is read on at the end of the array: only there does the decoder compare the checksum,
+/// and as behind plain data, a line and more means that the header is of another cube.
 struct Verified<R> {
     stream: R,
     left: u64,
+    line: u64,
 }
 
 impl<R: Read> Read for Verified<R> {
@@ -322,17 +326,17 @@ impl<R: Read> Read for Verified<R> {
         if self.left > 0 {
             self.left = self.left.saturating_sub(read as u64);
             if self.left == 0 {
-                self.stream.read(&mut [0])?;
+                let behind = (&mut self.stream).take(self.line);
+                if std::io::copy(&mut { behind }, &mut std::io::sink())? == self.line {
+                    return Err(std::io::Error::new(
+                        std::io::ErrorKind::InvalidData,
+                        "there is more than the header asks for",
+                    ));
+                }
             }
         }
         Ok(read)
     }
-}
-
-fn read_head(path: &Path, len: u64) -> std::io::Result<Vec<u8>> {
-    let mut head = Vec::new();
-    File::open(path)?.take(len).read_to_end(&mut head)?;
-    Ok(head)
 }
 
 /// What the file at `path` is; [`Kind::Other`] if there is none.
@@ -340,21 +344,11 @@ fn kind_of(path: &Path) -> Kind {
     if !path.is_file() {
         return Kind::Other;
     }
-    read_head(path, HEAD).map_or(Kind::Other, |head| header::kind(&head))
+    small::head(path, HEAD).map_or(Kind::Other, |head| header::kind(&head))
 }
 
 fn read_header_text(path: &Path) -> Result<Vec<u8>> {
-    let text = read_head(path, LARGEST_HEADER + 1)
-        .map_err(|error| Error::io(path, "cannot read", error))?;
-    if text.len() as u64 > LARGEST_HEADER {
-        return Err(Error::malformed(format!(
-            "too large for an ENVI header: more than {} MiB",
-            LARGEST_HEADER >> 20
-        ))
-        .at(path)
-        .with_remedy("give the text header, or the data file beside it"));
-    }
-    Ok(text)
+    small::read(path, LARGEST_HEADER)
 }
 
 fn read_header(path: &Path) -> Result<Header> {
@@ -390,7 +384,7 @@ mod tests {
         encoder.write_all(b"spectrum").unwrap();
         let mut bytes = encoder.finish().unwrap();
         let read = |bytes: &[u8]| {
-            let mut stream = Verified { stream: MultiGzDecoder::new(bytes), left: 8 };
+            let mut stream = Verified { stream: MultiGzDecoder::new(bytes), left: 8, line: 8 };
             stream.read_exact(&mut [0; 8])
         };
         assert!(read(&bytes).is_ok());

@@ -20,6 +20,7 @@
 mod axes;
 mod choose;
 mod heaps;
+mod inflate;
 mod meaning;
 mod products;
 mod read;
@@ -27,11 +28,10 @@ mod spectral;
 mod storage;
 mod tree;
 
-use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use hsipack_format::{DType, Error, Result};
+use hsipack_format::{DType, Error, Result, small};
 
 use self::choose::choose;
 use self::meaning::Meaning;
@@ -54,7 +54,7 @@ pub(super) fn recognises(path: &Path, head: &[u8]) -> bool {
 }
 
 fn signature_further_on(path: &Path) -> bool {
-    let Ok(mut file) = File::open(path) else { return false };
+    let Ok((mut file, _)) = small::open(path) else { return false };
     let mut bytes = [0; SIGNATURE.len()];
     (12..40).map(|power| 1u64 << power).any(|at| {
         file.seek(SeekFrom::Start(at)).is_ok()
@@ -72,12 +72,8 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
 }
 
 fn open_cube(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
-    let file = File::open(path).map_err(|error| Error::io(path, "cannot read", error))?;
-    let mut head = Vec::new();
-    (&file)
-        .take(20)
-        .read_to_end(&mut head)
-        .map_err(|error| Error::io(path, "cannot read", error))?;
+    let (file, _) = small::open(path)?;
+    let head = small::head(path, 20)?;
     if heaps::endless(&file).map_err(|error| Error::io(path, "cannot read", error))? {
         return Err(Error::malformed("a heap of texts in this HDF5 file is damaged")
             .with_remedy("copy the file again"));

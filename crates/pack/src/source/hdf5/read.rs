@@ -10,6 +10,7 @@ use hdf5::plist::DatasetCreate;
 use hdf5::{Container, Dataset, H5Type, Hyperslab, SliceOrIndex};
 use hsipack_format::{CubeShape, DType, Error, Result};
 
+use super::inflate::with_chunks_of;
 use super::meaning::Cube;
 use super::tree::damaged;
 use crate::source::flat::{FileBytes, FlatLayout, FlatSource, permute};
@@ -104,6 +105,12 @@ struct Hdf5Source {
 }
 
 impl Hdf5Source {
+    /// Bytes of a chunk once decoded; 0 without chunks.
+    fn chunk_bytes(&self) -> usize {
+        let chunk = self.chunk.as_deref().unwrap_or(&[0]);
+        chunk.iter().fold(self.info.dtype.size(), |n, length| n.saturating_mul(*length))
+    }
+
     /// The values of image rows `rows`, in the order on disk.
     fn block<T: H5Type>(&self, rows: Range<usize>) -> ::hdf5::Result<Vec<T>> {
         let slice = |axis: usize| -> SliceOrIndex {
@@ -121,7 +128,8 @@ impl Hdf5Source {
     fn read_as<T: H5Type + Pod>(&self, rows: Range<usize>, out: &mut RowBuffer) -> Result<()> {
         let shape = CubeShape { rows: rows.len(), ..self.info.shape };
         let doing = || format!("cannot read rows {} to {}", rows.start, rows.end - 1);
-        let block = self.block::<T>(rows.clone()).map_err(|error| damaged(&doing(), &error))?;
+        let block = with_chunks_of(self.chunk_bytes(), || self.block::<T>(rows.clone()));
+        let block = block.map_err(|error| damaged(&doing(), &error))?;
         let (from, to) = (bytemuck::cast_slice(&block), out.reset(self.info.dtype, shape.values()));
         if from.len() != to.len() {
             return Err(Error::malformed(format!("{}: {} bytes came", doing(), from.len())));
@@ -150,7 +158,7 @@ impl Source for Hdf5Source {
         let row_bytes = self.info.row_bytes().max(1);
         let chunk = self.chunk.as_ref().map(|chunk| Chunk {
             rows: chunk.get(self.cube.row_axis()).copied().unwrap_or(1),
-            bytes: chunk.iter().fold(self.info.dtype.size(), |n, length| n.saturating_mul(*length)),
+            bytes: self.chunk_bytes(),
         });
         preferred_rows(self.info.shape.rows, row_bytes, chunk, budget)
     }

@@ -30,6 +30,7 @@ use hdf5_sys::h5p::{
 use hdf5_sys::h5s::{H5S_MAX_RANK, H5Sclose, H5Sget_simple_extent_dims};
 use hsipack_format::{Error, ErrorKind, Result};
 
+use super::inflate;
 use super::tree::{damaged, open_file};
 
 /// More files than any recording is spread over.
@@ -41,13 +42,17 @@ const LONGEST_NAME: usize = 1 << 16;
 /// Where libhdf5 would look first for the files of a virtual dataset.
 const SEARCH_FIRST: &str = "HDF5_VDS_PREFIX";
 
-/// Has libhdf5 follow no external links, in this process, from now on.
-pub(super) fn forget_external_links() {
+/// Has libhdf5 follow no external links and inflate no chunk beyond its size, in this process, from now on.
+pub(super) fn restrict_libhdf5() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: a call without pointers, made while no other thread is in libhdf5. It fails only if the
-        // kind of link is not known, which is what is wanted.
-        sync(|| unsafe { H5Lunregister(H5L_TYPE_EXTERNAL) });
+        sync(|| {
+            // SAFETY: a call without pointers, made while no other thread is in libhdf5. It fails only if
+            // the kind of link is not known, which is what is wanted.
+            unsafe { H5Lunregister(H5L_TYPE_EXTERNAL) };
+            // SAFETY: no other thread is in libhdf5.
+            unsafe { inflate::register() };
+        });
     });
 }
 

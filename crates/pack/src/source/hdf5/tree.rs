@@ -318,7 +318,7 @@ fn skipped(path: &str) -> bool {
 /// Opens a file to read it. Where the file system cannot lock (many network drives), no lock is
 /// taken; where another program has the file open for writing, that is an error.
 pub(super) fn open_file(path: &Path) -> Result<File> {
-    storage::forget_external_links();
+    storage::restrict_libhdf5();
     let open = |lock: bool| {
         File::with_options()
             .with_fapl(|p| p.file_locking(lock).chunk_cache(12_421, CHUNK_CACHE, 1.0))

@@ -6,12 +6,11 @@
 //! ```
 
 use std::ffi::{c_int, c_void};
-use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use hsipack_format::{Error, Result};
+use hsipack_format::{Error, Result, small};
 
 use crate::source::Access;
 use crate::source::flat::ByteSource;
@@ -82,6 +81,10 @@ impl FrameHeader {
         };
         if cbytes < HEADER.saturating_add(least) {
             return Err(damaged("is shorter than its own table of blocks"));
+        }
+        // C-Blosc copies what does not get smaller; the frame is held in memory.
+        if cbytes > nbytes.saturating_add(HEADER) {
+            return Err(damaged("is longer than what it decodes to"));
         }
         Ok(())
     }
@@ -227,9 +230,8 @@ impl FrameInFile {
         }
         let fail = |error| Error::io(&self.path, "cannot read", error);
         let mut bytes = vec![0; self.len];
-        File::open(&self.path)
-            .and_then(|file| file.read_exact_at(&mut bytes, self.offset))
-            .map_err(fail)?;
+        let (file, _) = small::open(&self.path)?;
+        file.read_exact_at(&mut bytes, self.offset).map_err(fail)?;
         let frame = Frame::new(bytes)?;
         // Two threads may load it at once; the first one's stays.
         Ok(self.frame.get_or_init(|| frame))

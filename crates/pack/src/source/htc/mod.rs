@@ -12,12 +12,10 @@ mod blosc_frame;
 #[doc(hidden)]
 pub mod pickle;
 
-use std::fs::File;
-use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
 
-use hsipack_format::{Error, Result};
+use hsipack_format::{Error, Result, small};
 
 use self::blosc_frame::{FrameHeader, FrameInFile};
 use self::pickle::{Array, Header};
@@ -58,10 +56,7 @@ fn open_located(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
 }
 
 fn read_header(path: &Path) -> Result<(Header, u64)> {
-    let mut head = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(LONGEST_HEADER).read_to_end(&mut head))
-        .map_err(|error| Error::io(path, "cannot read", error))?;
+    let head = small::head(path, LONGEST_HEADER)?;
     let (header, len) = pickle::parse(&head)?;
     Ok((header, len as u64))
 }

@@ -14,13 +14,12 @@
 pub mod v5;
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::Path;
 
 use flate2::read::ZlibDecoder;
-use hsipack_format::{CubeShape, Error, ErrorKind, Opt, Result, remedy};
+use hsipack_format::{CubeShape, Error, ErrorKind, Opt, Result, remedy, small};
 
 use self::v5::{Content, Numbers, Variable};
 use crate::source::flat::{ByteSource, FileBytes, FlatLayout, FlatSource, StreamBytes};
@@ -112,28 +111,33 @@ fn open_located(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
         .ok_or_else(|| cube_axes::too_large(&variable.lengths))?;
     Ok(match &numbers.stream {
         Some(stream) => {
-            Box::new(FlatSource::new(info, layout, inflated(path, stream.clone(), end)))
+            Box::new(FlatSource::new(info, layout, inflated(path, stream.clone(), numbers, end)))
         }
         None => Box::new(FlatSource::new(info, layout, FileBytes::open(path)?)),
     })
 }
 
-/// The inflated bytes of the zlib stream in a range of a file. When the byte before `end` has been
-/// read, the rest is read, too, so that the stream's checksum is compared.
-fn inflated(path: &Path, stream: Range<u64>, end: u64) -> StreamBytes {
+/// The inflated bytes of the zlib stream with `numbers` in it. When the byte before `end` has been read, the
+/// rest is read, too, so that the stream's checksum is compared, and its length with what it says itself.
+fn inflated(path: &Path, stream: Range<u64>, numbers: &Numbers, end: u64) -> StreamBytes {
+    /// Padding that a writer may add behind the variable.
+    const PADDING: u64 = 8;
     let file_path = path.to_owned();
+    let behind = numbers.stream_len.saturating_sub(end).saturating_add(PADDING);
     StreamBytes::new(path, move || {
         let fail = |error| Error::io(&file_path, "cannot read", error);
-        let mut file = File::open(&file_path).map_err(fail)?;
+        let (mut file, _) = small::open(&file_path)?;
         file.seek(SeekFrom::Start(stream.start)).map_err(fail)?;
         let raw = BufReader::new(file).take(stream.end - stream.start);
-        Ok(Box::new(ReadToEnd { inner: ZlibDecoder::new(raw), left: end }))
+        Ok(Box::new(ReadToEnd { inner: ZlibDecoder::new(raw), left: end, behind }))
     })
 }
 
 struct ReadToEnd<R> {
     inner: R,
     left: u64,
+    /// The most bytes that there may be after those.
+    behind: u64,
 }
 
 impl<R: Read> Read for ReadToEnd<R> {
@@ -142,7 +146,13 @@ impl<R: Read> Read for ReadToEnd<R> {
         let count = self.inner.read(&mut out[..most])?;
         self.left -= count as u64;
         if count > 0 && self.left == 0 {
-            std::io::copy(&mut self.inner, &mut std::io::sink())?;
+            let rest = (&mut self.inner).take(self.behind.saturating_add(1));
+            if std::io::copy(&mut { rest }, &mut std::io::sink())? > self.behind {
+                return Err(std::io::Error::new(
+                    std::io::ErrorKind::InvalidData,
+                    "there is more than the variable says",
+                ));
+            }
         }
         Ok(count)
     }
@@ -172,8 +182,7 @@ fn vector_len(lengths: &[usize]) -> Option<usize> {
 impl<'a> Workspace<'a> {
     fn read(path: &'a Path) -> Result<Self> {
         let fail = |error| Error::io(path, "cannot read", error);
-        let file = File::open(path).map_err(fail)?;
-        let len = file.metadata().map_err(fail)?.len();
+        let (file, len) = small::open(path)?;
         let mut file = BufReader::new(file);
         let mut head = Vec::new();
         (&mut file).take(v5::HEADER as u64).read_to_end(&mut head).map_err(fail)?;
@@ -337,7 +346,8 @@ impl<'a> Workspace<'a> {
         match &numbers.stream {
             Some(stream) => {
                 let end = numbers.offset + bytes.len() as u64;
-                inflated(self.path, stream.clone(), end).read_at(numbers.offset, &mut bytes)?;
+                inflated(self.path, stream.clone(), numbers, end)
+                    .read_at(numbers.offset, &mut bytes)?;
             }
             None => FileBytes::open(self.path)?.read_at(numbers.offset, &mut bytes)?,
         }
@@ -379,7 +389,7 @@ fn candidate(variable: &Variable, options: &OpenOptions) -> Candidate {
         Content::Numbers(numbers) => {
             let candidate = Candidate::numbers(&variable.name, &variable.lengths, numbers.dtype);
             match column_of_pixels(&variable.lengths, options) {
-                Some(_) => Candidate { role: Role::Column, ..candidate },
+                Some(_) => candidate.of(Role::Column),
                 None => candidate,
             }
         }
@@ -505,7 +515,8 @@ mod tests {
         for left in [100, 93] {
             let read = |stream: &[u8]| {
                 let inner = ZlibDecoder::new(Trickle(stream));
-                ReadToEnd { inner, left }.read_exact(&mut vec![0; left as usize])
+                ReadToEnd { inner, left, behind: 100 - left }
+                    .read_exact(&mut vec![0; left as usize])
             };
             assert!(read(&sound).is_ok());
             assert!(read(&damaged).is_err());

@@ -51,6 +51,8 @@ pub struct Numbers {
     pub big_endian: bool,
     /// The zlib stream they are in, as a range of the file, if they are compressed.
     pub stream: Option<Range<u64>>,
+    /// How long that stream says it is, inflated; 0 if they are not compressed.
+    pub stream_len: u64,
     /// Where they begin: in the inflated stream, or in the file.
     pub offset: u64,
 }
@@ -121,8 +123,14 @@ fn scan_element<F: Read + Seek>(
     found: &mut Vec<Variable>,
 ) -> Result<u64> {
     file.seek(SeekFrom::Start(position)).map_err(unreadable)?;
-    let mut walker =
-        Walker { input: InPlace(&mut *file), position, big_endian, stream: None, found };
+    let mut walker = Walker {
+        input: InPlace(&mut *file),
+        position,
+        big_endian,
+        stream: None,
+        stream_len: 0,
+        found,
+    };
     let tag = walker.tag(len)?;
     let (start, end) = (walker.position, walker.position + tag.size);
     match tag.kind {
@@ -130,7 +138,9 @@ fn scan_element<F: Read + Seek>(
         MI_COMPRESSED => {
             let input = ZlibDecoder::new(file.take(tag.size));
             let stream = Some(start..end);
-            Walker { input, position: 0, big_endian, stream, found }.compressed(tag.size)?;
+            let stream_len = 0;
+            Walker { input, position: 0, big_endian, stream, stream_len, found }
+                .compressed(tag.size)?;
         }
         _ => {} // Only matrices are documented to occur here; others are no variables.
     }
@@ -200,6 +210,8 @@ struct Walker<'a, I> {
     position: u64,
     big_endian: bool,
     stream: Option<Range<u64>>,
+    /// How long the stream says it is, inflated.
+    stream_len: u64,
     found: &'a mut Vec<Variable>,
 }
 
@@ -213,7 +225,8 @@ impl<I: Input> Walker<'_, I> {
         if tag.size / BEST_RATIO > size {
             return Err(damaged("a compressed variable states more than its bytes can hold"));
         }
-        self.matrix(Parent::File, self.position + tag.size, 0)
+        self.stream_len = self.position + tag.size;
+        self.matrix(Parent::File, self.stream_len, 0)
     }
 
     fn read(&mut self, out: &mut [u8]) -> Result<()> {
@@ -365,6 +378,7 @@ impl<I: Input> Walker<'_, I> {
             dtype,
             big_endian: self.big_endian,
             stream: self.stream.clone(),
+            stream_len: self.stream_len,
             offset: self.position,
         })
     }

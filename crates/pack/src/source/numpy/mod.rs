@@ -15,11 +15,10 @@
 pub mod header;
 mod npz;
 
-use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::BufReader;
 use std::path::Path;
 
-use hsipack_format::{Error, Result};
+use hsipack_format::{Error, Result, small};
 
 use self::header::{MAGIC, read_header};
 use crate::source::flat::{FileBytes, FlatSource};
@@ -35,19 +34,14 @@ pub(super) fn recognises(path: &Path, head: &[u8]) -> bool {
 /// # Errors
 /// If the file cannot be read or is malformed, or holds no cube or several.
 pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
-    let mut magic = [0; 6];
-    let is_npy = File::open(path)
-        .and_then(|mut file| file.read(&mut magic))
-        .map_err(|error| Error::io(path, "cannot read", error))?
-        == MAGIC.len()
-        && magic == MAGIC;
+    let is_npy = small::head(path, MAGIC.len() as u64)? == MAGIC;
     if is_npy { open_npy(path, options) } else { npz::open(path, options) }
 }
 
 fn open_npy(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     variables::refuse_variable(path, options)?;
     let bytes = FileBytes::open(path)?;
-    let file = File::open(path).map_err(|error| Error::io(path, "cannot read", error))?;
+    let (file, _) = small::open(path)?;
     let header = read_header(&mut BufReader::new(file)).map_err(|error| error.at(path))?;
     let (shape, layout, len) = header.cube(options).map_err(|error| error.at(path))?;
     if bytes.len() != len {

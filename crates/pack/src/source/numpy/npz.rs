@@ -1,12 +1,11 @@
 //! `.npz`: a zip archive of `.npy` arrays, of which one is the cube.
 
-use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use flate2::Crc;
 use flate2::read::DeflateDecoder;
-use hsipack_format::{Error, Result};
+use hsipack_format::{Error, Result, small};
 use zip::{CompressionMethod, ZipArchive};
 
 use super::header::{NpyHeader, read_header};
@@ -96,7 +95,7 @@ impl Place {
     /// The member's content from its start; its checksum is compared when the last byte is read.
     fn stream(&self) -> Result<Box<dyn Read + Send>> {
         let fail = |error| Error::io(&self.path, "cannot read", error);
-        let mut file = File::open(&self.path).map_err(fail)?;
+        let (mut file, _) = small::open(&self.path)?;
         file.seek(SeekFrom::Start(self.start)).map_err(fail)?;
         let raw = BufReader::new(file).take(self.compressed);
         let inner: Box<dyn Read + Send> =
@@ -105,7 +104,7 @@ impl Place {
     }
 }
 
-/// Compares the CRC-32 of what was read when all of it was read.
+/// Compares the CRC-32 of what was read when all of it was read, and looks that it was all.
 struct Checked {
     inner: Box<dyn Read + Send>,
     crc: Crc,
@@ -119,11 +118,14 @@ impl Read for Checked {
         let count = self.inner.read(&mut out[..most])?;
         self.crc.update(&out[..count]);
         self.left -= count as u64;
-        if count > 0 && self.left == 0 && self.crc.sum() != self.expected {
-            return Err(std::io::Error::new(
-                std::io::ErrorKind::InvalidData,
-                "the checksum in the zip archive does not match",
-            ));
+        if count > 0 && self.left == 0 {
+            let invalid = |what| std::io::Error::new(std::io::ErrorKind::InvalidData, what);
+            if self.crc.sum() != self.expected {
+                return Err(invalid("the checksum in the zip archive does not match"));
+            }
+            if self.inner.read(&mut [0])? != 0 {
+                return Err(invalid("there is more than the zip archive says"));
+            }
         }
         Ok(count)
     }
@@ -170,8 +172,7 @@ fn bad_archive(error: zip::result::ZipError) -> Error {
 
 /// The arrays in an archive; members that are no `.npy` files are passed over.
 fn members(path: &Path) -> Result<Vec<Member>> {
-    let file = File::open(path).map_err(|error| Error::io(path, "cannot read", error))?;
-    let len = file.metadata().map_err(|error| Error::io(path, "cannot read", error))?.len();
+    let (file, len) = small::open(path)?;
     let mut archive = ZipArchive::new(BufReader::new(file)).map_err(bad_archive)?;
     if archive.len() > MOST_MEMBERS {
         return Err(Error::unsupported(format!("an archive of {} files", archive.len()))

@@ -9,8 +9,10 @@
 //! of images that call themselves RGB, invert images whose zero is white, refuse palettes, read only
 //! the first plane of planar images and read sparse tiles from byte 0.
 
-use std::io::Cursor;
+use std::cell::Cell;
+use std::io::{Cursor, Read, Seek, SeekFrom};
 use std::ops::Range;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
 use hsipack_format::{DType, Error, Result};
@@ -202,6 +204,30 @@ impl Plane {
     }
 }
 
+/// Bytes that a sound chunk may leave unread: a checksum, an end mark, padding.
+const UNREAD: usize = 1024;
+
+/// Bytes given out in small pieces, so that it shows how far a decoder got.
+struct Watched {
+    bytes: Cursor<Vec<u8>>,
+    furthest: Rc<Cell<usize>>,
+}
+
+impl Read for Watched {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        let most = out.len().min(UNREAD);
+        let count = self.bytes.read(&mut out[..most])?;
+        self.furthest.set(self.furthest.get().max(self.bytes.position() as usize));
+        Ok(count)
+    }
+}
+
+impl Seek for Watched {
+    fn seek(&mut self, to: SeekFrom) -> std::io::Result<u64> {
+        self.bytes.seek(to)
+    }
+}
+
 /// The last chunk decoded, and which it was.
 type Last = Option<(usize, Arc<Vec<u8>>)>;
 
@@ -363,7 +389,9 @@ impl Planes {
         let mut values = vec![0; stored_row * rows];
         let mut limits = Limits::default();
         limits.intermediate_buffer_size = wrapped.len();
-        Decoder::new(Cursor::new(wrapped))
+        let furthest = Rc::new(Cell::new(0));
+        let len = wrapped.len();
+        Decoder::new(Watched { bytes: Cursor::new(wrapped), furthest: Rc::clone(&furthest) })
             .map(|decoder| decoder.with_limits(limits))
             .and_then(|mut decoder| decoder.read_chunk_bytes(0, &mut values))
             .map_err(|error| {
@@ -372,6 +400,19 @@ impl Planes {
                     .with_remedy("copy the file again; it is damaged")
                     .caused_by(error)
             })?;
+        let across = self.layout.width.div_ceil(plane.chunk.0);
+        let stored = plane.stored_rows(number / across, &self.layout);
+        // Writers may fill the last strip up to the height of the others.
+        let whole = rows == stored && (plane.tiled || stored == plane.chunk.1);
+        if whole && len - furthest.get() > UNREAD {
+            let name = plane.chunk_name(number);
+            return Err(Error::malformed(format!(
+                "{}, {name} decodes to more than its {} bytes of pixels",
+                plane.name,
+                values.len()
+            ))
+            .with_remedy("copy the file again; it is damaged"));
+        }
         if self.layout.bits < 8 {
             return Ok(unpack(&values, stored_row, plane.chunk.0, self.layout.bits));
         }

@@ -6,13 +6,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hsipack_format::{Error, Result};
+use hsipack_format::{Error, Result, small};
 use zarrs::array::{Array, ArrayBytes, ArraySubset, CodecOptions};
 use zarrs::storage::byte_range::{ByteRange, ByteRangeIterator};
 use zarrs::storage::{Bytes, MaybeBytesIterator, ReadableStorageTraits, StorageError, StoreKey};
 
-pub(super) fn open_zarrs(folder: &Path) -> Result<Array<ChunkFiles>> {
-    let store = ChunkFiles { folder: folder.to_owned() };
+use super::decoded;
+use super::metadata::{ShardIndex, Stored};
+
+pub(super) fn open_zarrs(folder: &Path, stored: &Stored) -> Result<Array<ChunkFiles>> {
+    let store = ChunkFiles { folder: folder.to_owned(), stored: stored.clone() };
     guarded(|| Array::open(Arc::new(store), "/"))?.map_err(|error| {
         Error::unsupported(format!("cannot decode this array: {error}"))
             .with_remedy(
@@ -25,38 +28,104 @@ pub(super) fn open_zarrs(folder: &Path) -> Result<Array<ChunkFiles>> {
 /// The files of one array, for `zarrs` to read.
 ///
 /// Its own file store takes memory for whatever length a shard's index names, and takes files that
-/// may not be read for chunks that were never written, which read as the fill value.
+/// may not be read for chunks that were never written, which read as the fill value. And it believes what
+/// it reads: so a shard's index is held against the shard, and compressed chunks against the size
+/// that they should have, before it gets them.
 pub(super) struct ChunkFiles {
     folder: PathBuf,
+    stored: Stored,
+}
+
+/// A file of an array.
+struct ChunkFile {
+    file: File,
+    len: u64,
+    /// Where the chunks of a shard lie; empty for other files.
+    chunks: Vec<(u64, u64)>,
+}
+
+fn refused(what: impl Into<String>) -> StorageError {
+    StorageError::Other(what.into())
 }
 
 impl ChunkFiles {
-    fn open(&self, key: &StoreKey) -> std::io::Result<Option<(File, u64)>> {
-        match File::open(self.folder.join(key.as_str())) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-            Ok(file) => {
-                let len = file.metadata()?.len();
-                Ok(Some((file, len)))
-            }
+    fn open(&self, key: &StoreKey) -> Result<Option<ChunkFile>, StorageError> {
+        let path = self.folder.join(key.as_str());
+        if path.metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+            return Ok(None);
+        }
+        let (file, len) = small::open(&path).map_err(|error| refused(error.to_string()))?;
+        let mut file = ChunkFile { file, len, chunks: Vec::new() };
+        if let Some(index) = self.stored.shards.filter(|_| !key.as_str().ends_with(".json")) {
+            file.chunks = file.index(&index)?;
+        }
+        Ok(Some(file))
+    }
+
+    /// The bytes of `range`, none of which decode to more than a chunk may.
+    fn read(&self, file: &ChunkFile, range: ByteRange) -> Result<Bytes, StorageError> {
+        let (start, bytes) = file.read(range)?;
+        let Some(compressor) = self.stored.compressor else { return Ok(bytes) };
+        let whole_shard = !file.chunks.is_empty() && start == 0 && bytes.len() as u64 == file.len;
+        let fits = match whole_shard {
+            true => file.chunks.iter().all(|(offset, len)| {
+                let chunk = &bytes[*offset as usize..(offset + len) as usize];
+                decoded::fits(compressor, chunk, self.stored.decoded)
+            }),
+            false => decoded::fits(compressor, &bytes, self.stored.decoded),
+        };
+        match fits {
+            true => Ok(bytes),
+            false => Err(refused(format!(
+                "a chunk decodes to more than the {} bytes that the metadata say",
+                self.stored.decoded
+            ))),
         }
     }
 }
 
-/// Reads the bytes of `range` from a file of `len` bytes.
-fn read_range(file: &File, len: u64, range: ByteRange) -> Result<Bytes, StorageError> {
-    let (start, count) = match range {
-        ByteRange::FromStart(start, Some(count)) => (Some(start), count),
-        ByteRange::FromStart(start, None) => (Some(start), len.saturating_sub(start)),
-        ByteRange::Suffix(count) => (len.checked_sub(count), count),
-    };
-    let start =
-        start.filter(|start| start.checked_add(count).is_some_and(|end| end <= len)).ok_or_else(
-            || StorageError::Other(format!("a chunk of {len} bytes is cut short or damaged")),
-        )?;
-    let mut bytes = vec![0; count as usize];
-    file.read_exact_at(&mut bytes, start)?;
-    Ok(bytes.into())
+impl ChunkFile {
+    /// The bytes of `range`, and where they start.
+    fn read(&self, range: ByteRange) -> Result<(u64, Bytes), StorageError> {
+        let len = self.len;
+        let (start, count) = match range {
+            ByteRange::FromStart(start, Some(count)) => (Some(start), count),
+            ByteRange::FromStart(start, None) => (Some(start), len.saturating_sub(start)),
+            ByteRange::Suffix(count) => (len.checked_sub(count), count),
+        };
+        let start = start
+            .filter(|start| start.checked_add(count).is_some_and(|end| end <= len))
+            .ok_or_else(|| refused(format!("a chunk of {len} bytes is cut short or damaged")))?;
+        let mut bytes = vec![0; count as usize];
+        self.file.read_exact_at(&mut bytes, start)?;
+        Ok((start, bytes.into()))
+    }
+
+    /// Where the chunks lie in a shard: all of them within it.
+    fn index(&self, index: &ShardIndex) -> Result<Vec<(u64, u64)>, StorageError> {
+        let len = index.len();
+        let range = match index.at_start {
+            true => ByteRange::FromStart(0, Some(len)),
+            false => ByteRange::Suffix(len),
+        };
+        let (_, bytes) = self.read(range)?;
+        let number = |raw: &[u8; 8]| match index.big_endian {
+            true => u64::from_be_bytes(*raw),
+            false => u64::from_le_bytes(*raw),
+        };
+        let (numbers, _) = bytes[..(index.chunks * 16) as usize].as_chunks::<8>();
+        let (pairs, _) = numbers.as_chunks::<2>();
+        let chunks = pairs.iter().map(|[offset, len]| (number(offset), number(len)));
+        // Chunks that were never written.
+        let chunks: Vec<_> = chunks.filter(|pair| *pair != (u64::MAX, u64::MAX)).collect();
+        let inside = |(offset, len): &(u64, u64)| {
+            offset.checked_add(*len).is_some_and(|end| end <= self.len)
+        };
+        match chunks.iter().all(inside) {
+            true => Ok(chunks),
+            false => Err(refused("the index of a shard names chunks outside of it")),
+        }
+    }
 }
 
 impl ReadableStorageTraits for ChunkFiles {
@@ -65,12 +134,12 @@ impl ReadableStorageTraits for ChunkFiles {
         key: &StoreKey,
         ranges: ByteRangeIterator<'a>,
     ) -> Result<MaybeBytesIterator<'a>, StorageError> {
-        let Some((file, len)) = self.open(key)? else { return Ok(None) };
-        Ok(Some(Box::new(ranges.map(move |range| read_range(&file, len, range)))))
+        let Some(file) = self.open(key)? else { return Ok(None) };
+        Ok(Some(Box::new(ranges.map(move |range| self.read(&file, range)))))
     }
 
     fn size_key(&self, key: &StoreKey) -> Result<Option<u64>, StorageError> {
-        Ok(self.open(key)?.map(|(_, len)| len))
+        Ok(self.open(key)?.map(|file| file.len))
     }
 
     fn supports_get_partial(&self) -> bool {
@@ -78,8 +147,8 @@ impl ReadableStorageTraits for ChunkFiles {
     }
 }
 
-/// Runs `zarrs`, which trusts offsets in shard indexes and adds them unchecked: a damaged file may
-/// make it panic, which is an error of the file and not of the program.
+/// Runs `zarrs`. Should a damaged file make it panic in spite of all that is checked before, that is an error of
+/// the file and not of the program.
 fn guarded<T>(work: impl FnOnce() -> T) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|_| {
         Error::malformed("the array is damaged").with_remedy("copy it again, or write it anew")

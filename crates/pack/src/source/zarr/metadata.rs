@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use hsipack_format::{DType, Error, Result};
+use hsipack_format::{DType, Error, Result, small};
 use serde_json::{Map, Value};
 
 use crate::source::numpy::header::dtype_of_code;
@@ -44,8 +44,105 @@ pub struct ArrayMetadata {
     pub dtype: Option<DType>,
     /// Names of the axes; empty if they have none.
     pub dimensions: Vec<Option<String>>,
-    /// Whether chunks are shards.
-    pub sharded: bool,
+    /// How chunks lie in files.
+    pub stored: Stored,
+}
+
+/// How chunks lie in files, as far as it can be checked before they are decoded.
+#[derive(Clone, Debug)]
+#[doc(hidden)]
+pub struct Stored {
+    /// Bytes of a chunk (of a sharded array: an inner chunk) once decoded.
+    pub decoded: u64,
+    /// What chunks are compressed with.
+    pub compressor: Option<Compressor>,
+    /// The index of each shard, if chunks are shards.
+    pub shards: Option<ShardIndex>,
+}
+
+/// The codecs that can make something much larger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)]
+pub enum Compressor {
+    /// A gzip member.
+    Gzip,
+    /// A zlib stream.
+    Zlib,
+    /// Zstandard frames.
+    Zstd,
+    /// A Blosc-1 frame.
+    Blosc,
+}
+
+impl Compressor {
+    fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "gzip" => Self::Gzip,
+            "zlib" | "numcodecs.zlib" => Self::Zlib,
+            "zstd" | "numcodecs.zstd" => Self::Zstd,
+            "blosc" | "numcodecs.blosc" => Self::Blosc,
+            _ => return None,
+        })
+    }
+
+    /// The only compressor among codecs.
+    fn only<'a>(names: impl Iterator<Item = &'a str>) -> Result<Option<Self>> {
+        let mut all = names.filter_map(Self::named);
+        let first = all.next();
+        match all.next() {
+            None => Ok(first),
+            Some(_) => Err(Error::unsupported("chunks that are compressed twice")
+                .with_remedy("rewrite the array with one compressor")),
+        }
+    }
+}
+
+/// The table in a shard of where its chunks lie: offset and length, 8 bytes each.
+#[derive(Clone, Copy, Debug)]
+#[doc(hidden)]
+pub struct ShardIndex {
+    /// Chunks in a shard.
+    pub chunks: u64,
+    /// Whether it ends with a checksum of 4 bytes.
+    pub checksum: bool,
+    /// Whether its numbers are big-endian.
+    pub big_endian: bool,
+    /// Whether it lies at the start of the shard, and not at its end.
+    pub at_start: bool,
+}
+
+impl ShardIndex {
+    /// The index of shards that the configuration of a sharding codec describes.
+    fn of(configuration: &Value, chunks: u64) -> Result<Self> {
+        let unknown = || {
+            Error::unsupported("shards whose index is coded in an unknown way")
+                .with_remedy("rewrite the array with the index codecs bytes and crc32c")
+        };
+        let codecs = configuration["index_codecs"].as_array().ok_or_else(unknown)?;
+        let [bytes, rest @ ..] = &codecs[..] else { return Err(unknown()) };
+        let names: Vec<Option<&str>> = rest.iter().map(codec_name).collect();
+        let checksum = match names[..] {
+            [] => false,
+            [Some("crc32c")] => true,
+            _ => return Err(unknown()),
+        };
+        if codec_name(bytes) != Some("bytes") {
+            return Err(unknown());
+        }
+        let big_endian = bytes["configuration"]["endian"] == "big";
+        let at_start = configuration["index_location"] == "start";
+        Ok(Self { chunks, checksum, big_endian, at_start })
+    }
+
+    /// Bytes of the index.
+    pub fn len(&self) -> u64 {
+        self.chunks * 16 + if self.checksum { 4 } else { 0 }
+    }
+}
+
+/// The name of a codec, which may stand without a configuration.
+fn codec_name(codec: &Value) -> Option<&str> {
+    codec.as_str().or_else(|| codec["name"].as_str())
 }
 
 impl Node {
@@ -101,6 +198,14 @@ fn attributes(json: &Value) -> Map<String, Value> {
     json.as_object().cloned().unwrap_or_default()
 }
 
+/// The bytes of a metadata file.
+///
+/// # Errors
+/// If it cannot be read, is no regular file, or is too large for one.
+pub(crate) fn bytes(path: &Path) -> Result<Vec<u8>> {
+    small::read(path, MAX_METADATA)
+}
+
 /// Reads a JSON file; `None` if it is not there.
 fn read_json(path: &Path) -> Result<Option<Value>> {
     let fail = |error| Error::io(path, "cannot read", error);
@@ -108,12 +213,9 @@ fn read_json(path: &Path) -> Result<Option<Value>> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(fail(error)),
         Ok(metadata) if !metadata.is_file() => return Ok(None),
-        Ok(metadata) if metadata.len() > MAX_METADATA => {
-            return Err(Error::unsupported("metadata of more than 64 MiB").at(path));
-        }
         Ok(_) => {}
     }
-    let bytes = std::fs::read(path).map_err(fail)?;
+    let bytes = bytes(path)?;
     serde_json::from_slice(&bytes).map(Some).map_err(|error| {
         Error::malformed(format!("not JSON: {error}"))
             .at(path)
@@ -162,12 +264,16 @@ fn array_v3(json: &Value) -> Result<ArrayMetadata> {
     let inner = sharding
         .map(|codec| lengths(&codec["configuration"]["chunk_shape"], "inner chunk_shape"))
         .transpose()?;
-    check_chunks(&shape, &chunk, inner.as_deref(), dtype)?;
+    let (decoded, chunks) = check_chunks(&shape, &chunk, inner.as_deref(), dtype)?;
+    let compressor = Compressor::only(within.unwrap_or(codecs).iter().filter_map(codec_name))?;
+    let index =
+        sharding.map(|codec| ShardIndex::of(&codec["configuration"], chunks)).transpose()?;
+    let stored = Stored { decoded, compressor, shards: index };
     let dimensions = json["dimension_names"]
         .as_array()
         .map(|names| names.iter().map(|name| name.as_str().map(str::to_owned)).collect())
         .unwrap_or_default();
-    Ok(ArrayMetadata { shape, type_name, dtype, dimensions, sharded: inner.is_some() })
+    Ok(ArrayMetadata { shape, type_name, dtype, dimensions, stored })
 }
 
 fn array_v2(json: &Value, attributes: &Map<String, Value>) -> Result<ArrayMetadata> {
@@ -182,22 +288,26 @@ fn array_v2(json: &Value, attributes: &Map<String, Value>) -> Result<ArrayMetada
     };
     // The first letter is the byte order.
     let dtype = type_name.get(1..).and_then(dtype_of_code);
-    check_chunks(&shape, &chunk, None, dtype)?;
+    let (decoded, _) = check_chunks(&shape, &chunk, None, dtype)?;
+    let filters = json["filters"].as_array().into_iter().flatten();
+    let names = filters.chain(Some(&json["compressor"])).filter_map(|codec| codec["id"].as_str());
+    let stored = Stored { decoded, compressor: Compressor::only(names)?, shards: None };
     let dimensions = attributes
         .get("_ARRAY_DIMENSIONS")
         .and_then(Value::as_array)
         .map(|names| names.iter().map(|name| name.as_str().map(str::to_owned)).collect())
         .unwrap_or_default();
-    Ok(ArrayMetadata { shape, type_name, dtype, dimensions, sharded: false })
+    Ok(ArrayMetadata { shape, type_name, dtype, dimensions, stored })
 }
 
-/// Refuses chunks that do not go with the array, or that no memory should be taken for.
+/// Bytes of a decoded chunk, and chunks in a shard. Refuses chunks that do not go with the array, or that no
+/// memory should be taken for.
 fn check_chunks(
     shape: &[usize],
     chunk: &[u64],
     inner: Option<&[u64]>,
     dtype: Option<DType>,
-) -> Result<()> {
+) -> Result<(u64, u64)> {
     let size = dtype.map_or(8, DType::size) as u64;
     let product = |lengths: &[u64]| lengths.iter().try_fold(1u64, |all, one| all.checked_mul(*one));
     let fits = |lengths: &[u64]| lengths.len() == shape.len() && !lengths.contains(&0);
@@ -207,22 +317,23 @@ fn check_chunks(
             "chunks of {chunk:?} do not fit an array of {shape:?}"
         )));
     }
-    if product(decoded).and_then(|values| values.checked_mul(size)).is_none_or(|b| b > MAX_CHUNK) {
+    let bytes = product(decoded).and_then(|values| values.checked_mul(size));
+    let Some(bytes) = bytes.filter(|bytes| *bytes <= MAX_CHUNK) else {
         return Err(Error::unsupported(format!(
             "chunks of {decoded:?} values, more than 2 GiB each"
         ))
         .with_remedy("rewrite the array with smaller chunks"));
-    }
-    let Some(inner) = inner else { return Ok(()) };
+    };
+    let Some(inner) = inner else { return Ok((bytes, 1)) };
     if chunk.iter().zip(inner).any(|(chunk, inner)| chunk % inner != 0) {
         return Err(Error::malformed(format!("shards of {chunk:?} do not divide into {inner:?}")));
     }
     let many: Vec<_> = chunk.iter().zip(inner).map(|(chunk, inner)| chunk / inner).collect();
-    if product(&many).is_none_or(|count| count > MAX_INNER_CHUNKS) {
-        return Err(Error::unsupported(format!("shards of {many:?} chunks each"))
-            .with_remedy("rewrite the array with smaller shards"));
+    match product(&many).filter(|count| *count <= MAX_INNER_CHUNKS) {
+        Some(count) => Ok((bytes, count)),
+        None => Err(Error::unsupported(format!("shards of {many:?} chunks each"))
+            .with_remedy("rewrite the array with smaller shards")),
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -235,7 +346,8 @@ mod tests {
     fn v3(shape: &[u64], chunk: &[u64], inner: Option<&[u64]>) -> Value {
         let codecs = match inner {
             Some(inner) => {
-                json!([{"name": "sharding_indexed", "configuration": {"chunk_shape": inner}}])
+                json!([{"name": "sharding_indexed", "configuration":
+                    {"chunk_shape": inner, "index_codecs": [{"name": "bytes"}, {"name": "crc32c"}]}}])
             }
             None => json!([{"name": "bytes"}]),
         };

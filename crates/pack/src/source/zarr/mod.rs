@@ -12,6 +12,7 @@
 mod axes;
 mod choose;
 mod chunks;
+mod decoded;
 pub mod metadata;
 mod spectral;
 
@@ -112,7 +113,7 @@ impl ZarrSource {
                 .with_remedy("only integers and floats make a cube")
         })?;
         refuse_unwritten(found, options)?;
-        let array = open_zarrs(&found.folder)?;
+        let array = open_zarrs(&found.folder, &metadata.stored)?;
         if array.shape().iter().map(|length| *length as usize).ne(metadata.shape.iter().copied()) {
             return Err(Error::malformed("the metadata changed while they were read"));
         }
@@ -132,7 +133,7 @@ impl ZarrSource {
         }
         describe_values(&found.node.attributes, &mut info);
         let rank = metadata.shape.len();
-        let chunk = match metadata.sharded {
+        let chunk = match metadata.stored.shards.is_some() {
             true => array.effective_subchunk_shape(),
             false => array.chunk_shape(&vec![0; rank]).ok(),
         };

@@ -141,7 +141,7 @@ fn beside(folder: &Path) -> Option<(Vec<f64>, Option<String>)> {
     if metadata.shape.len() != 1 || metadata.shape[0] > MAX_BANDS {
         return None;
     }
-    let array = open_zarrs(folder).ok()?;
+    let array = open_zarrs(folder, &metadata.stored).ok()?;
     let all = ArraySubset::new_with_shape(vec![metadata.shape[0] as u64]);
     let bytes = retrieve(&array, &all).ok()?;
     let unit = node.attributes.get("units").and_then(Value::as_str).map(str::to_owned);

@@ -1,0 +1,160 @@
+//! How much a compressed chunk decodes to, found out before memory is taken for it: `zarrs` takes whatever
+//! a stream gives, and a few MB of gzip can give some GB.
+
+use std::io::Read;
+
+use flate2::read::{GzDecoder, ZlibDecoder};
+
+use super::metadata::Compressor;
+
+/// What other codecs (checksums) may add before compression.
+const EXTRA: u64 = 1 << 10;
+/// A block of Zstandard decodes to this at most.
+const ZSTD_BLOCK: u64 = 128 << 10;
+/// Bytes of a checksum behind a compressed chunk.
+const CHECKSUM: usize = 4;
+
+/// Whether a compressed chunk decodes to no more than `most` bytes and a little. Damaged ones do, as far as
+/// they decode at all.
+pub(super) fn fits(compressor: Compressor, bytes: &[u8], most: u64) -> bool {
+    let most = most + EXTRA;
+    let count = |stream: &mut dyn Read| {
+        let read = std::io::copy(&mut stream.take(most + 1), &mut std::io::sink());
+        read.is_err() || read.is_ok_and(|count| count <= most)
+    };
+    match compressor {
+        Compressor::Gzip => count(&mut GzDecoder::new(bytes)),
+        Compressor::Zlib => count(&mut ZlibDecoder::new(bytes)),
+        Compressor::Zstd => zstd_bound(bytes).is_none_or(|bound| bound <= most),
+        Compressor::Blosc => blosc_len(bytes).is_none_or(|len| len <= most),
+    }
+}
+
+/// What the header of a Blosc frame says it decodes to, which is what is decoded at most.
+fn blosc_len(bytes: &[u8]) -> Option<u64> {
+    let header = bytes.first_chunk::<16>()?;
+    let number = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| header[at + byte]));
+    // Its last number is its own length, behind which a checksum may stand: anything else is no frame, such
+    // as a shard's index.
+    let own = bytes.len().checked_sub(number(12) as usize).is_some_and(|behind| behind <= CHECKSUM);
+    own.then(|| number(4).into())
+}
+
+/// The most that Zstandard frames decode to: what each says, else what its blocks can hold. `None` if these are
+/// no whole frames.
+fn zstd_bound(mut bytes: &[u8]) -> Option<u64> {
+    let mut bound = 0u64;
+    let all = bytes.len();
+    while bytes.len() > CHECKSUM || bytes.len() == all {
+        let magic = u32::from_le_bytes(*bytes.first_chunk()?);
+        bytes = &bytes[4..];
+        // Skippable frames.
+        if magic & 0xFFFF_FFF0 == 0x184D_2A50 {
+            let len = u32::from_le_bytes(*bytes.first_chunk()?);
+            bytes = bytes.get(4..)?.get(len as usize..)?;
+            continue;
+        }
+        if magic != 0xFD2F_B528 {
+            return None;
+        }
+        let (descriptor, rest) = bytes.split_first()?;
+        let single = descriptor & 0x20 != 0;
+        let dictionary = [0, 1, 2, 4][usize::from(descriptor & 3)];
+        let size_len = match descriptor >> 6 {
+            0 => usize::from(single),
+            1 => 2,
+            2 => 4,
+            _ => 8,
+        };
+        let rest = rest.get(usize::from(!single) + dictionary..)?;
+        let (stated, mut rest) = rest.split_at_checked(size_len)?;
+        let mut raw = [0; 8];
+        raw[..size_len].copy_from_slice(stated);
+        let stated = u64::from_le_bytes(raw) + if size_len == 2 { 256 } else { 0 };
+        let mut blocks = 0u64;
+        loop {
+            let header = u32::from_le_bytes([*rest.first()?, *rest.get(1)?, *rest.get(2)?, 0]);
+            let size = header >> 3;
+            // Raw, one byte repeated, compressed.
+            let (stored, decoded) = match header >> 1 & 3 {
+                0 => (size, u64::from(size)),
+                1 => (1, u64::from(size)),
+                _ => (size, ZSTD_BLOCK),
+            };
+            blocks = blocks.saturating_add(decoded);
+            rest = rest.get(3..)?.get(stored as usize..)?;
+            if header & 1 == 1 {
+                break;
+            }
+        }
+        bytes = rest.get(if descriptor & 4 != 0 { 4 } else { 0 }..)?;
+        bound = bound.saturating_add(if size_len == 0 { blocks } else { stated });
+    }
+    Some(bound)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use flate2::write::{GzEncoder, ZlibEncoder};
+    use proptest::prelude::*;
+
+    #[test]
+    fn streams_of_more_than_a_chunk_are_told_from_chunks() {
+        for (len, fit) in [(1000, true), (100_000, true), (100_000 + EXTRA as usize + 1, false)] {
+            let mut gzip = GzEncoder::new(Vec::new(), Default::default());
+            gzip.write_all(&vec![0; len]).unwrap();
+            let mut zlib = ZlibEncoder::new(Vec::new(), Default::default());
+            zlib.write_all(&vec![0; len]).unwrap();
+            assert_eq!(fits(Compressor::Gzip, &gzip.finish().unwrap(), 100_000), fit, "{len}");
+            assert_eq!(fits(Compressor::Zlib, &zlib.finish().unwrap(), 100_000), fit, "{len}");
+        }
+        assert!(fits(Compressor::Gzip, b"no gzip", 1));
+    }
+
+    #[test]
+    fn zstandard_frames_say_what_they_decode_to() {
+        // numcodecs.Zstd(3).encode(bytes(100_000))
+        let stated = b"\x28\xb5\x2f\xfd\xa0\xa0\x86\x01\x00\x55\x00\x00\x10\x00\x00\x01\x00\x9b\x86\x39\xc0\x02";
+        assert_eq!(zstd_bound(stated), Some(100_000));
+        assert_eq!(zstd_bound(&stated.repeat(2)), Some(200_000));
+        assert_eq!(zstd_bound(&stated[..20]), None);
+        assert_eq!(
+            zstd_bound(&[stated, &b"1234"[..]].concat()),
+            Some(100_000),
+            "a checksum behind"
+        );
+        // One block of a byte that is repeated 70,000 times, in a frame without a size.
+        let block = (70_000u32 << 3 | 1 << 1 | 1).to_le_bytes();
+        let unstated = [b"\x28\xb5\x2f\xfd\x00\x58", &block[..3], b"z"].concat();
+        assert_eq!(zstd_bound(&unstated), Some(70_000));
+        let skippable = [b"\x50\x2a\x4d\x18\x03\0\0\0abc", &stated[..]].concat();
+        assert_eq!(zstd_bound(&skippable), Some(100_000));
+        assert!(!fits(Compressor::Zstd, stated, 50_000));
+    }
+
+    #[test]
+    fn blosc_frames_say_what_they_decode_to() {
+        let mut frame = vec![2, 1, 0x21, 2];
+        frame.extend([5000u32, 5000, 20].iter().flat_map(|number| number.to_le_bytes()));
+        frame.extend([0; 4]);
+        assert_eq!(blosc_len(&frame), Some(5000));
+        assert!(fits(Compressor::Blosc, &frame, 5000));
+        assert!(!fits(Compressor::Blosc, &frame, 1000));
+        assert_eq!(blosc_len(&frame[..19]), None, "cut short, or no frame");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..200), zstd: bool) {
+            let bytes = if zstd { [b"\x28\xb5\x2f\xfd", &bytes[..]].concat() } else { bytes };
+            for codec in
+                [Compressor::Gzip, Compressor::Zlib, Compressor::Zstd, Compressor::Blosc]
+            {
+                fits(codec, &bytes, 100);
+            }
+        }
+    }
+}
