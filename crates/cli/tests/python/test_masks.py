@@ -192,7 +192,7 @@ def test_masks_that_do_not_fit(hsipack: Hsipack, tmp_path: Path) -> None:
         message = hsipack.refuse(folder, f"--mask={mask}", out=out, names=mask)
         assert reason in message
     mask.unlink()
-    message = hsipack.refuse(folder, f"--mask={mask}", out=out, names=mask)
+    message = hsipack.refuse(folder, f"--mask={mask}", out=out, names=folder / "cube_000.npy")
     assert f'its mask "mask" is missing: there is no {mask}' in message
     assert "--mask-fill" in message
 
@@ -280,7 +280,11 @@ def test_relative_patterns_are_tried_beside_the_cube_too(
 def test_all_places_that_were_tried_are_named(hsipack: Hsipack, tmp_path: Path) -> None:
     write_cubes(tmp_path / "in", 1)
     message = hsipack.refuse(
-        tmp_path / "in", "--mask", "masks/{stem}.png", out=tmp_path / "out", names="cube_000.npy"
+        tmp_path / "in",
+        "--mask",
+        "masks/{stem}.png",
+        out=tmp_path / "out",
+        names=tmp_path / "in/cube_000.npy",
     )
     places = f"masks/cube_000.png, and no {tmp_path}/in/masks/cube_000.png"
     assert f'its mask "mask" is missing: there is no {places}' in message
@@ -311,7 +315,7 @@ def test_one_column_of_matlab_is_folded_to_the_image(
     assert hsipack.run("validate", tmp_path / "out", "--source").returncode == 0
     # A column of another length is no mask of this cube.
     scipy.io.savemat(tmp_path / "in/cube_000_gt.mat", {"gt": column.ravel()[:-1, None]} | extra)
-    hsipack.refuse(*words, out=tmp_path / "no", names="cube_000_gt.mat")
+    hsipack.refuse(*words, out=tmp_path / "no", names=tmp_path / "in/cube_000_gt.mat")
 
 
 def test_masks_of_cubes_with_one_column_are_read_from_matlab(

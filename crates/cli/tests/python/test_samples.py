@@ -76,12 +76,12 @@ def test_table_columns(hsipack: Hsipack, tmp_path: Path) -> None:
     assert any("cube_009" in note for note in report["notes"])
     lines = samples(out)
     keys = ("label", "group", "split", "age", "site", "dose", "code")
-    assert [[line.get(key) for key in keys] for line in lines] == [
+    assert [[line[key] for key in keys] for line in lines] == [
         [3, "11", "train", None, "Jena", 1.25, "011"],
         [3, "11", "train", 38, "Jena", 2, "1"],
         [7, "12", "test", 41, "Heidelberg, DE", 0.5, "007"],
     ]
-    assert "age" not in lines[0]
+    assert lines[0]["age"] is None
 
 
 @pytest.mark.parametrize(

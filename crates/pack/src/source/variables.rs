@@ -251,7 +251,9 @@ fn none_fits(path: &Path, mask: bool, candidates: &[Candidate]) -> Error {
         listing(path, candidates)
     ))
     .at(path);
-    if candidates.iter().any(|one| one.role == Role::Layer) {
+    if mask {
+        error.with_remedy("save the mask as one array of rows x columns")
+    } else if candidates.iter().any(|one| one.role == Role::Layer) {
         error.with_remedy(remedy!["a 2-D array can be a mask (", Opt::Mask, "), not a cube"])
     } else {
         error.with_remedy("save the cube as one array of rows x columns x bands")
@@ -342,7 +344,7 @@ mod tests {
         let of = [("a/x", Role::Cube(3)), ("b/x", Role::Cube(3)), ("b/y", Role::Cube(3))];
         let error = pick(&of, None, false).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Ambiguous);
-        assert!(error.what().contains("a.npz::b/y (2x3x4 uint16)"), "{error}");
+        assert!(error.to_string().contains("a.npz::b/y (2x3x4 uint16)"), "{error}");
         assert_eq!(pick(&of, Some("b/x"), false).unwrap(), 1);
         assert_eq!(pick(&of, Some("y"), false).unwrap(), 2);
         assert_eq!(pick(&of, Some("B/Y"), false).unwrap(), 2);

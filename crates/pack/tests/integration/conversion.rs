@@ -242,7 +242,7 @@ fn an_error_in_the_middle_leaves_nothing() {
     let error =
         convert::convert(&options(folder.path(), &out), &Progress::default(), &|_| {}).unwrap_err();
     let text = error.to_string();
-    for part in ["cube003", "band 0", "1000000", "--scale auto"] {
+    for part in ["cube003", "band 0", "1000000", "pass scale=auto"] {
         assert!(text.contains(part), "{text}");
     }
     assert!(!out.exists() && !folder.path().join("out.partial").exists());

@@ -264,7 +264,7 @@ fn mistakes_are_named() {
     };
     let good = options(&path, folder.path().join("a.png"));
     check(&PreviewOptions { output: "a.jpg".into(), ..good.clone() }, "PNG");
-    check(&PreviewOptions { sample: Some("0".into()), ..good.clone() }, "--sample");
+    check(&PreviewOptions { sample: Some("0".into()), ..good.clone() }, "leave out sample");
     check(&options(folder.path(), folder.path().join("a.png")), "a folder");
     check(&options(&folder.path().join("no.hdr"), folder.path().join("a.png")), "no.hdr");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left behind");

@@ -106,7 +106,7 @@ impl Crop {
                 .with_remedy(remedy!["give at least 1 as ", Opt::CropsPerCube])),
             Self::Random { min_labelled, .. } if !(0.0..=1.0).contains(&min_labelled) => {
                 Err(Error::conflict(format!("a labelled share of {min_labelled}"))
-                    .with_remedy(remedy!["give a share from 0 to 1 as ", Opt::MinLabelled]))
+                    .with_remedy(remedy!["give ", Opt::MinLabelled, " from 0 to 1"]))
             }
             Self::Random { .. } => Ok(()),
             Self::Grid { rows, columns, row_step, column_step } => {
