@@ -1,6 +1,6 @@
 //! Options and commands as they are typed in a shell.
 
-use hsipack_format::remedy::{Setting, Surface, Value};
+use hsipack_format::remedy::{Setting, Surface, Value, joined};
 use hsipack_format::{Command, Opt};
 
 /// The command line, while one of the commands runs.
@@ -49,6 +49,10 @@ impl Surface for Shell {
             Some(command) => format!("`hsipack {command} {typed}`"),
             None => typed,
         }
+    }
+
+    fn together(&self, settings: &[Setting]) -> String {
+        joined(self, settings, " ")
     }
 
     fn command(&self, command: Command, setting: Option<&Setting>) -> String {
@@ -217,6 +221,8 @@ mod tests {
         assert_eq!(typed(Opt::Scale.to("auto")), "--scale auto");
         assert_eq!(typed(Opt::Mask.to("{stem}'s.png")), r"--mask '{stem}'\''s.png'");
         assert_eq!(typed(Opt::Chunk.to([64, 32])), "--chunk 64x32");
+        let both = [Opt::White.to("auto"), Opt::Dark.to("auto")];
+        assert_eq!(shell("convert").together(&both), "--white auto --dark auto");
         let read = |setting| shell("read").option(&setting);
         assert_eq!(read(Opt::CacheSize.to(Value::Bytes(51_000_000))), "--cache-size 51MB");
         assert_eq!(read(Opt::CacheSize.to(Value::Bytes(512))), "--cache-size 512");

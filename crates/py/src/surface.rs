@@ -1,6 +1,6 @@
 //! Options and commands as Python calls them.
 
-use hsipack_format::remedy::{Setting, Surface, Value};
+use hsipack_format::remedy::{Setting, Surface, Value, joined};
 use hsipack_format::{Command, Opt};
 use pyo3::prelude::*;
 
@@ -88,6 +88,10 @@ impl Surface for Python {
             Taker::Crop { of, name } => format!("{of}({})", argument(name, setting)),
             Taker::Shell { command, flag } => format!("`hsipack {command} {flag}`"),
         }
+    }
+
+    fn together(&self, settings: &[Setting]) -> String {
+        joined(self, settings, ", ")
     }
 
     fn command(&self, command: Command, setting: Option<&Setting>) -> String {

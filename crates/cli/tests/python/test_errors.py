@@ -31,7 +31,8 @@ def test_overflow_names_scale(hsipack: Hsipack, tmp_path: Path) -> None:
 def test_missing_masks_name_mask_fill(hsipack: Hsipack, tmp_path: Path) -> None:
     words = ["convert", cube(tmp_path), "-o", tmp_path / "out", "--mask", "{dir}/{stem}_m.png"]
     error = refused(hsipack, *words)
-    assert "check the pattern of --mask" in error and error.endswith("with --mask-fill)")
+    assert "check the pattern of --mask" in error
+    assert error.endswith("with --mask-fill)")
     assert hsipack.run(*words, "--mask-fill", 0).returncode == 0
 
 
@@ -56,7 +57,8 @@ def test_what_can_be_chosen_stands_one_a_line(hsipack: Hsipack, tmp_path: Path) 
     for command in (["info"], ["convert", "-o", tmp_path / "out"]):
         lines = refused(hsipack, *command, tmp_path / "two.npz").splitlines()
         wanted = ["  two.npz::x (3x4x5 float64)", "  two.npz::y (4x4x5 float64)"]
-        assert lines[1:3] == wanted and lines[3].startswith("(name one"), lines
+        assert lines[1:3] == wanted
+        assert lines[3].startswith("(name one")
 
 
 def test_an_option_of_another_command_is_named_with_it(hsipack: Hsipack, tmp_path: Path) -> None:

@@ -252,9 +252,7 @@ def test_mat_variables_of_the_cube_itself(shared: Path, hsipack: Hsipack, tmp_pa
         np.testing.assert_array_equal(read_everywhere(out, array="mask")[0], wanted)
 
 
-def test_relative_patterns_are_tried_beside_the_cube_too(
-    hsipack: Hsipack, tmp_path: Path
-) -> None:
+def test_relative_patterns_are_tried_beside_the_cube_too(hsipack: Hsipack, tmp_path: Path) -> None:
     (cube,) = write_cubes(tmp_path / "in", 1)
     ids = class_map(cube.shape[:2])
     masks = tmp_path / "in/masks"

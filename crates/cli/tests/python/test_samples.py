@@ -121,7 +121,8 @@ def test_tables_give_booleans_and_null(hsipack: Hsipack, tmp_path: Path) -> None
     hsipack.convert(tmp_path / "in", "--table", table, out=out)
     columns = [[line[key] for key in ("valid", "bit", "age", "site")] for line in samples(out)]
     assert columns == [[True, 1, None, None], [False, 0, 3, "x"]]
-    assert isinstance(columns[0][0], bool) and not isinstance(columns[0][1], bool)
+    assert isinstance(columns[0][0], bool)
+    assert not isinstance(columns[0][1], bool)
 
 
 def test_lists_name_cubes_and_columns(hsipack: Hsipack, tmp_path: Path) -> None:

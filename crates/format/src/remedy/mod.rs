@@ -22,7 +22,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 pub use options::{Opt, Setting, Value};
-pub use surface::{Library, Surface, current, speak};
+pub use surface::{Library, Surface, current, joined, speak};
 
 /// A command of hsipack, which may be a function in Python.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -217,6 +217,10 @@ mod tests {
             setting.value.as_ref().map_or(name.clone(), |value| format!("{name}:{value}"))
         }
 
+        fn together(&self, settings: &[Setting]) -> String {
+            joined(self, settings, "+")
+        }
+
         fn command(&self, command: Command, setting: Option<&Setting>) -> String {
             let name = command.name().to_uppercase();
             setting.map_or(name.clone(), |setting| format!("{name}/{}", self.option(setting)))
@@ -241,6 +245,13 @@ mod tests {
             remedy.to_string(),
             "pass scale=auto or a larger scale, or 2 `hsipack convert` with append after `hsipack validate`"
         );
+    }
+
+    #[test]
+    fn options_are_given_together() {
+        let both = [Opt::White.to("auto"), Opt::Append.into()];
+        assert_eq!(Loud.together(&both), "WHITE:auto+APPEND");
+        assert_eq!(Library.together(&both), "white=auto, append");
     }
 
     #[test]

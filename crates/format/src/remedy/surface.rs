@@ -10,6 +10,9 @@ pub trait Surface: Debug + Send + Sync {
     /// An option, with a value or by name alone.
     fn option(&self, setting: &Setting) -> String;
 
+    /// Options that are given together, as they can be copied.
+    fn together(&self, settings: &[Setting]) -> String;
+
     /// A command, by itself or with an option.
     fn command(&self, command: Command, setting: Option<&Setting>) -> String;
 }
@@ -26,6 +29,10 @@ impl Surface for Library {
         }
     }
 
+    fn together(&self, settings: &[Setting]) -> String {
+        joined(self, settings, ", ")
+    }
+
     fn command(&self, command: Command, setting: Option<&Setting>) -> String {
         let command = format!("`hsipack {}`", command.name());
         match setting {
@@ -33,6 +40,12 @@ impl Surface for Library {
             None => command,
         }
     }
+}
+
+/// Every option as the surface spells it, with `between` between them.
+pub fn joined(surface: &(impl Surface + ?Sized), settings: &[Setting], between: &str) -> String {
+    let spelled: Vec<String> = settings.iter().map(|setting| surface.option(setting)).collect();
+    spelled.join(between)
 }
 
 static IN_USE: OnceLock<Box<dyn Surface>> = OnceLock::new();

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use hsipack_format::Opt;
-use hsipack_format::remedy::Value;
+use hsipack_format::remedy::{Value, current};
 use hsipack_read::{CacheKind, Statistics};
 use serde::{Deserialize, Serialize};
 
@@ -249,7 +249,7 @@ impl Action {
                 // A little more than needed, in round numbers.
                 let megabytes = (*bytes as f64 * 1.01 / 1e6).ceil() as u64;
                 let size = Opt::CacheSize.to(Value::Bytes(megabytes * 1_000_000));
-                format!("{} and {size}", Opt::Cache.to(name))
+                current().together(&[Opt::Cache.to(name), size])
             }
             Action::Threads { threads } => match kind {
                 Kind::Hsipack => Opt::Threads.to(*threads as u64).to_string(),
@@ -333,7 +333,7 @@ mod tests {
         let text = diagnosis.text();
         for part in [
             "to blame   reading files: 75% of the time",
-            "cache=compressed and cache_size=51000000",
+            "cache=compressed, cache_size=51000000",
             "predicted  4.00 times as fast (200 ms -> 50.0 ms)",
             "measured   4.00 times as fast",
         ] {

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicBool;
 
+use hsipack_format::remedy::current;
 use hsipack_format::{CubeShape, DType, Dataset, Error, Grid, Opt, Result, remedy};
 use regex::Regex;
 use serde_json::{Map, Value};
@@ -160,10 +161,9 @@ impl<'a> Planner<'a> {
         let values = &self.options.values;
         if values.white.is_none() && calibration::beside(&input.file, "WHITEREF").is_some() {
             self.plan.notes.push(format!(
-                "{}: a white reference is beside it and not used; pass {} and {} to calibrate",
+                "{}: a white reference is beside it and not used; pass {} to calibrate",
                 input.text(),
-                Opt::White.to("auto"),
-                Opt::Dark.to("auto")
+                current().together(&[Opt::White.to("auto"), Opt::Dark.to("auto")])
             ));
         }
     }
