@@ -97,7 +97,7 @@ impl Dataset {
             let sums = small::read(&path.join(SHA256SUMS), small::SUMS).unwrap_or_default();
             Ok((checksums::sha256(&sums), attributes))
         };
-        Folder::open(path, root, |folder, attributes| Self::open_unverified_in(folder, attributes))
+        Folder::open(path, root, Self::open_unverified_in)
     }
 
     fn open_unverified_in(folder: &Arc<Folder>, attributes: Map<String, Value>) -> Result<Self> {
@@ -703,7 +703,7 @@ fn check_attributes(meta: &ArrayMeta) -> Result<()> {
     let bits = meta.attributes.get("hsipack").and_then(|own| own.get(KEEP_BITS));
     let mantissa = if meta.dtype == DType::F16 { 10 } else { 23 };
     match bits {
-        Some(bits) if !bits.as_u64().is_some_and(|bits| bits <= mantissa) => {
+        Some(bits) if bits.as_u64().is_none_or(|bits| bits > mantissa) => {
             Err(Error::malformed(format!(
                 "{KEEP_BITS} is {bits}; values of {} have {mantissa} mantissa bits",
                 meta.dtype

@@ -213,7 +213,7 @@ def images(ds: hsipack.Dataset) -> torch.Tensor:
 def test_training_goes_on_with_its_own_samples_while_others_are_appended(
     cubes: Path, masks: dict[str, str | dict[str, str]], tmp_path: Path
 ) -> None:
-    """Open datasets, running loaders, forked and spawned workers, pickles made before: all as they were."""
+    """Open datasets, running loaders, workers, pickles made before: all as they were."""
     out = tmp_path / "growing.hsipack"
     files = sorted(cubes.glob("*.hdr"))
     # Three cubes a shard: most appends write the last shard anew.
@@ -247,9 +247,9 @@ def test_training_goes_on_with_its_own_samples_while_others_are_appended(
 
 
 def test_a_ring_that_does_not_fit_is_an_error_with_the_numbers(dataset: str) -> None:
-    with pytest.raises(hsipack.Error, match="1000000000 slots of .* take .* MiB, but only"):
+    with pytest.raises(hsipack.Error, match=r"1000000000 slots of .* take .* MiB, but only"):
         hsipack.Loader(hsipack.open(dataset), 2, device="cpu", slots=10**9)
-    with pytest.raises(hsipack.Error, match="fit|take"):
+    with pytest.raises(hsipack.Error, match=r"fit|take"):
         hsipack.Loader(hsipack.open(dataset), 10**9, device="cpu", drop_last=False)
 
 

@@ -1,4 +1,5 @@
-"""What the system refuses: full and closed outputs, threads, memory; and names that would steer the terminal."""
+"""What the system refuses: full and closed outputs, threads, memory. Names that would steer the
+terminal, and appends beside readers."""
 
 import json
 import os
@@ -9,14 +10,16 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 from helpers import Hsipack, partial, samples, write_cubes
 
-# Every command that has something to say, and how; `{data}` is a dataset, `{cube}` a cube, `{new}` is not there yet.
+# Every command that has something to say, and how; `{data}` is a dataset, `{cube}` a cube, `{new}`
+# is not there yet.
 SPEAKING = [
     "--help",
     "--version",
@@ -78,7 +81,7 @@ def test_every_command_is_among_those_tried(hsipack: Hsipack) -> None:
 def test_an_output_that_cannot_be_written_is_said(
     hsipack: Hsipack, folder: Path, tmp_path: Path, command: str, how: str
 ) -> None:
-    with open("/dev/full", "w", encoding="utf-8") as full:
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
         done = subprocess.run(
             [hsipack.binary, *words(command, folder, tmp_path / "new")],
             stdin=subprocess.DEVNULL,
@@ -101,7 +104,7 @@ def test_messages_that_cannot_be_written_do_no_harm(
     hsipack: Hsipack, folder: Path, tmp_path: Path, command: str, how: str
 ) -> None:
     """What was to be done is done; the status tells whether it was."""
-    with open("/dev/full", "w", encoding="utf-8") as full:
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
         done = subprocess.run(
             [hsipack.binary, *words(command, folder, tmp_path / "new")],
             stdin=subprocess.DEVNULL,
@@ -116,24 +119,25 @@ def test_messages_that_cannot_be_written_do_no_harm(
     assert done.returncode == want, done.stdout
 
 
-@pytest.fixture
-def stranger() -> Iterator[Callable[..., "subprocess.CompletedProcess[str]"]]:
-    """Runs a command in a folder of its own, as a user with no other process and a limit of them. The limit does not bind
-    root."""
-    user = 61_000 + os.getpid() % 4000
-    root = Path(tempfile.mkdtemp())
-    root.chmod(0o777)
+@dataclass(frozen=True)
+class Stranger:
+    """A user without any other process, whose processes are limited, as root's are not."""
 
-    def run(binary: Path, limit: int, *command: object) -> "subprocess.CompletedProcess[str]":
+    root: Path
+    user: int
+
+    def run(self, limit: int, *words: object) -> "subprocess.CompletedProcess[str]":
+        """Runs a command in a folder of the user's own."""
+
         def become() -> None:
             os.setgroups([])
-            os.setgid(user)
-            os.setuid(user)
+            os.setgid(self.user)
+            os.setuid(self.user)
             resource.setrlimit(resource.RLIMIT_NPROC, (limit, limit))
 
         return subprocess.run(
-            [binary, *map(str, command)],
-            cwd=root,
+            [*map(str, words)],
+            cwd=self.root,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -142,21 +146,23 @@ def stranger() -> Iterator[Callable[..., "subprocess.CompletedProcess[str]"]]:
             preexec_fn=become,
         )
 
-    run.root = root  # type: ignore[attr-defined]
-    yield run
+
+@pytest.fixture
+def stranger() -> Iterator[Stranger]:
+    """A user, and a folder where that user may read and write."""
+    if os.geteuid() != 0:
+        pytest.skip("SKIPPED: becoming a user with a limit of processes takes root")
+    root = Path(tempfile.mkdtemp())
+    root.chmod(0o777)
+    yield Stranger(root, 61_000 + os.getpid() % 4000)
     shutil.rmtree(root)
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 6])
 def test_threads_that_are_refused_are_an_error_and_everything_ends(
-    hsipack: Hsipack,
-    folder: Path,
-    stranger: Callable[..., "subprocess.CompletedProcess[str]"],
-    limit: int,
+    hsipack: Hsipack, folder: Path, stranger: Stranger, limit: int
 ) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("SKIPPED: becoming a user with a limit of processes takes root")
-    root: Path = stranger.root  # type: ignore[attr-defined]
+    root = stranger.root
     binary = root / "hsipack"
     try:
         os.link(hsipack.binary, binary)
@@ -171,7 +177,7 @@ def test_threads_that_are_refused_are_an_error_and_everything_ends(
     for path in [root, *root.rglob("*")]:
         if path != binary:
             path.chmod(0o777 if path.is_dir() else 0o666)
-    if stranger("/bin/true", limit).returncode != 0:
+    if stranger.run(limit, "/bin/true").returncode != 0:
         pytest.skip("SKIPPED: another user may not run programs here")
     refused = 0
     for command in (
@@ -181,7 +187,7 @@ def test_threads_that_are_refused_are_an_error_and_everything_ends(
         "read data --batch-size 1 --threads 6 --epochs 1",
         "tune data --quick --sample 1 --cores 6",
     ):
-        done = stranger(binary, limit, *command.split())
+        done = stranger.run(limit, binary, *command.split())
         no_panic(done.stderr)
         # `validate` says with 2 that it could not check.
         assert done.returncode in (0, 1, 2), (command, done.returncode, done.stderr)
@@ -268,7 +274,7 @@ def test_names_do_not_steer_the_terminal(hsipack: Hsipack, tmp_path: Path) -> No
 
 
 def test_reading_goes_on_while_cubes_are_appended(hsipack: Hsipack, tmp_path: Path) -> None:
-    """Commands that open, and one that reads epoch after epoch, beside one append after the other."""
+    """Commands that open, and one that reads epoch after epoch, beside append after append."""
     write_cubes(tmp_path / "cubes", 14)
     files = sorted((tmp_path / "cubes").iterdir())
     out = tmp_path / "out"

@@ -187,8 +187,11 @@ pub fn validate(path: &Path, options: &ValidateOptions, progress: &Progress) -> 
     Ok(report)
 }
 
-/// Problems of metadata and shard indexes; and the dataset, if it can be opened, with its broken shards.
-fn look(path: &Path) -> Result<(Vec<Problem>, Option<(Dataset, structure::Broken)>)> {
+/// A dataset that can be opened, with its broken shards.
+type Opened = (Dataset, structure::Broken);
+
+/// Problems of metadata and shard indexes; and the dataset, if it can be opened.
+fn look(path: &Path) -> Result<(Vec<Problem>, Option<Opened>)> {
     let mut problems = structure::check_sums(path)?;
     match Dataset::open_unverified(path) {
         Ok(dataset) => {

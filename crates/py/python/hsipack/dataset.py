@@ -138,8 +138,8 @@ class Dataset(torch.utils.data.Dataset[Any]):
     ======= ===================================================================================
 
     It may be pickled, sent to worker processes, and used after a fork: it opens itself anew there.
-    When samples are appended to the dataset meanwhile, it goes on with its own, here and there. Only
-    statistics that are asked for first in another process are then those of all samples.
+    When samples are appended to the dataset meanwhile, it goes on with its own, here and there.
+    Only statistics that are asked for first in another process are then those of all samples.
     For training, :class:`hsipack.Loader` is several times as fast.
 
     Args:
@@ -214,9 +214,7 @@ class Dataset(torch.utils.data.Dataset[Any]):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state["own"])
-        self._native = _hsipack.Dataset(
-            self._path, as_of=state["fingerprint"], **self._reading
-        )
+        self._native = _hsipack.Dataset(self._path, as_of=state["fingerprint"], **self._reading)
 
     def _copy(self, ids: list[int] | None) -> Dataset:
         copy = object.__new__(type(self))
