@@ -72,7 +72,8 @@ def convert(
         skip_errors: leave out inputs that cannot be opened.
         resume: go on with what was interrupted.
         append: add the cubes to the dataset.
-        axes: order of arrays' axes, such as ``"byx"``, or ``"11yxb"`` with ``1`` for axes of length 1 to leave out.
+        axes: order of arrays' axes, such as ``"byx"``, or ``"11yxb"`` with ``1`` for axes of
+            length 1 to leave out.
         dtype: ``"float16"`` or ``"float32"``.
         scale: ``"none"``, ``"auto"``, or what values are divided by before the cast.
         nodata: what becomes of missing values: ``"nan"``, a value, or ``"error"``.

@@ -5,17 +5,21 @@
 //! end there is an error.
 
 use std::cell::Cell;
-use std::ffi::{c_uint, c_void};
+use std::ffi::{c_int, c_uint, c_void};
 use std::mem::MaybeUninit;
 
 use flate2::{Decompress, FlushDecompress, Status};
 use hdf5_sys::h5::{H5allocate_memory, H5free_memory};
-use hdf5_sys::h5z::{
-    H5Z_CLASS_T_VERS, H5Z_FILTER_DEFLATE, H5Z_FLAG_REVERSE, H5Z_class2_t, H5Zregister,
-};
+use hdf5_sys::h5z::{H5Z_CLASS_T_VERS, H5Z_FILTER_DEFLATE, H5Z_FLAG_REVERSE, H5Z_class2_t};
 
 /// What other filters (checksums) may add to a chunk before it is compressed.
 const EXTRA: usize = 64;
+
+unsafe extern "C" {
+    /// What `H5Zregister` does, which takes no filters in place of libhdf5's own. Not part of libhdf5's interface,
+    /// but of the library that is built in: without it, the program could not be linked.
+    fn H5Z_register(class: *const H5Z_class2_t) -> c_int;
+}
 
 thread_local! {
     /// Bytes of a chunk of the dataset that this thread reads.
@@ -33,7 +37,7 @@ pub(super) fn with_chunks_of<T>(bytes: usize, read: impl FnOnce() -> T) -> T {
 /// Has libhdf5 use this filter.
 ///
 /// # Safety
-/// No other thread may be in libhdf5.
+/// libhdf5 has to be initialised, and no other thread may be in it.
 pub(super) unsafe fn register() {
     let class = H5Z_class2_t {
         version: H5Z_CLASS_T_VERS as _,
@@ -45,9 +49,9 @@ pub(super) unsafe fn register() {
         set_local: None,
         filter: Some(filter),
     };
-    // SAFETY: libhdf5 copies the class, whose name and function live as long as the process. If it refused
-    // it, its own filter would stay.
-    unsafe { H5Zregister((&raw const class).cast()) };
+    // SAFETY: libhdf5 copies the class, whose name and function live as long as the process, over that of its own
+    // filter. If it refused it, its own would stay.
+    unsafe { H5Z_register(&raw const class) };
 }
 
 /// Replaces the `len` bytes in `buffer`, which has room for `room`, by what they inflate to. Gives its length,

@@ -50,7 +50,7 @@ pub(super) fn restrict_libhdf5() {
             // SAFETY: a call without pointers, made while no other thread is in libhdf5. It fails only if
             // the kind of link is not known, which is what is wanted.
             unsafe { H5Lunregister(H5L_TYPE_EXTERNAL) };
-            // SAFETY: no other thread is in libhdf5.
+            // SAFETY: no other thread is in libhdf5, which the call before has initialised.
             unsafe { inflate::register() };
         });
     });

@@ -255,7 +255,7 @@ impl Tree {
         if entry.shape.is_empty() || long > 1 {
             return None;
         }
-        numbers(&*self.dataset(path).ok()?.0)
+        numbers(&self.dataset(path).ok()?.0)
     }
 
     /// The attributes of the group or dataset at `path` (empty for the root).

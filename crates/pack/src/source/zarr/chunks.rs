@@ -103,7 +103,7 @@ impl ChunkFile {
 
     /// Where the chunks lie in a shard: all of them within it.
     fn index(&self, index: &ShardIndex) -> Result<Vec<(u64, u64)>, StorageError> {
-        let len = index.len();
+        let len = index.bytes();
         let range = match index.at_start {
             true => ByteRange::FromStart(0, Some(len)),
             false => ByteRange::Suffix(len),

@@ -135,7 +135,7 @@ impl ShardIndex {
     }
 
     /// Bytes of the index.
-    pub fn len(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.chunks * 16 + if self.checksum { 4 } else { 0 }
     }
 }
