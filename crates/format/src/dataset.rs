@@ -29,6 +29,8 @@ pub const WAVELENGTH: &str = "wavelength";
 pub const FWHM: &str = "fwhm";
 /// The attribute of an image's `hsipack` that says how many mantissa bits its values have; the others are zero.
 pub const KEEP_BITS: &str = "keep_bits";
+/// The attribute of an image's `hsipack` that has statistics of each split's samples, by the splits' names.
+pub const SPLIT_STATS: &str = "split_stats";
 /// The file of samples.
 pub const SAMPLES: &str = "samples.jsonl";
 

@@ -22,6 +22,7 @@
 //! | [`checksums`] | `SHA256SUMS` |
 //! | [`samples`] | `samples.jsonl` |
 //! | [`dataset`] | a whole dataset, opened |
+//! | [`spectrum`] | normalising a pixel's spectrum |
 //! | `error`, [`remedy`](mod@remedy) | what went wrong, and what to do about it, however a surface spells it |
 //!
 //! ```
@@ -59,6 +60,7 @@ pub mod remedy;
 pub mod samples;
 pub mod shard;
 pub mod small;
+pub mod spectrum;
 pub mod text;
 pub mod threads;
 pub mod zarr;
@@ -71,3 +73,4 @@ pub use error::{Error, ErrorKind, Result};
 pub use grid::{Grid, Tile};
 pub use remedy::{Command, Opt, Remedy};
 pub use samples::Sample;
+pub use spectrum::SpectralNorm;

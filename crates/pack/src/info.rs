@@ -9,7 +9,7 @@ use hsipack_format::{Command, DType, Dataset, Result, Sample, Stack, remedy};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::convert::stats::{Band, BandStats};
+use crate::convert::stats::BandStats;
 use crate::input::Input;
 use crate::physical;
 use crate::source::{RowBuffer, Source};
@@ -191,7 +191,7 @@ pub struct CodecReport {
     pub checksum: bool,
 }
 
-/// The error that packing made in the worst band.
+/// The greatest errors that packing made, each with its band.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Quantisation {
     /// The band with the greatest relative error, from 0.
@@ -200,10 +200,14 @@ pub struct Quantisation {
     pub wavelength_nm: Option<f64>,
     /// Greatest relative error.
     pub max_rel: f64,
-    /// Greatest absolute error of that band, physical.
-    pub max_abs: f64,
     /// Mean relative error of that band.
     pub mean_rel: f64,
+    /// Greatest absolute error, physical.
+    pub max_abs: f64,
+    /// The band that has it.
+    pub max_abs_band: usize,
+    /// Its wavelength in nm.
+    pub max_abs_wavelength_nm: Option<f64>,
 }
 
 /// One mask.
@@ -489,13 +493,17 @@ impl StackReport {
 }
 
 fn quantisation(stats: &BandStats, stack: &Stack) -> Option<Quantisation> {
-    let (band, worst): (usize, Band) = stats.worst_band().filter(|(_, band)| band.count > 0)?;
+    let (band, max_rel) = stats.worst_relative()?;
+    let (max_abs_band, max_abs) = stats.worst_absolute()?;
+    let nm = |band: usize| stack.wavelength.as_ref().map(|nm| nm[band]);
     Some(Quantisation {
         band,
-        wavelength_nm: stack.wavelength.as_ref().map(|nm| nm[band]),
-        max_rel: worst.max_rel_error,
-        max_abs: worst.max_abs_error * stack.image.scale_factor().abs(),
-        mean_rel: worst.sum_rel_error / worst.count as f64,
+        wavelength_nm: nm(band),
+        max_rel,
+        mean_rel: stats.0[band].sum_rel_error / stats.0[band].count as f64,
+        max_abs: max_abs * stack.image.scale_factor().abs(),
+        max_abs_band,
+        max_abs_wavelength_nm: nm(max_abs_band),
     })
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use hsipack_format::DType;
 use hsipack_measure::machine;
 use hsipack_read::store::StoreKind;
-use hsipack_read::{OfProcess, OpenOptions, Result, Verify};
+use hsipack_read::{BandStatistics, OfProcess, OpenOptions, Result, Verify};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 use tch::Tensor;
@@ -153,12 +153,16 @@ impl Dataset {
 fn describe(dataset: &hsipack_read::Dataset, number: usize) -> Value {
     let stack = &dataset.stacks()[number];
     let shape = stack.image.shape();
-    let stats = dataset.statistics(number).map(|stats| {
+    let figures = |stats: BandStatistics| {
         json!({
             "min": stats.min, "max": stats.max, "mean": stats.mean,
             "std": stats.std, "nan": stats.nan,
         })
-    });
+    };
+    let stats = dataset.statistics(number).map(figures);
+    let splits = dataset.split_statistics(number).into_iter();
+    let split_stats: serde_json::Map<String, Value> =
+        splits.map(|(split, stats)| (split, figures(stats))).collect();
     let mask = |mask: &hsipack_format::dataset::ChunkArray| {
         json!({
             "name": mask.name(), "dtype": mask.meta().dtype.name(),
@@ -175,6 +179,7 @@ fn describe(dataset: &hsipack_read::Dataset, number: usize) -> Value {
         "scale_factor": dataset.scale_factor(number),
         "add_offset": dataset.add_offset(number),
         "stats": stats,
+        "split_stats": split_stats,
         "masks": stack.masks.iter().map(mask).collect::<Vec<_>>(),
     })
 }

@@ -331,6 +331,8 @@ impl Loader {
             let source = running.source.clone();
             let report = py.detach(|| {
                 let loader = source.loader();
+                let standardized: serde_json::Map<String, serde_json::Value> =
+                    loader.standardized_by().into_iter().map(|(stack, split)| (stack, json!(split))).collect();
                 json!({
                     "transfer": loader.report(),
                     "memory": loader.memory(),
@@ -338,10 +340,16 @@ impl Loader {
                     "layers": loader.masks().iter().map(|mask| loader.layers(mask)).collect::<Vec<_>>(),
                     "threads": loader.options().threads,
                     "slots": loader.options().slots,
+                    "standardized_by": standardized,
                 })
             });
             Ok(report.to_string())
         })
+    }
+
+    /// Whether it is standardised by statistics of all samples though there is a split to train on.
+    fn lacks_train_statistics(&self, py: Python<'_>) -> PyResult<bool> {
+        self.running(py, |running| Ok(running.source.loader().lacks_train_statistics()))
     }
 
     /// Stops its threads; batches that are kept stay valid.

@@ -39,6 +39,8 @@ pub struct Settings {
     physical: bool,
     nan: Option<f64>,
     normalize: Option<String>,
+    /// Mean and standard deviation of the user's, in place of a name.
+    standardize_by: Option<(Vec<f64>, Vec<f64>)>,
     copy: bool,
     pipeline: Option<String>,
     trace: bool,
@@ -111,18 +113,24 @@ impl Settings {
         options.nan = self.nan;
         options.repeat = self.repeat;
         options.emulated_bus = self.emulated_bus;
-        let normalizations = [
-            ("standardize", Normalization::Standardize),
-            ("l1", Normalization::L1),
-            ("l2", Normalization::L2),
-            ("snv", Normalization::Snv),
-        ];
-        options.normalization = match &self.normalize {
-            Some(normalize) => named("normalize", normalize, &normalizations)?,
-            None => Normalization::None,
-        };
+        options.normalization = self.normalization()?;
         options.copy = self.copy;
         Ok(options)
+    }
+
+    fn normalization(&self) -> Result<Normalization> {
+        if let Some((mean, std)) = &self.standardize_by {
+            return Ok(Normalization::StandardizeBy { mean: mean.clone(), std: std.clone() });
+        }
+        match self.normalize.as_deref() {
+            None => Ok(Normalization::None),
+            Some("standardize") => Ok(Normalization::Standardize),
+            Some("l1") => Ok(Normalization::L1),
+            Some("l2") => Ok(Normalization::L2),
+            Some("snv") => Ok(Normalization::Snv),
+            Some(other) => Err(Error::conflict(format!("there is no normalize {other:?}"))
+                .with_remedy("give one of standardize, l1, l2, snv, or (mean, std)")),
+        }
     }
 
     /// The augmentations.

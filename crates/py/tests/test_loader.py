@@ -239,7 +239,7 @@ def test_crops(dataset: str) -> None:
 
 def test_types_values_and_masks(dataset: str) -> None:
     ds = hsipack.open(dataset)
-    stats = ds.stats
+    stats = ds.split("train").stats
     assert stats is not None
     batch = next(
         iter(
@@ -404,6 +404,9 @@ def test_options_that_mean_nothing_are_told(dataset: str) -> None:
         ({"bands": [9]}, "from 0 to 6"),
         ({"columns": ["weather"]}, "age"),
         ({"normalize": "minmax"}, "standardize, l1, l2, snv"),
+        ({"normalize": 3}, "mean, std"),
+        ({"normalize": ([0.0, 1.0], 1.0)}, "has 2 numbers"),
+        ({"normalize": (0.0, -1.0)}, "standard deviation of -1"),
         ({"cache": "all"}, "compressed, decoded"),
         ({"dtype": torch.int8}, "Half"),
         ({"output": "jax"}, "torch, numpy, dlpack"),

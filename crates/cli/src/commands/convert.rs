@@ -93,7 +93,8 @@ pub struct Args {
     mask_fill: Option<u16>,
 
     /// White reference: a cube of the same sensor, averaged over its rows, or `auto` for
-    /// WHITEREF_NAME beside NAME (Specim Lumo). Packs (value - dark) / (white - dark)
+    /// WHITEREF_NAME beside NAME (Specim Lumo). Packs (value - dark) / (white - dark), each file in its own
+    /// scale, times the ratio of integration times where they differ
     #[arg(long, value_name = "FILE|auto", value_parser = parse::reference, help_heading = "Values")]
     white: Option<Reference>,
 
@@ -101,7 +102,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE|auto", value_parser = parse::reference, help_heading = "Values")]
     dark: Option<Reference>,
 
-    /// Reflectance of the white panel, 0 to 1
+    /// Reflectance of the white panel, above 0 and at most 1
     #[arg(
         long,
         value_name = "R",
@@ -124,11 +125,13 @@ pub struct Args {
     drop_bad_bands: bool,
 
     /// Normalise each spectrum: by the sum of magnitudes, by the Euclidean norm, or to mean 0 and
-    /// standard deviation 1 (SNV)
+    /// standard deviation 1 over n - 1 (SNV). Missing and infinite values take no part and are missing
+    /// afterwards; spectra of zeros, for SNV of equal values, become zeros
     #[arg(long, value_enum, default_value_t = NormalizeArg::None, help_heading = "Values")]
     normalize: NormalizeArg,
 
-    /// What becomes of missing values (the file's ignore value, and NaN): NaN, this value, or an error
+    /// What becomes of missing values (the file's ignore value, and NaN), after normalising: NaN, this
+    /// value, or an error
     #[arg(long, value_name = "nan|VALUE|error", value_parser = parse::nodata, default_value = "nan",
           allow_negative_numbers = true, help_heading = "Values")]
     nodata: Nodata,
@@ -361,18 +364,32 @@ fn print(report: &Report) {
         say!("  {bits} mantissa bits kept");
     }
     if let Some(worst) = &report.worst {
-        let wavelength = worst.wavelength.map(|nm| format!(" ({nm} nm)")).unwrap_or_default();
+        let place = |band: usize, nm: Option<f64>, file: &str| {
+            let nm = nm.map(|nm| format!(" ({nm} nm)")).unwrap_or_default();
+            format!("in band {band}{nm} of {file}")
+        };
         say!(
-            "  worst {}error: {:.2e} relative, {:.2e} absolute, in band {}{wavelength} of {}",
+            "  worst {}error: {:.2e} relative, {}",
             if report.keep_bits.is_some() { "" } else { "fp16 " },
             worst.relative,
+            place(worst.band, worst.wavelength, &worst.file)
+        );
+        say!(
+            "    and {:.2e} absolute, {}",
             worst.absolute,
-            worst.band,
-            worst.file
+            place(worst.absolute_band, worst.absolute_wavelength, &worst.absolute_file)
         );
     }
     if report.nan + report.inf > 0 {
         say!("  {} NaN and {} infinite values", report.nan, report.inf);
+    }
+    for bad in &report.bad_bands {
+        let remedy = match (bad.marked.is_empty(), bad.empty.is_empty()) {
+            (false, true) => "--drop-bad-bands",
+            (true, _) => "--bands",
+            (false, false) => "--drop-bad-bands or --bands",
+        };
+        say!("  {} (leave them out with {remedy})", bad.text());
     }
     if !report.skipped.is_empty() {
         say!("  {} left out (listed above)", output::count(report.skipped.len(), "input"));

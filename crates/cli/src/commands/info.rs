@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use hsipack_format::Result;
+use hsipack_pack::convert::band_ranges;
 use hsipack_pack::info::{CubeReport, DatasetReport, MaskReport, StackReport, Values, Wavelengths};
 use hsipack_pack::target::Target;
 
@@ -44,7 +45,8 @@ Keys of --json (null where unknown; wavelengths in nm, sizes in bytes, bands cou
             columns created_by created command appends fingerprint
   stacks[]: name samples shape dtype scale_factor keep_bits chunk chunk_bytes shards samples_per_shard
             codec{name,level,shuffle,checksum} stored_bytes uncompressed_bytes wavelengths bad_bands
-            values quantisation{band,wavelength_nm,max_rel,max_abs,mean_rel}
+            values quantisation{band,wavelength_nm,max_rel,mean_rel,max_abs,max_abs_band,
+            max_abs_wavelength_nm}
             masks[]{name,dtype,layers,class_names,stored_bytes}
   wavelengths: count min_nm max_nm order fwhm_nm        values: min max nan inf ignored
 
@@ -144,23 +146,10 @@ fn output_number(value: f64) -> String {
 
 /// `none`, or ranges: `0-2, 81 (4 bands)`.
 fn bands_text(bands: &[usize]) -> String {
-    const SHOWN: usize = 8;
     if bands.is_empty() {
         return "none".to_owned();
     }
-    let mut ranges: Vec<(usize, usize)> = Vec::new();
-    for band in bands {
-        match ranges.last_mut() {
-            Some((_, last)) if *last + 1 == *band => *last = *band,
-            _ => ranges.push((*band, *band)),
-        }
-    }
-    let range = |(first, last): &(usize, usize)| {
-        if first == last { first.to_string() } else { format!("{first}-{last}") }
-    };
-    let shown: Vec<String> = ranges.iter().take(SHOWN).map(range).collect();
-    let more = if ranges.len() > SHOWN { ", …" } else { "" };
-    format!("{}{more} ({})", shown.join(", "), output::count(bands.len(), "band"))
+    format!("{} ({})", band_ranges(bands), output::count(bands.len(), "band"))
 }
 
 fn values(all: &Values) -> String {
@@ -277,12 +266,17 @@ fn print_stack(stack: &StackReport) {
     }
     if let Some(worst) = &stack.quantisation {
         let nm =
-            worst.wavelength_nm.map_or(String::new(), |nm| format!(" ({} nm)", output_number(nm)));
+            |nm: Option<f64>| nm.map_or(String::new(), |nm| format!(" ({} nm)", output_number(nm)));
         line(
             "packing error",
             format!(
-                "up to {:.2e} relative, {:.2e} absolute, in band {}{nm}",
-                worst.max_rel, worst.max_abs, worst.band
+                "up to {:.2e} relative, in band {}{}; {:.2e} absolute, in band {}{}",
+                worst.max_rel,
+                worst.band,
+                nm(worst.wavelength_nm),
+                worst.max_abs,
+                worst.max_abs_band,
+                nm(worst.max_abs_wavelength_nm),
             ),
         );
     }

@@ -1,12 +1,17 @@
 """Names, tables, lists: what becomes of them in samples.jsonl."""
 
+import hashlib
+import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from helpers import (
     Hsipack,
     assert_same_bits,
+    attributes,
     check_sums,
     expected,
     read_zarr,
@@ -193,3 +198,117 @@ def test_strange_file_names(hsipack: Hsipack, tmp_path: Path) -> None:
     assert [line["name"] for line in samples(out)] == names
     assert_same_bits(read_zarr(out), np.stack([expected(cube) for cube in cubes]))
     check_sums(out)
+
+
+# ------------------------------------------------------------------------------------------ splits
+
+
+def refreshed(path: Path) -> None:
+    """SHA256SUMS again, of files that were edited."""
+    lines = (path / "SHA256SUMS").read_text().splitlines()
+    names = [line.split("  ", 1)[1] for line in lines]
+    sums = [f"{hashlib.sha256((path / name).read_bytes()).hexdigest()}  {name}" for name in names]
+    (path / "SHA256SUMS").write_text("\n".join(sums) + "\n")
+
+
+def edited(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Changes the image's own attributes."""
+    file = path / "12x9x11/image/zarr.json"
+    meta = json.loads(file.read_text())
+    change(meta["attributes"]["hsipack"])
+    file.write_text(json.dumps(meta))
+    refreshed(path)
+
+
+def split_table(folder: Path, splits: list[str]) -> Path:
+    table = folder / "table.csv"
+    lines = [f"cube_{number:03},{split}" for number, split in enumerate(splits)]
+    table.write_text("\n".join(["name,split", *lines]) + "\n")
+    return table
+
+
+def check_split_stats(path: Path) -> set[str]:
+    """Recorded statistics of splits are those of their samples; gives the splits."""
+    packed = read_zarr(path).astype(np.float64)
+    lines = samples(path)
+    recorded = attributes(path)["hsipack"].get("split_stats", {})
+    for split, stats in recorded.items():
+        flat = packed[[line.get("split") == split for line in lines]].reshape(-1, 11)
+        assert stats["count"] == np.isfinite(flat).sum(0).tolist()
+        assert stats["nan"] == np.isnan(flat).sum(0).tolist()
+        assert stats["inf"] == [0] * 11
+        assert stats["min"] == np.nanmin(flat, 0).tolist()
+        assert stats["max"] == np.nanmax(flat, 0).tolist()
+        np.testing.assert_allclose(stats["mean"], np.nanmean(flat, 0), rtol=1e-6)
+        np.testing.assert_allclose(stats["std"], np.nanstd(flat, 0), rtol=1e-5)
+    return set(recorded)
+
+
+def test_statistics_of_every_split_are_recorded(hsipack: Hsipack, tmp_path: Path) -> None:
+    splits = ["train", "val", "", "train", "test", "train", "val"]
+    write_cubes(tmp_path / "all", 7)
+    gap = np.load(tmp_path / "all/cube_003.npy")
+    gap[2, 3, 4] = np.nan
+    np.save(tmp_path / "all/cube_003.npy", gap)
+    table = split_table(tmp_path, splits)
+    out = tmp_path / "out"
+    first = [tmp_path / f"all/cube_{number:03}.npy" for number in range(4)]
+    second = [tmp_path / f"all/cube_{number:03}.npy" for number in range(4, 7)]
+    hsipack.convert(*first, "--table", table, out=out)
+    assert check_split_stats(out) == {"train", "val"}
+    hsipack.convert(*second, "--table", table, "--append", out=out)
+    assert check_split_stats(out) == {"train", "val", "test"}
+    assert hsipack.run("validate", out).returncode == 0
+    whole = tmp_path / "whole"
+    hsipack.convert(*first, *second, "--table", table, "--shard-size", "1KiB", out=whole)
+    assert check_split_stats(whole) == {"train", "val", "test"}
+    # Without splits there is nothing to record.
+    hsipack.convert(tmp_path / "all", out=tmp_path / "plain")
+    assert "split_stats" not in attributes(tmp_path / "plain")["hsipack"]
+
+
+def test_statistics_of_splits_are_validated(hsipack: Hsipack, tmp_path: Path) -> None:
+    write_cubes(tmp_path / "in", 3)
+    table = split_table(tmp_path, ["train", "test", "train"])
+    out = tmp_path / "out"
+    hsipack.convert(tmp_path / "in", "--table", table, out=out)
+
+    def problem() -> str:
+        report = json.loads(hsipack.run("validate", out, "--json").stdout)
+        return "".join(problem["what"] for problem in report["problems"])
+
+    assert problem() == ""
+    edited(out, lambda own: own["split_stats"]["train"]["count"].__setitem__(5, 1))
+    assert problem() == (
+        'the recorded statistics of split "train", band 5, are not those of its values'
+    )
+    edited(out, lambda own: own["split_stats"]["train"].pop("mean"))
+    assert "mean does not list 11 bands" in problem()
+    edited(out, lambda own: own["split_stats"].update(train=own["split_stats"].pop("test")))
+    assert "are not those of its values" in problem()
+    edited(out, lambda own: own["split_stats"].update(other=own["split_stats"].pop("train")))
+    assert problem() == 'statistics are recorded of split "other", which no sample is of'
+    edited(out, lambda own: own.pop("split_stats"))
+    assert problem() == ""
+
+
+def test_splits_of_older_datasets_get_no_statistics_of_new_samples_alone(
+    hsipack: Hsipack, tmp_path: Path
+) -> None:
+    write_cubes(tmp_path / "all", 5)
+    table = split_table(tmp_path, ["train", "test", "train", "new", "train"])
+    out = tmp_path / "out"
+    cubes = [tmp_path / f"all/cube_{number:03}.npy" for number in range(5)]
+    hsipack.convert(*cubes[:3], "--table", table, out=out)
+    edited(out, lambda own: own.pop("split_stats"))
+    hsipack.convert(*cubes[3:], "--table", table, "--append", out=out)
+    assert check_split_stats(out) == {"new"}
+    assert hsipack.run("validate", out).returncode == 0
+
+
+def test_a_split_for_every_cube_gets_no_statistics(hsipack: Hsipack, tmp_path: Path) -> None:
+    write_cubes(tmp_path / "in", 65, (2, 2, 3))
+    table = split_table(tmp_path, [f"split {number}" for number in range(65)])
+    report = hsipack.convert(tmp_path / "in", "--table", table, out=tmp_path / "out")
+    assert any("there are 65 splits" in note for note in report["notes"])
+    assert "split_stats" not in attributes(tmp_path / "out")["hsipack"]

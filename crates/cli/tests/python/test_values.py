@@ -1,5 +1,7 @@
 """What the options make of values, against the same in NumPy."""
 
+import json
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -99,13 +101,22 @@ def test_micrometres_become_nanometres(hsipack: Hsipack, tmp_path: Path) -> None
 
 
 def normalised(values: np.ndarray, how: str) -> np.ndarray:
-    """The definitions, over known values."""
-    if how == "l1":
-        return np.asarray(values / np.nansum(np.abs(values), -1, keepdims=True))
-    if how == "l2":
-        return np.asarray(values / np.sqrt(np.nansum(values**2, -1, keepdims=True)))
-    mean = np.nanmean(values, -1, keepdims=True)
-    return np.asarray((values - mean) / np.nanstd(values, -1, ddof=1, keepdims=True))
+    """The definitions: what is not finite takes no part and is NaN; without anything to divide by,
+    0."""
+    values = np.where(np.isfinite(values), values, np.nan)
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        if how == "snv":
+            centred = values - np.nanmean(values, -1, keepdims=True)
+            divisor = np.nanstd(values, -1, ddof=1, keepdims=True)
+            spread = np.nanmax(values, -1, keepdims=True) > np.nanmin(values, -1, keepdims=True)
+            divisor = np.where(spread, divisor, 0.0)
+        else:
+            power = {"l1": 1, "l2": 2}[how]
+            centred = values
+            divisor = np.nansum(np.abs(values) ** power, -1, keepdims=True) ** (1 / power)
+        scaled = np.where(divisor > 0, centred / divisor, 0.0)
+    return np.asarray(np.where(np.isnan(values), np.nan, scaled))
 
 
 @pytest.mark.parametrize("how", ["l1", "l2", "snv"])
@@ -130,6 +141,34 @@ def test_spectra_without_contrast_become_zero(
     cube = np.full((3, 4, 5), value, np.float32)
     packed = convert(hsipack, tmp_path, cube, "--normalize", how)
     np.testing.assert_array_equal(packed, 0)
+
+
+@pytest.mark.parametrize("how", ["l1", "l2", "snv"])
+def test_gaps_take_no_part_and_are_filled_afterwards(
+    how: str, hsipack: Hsipack, tmp_path: Path
+) -> None:
+    cube = smooth_cube()
+    cube[0, 0, 3] = cube[0, 1, 0] = np.nan
+    cube[0, 2, 5], cube[0, 3, 6] = np.inf, -np.inf
+    cube[1, 0] = np.nan
+    cube[1, 1, 1:] = np.nan
+    cube[1, 2], cube[1, 2, 4] = 0, np.nan
+    cube[1, 3], cube[1, 3, 4] = 0.1, np.inf
+    want = normalised(cube.astype(np.float64), how)
+    assert np.isnan(want).sum() == 4 + 11 + 10 + 2
+    packed = convert(hsipack, tmp_path, cube, "--normalize", how)
+    np.testing.assert_allclose(packed, want, rtol=2**-10.99, atol=2**-24)
+    report = hsipack.convert(
+        tmp_path / "cube.hdr", "--normalize", how, "--nodata", "7", out=tmp_path / "filled"
+    )
+    assert (report["nan"], report["inf"]) == (0, 0)
+    filled = read_zarr(tmp_path / "filled")[0]
+    np.testing.assert_allclose(filled, np.nan_to_num(want, nan=7), rtol=2**-10.99, atol=2**-24)
+    message = hsipack.refuse(
+        tmp_path / "cube.hdr", "--normalize", how, "--nodata", "error",
+        out=tmp_path / "error", names=tmp_path / "cube",
+    )  # fmt: skip
+    assert "band 3, row 0, column 0 has no value" in message
 
 
 # ------------------------------------------------------------------------------------------ nodata
@@ -215,6 +254,83 @@ def test_overflow_is_an_error_and_scale_mends_it(hsipack: Hsipack, tmp_path: Pat
         assert_same_bits(packed[0], expected(cube, scale=scale))
         physical = open_xarray(out)["image"].values[0].astype(np.float64)
         np.testing.assert_allclose(physical, packed[0].astype(np.float64) * scale, rtol=1e-6)
+
+
+def test_limits_are_those_of_rounding_to_nearest(hsipack: Hsipack, tmp_path: Path) -> None:
+    """65520 lies half way to what would follow 65504, and would become infinite."""
+    cube = smooth_cube(dtype="float64")
+    cube[0, 0, :3] = [65504, 65519.999, -65510]
+    packed = convert(hsipack, tmp_path, cube)
+    np.testing.assert_array_equal(packed[0, 0, :3], [65504, 65504, -65504])
+    for value in (65520.0, -65520.0):
+        cube[0, 0, 1] = value
+        data = write_envi(tmp_path / "beyond.hdr", cube)
+        message = hsipack.refuse(data, out=tmp_path / "no", names=data)
+        assert f"the value {value:.0f} does not fit fp16" in message
+
+
+def test_the_greatest_errors_are_told_with_their_bands(hsipack: Hsipack, tmp_path: Path) -> None:
+    """Of a band of large numbers the absolute one, of a band of small ones the relative one."""
+    first, second = smooth_cube(dtype="float32"), smooth_cube(dtype="float32", seed=1)
+    first[..., 2] += 2000
+    second[..., 7] *= 1e-6
+    first[0, 0, 0] = 1e-39  # a subnormal number, which float16 makes 0: off by all of it
+    for name, cube in (("first", first), ("second", second)):
+        write_envi(tmp_path / f"in/{name}.hdr", cube, wavelength=NM, wavelength_units="nm")
+    out = tmp_path / "out"
+    worst = hsipack.convert(tmp_path / "in", "--bands", "1-10", out=out)["worst"]
+    exact = np.stack([first, second])[..., 1:].astype(np.float64)
+    error = np.abs(read_zarr(out).astype(np.float64) - exact)
+    relative = error / np.abs(exact)
+    files = [str(tmp_path / f"in/{name}") for name in ("first", "second")]
+    for measure, prefix, key in ((relative, "", "relative"), (error, "absolute_", "absolute")):
+        sample, _, _, band = np.unravel_index(measure.argmax(), measure.shape)
+        np.testing.assert_allclose(worst[key], measure.max(), rtol=1e-3)
+        assert worst[f"{prefix}file"].startswith(files[sample])
+        assert worst[f"{prefix}band"] == band + 1
+        assert worst[f"{prefix}wavelength"] == NM[band + 1]
+    assert (worst["band"], worst["absolute_band"]) == (7, 2)
+    text = hsipack.run("convert", tmp_path / "in", "-o", tmp_path / "text").stdout
+    assert f"1.00e0 relative, in band 0 (400 nm) of {files[0]}" in text
+    assert f" absolute, in band 2 (420 nm) of {files[0]}" in text
+    done = hsipack.run("info", out, "--json")
+    told = json.loads(done.stdout)["stacks"][0]["quantisation"]
+    assert (told["band"], told["max_abs_band"]) == (6, 1)
+    assert (told["wavelength_nm"], told["max_abs_wavelength_nm"]) == (NM[7], NM[2])
+    assert (told["max_rel"], told["max_abs"]) == (worst["relative"], worst["absolute"])
+    text = hsipack.run("info", out).stdout
+    assert "relative, in band 6 (470 nm); " in text
+    assert "absolute, in band 1 (420 nm)" in text
+
+
+def test_bad_bands_are_told_with_a_remedy(hsipack: Hsipack, tmp_path: Path) -> None:
+    cube = smooth_cube()
+    cube[..., [2, 9]] = np.nan
+    good = [int(band not in (4, 5, 6, 9)) for band in range(11)]
+    data = write_envi(tmp_path / "cube.hdr", cube, bbl=good)
+
+    def told(name: str, *options: object) -> tuple[str, list[str]]:
+        text = hsipack.run("convert", data, "-o", tmp_path / f"{name}.text", *options).stdout
+        lines = [line.strip() for line in text.splitlines() if "leave them out" in line]
+        notes = hsipack.convert(data, *options, out=tmp_path / name)["notes"]
+        return "".join(lines), [note for note in notes if "can leave them out" in note]
+
+    both = "bands 4-6, 9 are marked bad, bands 2, 9 are without a value in any cube"
+    line, notes = told("all")
+    assert line == f"12x9x11: {both} (leave them out with --drop-bad-bands or --bands)"
+    assert notes == [f"12x9x11: {both}; drop_bad_bands or bands can leave them out"]
+    line, _ = told("good", "--drop-bad-bands")
+    assert line == ("12x9x7: band 2 is without a value in any cube (leave them out with --bands)")
+    line, _ = told("some", "--bands", "0,5,1")
+    assert line == "12x9x3: band 5 is marked bad (leave them out with --drop-bad-bands)"
+    assert told("none", "--bands", "0,1") == ("", [])
+    own = attributes(tmp_path / "all")["hsipack"]
+    assert own["good_bands"] == [bool(one) for one in good]
+    assert [band for band, count in enumerate(own["stats"]["count"]) if count == 0] == [2, 9]
+    estimate = json.loads(
+        hsipack.run("convert", data, "-o", tmp_path / "x", "--dry-run", "--json").stdout
+    )
+    assert any("bands 4-6, 9 are marked bad" in note for note in estimate["notes"])
 
 
 @pytest.mark.parametrize(
@@ -310,12 +426,139 @@ def test_references_calibrate(columns: int, use: str, hsipack: Hsipack, tmp_path
     panel = 0.95 if "white" in used else 1.0
     if "white" in used:
         options += ["--white-reflectance", panel]
-    packed = convert(hsipack, tmp_path, cube, *options, reflectance_scale_factor=10000)
+    packed = convert(hsipack, tmp_path, cube, *options)
     low = dark.astype(np.float64).mean(0) if "dark" in used else 0.0
     span = (white.astype(np.float64).mean(0) - low) / panel if "white" in used else 1.0
     want = (cube.astype(np.float64) - low) / span
     np.testing.assert_allclose(packed, want, rtol=2**-10.99)
     assert np.mean(packed == want.astype(np.float16)) > 0.999
+
+
+@pytest.mark.parametrize("raw", [False, True])
+@pytest.mark.parametrize("scales", [(10000, 10000, 10000), (10000, None, 100), (None, 50, None)])
+def test_every_file_is_calibrated_in_its_own_scale(
+    scales: tuple[float | None, ...], raw: bool, hsipack: Hsipack, tmp_path: Path
+) -> None:
+    arrays = [smooth_cube(dtype="uint16"), reference(7, 9, 1, 3000), reference(5, 9, 2, 90)]
+    files = [
+        write_envi(tmp_path / f"{name}.hdr", array, reflectance_scale_factor=scale)
+        for name, array, scale in zip(("cube", "white", "dark"), arrays, scales, strict=True)
+    ]
+    divisors = [1.0 if raw or scale is None else scale for scale in scales]
+    cube, white, dark = (
+        array.astype(np.float64) / by for array, by in zip(arrays, divisors, strict=True)
+    )
+    white, dark = white.mean(0), dark.mean(0)
+    words: list[object] = ["--raw-values"] if raw else []
+    words += ["--scale", "auto"]
+    for name, options, want in (
+        ("both", ("--white", files[1], "--dark", files[2]), (cube - dark) / (white - dark)),
+        ("dark only", ("--dark", files[2]), cube - dark),
+        ("white only", ("--white", files[1]), cube / white),
+    ):
+        out = tmp_path / name
+        report = hsipack.convert(files[0], *options, *words, out=out)
+        packed = read_zarr(out)[0].astype(np.float64) * attributes(out).get("scale_factor", 1.0)
+        np.testing.assert_allclose(packed, want, rtol=2**-10.9, atol=np.abs(want).max() * 2**-20)
+        recorded = samples(out)[0]["source"].get("scaling")
+        assert recorded == (None if divisors[0] == 1 else [1.0, divisors[0], 0.0])
+        used = [
+            scale
+            for kind, scale in zip(("white", "dark"), scales[1:], strict=True)
+            if kind in name or name == "both"
+        ]
+        noted = any("scaled by" in note for note in report["notes"])
+        assert noted == (not raw and any(scale != scales[0] for scale in used))
+        done = hsipack.run("validate", out, "--source")
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("field", "times", "factor", "note"),
+    [
+        (
+            "tint",
+            ("8", "2.5", "8"),
+            2.5 / 8,
+            "8, but tint = 2.5 of the reference; corrected",
+        ),
+        ("integration_time", ("8 ms", "16 ms", "8 ms"), 2.0, "16 ms of the reference; corrected"),
+        ("exposure", ("8", "8", "4"), 1.0, "exposure = 4 of the reference; subtracted as it is"),
+        ("tint", ("8", None, "8"), 1.0, "only one of the two gives an integration time"),
+        ("exposure", ("8 ms", "0.008 s", "8 ms"), 1.0, "cannot be compared"),
+        ("tint", ("8", "8.0", "8"), 1.0, None),
+        ("tint", ("none", "0", "-3"), 1.0, None),
+    ],
+)
+def test_integration_times_are_corrected_by_their_ratio(
+    field: str,
+    times: tuple[str | None, ...],
+    factor: float,
+    note: str | None,
+    hsipack: Hsipack,
+    tmp_path: Path,
+) -> None:
+    cube, white, dark = (
+        smooth_cube(dtype="uint16"),
+        reference(7, 9, 1, 3000),
+        reference(5, 9, 2, 90),
+    )
+    files = [
+        write_envi(tmp_path / f"{name}.hdr", array, **{field: time})  # type: ignore[arg-type]
+        for name, array, time in zip(
+            ("cube", "white", "dark"), (cube, white, dark), times, strict=True
+        )
+    ]
+    out = tmp_path / "out"
+    report = hsipack.convert(files[0], "--white", files[1], "--dark", files[2], out=out)
+    low, high = dark.astype(np.float64).mean(0), white.astype(np.float64).mean(0)
+    want = (cube - low) / (high - low) * factor
+    np.testing.assert_allclose(read_zarr(out)[0], want, rtol=2**-10.9, atol=2**-24)
+    assert [one for one in report["notes"] if note and note in one] or note is None
+    assert len(report["notes"]) == (note is not None)
+
+
+def test_cubes_of_other_times_get_their_own_correction(hsipack: Hsipack, tmp_path: Path) -> None:
+    """Though the reference is one file for all of them."""
+    white = write_envi(tmp_path / "white.hdr", reference(7, 9, 1, 3000), tint=4)
+    cube = smooth_cube(dtype="uint16")
+    for number, time in enumerate((4, 8, 8, 2)):
+        write_envi(tmp_path / f"in/{number}.hdr", cube, tint=time)
+    hsipack.convert(tmp_path / "in", "--white", white, out=tmp_path / "out")
+    packed = read_zarr(tmp_path / "out").astype(np.float64)
+    for number, factor in enumerate((1, 0.5, 0.5, 2)):
+        np.testing.assert_allclose(packed[number], packed[0] * factor, rtol=2**-9.9)
+
+
+def test_references_of_other_wavelengths_are_refused(hsipack: Hsipack, tmp_path: Path) -> None:
+    data = write_envi(tmp_path / "cube.hdr", smooth_cube(), wavelength=NM, wavelength_units="nm")
+    moved = [nm + 3 * (band > 4) for band, nm in enumerate(NM)]
+    white = write_envi(
+        tmp_path / "white.hdr", smooth_cube((3, 9, 11)), wavelength=moved, wavelength_units="nm"
+    )
+    message = hsipack.refuse(data, "--white", white, out=tmp_path / "out", names=white)
+    assert f"band 5 of the reference is at 453 nm, that of {data} at 450 nm" in message
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--white", "white", "--white-reflectance", "99"), "is 99, not above 0 and at most 1"),
+        (("--white", "white", "--white-reflectance", "0"), "is 0, not above 0 and at most 1"),
+        (("--white", "white", "--white-reflectance", "nan"), "not above 0 and at most 1"),
+    ],
+)
+def test_panels_reflect_between_nothing_and_all(
+    words: tuple[str, ...], reason: str, hsipack: Hsipack, tmp_path: Path
+) -> None:
+    data = write_envi(tmp_path / "cube.hdr", smooth_cube())
+    white = write_envi(tmp_path / "white.hdr", smooth_cube((3, 9, 11)))
+    given = [white if word == "white" else word for word in words]
+    assert reason in hsipack.refuse(data, *given, out=tmp_path / "out", names=None)
+    # A panel's reflectance by itself is for nothing.
+    done = hsipack.run("convert", data, "--white-reflectance", "0.9", "-o", tmp_path / "out")
+    assert done.returncode != 0
+    assert "--white" in done.stderr
 
 
 def test_lumo_references_are_found_beside_the_cube(hsipack: Hsipack, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use hsipack_format::{Dataset, Result};
 use serde::Serialize;
 
+use super::bad_bands;
 use super::encode::{Encoded, Encoder, OpenCube};
 use super::options::{ConvertOptions, Mode};
 use super::plan::{self, PlannedSample, PlannedStack};
@@ -96,6 +97,8 @@ pub fn dry_run(options: &ConvertOptions) -> Result<Estimate> {
         tried += from;
         compressed += to;
     }
+    // What has no values shows only when all of them are read.
+    let bad_bands = bad_bands::find(&plan, None);
     Ok(Estimate {
         output: options.output.display().to_string(),
         cubes: plan.samples.len(),
@@ -107,7 +110,7 @@ pub fn dry_run(options: &ConvertOptions) -> Result<Estimate> {
         sampled_bytes: tried,
         keep_bits: plan.keep_bits.bits(),
         information: plan.information,
-        notes: plan.notes,
+        notes: plan.notes.into_iter().chain(bad_bands::notes(&bad_bands)).collect(),
         skipped: plan.skipped,
     })
 }

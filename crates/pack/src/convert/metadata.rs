@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::options::ValueOptions;
 use super::plan::{Plan, PlannedMask, PlannedStack};
 use super::shards::write_whole;
-use super::stats::BandStats;
+use super::stats::StackStats;
 
 /// Everything that is written beside the shards.
 pub struct Metadata {
@@ -36,7 +36,7 @@ impl Metadata {
         stack: &PlannedStack,
         values: &ValueOptions,
         len: usize,
-        stats: &BandStats,
+        stats: &StackStats,
     ) {
         let name = &stack.name;
         self.add(format!("{name}/zarr.json"), zarr::to_text(&zarr::group(Map::new())));
@@ -127,7 +127,7 @@ fn image_meta(
     stack: &PlannedStack,
     values: &ValueOptions,
     len: usize,
-    stats: &BandStats,
+    stats: &StackStats,
 ) -> ArrayMeta {
     let shape = stack.grid.shape();
     let mut own = stats.to_attributes();

@@ -6,6 +6,7 @@
 //! | `plan/` | every input opened once, checked, given its place; nothing written |
 //! | `transform.rs`, `calibration.rs`, `cast.rs` | from stored numbers to fp16 |
 //! | `stats.rs` | per-band statistics and quantisation error |
+//! | `bad_bands.rs` | bands that are marked bad or have no values |
 //! | `masks.rs` | class ids and boolean layers |
 //! | `dry_run.rs` | what would be done, and how big it gets |
 //! | `encode.rs` | one block of rows: read, transform, cast, compress |
@@ -15,6 +16,7 @@
 //! | `metadata.rs` | `zarr.json`, `samples.jsonl`, `SHA256SUMS` |
 //! | `run.rs` | all of it in order, and the report |
 
+mod bad_bands;
 mod calibration;
 pub(crate) mod cast;
 mod dry_run;
@@ -30,6 +32,7 @@ pub(crate) mod staging;
 pub mod stats;
 pub(crate) mod transform;
 
+pub use bad_bands::{BadBands, band_ranges};
 pub use dry_run::{Estimate, StackEstimate, dry_run};
 pub use options::*;
 pub use run::{Report, WorstError, convert};

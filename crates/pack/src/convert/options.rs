@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use hsipack_format::{Codec, Compressor, CubeShape, DType, Error, Result, Shuffle, Tile};
+use hsipack_format::{
+    Codec, Compressor, CubeShape, DType, Error, Result, Shuffle, SpectralNorm, Tile,
+};
 use serde::{Deserialize, Serialize};
 
 use super::masks;
@@ -20,7 +22,8 @@ pub enum Scale {
     Factor(f64),
 }
 
-/// What becomes of missing values: those equal to the source's ignore value, and NaN.
+/// What becomes of missing values: those equal to the source's ignore value, NaN, and, where spectra are
+/// normalised, infinities. It is done after normalising, so that what takes their place is in no sum.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Nodata {
@@ -32,7 +35,8 @@ pub enum Nodata {
     Error,
 }
 
-/// Normalisation of each pixel's spectrum.
+/// Normalisation of each pixel's spectrum; missing and infinite values take no part and are missing afterwards
+/// (see [`hsipack_format::spectrum`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Normalize {
@@ -45,6 +49,18 @@ pub enum Normalize {
     /// Standard normal variate: subtract the mean over bands, divide by their standard deviation
     /// (n − 1); a constant spectrum becomes zero.
     Snv,
+}
+
+impl Normalize {
+    /// The normalisation, if there is one.
+    pub fn norm(self) -> Option<SpectralNorm> {
+        match self {
+            Self::None => None,
+            Self::L1 => Some(SpectralNorm::L1),
+            Self::L2 => Some(SpectralNorm::L2),
+            Self::Snv => Some(SpectralNorm::Snv),
+        }
+    }
 }
 
 /// How many mantissa bits of packed values are kept; the others are rounded away.
@@ -140,7 +156,7 @@ pub struct ValueOptions {
     pub white: Option<Reference>,
     /// Dark reference.
     pub dark: Option<Reference>,
-    /// Reflectance of the white reference panel.
+    /// Reflectance of the white reference panel, above 0 and at most 1.
     pub white_reflectance: f64,
     /// Order of array axes, e.g. `byx`, whatever the source says; `11yxb` names axes of length 1, too.
     pub axes: Option<String>,
@@ -358,10 +374,19 @@ impl ConvertOptions {
                 "give at least 1 pixel, such as 64 rows and 64 columns",
             );
         }
-        if !(self.values.white_reflectance.is_finite() && self.values.white_reflectance > 0.0) {
+        let panel = self.values.white_reflectance;
+        if !(panel > 0.0 && panel <= 1.0) {
             return conflict(
-                "the reflectance of the white reference is not a positive number",
-                "give for example 0.99",
+                &format!(
+                    "the reflectance of the white panel is {panel}, not above 0 and at most 1"
+                ),
+                "give it as a part of 1, such as 0.99",
+            );
+        }
+        if panel != 1.0 && self.values.white.is_none() {
+            return conflict(
+                "a reflectance of the white panel is given, but no white reference",
+                "name the white reference, or leave its reflectance away",
             );
         }
         for mask in &self.masks {

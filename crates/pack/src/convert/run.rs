@@ -1,19 +1,21 @@
 //! A whole conversion: plan, pack, commit, report.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Instant;
 
 use hsipack_format::samples::{Sample, SourceRecord};
-use hsipack_format::{Dataset, Error, ErrorKind, Opt, Result, remedy};
+use hsipack_format::{Dataset, Error, ErrorKind, Opt, Result, Stack, remedy};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::engine::{self, Outcome};
+use super::bad_bands::{self, BadBands};
+use super::engine::{self, Outcome, SampleRecord};
 use super::metadata::{self, Metadata};
 use super::options::{ConvertOptions, Mode};
-use super::plan::{self, Plan};
+use super::plan::{self, Plan, PlannedSample};
 use super::staging::{self, Begun, Claim, Staging};
-use super::stats::BandStats;
+use super::stats::StackStats;
 use crate::precision::Information;
 use crate::progress::Progress;
 
@@ -38,13 +40,15 @@ pub struct Report {
     pub nan: u64,
     /// Infinite values in the packed cubes.
     pub inf: u64,
-    /// The greatest relative error that the cast to fp16 and dropped bits made, and where; `None` for float32
-    /// with all its bits.
+    /// The greatest errors that the cast to fp16 and dropped bits made, and where; `None` for float32 with all its
+    /// bits.
     pub worst: Option<WorstError>,
     /// Mantissa bits that were kept; `null` where it is all that the type has.
     pub keep_bits: Option<u8>,
     /// The information in the bits of the values, where it was measured (`--keep-bits auto`).
     pub information: Option<Information>,
+    /// Bands that are marked bad or have no values, of stacks that have any.
+    pub bad_bands: Vec<BadBands>,
     /// What the user should know.
     pub notes: Vec<String>,
     /// Inputs that were left out.
@@ -53,10 +57,10 @@ pub struct Report {
     pub already_complete: bool,
 }
 
-/// The worst quantisation error.
+/// The greatest relative and the greatest absolute quantisation error, which may be of different bands.
 #[derive(Clone, Debug, Serialize)]
 pub struct WorstError {
-    /// The input it came from.
+    /// The input with the greatest relative error.
     pub file: String,
     /// The band in that file.
     pub band: usize,
@@ -64,8 +68,14 @@ pub struct WorstError {
     pub wavelength: Option<f64>,
     /// Greatest |packed − value| / |value|.
     pub relative: f64,
-    /// Greatest |packed − value| in that band, in stored units.
+    /// Greatest |packed − value|, in stored units.
     pub absolute: f64,
+    /// The input with the greatest absolute error.
+    pub absolute_file: String,
+    /// The band in that file.
+    pub absolute_band: usize,
+    /// Its wavelength in nm, if known.
+    pub absolute_wavelength: Option<f64>,
 }
 
 /// Plans and runs a conversion.
@@ -244,22 +254,10 @@ fn write_metadata(
 ) -> Result<()> {
     let mut files = Metadata::new();
     for (stack, stats) in plan.stacks.iter().zip(&outcome.stacks) {
-        let mut all = match base.and_then(|base| base.stack(&stack.name)) {
-            Some(old) => {
-                let own = old
-                    .image
-                    .meta()
-                    .attributes
-                    .get("hsipack")
-                    .and_then(Value::as_object)
-                    .cloned()
-                    .unwrap_or_default();
-                BandStats::from_attributes(&own, stack.grid.shape().bands)
-                    .map_err(|error| error.at(old.image.folder()))?
-            }
-            None => BandStats::new(stack.grid.shape().bands),
+        let all = match base.and_then(|base| Some((base, base.stack(&stack.name)?))) {
+            Some((base, old)) => appended_stats(plan, base, old, stats)?,
+            None => stats.clone(),
         };
-        all.merge(stats);
         files.add_stack(stack, &options.values, stack.existing + stack.samples.len(), &all);
     }
     let old = base.map(Dataset::samples).unwrap_or_default();
@@ -280,6 +278,25 @@ fn write_metadata(
     files.write(&staging.dataset(), &stacks)
 }
 
+/// Statistics of the samples of `old`, a stack of `base`, and of those appended to it. A split that has samples in the
+/// stack but no recorded statistics, as in datasets of older versions, gets none: they would be of the new samples only.
+fn appended_stats(
+    plan: &Plan,
+    base: &Dataset,
+    old: &Stack,
+    new: &StackStats,
+) -> Result<StackStats> {
+    let own = old.image.meta().attributes.get("hsipack").and_then(Value::as_object);
+    let mut all = StackStats::from_attributes(own.unwrap_or(&Map::new()), old.image.shape().bands)
+        .map_err(|error| error.at(old.image.folder()))?;
+    let there = base.samples().iter().filter(|sample| sample.stack == old.name);
+    let mut unknown: BTreeSet<&str> = there.filter_map(|sample| sample.split.as_deref()).collect();
+    unknown.retain(|split| !all.splits.contains_key(*split));
+    all.merge(new);
+    all.splits.retain(|split, _| plan.split_stats && !unknown.contains(split.as_str()));
+    Ok(all)
+}
+
 fn new_samples<'a>(
     plan: &'a Plan,
     options: &'a ConvertOptions,
@@ -288,19 +305,13 @@ fn new_samples<'a>(
 ) -> impl Iterator<Item = Sample> + 'a {
     plan.samples.iter().zip(&outcome.samples).enumerate().map(move |(place, (sample, record))| {
         let mut columns = sample.columns.clone();
-        columns.remove("name");
-        let mut text = |key: &str| {
-            columns
-                .shift_remove(key)
-                .map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned))
-        };
-        let (split, group) = (text("split"), text("group"));
+        let (split, group) = (sample.split(), sample.group());
+        for known in ["name", "split", "group"] {
+            columns.shift_remove(known);
+        }
         let label = columns.shift_remove("label");
         let scaling = sample.info.scaling;
-        let applied = !scaling.is_none()
-            && !options.values.raw_values
-            && options.values.white.is_none()
-            && options.values.dark.is_none();
+        let applied = !scaling.is_none() && !options.values.raw_values;
         Sample {
             id: (first + place) as u64,
             name: sample.name.clone(),
@@ -369,18 +380,7 @@ fn report(
             stack.samples.len() * (shape.values() * size + shape.pixels() * masks(stack))
         })
         .sum();
-    let worst = plan
-        .samples
-        .iter()
-        .zip(&outcome.samples)
-        .max_by(|a, b| a.1.worst.1.total_cmp(&b.1.worst.1));
-    let worst = worst.map(|(sample, record)| WorstError {
-        file: sample.input.text(),
-        band: sample.bands.as_ref().map_or(record.worst.0, |bands| bands[record.worst.0]),
-        wavelength: plan.stacks[sample.stack].wavelength.as_ref().map(|nm| nm[record.worst.0]),
-        relative: record.worst.1,
-        absolute: record.worst.2,
-    });
+    let bad_bands = bad_bands::find(plan, Some(&outcome.stacks));
     Report {
         output: options.output.display().to_string(),
         cubes: plan.samples.len(),
@@ -391,14 +391,43 @@ fn report(
         seconds: start.elapsed().as_secs_f64(),
         nan: outcome.samples.iter().map(|sample| sample.nan).sum(),
         inf: outcome.samples.iter().map(|sample| sample.inf).sum(),
-        worst: worst.filter(|_| size == 2 || plan.keep_bits.bits().is_some()),
+        worst: worst(plan, outcome).filter(|_| size == 2 || plan.keep_bits.bits().is_some()),
         keep_bits: plan.keep_bits.bits(),
         information: plan.information.clone(),
-        notes: plan.notes.clone(),
+        notes: plan.notes.iter().cloned().chain(bad_bands::notes(&bad_bands)).collect(),
+        bad_bands,
         skipped: plan.skipped.clone(),
         already_complete: false,
     }
     .appended_to(base)
+}
+
+/// The greatest errors of all samples.
+fn worst(plan: &Plan, outcome: &Outcome) -> Option<WorstError> {
+    let greatest = |error: fn(&SampleRecord) -> (usize, f64)| {
+        let all = plan.samples.iter().zip(&outcome.samples);
+        let all = all.map(|(sample, record)| (sample, error(record)));
+        all.reduce(|worst, next| if next.1.1 > worst.1.1 { next } else { worst })
+    };
+    let place = |(sample, (band, _)): (&PlannedSample, (usize, f64))| {
+        let wavelength = plan.stacks[sample.stack].wavelength.as_ref().map(|nm| nm[band]);
+        let band = sample.bands.as_ref().map_or(band, |bands| bands[band]);
+        (sample.input.text(), band, wavelength)
+    };
+    let relative = greatest(|record| record.relative)?;
+    let absolute = greatest(|record| record.absolute)?;
+    let (file, band, wavelength) = place(relative);
+    let (absolute_file, absolute_band, absolute_wavelength) = place(absolute);
+    Some(WorstError {
+        file,
+        band,
+        wavelength,
+        relative: relative.1.1,
+        absolute: absolute.1.1,
+        absolute_file,
+        absolute_band,
+        absolute_wavelength,
+    })
 }
 
 impl Report {
@@ -424,6 +453,7 @@ fn complete(options: &ConvertOptions, start: Instant) -> Report {
         worst: None,
         keep_bits: options.values.keep_bits.bits(),
         information: None,
+        bad_bands: Vec::new(),
         notes: vec![format!(
             "{} is complete; there was nothing left to do",
             display(&options.output)

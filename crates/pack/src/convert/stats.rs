@@ -1,6 +1,9 @@
 //! Per-band statistics of packed values and of the error that packing made.
 
+use std::collections::BTreeMap;
+
 use half::f16;
+use hsipack_format::dataset::SPLIT_STATS;
 use hsipack_format::{Error, Result};
 use serde_json::{Map, Value, json};
 
@@ -108,36 +111,56 @@ impl BandStats {
         }
     }
 
-    /// The band with the greatest relative error, and that error.
-    pub fn worst_band(&self) -> Option<(usize, Band)> {
-        let by_error =
-            |a: &(usize, Band), b: &(usize, Band)| a.1.max_rel_error.total_cmp(&b.1.max_rel_error);
-        self.0.iter().copied().enumerate().max_by(by_error)
+    /// The greatest relative error, and the first band that has it; `None` if no band has a finite value.
+    pub fn worst_relative(&self) -> Option<(usize, f64)> {
+        self.worst(|band| band.max_rel_error)
+    }
+
+    /// The greatest absolute error, and the first band that has it; `None` if no band has a finite value.
+    pub fn worst_absolute(&self) -> Option<(usize, f64)> {
+        self.worst(|band| band.max_abs_error)
+    }
+
+    fn worst(&self, error: impl Fn(&Band) -> f64) -> Option<(usize, f64)> {
+        let known = self.0.iter().enumerate().filter(|(_, band)| band.count > 0);
+        known
+            .map(|(place, band)| (place, error(band)))
+            .reduce(|worst, next| if next.1 > worst.1 { next } else { worst })
     }
 
     /// The `stats` and `quantisation` attributes of an image array: one list a key, one entry a band;
     /// `null` where a band has no finite value.
     pub fn to_attributes(&self) -> Map<String, Value> {
-        let list =
-            |value: &dyn Fn(&Band) -> Value| Value::Array(self.0.iter().map(value).collect());
-        let finite = |value: &dyn Fn(&Band) -> f64| {
-            list(&|band: &Band| if band.count == 0 { Value::Null } else { json!(value(band)) })
-        };
-        let stats = json!({
-            "count": list(&|band: &Band| json!(band.count)),
-            "nan": list(&|band: &Band| json!(band.nan)),
-            "inf": list(&|band: &Band| json!(band.inf)),
-            "min": finite(&|band: &Band| band.min),
-            "max": finite(&|band: &Band| band.max),
-            "mean": finite(&|band: &Band| band.mean),
-            "std": finite(&Band::std),
-        });
         let quantisation = json!({
-            "max_abs": finite(&|band: &Band| band.max_abs_error),
-            "max_rel": finite(&|band: &Band| band.max_rel_error),
-            "mean_rel": finite(&|band: &Band| band.sum_rel_error / band.count as f64),
+            "max_abs": self.finite(|band| band.max_abs_error),
+            "max_rel": self.finite(|band| band.max_rel_error),
+            "mean_rel": self.finite(|band| band.sum_rel_error / band.count as f64),
         });
-        Map::from_iter([("stats".to_owned(), stats), ("quantisation".to_owned(), quantisation)])
+        Map::from_iter([
+            ("stats".to_owned(), self.to_stats()),
+            ("quantisation".to_owned(), quantisation),
+        ])
+    }
+
+    /// The `stats` attribute alone, which splits have, too.
+    pub fn to_stats(&self) -> Value {
+        json!({
+            "count": self.list(|band| json!(band.count)),
+            "nan": self.list(|band| json!(band.nan)),
+            "inf": self.list(|band| json!(band.inf)),
+            "min": self.finite(|band| band.min),
+            "max": self.finite(|band| band.max),
+            "mean": self.finite(|band| band.mean),
+            "std": self.finite(Band::std),
+        })
+    }
+
+    fn list(&self, value: impl Fn(&Band) -> Value) -> Value {
+        Value::Array(self.0.iter().map(value).collect())
+    }
+
+    fn finite(&self, value: impl Fn(&Band) -> f64) -> Value {
+        self.list(|band| if band.count == 0 { Value::Null } else { json!(value(band)) })
     }
 
     /// Reads what [`to_attributes`](Self::to_attributes) wrote, for `bands` bands.
@@ -145,23 +168,27 @@ impl BandStats {
     /// # Errors
     /// If a list is missing or has another length.
     pub fn from_attributes(attributes: &Map<String, Value>, bands: usize) -> Result<Self> {
-        let list = |group: &str, key: &str| {
-            attributes
-                .get(group)
-                .and_then(|group| group.get(key))
-                .and_then(Value::as_array)
-                .filter(|list| list.len() == bands)
-                .ok_or_else(|| Error::damaged(format!("{group}.{key} does not list {bands} bands")))
-        };
-        let [count, nan, inf] =
-            [list("stats", "count")?, list("stats", "nan")?, list("stats", "inf")?];
-        let [min, max] = [list("stats", "min")?, list("stats", "max")?];
-        let [mean, std] = [list("stats", "mean")?, list("stats", "std")?];
-        let [max_abs, max_rel, mean_rel] = [
-            list("quantisation", "max_abs")?,
-            list("quantisation", "max_rel")?,
-            list("quantisation", "mean_rel")?,
-        ];
+        let mut all = Self::from_stats(attributes.get("stats"), bands)?;
+        let errors = attributes.get("quantisation");
+        let list = |key: &str| list(errors, key, bands);
+        let (max_abs, max_rel, mean_rel) = (list("max_abs")?, list("max_rel")?, list("mean_rel")?);
+        for (place, band) in all.0.iter_mut().enumerate() {
+            let real = |list: &[Value]| list[place].as_f64().unwrap_or(0.0);
+            band.max_abs_error = real(max_abs);
+            band.max_rel_error = real(max_rel);
+            band.sum_rel_error = real(mean_rel) * band.count as f64;
+        }
+        Ok(all)
+    }
+
+    /// Reads what [`to_stats`](Self::to_stats) wrote; it knows nothing of errors.
+    ///
+    /// # Errors
+    /// If a list is missing or has another length.
+    pub fn from_stats(stats: Option<&Value>, bands: usize) -> Result<Self> {
+        let list = |key: &str| list(stats, key, bands);
+        let (count, nan, inf) = (list("count")?, list("nan")?, list("inf")?);
+        let (min, max, mean, std) = (list("min")?, list("max")?, list("mean")?, list("std")?);
         let whole = |value: &Value| value.as_u64().unwrap_or(0);
         let bands = (0..bands).map(|band| {
             let count = whole(&count[band]);
@@ -174,9 +201,7 @@ impl BandStats {
                 max: real(max, f64::NEG_INFINITY),
                 mean: real(mean, 0.0),
                 m2: real(std, 0.0).powi(2) * count as f64,
-                max_abs_error: real(max_abs, 0.0),
-                max_rel_error: real(max_rel, 0.0),
-                sum_rel_error: real(mean_rel, 0.0) * count as f64,
+                ..Band::EMPTY
             }
         });
         Ok(Self(bands.collect()))
@@ -224,6 +249,92 @@ impl BandStats {
             })
         };
         state.as_array()?.iter().map(band).collect::<Option<_>>().map(Self)
+    }
+}
+
+/// A list of a group of attributes, one entry a band.
+fn list<'a>(group: Option<&'a Value>, key: &str, bands: usize) -> Result<&'a [Value]> {
+    let list = group.and_then(|group| group.get(key)).and_then(Value::as_array);
+    let list = list.filter(|list| list.len() == bands);
+    list.map(Vec::as_slice)
+        .ok_or_else(|| Error::damaged(format!("the statistics' {key} does not list {bands} bands")))
+}
+
+/// Statistics of a stack's values, and of those of each split.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StackStats {
+    /// Of all samples.
+    pub all: BandStats,
+    /// Of the samples of each split; samples without one are in none.
+    pub splits: BTreeMap<String, BandStats>,
+}
+
+impl StackStats {
+    /// No values yet.
+    pub fn new(bands: usize) -> Self {
+        Self { all: BandStats::new(bands), splits: BTreeMap::new() }
+    }
+
+    /// Adds the statistics of a sample.
+    pub fn add_sample(&mut self, sample: &BandStats, split: Option<&str>) {
+        self.all.merge(sample);
+        if let Some(split) = split {
+            let empty = || BandStats::new(sample.0.len());
+            self.splits.entry(split.to_owned()).or_insert_with(empty).merge(sample);
+        }
+    }
+
+    /// Adds those of further samples.
+    pub fn merge(&mut self, other: &StackStats) {
+        self.all.merge(&other.all);
+        for (split, stats) in &other.splits {
+            let empty = || BandStats::new(stats.0.len());
+            self.splits.entry(split.clone()).or_insert_with(empty).merge(stats);
+        }
+    }
+
+    /// The attributes of an image array: those of [`BandStats::to_attributes`], and `split_stats` if samples have
+    /// splits.
+    pub fn to_attributes(&self) -> Map<String, Value> {
+        let mut attributes = self.all.to_attributes();
+        if !self.splits.is_empty() {
+            let splits = self.splits.iter().map(|(split, stats)| (split.clone(), stats.to_stats()));
+            attributes.insert(SPLIT_STATS.to_owned(), Value::Object(splits.collect()));
+        }
+        attributes
+    }
+
+    /// Reads what [`to_attributes`](Self::to_attributes) wrote; older datasets have no splits there.
+    ///
+    /// # Errors
+    /// If a list is missing or has another length.
+    pub fn from_attributes(attributes: &Map<String, Value>, bands: usize) -> Result<Self> {
+        let splits = attributes.get(SPLIT_STATS).and_then(Value::as_object).into_iter().flatten();
+        let read = |(split, stats): (&String, &Value)| {
+            Ok((split.clone(), BandStats::from_stats(Some(stats), bands)?))
+        };
+        Ok(Self {
+            all: BandStats::from_attributes(attributes, bands)?,
+            splits: splits.map(read).collect::<Result<_>>()?,
+        })
+    }
+
+    /// All numbers, exactly, for the state of an unfinished conversion.
+    pub(crate) fn to_state(&self) -> Value {
+        let splits: Map<String, Value> =
+            self.splits.iter().map(|(split, stats)| (split.clone(), stats.to_state())).collect();
+        json!({ "all": self.all.to_state(), "splits": splits })
+    }
+
+    /// Reads what [`to_state`](Self::to_state) wrote.
+    pub(crate) fn from_state(state: &Value) -> Option<Self> {
+        let split = |(split, stats): (&String, &Value)| {
+            Some((split.clone(), BandStats::from_state(stats)?))
+        };
+        Some(Self {
+            all: BandStats::from_state(state.get("all")?)?,
+            splits: state.get("splits")?.as_object()?.iter().map(split).collect::<Option<_>>()?,
+        })
     }
 }
 
@@ -291,7 +402,8 @@ impl Sums {
 /// Absolute and relative error of `y`, packed from `x`.
 fn errors(x: f32, y: f32) -> (f32, f32) {
     let abs = (y - x).abs();
-    (abs, abs / x.abs().max(f32::MIN_POSITIVE))
+    // Zeros are packed as they are; 0 / 0 would be NaN.
+    (abs, if abs == 0.0 { 0.0 } else { abs / x.abs() })
 }
 
 /// Sums over a few pixels in single precision, a list a quantity: plain loops over bands, which the
@@ -526,6 +638,32 @@ mod tests {
     }
 
     #[test]
+    fn relative_errors_of_the_least_numbers_are_not_understated() {
+        // What float16 rounds to 0 is off by all of it, however small it was.
+        let least = [1e-45f32, 1e-40, 1.1e-38, 1e-30, 0.0, -1e-41, -0.0, f32::MIN_POSITIVE];
+        let values: Vec<f32> = least.iter().cycle().take(8 * 40).copied().collect();
+        check(8, &values);
+        let mut gatherer = Gatherer::new(8);
+        gatherer.add(&values, &vec![0.0; values.len()], true);
+        let got: Vec<f64> = gatherer.take().0.iter().map(|band| band.max_rel_error).collect();
+        assert_eq!(got, [1.0, 1.0, 1.0, 1.0, 0.0, 1.0, 0.0, 1.0]);
+    }
+
+    #[test]
+    fn the_greatest_absolute_and_relative_error_may_be_of_different_bands() {
+        let (values, packed) =
+            ([1000.3f32, 0.1001, 5.0, f32::NAN], [1000.5f32, 0.1, 5.0, f32::NAN]);
+        let mut gatherer = Gatherer::new(4);
+        gatherer.add(&values, &packed, false);
+        let stats = gatherer.take();
+        let (absolute, relative) =
+            (stats.worst_absolute().unwrap(), stats.worst_relative().unwrap());
+        assert_eq!((absolute.0, relative.0), (0, 1));
+        assert!((absolute.1 - 0.2).abs() < 1e-4 && (relative.1 - 1e-3).abs() < 1e-5, "{stats:?}");
+        assert_eq!(BandStats::new(3).worst_absolute(), None);
+    }
+
+    #[test]
     fn a_spread_far_below_the_mean_is_not_lost() {
         for (mean, step) in [(1000.0, 0.5), (0.9, 1e-3), (60000.0, 32.0)] {
             let values: Vec<f32> =
@@ -542,6 +680,36 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn splits_are_counted_apart_and_come_back() {
+        let sample = |start: usize| {
+            let values: Vec<f32> = (start..start + 30).map(|number| number as f32).collect();
+            let mut gatherer = Gatherer::new(3);
+            gatherer.add(&values, &values, true);
+            gatherer.take()
+        };
+        let mut stats = StackStats::new(3);
+        for (number, split) in [Some("train"), None, Some("test"), Some("train")].iter().enumerate()
+        {
+            stats.add_sample(&sample(30 * number), *split);
+        }
+        assert_eq!(stats.all.0[0].count, 40);
+        let train = &stats.splits["train"].0[0];
+        assert_eq!((train.count, train.min, train.max, train.mean), (20, 0.0, 117.0, 58.5));
+        assert_eq!(StackStats::from_state(&stats.to_state()), Some(stats.clone()));
+        let attributes = stats.to_attributes();
+        let back = StackStats::from_attributes(&attributes, 3).unwrap();
+        assert_eq!(back.splits.keys().collect::<Vec<_>>(), ["test", "train"]);
+        assert_eq!(back.splits["test"].0[0].count, 10);
+        assert!((back.splits["train"].0[1].std() - stats.splits["train"].0[1].std()).abs() < 1e-9);
+        assert!(StackStats::from_attributes(&attributes, 4).is_err());
+        let mut twice = back.clone();
+        twice.merge(&stats);
+        assert_eq!(twice.splits["train"].0[2].count, 40);
+        let plain = BandStats::new(3).to_attributes();
+        assert!(StackStats::from_attributes(&plain, 3).unwrap().splits.is_empty());
     }
 
     #[test]

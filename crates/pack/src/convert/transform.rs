@@ -1,7 +1,7 @@
 //! From stored numbers to the values that are packed, before the cast.
 //!
 //! ```text
-//! select bands → missing values become NaN → calibrate, or scale as the source asks
+//! select bands → missing values become NaN → scale as the source asks → calibrate
 //!     → normalise each spectrum → missing values become what --nodata says → divide by --scale
 //! ```
 //!
@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use half::f16;
-use hsipack_format::{CubeShape, DType, Error, ErrorKind, Opt, Result, remedy};
+use hsipack_format::{CubeShape, DType, Error, ErrorKind, Opt, Result, remedy, spectrum};
 
 use super::calibration::Calibration;
 use super::cast;
@@ -31,7 +31,7 @@ pub struct Transform {
     pub bands: Option<Vec<usize>>,
     /// The stored number that marks missing values.
     pub ignore_value: Option<f64>,
-    /// From stored numbers to physical values; not applied where a calibration is.
+    /// From stored numbers to physical values.
     pub scaling: Scaling,
     /// White and dark references.
     pub calibration: Option<Arc<Calibration>>,
@@ -215,20 +215,19 @@ impl Transform {
             out.iter_mut().filter(|value| matches(**value)).for_each(|value| *value = f64::NAN);
         }
         let bands = self.out_bands();
-        match &self.calibration {
-            Some(calibration) => calibration.apply(out, bands, place.column, self.source.columns),
-            None if !self.scaling.is_none() => {
-                let Scaling { multiply, divide, add } = self.scaling;
-                out.iter_mut().for_each(|value| *value = *value * multiply / divide);
-                // Adding 0 would make -0.0 to 0.0.
-                if add != 0.0 {
-                    out.iter_mut().for_each(|value| *value += add);
-                }
+        if !self.scaling.is_none() {
+            let Scaling { multiply, divide, add } = self.scaling;
+            out.iter_mut().for_each(|value| *value = *value * multiply / divide);
+            // Adding 0 would make -0.0 to 0.0.
+            if add != 0.0 {
+                out.iter_mut().for_each(|value| *value += add);
             }
-            None => {}
         }
-        if self.normalize != Normalize::None {
-            out.chunks_exact_mut(bands).for_each(|spectrum| normalize(spectrum, self.normalize));
+        if let Some(calibration) = &self.calibration {
+            calibration.apply(out, bands, place.column, self.source.columns);
+        }
+        if let Some(norm) = self.normalize.norm() {
+            out.chunks_exact_mut(bands).for_each(|spectrum| spectrum::normalize(spectrum, norm));
         }
         match self.nodata {
             Nodata::Nan => {}
@@ -347,26 +346,6 @@ fn gather_f64(transform: &Transform, rows: &RowBuffer, values: Range<usize>, out
     }
 }
 
-/// Normalises one spectrum; missing values take no part and stay missing.
-fn normalize(spectrum: &mut [f64], how: Normalize) {
-    let known = || spectrum.iter().filter(|value| !value.is_nan());
-    let (shift, divide) = match how {
-        Normalize::None => return,
-        Normalize::L1 => (0.0, known().map(|value| value.abs()).sum::<f64>()),
-        Normalize::L2 => (0.0, known().map(|value| value * value).sum::<f64>().sqrt()),
-        Normalize::Snv => {
-            let count = known().count() as f64;
-            let mean = known().sum::<f64>() / count;
-            let variance = known().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0);
-            (mean, variance.sqrt())
-        }
-    };
-    let zero = divide == 0.0 || divide.is_nan();
-    for value in spectrum.iter_mut().filter(|value| !value.is_nan()) {
-        *value = if zero { 0.0 } else { (*value - shift) / divide };
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -417,27 +396,18 @@ mod tests {
     }
 
     #[test]
-    fn normalisations_follow_their_definitions() {
-        let spectrum = [1.0, -2.0, 5.0, f64::NAN];
-        let run = |how, mut values: Vec<f64>| {
-            normalize(&mut values, how);
-            values
-        };
-        assert_eq!(run(Normalize::L1, spectrum.to_vec())[..3], [0.125, -0.25, 0.625]);
-        let root = 30f64.sqrt();
-        assert_eq!(
-            run(Normalize::L2, spectrum.to_vec())[..3],
-            [1.0 / root, -2.0 / root, 5.0 / root]
+    fn missing_values_are_filled_after_spectra_are_normalised() {
+        let mut transform = identity(CubeShape::new(1, 2, 4));
+        transform.normalize = Normalize::L1;
+        transform.nodata = Nodata::Value(5.0);
+        let got = apply(
+            &transform,
+            &rows(&[1.0, -2.0, 5.0, f32::NAN, f32::INFINITY, 0.0, f32::NEG_INFINITY, 0.0]),
         );
-        let mean: f64 = 4.0 / 3.0;
-        let std =
-            (((1.0 - mean).powi(2) + (-2.0 - mean).powi(2) + (5.0 - mean).powi(2)) / 2.0).sqrt();
-        assert_eq!(run(Normalize::Snv, spectrum.to_vec())[0], (1.0 - mean) / std);
-        for how in [Normalize::L1, Normalize::L2, Normalize::Snv] {
-            assert!(run(how, spectrum.to_vec())[3].is_nan());
-            assert_eq!(run(how, vec![0.0; 4]), [0.0; 4]);
-        }
-        assert_eq!(run(Normalize::Snv, vec![3.0; 4]), [0.0; 4]);
+        assert_eq!(got.unwrap(), [0.125, -0.25, 0.625, 5.0, 5.0, 0.0, 5.0, 0.0]);
+        transform.nodata = Nodata::Error;
+        let error = apply(&transform, &rows(&[1.0, f32::INFINITY, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]));
+        assert!(error.unwrap_err().what().contains("band 1, row 0, column 0 has no value"));
     }
 
     #[test]

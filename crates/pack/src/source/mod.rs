@@ -71,6 +71,32 @@ impl Scaling {
     }
 }
 
+/// How long the sensor gathered light, as a file says it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Exposure {
+    /// The field that says it, such as `tint`.
+    pub field: String,
+    /// Its number.
+    pub time: f64,
+    /// The unit behind the number; empty where there is none.
+    pub unit: String,
+}
+
+impl Exposure {
+    /// This time as a multiple of `other`; `None` where they are given in another field or unit.
+    pub fn ratio_to(&self, other: &Self) -> Option<f64> {
+        let alike = self.field == other.field && self.unit == other.unit;
+        alike.then_some(self.time / other.time)
+    }
+}
+
+impl std::fmt::Display for Exposure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} = {}", self.field, self.time)?;
+        if self.unit.is_empty() { Ok(()) } else { write!(f, " {}", self.unit) }
+    }
+}
+
 /// What a file says about its cube.
 #[derive(Clone, Debug)]
 pub struct CubeInfo {
@@ -92,6 +118,8 @@ pub struct CubeInfo {
     pub ignore_value: Option<f64>,
     /// From stored numbers to physical values.
     pub scaling: Scaling,
+    /// The integration time.
+    pub exposure: Option<Exposure>,
     /// Names of classes 0, 1, …, for classification maps.
     pub class_names: Option<Vec<String>>,
     /// What the user should know: header keys dropped because they contradict, guesses made.
@@ -118,6 +146,7 @@ impl CubeInfo {
             band_names: None,
             ignore_value: None,
             scaling: Scaling::NONE,
+            exposure: None,
             class_names: None,
             notes: Vec::new(),
             files: vec![file.into()],

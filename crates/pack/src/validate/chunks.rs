@@ -1,6 +1,6 @@
 //! Every chunk decoded, by all threads, and what it holds compared with what was recorded.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -10,13 +10,16 @@ use hsipack_format::{Dataset, Error, ErrorKind, Result, Sample, Stack, threads};
 use super::count::{self, Counts};
 use super::structure::{Broken, arrays};
 use super::{Problem, ProblemKind, sample_names};
-use crate::convert::stats::BandStats;
+use crate::convert::stats::{BandStats, StackStats};
 use crate::progress::Progress;
 
 /// What the chunks of one stack's image hold.
 #[derive(Default)]
 struct Found {
+    /// By band.
     bands: Vec<Counts>,
+    /// By band, of the samples of each split.
+    splits: BTreeMap<String, Vec<Counts>>,
     samples: HashMap<usize, Counts>,
     problems: Vec<Problem>,
     chunks: u64,
@@ -36,20 +39,23 @@ pub fn check(
     let (mut problems, mut chunks, mut bytes) = (Vec::new(), 0, 0);
     for stack in dataset.stacks() {
         let names = sample_names(dataset, &stack.name);
+        let samples = dataset.samples().iter().filter(|sample| sample.stack == stack.name);
+        let splits: Vec<Option<&str>> = samples.map(|sample| sample.split.as_deref()).collect();
+        let of = Of { stack, names: &names, splits: &splits };
         let mut whole = true;
         for array in arrays(stack) {
-            let found = check_array(stack, array, &names, broken, jobs, progress)?;
+            let mut found = check_array(of, array, broken, jobs, progress)?;
             chunks += found.chunks;
             bytes += found.bytes;
             let lost = broken.iter().any(|(name, of, _)| *name == stack.name && of == array.name());
             whole &= found.problems.is_empty() && !lost;
             let is_image = array.name() == stack.image.name();
-            problems.extend(found.problems);
+            problems.append(&mut found.problems);
             if is_image {
                 let samples = dataset.samples().iter().filter(|sample| sample.stack == stack.name);
                 problems.extend(compare_samples(dataset, samples, &found.samples, &problems));
                 if whole {
-                    problems.extend(compare_bands(stack, &found.bands));
+                    problems.extend(compare_bands(stack, &found));
                 }
             }
         }
@@ -57,10 +63,19 @@ pub fn check(
     Ok((problems, chunks, bytes))
 }
 
+/// The samples whose chunks are checked.
+#[derive(Clone, Copy)]
+struct Of<'a> {
+    stack: &'a Stack,
+    /// Names of its samples, by their index.
+    names: &'a [String],
+    /// Their splits.
+    splits: &'a [Option<&'a str>],
+}
+
 fn check_array(
-    stack: &Stack,
+    of: Of<'_>,
     array: &ChunkArray,
-    names: &[String],
     broken: &Broken,
     jobs: usize,
     progress: &Progress,
@@ -69,12 +84,12 @@ fn check_array(
     let all =
         Mutex::new(Found { bands: vec![Counts::EMPTY; array.shape().bands], ..Found::default() });
     let is_broken =
-        |shard: usize| broken.contains(&(stack.name.clone(), array.name().to_owned(), shard));
+        |shard: usize| broken.contains(&(of.stack.name.clone(), array.name().to_owned(), shard));
     let total = array.len() * array.grid().chunks_per_sample();
     let refused = AtomicBool::new(false);
     let stopped = || progress.stop.load(Ordering::Relaxed) || refused.load(Ordering::Relaxed);
     let work = || {
-        let mut worker = Worker::new(stack, array, names);
+        let mut worker = Worker::new(of, array);
         loop {
             let item = next.fetch_add(1, Ordering::Relaxed);
             if item >= total || stopped() {
@@ -102,6 +117,9 @@ fn merge(all: &mut Found, part: Found) {
     for (all, part) in all.bands.iter_mut().zip(&part.bands) {
         all.merge(part);
     }
+    for (split, bands) in part.splits {
+        merge_bands(all.splits.entry(split).or_default(), &bands);
+    }
     for (index, counts) in part.samples {
         all.samples.entry(index).or_insert(Counts::EMPTY).merge(&counts);
     }
@@ -110,11 +128,15 @@ fn merge(all: &mut Found, part: Found) {
     all.bytes += part.bytes;
 }
 
+fn merge_bands(all: &mut Vec<Counts>, part: &[Counts]) {
+    all.resize(part.len(), Counts::EMPTY);
+    all.iter_mut().zip(part).for_each(|(all, part)| all.merge(part));
+}
+
 /// One thread.
 struct Worker<'a> {
-    stack: &'a Stack,
+    of: Of<'a>,
     array: &'a ChunkArray,
-    names: &'a [String],
     found: Found,
     stored: Vec<u8>,
     /// Decoded bytes, aligned for their element type.
@@ -123,12 +145,11 @@ struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    fn new(stack: &'a Stack, array: &'a ChunkArray, names: &'a [String]) -> Self {
+    fn new(of: Of<'a>, array: &'a ChunkArray) -> Self {
         let bands = vec![Counts::EMPTY; array.shape().bands];
         Self {
-            stack,
+            of,
             array,
-            names,
             found: Found { bands: bands.clone(), ..Found::default() },
             stored: Vec::new(),
             decoded: vec![0; array.chunk_bytes().div_ceil(8)],
@@ -140,11 +161,11 @@ impl<'a> Worker<'a> {
         let decoded = &mut bytemuck::cast_slice_mut(&mut self.decoded)[..self.array.chunk_bytes()];
         if let Err(error) = self.array.read_chunk(index, chunk, &mut self.stored, decoded) {
             self.found.problems.push(Problem {
-                stack: Some(self.stack.name.clone()),
+                stack: Some(self.of.stack.name.clone()),
                 array: Some(self.array.name().to_owned()),
                 shard: Some(self.array.grid().locate(index).0),
                 index: Some(index),
-                sample: self.names.get(index).cloned(),
+                sample: self.of.names.get(index).cloned(),
                 chunk: Some(chunk),
                 ..Problem::of(ProblemKind::Chunk, self.array.folder(), &error)
             });
@@ -175,9 +196,13 @@ impl<'a> Worker<'a> {
             }
         }
         let sample = self.found.samples.entry(index).or_insert(Counts::EMPTY);
-        for (all, band) in self.found.bands.iter_mut().zip(&self.bands) {
-            all.merge(band);
-            sample.merge(band);
+        self.bands.iter().for_each(|band| sample.merge(band));
+        merge_bands(&mut self.found.bands, &self.bands);
+        if let Some(split) = self.of.splits.get(index).copied().flatten() {
+            match self.found.splits.get_mut(split) {
+                Some(bands) => merge_bands(bands, &self.bands),
+                None => drop(self.found.splits.insert(split.to_owned(), self.bands.clone())),
+            }
         }
     }
 }
@@ -214,23 +239,39 @@ fn compare_samples<'a>(
         .collect()
 }
 
-/// Bands that hold something else than the statistics of the stack say.
-fn compare_bands(stack: &Stack, found: &[Counts]) -> Option<Problem> {
-    let path = stack.image.folder().join("zarr.json");
+/// Bands that hold something else than the statistics of the stack, or of a split of it, say.
+fn compare_bands(stack: &Stack, found: &Found) -> Option<Problem> {
     let attributes = stack.image.meta().attributes.get("hsipack")?.as_object()?;
-    let problem = |what: String| Problem {
+    let what = match StackStats::from_attributes(attributes, found.bands.len()) {
+        Ok(stats) => differing_band(&stats.all, &found.bands)
+            .map(|band| {
+                format!("the recorded statistics of band {band} are not those of its values")
+            })
+            .or_else(|| differing_split(&stats, found)),
+        Err(error) => Some(error.what().to_owned()),
+    };
+    let path = stack.image.folder().join("zarr.json");
+    what.map(|what| Problem {
         stack: Some(stack.name.clone()),
-        ..Problem::new(ProblemKind::Record, &path, what)
-    };
-    let stats = match BandStats::from_attributes(attributes, found.len()) {
-        Ok(stats) => stats,
-        Err(error) => return Some(problem(error.what().to_owned())),
-    };
-    let differs = |(band, (stats, counts)): (usize, (&crate::convert::stats::Band, &Counts))| {
+        ..Problem::new(ProblemKind::Record, path, what)
+    })
+}
+
+/// What is wrong with the statistics of splits, if anything. A split need not have any.
+fn differing_split(stats: &StackStats, found: &Found) -> Option<String> {
+    stats.splits.iter().find_map(|(split, stats)| match found.splits.get(split) {
+        None => Some(format!("statistics are recorded of split {split:?}, which no sample is of")),
+        Some(counts) => differing_band(stats, counts).map(|band| {
+            format!(
+                "the recorded statistics of split {split:?}, band {band}, are not those of its values"
+            )
+        }),
+    })
+}
+
+fn differing_band(stats: &BandStats, found: &[Counts]) -> Option<usize> {
+    stats.0.iter().zip(found).position(|(stats, counts)| {
         let recorded = (stats.count, stats.nan, stats.inf, stats.min, stats.max);
-        (recorded != (counts.finite, counts.nan, counts.inf, counts.min, counts.max))
-            .then_some(band)
-    };
-    let band = stats.0.iter().zip(found).enumerate().find_map(differs)?;
-    Some(problem(format!("the recorded statistics of band {band} are not those of its values")))
+        recorded != (counts.finite, counts.nan, counts.inf, counts.min, counts.max)
+    })
 }

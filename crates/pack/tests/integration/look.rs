@@ -135,6 +135,15 @@ fn info_of_a_dataset_tells_what_was_packed() {
     assert_eq!((found.min, found.max, found.nan), (Some(-1.5), Some(60000.0), 3));
     let worst = stack.quantisation.unwrap();
     assert!(worst.max_rel > 0.0 && worst.mean_rel <= worst.max_rel, "{worst:?}");
+    let own = dataset.stacks()[0].image.meta().attributes["hsipack"].clone();
+    for (key, band, unit, greatest) in [
+        ("max_rel", worst.band, 1.0, worst.max_rel),
+        ("max_abs", worst.max_abs_band, 2.0, worst.max_abs),
+    ] {
+        let all = own["quantisation"][key].as_array().unwrap();
+        let all: Vec<f64> = all.iter().map(|error| unit * error.as_f64().unwrap()).collect();
+        assert_eq!((all[band], all.iter().copied().fold(0.0, f64::max)), (greatest, greatest));
+    }
     let stored: u64 = stack.stored_bytes + stack.masks[0].stored_bytes;
     assert_eq!(report.stored_bytes, stored);
     assert_eq!(report.uncompressed_bytes, 3 * (240 + 24));

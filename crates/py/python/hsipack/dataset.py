@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import operator
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,8 +33,8 @@ def mask_key(name: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Stats:
-    """Per-band statistics of the stored values of a stack, computed when it was packed; one value a
-    band each.
+    """Per-band statistics of the stored values of a stack, or of one split of it, computed when it
+    was packed; one value a band each.
 
     Stored values x ``scale_factor`` are physical ones. Bands without finite values have NaN.
 
@@ -41,7 +42,7 @@ class Stats:
         min: least finite value.
         max: greatest finite value.
         mean: mean of the finite values.
-        std: standard deviation of the finite values.
+        std: standard deviation of the finite values, dividing by their number.
         nan: number of NaN values.
     """
 
@@ -81,6 +82,7 @@ class Stack:
         scale_factor: stored values x this + add_offset are physical ones.
         add_offset: see scale_factor.
         stats: per-band statistics, where recorded.
+        split_stats: the same of the samples of each split, where recorded.
         masks: masks by name.
     """
 
@@ -93,7 +95,15 @@ class Stack:
     scale_factor: float
     add_offset: float
     stats: Stats | None
+    split_stats: dict[str, Stats]
     masks: dict[str, Mask]
+
+
+def _stats(figures: dict[str, Any]) -> Stats:
+    minimum, maximum, mean, std = (
+        np.array(figures[name], dtype=np.float64) for name in ("min", "max", "mean", "std")
+    )
+    return Stats(minimum, maximum, mean, std, np.array(figures["nan"], dtype=np.int64))
 
 
 def _stack(values: dict[str, Any]) -> Stack:
@@ -101,12 +111,6 @@ def _stack(values: dict[str, Any]) -> Stack:
         return None if values[name] is None else np.array(values[name], dtype=np.float64)
 
     figures = values["stats"]
-    stats = None
-    if figures is not None:
-        minimum, maximum, mean, std = (
-            np.array(figures[name], dtype=np.float64) for name in ("min", "max", "mean", "std")
-        )
-        stats = Stats(minimum, maximum, mean, std, np.array(figures["nan"], dtype=np.int64))
     rows, columns, bands = values["shape"]
     masks = [Mask(mask["name"], mask["dtype"], tuple(mask["layers"])) for mask in values["masks"]]
     return Stack(
@@ -118,7 +122,8 @@ def _stack(values: dict[str, Any]) -> Stack:
         fwhm=floats("fwhm"),
         scale_factor=values["scale_factor"],
         add_offset=values["add_offset"],
-        stats=stats,
+        stats=None if figures is None else _stats(figures),
+        split_stats={name: _stats(one) for name, one in values["split_stats"].items()},
         masks={mask.name: mask for mask in masks},
     )
 
@@ -199,6 +204,7 @@ class Dataset(torch.utils.data.Dataset[Any]):
         self._transform = transform
         self._output = output
         self._ids: list[int] | None = None
+        self._split: str | None = split
         if samples is not None:
             self._ids = self._checked(samples)
         if split is not None:
@@ -326,7 +332,10 @@ class Dataset(torch.utils.data.Dataset[Any]):
         """Per-band statistics of stored values, of the bands that samples have; ``None`` where they
         are not recorded.
 
-        They are those of the whole stack, whatever samples are chosen.
+        Of a dataset that is one split (or samples chosen from it), they are those of all samples of
+        the split; else those of the whole stack, whatever samples are chosen. Datasets that older
+        versions packed record none of splits: those of the whole stack are given then, with a
+        warning.
 
         Raises:
             ConflictError: if samples are of several stacks; ``stacks[name].stats`` tells each
@@ -339,13 +348,24 @@ class Dataset(torch.utils.data.Dataset[Any]):
                 path=self._path,
                 remedy="use stacks[name].stats",
             )
-        stats = stacks[0].stats if stacks else None
+        stats = self._stats_of(stacks[0]) if stacks else None
         if stats is None or self._bands is None:
             return stats
         chosen = (
             getattr(stats, name)[self._bands] for name in ("min", "max", "mean", "std", "nan")
         )
         return Stats(*chosen)
+
+    def _stats_of(self, stack: Stack) -> Stats | None:
+        if self._split is None or stack.stats is None:
+            return stack.stats
+        if self._split not in stack.split_stats:
+            warnings.warn(
+                f"{self._path} records no statistics of split {self._split!r}: those of all splits "
+                "together are given; pack it again to have them",
+                stacklevel=3,
+            )
+        return stack.split_stats.get(self._split, stack.stats)
 
     def _used_stacks(self) -> Iterator[Stack]:
         if self._ids is None:
@@ -362,7 +382,9 @@ class Dataset(torch.utils.data.Dataset[Any]):
         Raises:
             ConflictError: if no sample is of it.
         """
-        return self._copy(self._of_split(name))
+        part = self._copy(self._of_split(name))
+        part._split = name
+        return part
 
     def select(self, samples: Sequence[int]) -> Dataset:
         """These samples, by their ids in the whole dataset, in this order.

@@ -9,6 +9,7 @@ import math
 import operator
 import os
 import pathlib
+import warnings
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
@@ -99,9 +100,12 @@ class Loader:
             batch.
         layers: unpack masks of boolean layers; else their bits are given.
         physical: multiply by ``scale_factor`` and add ``add_offset``.
-        nan: replace NaN by this value.
-        normalize: ``"standardize"`` by the dataset's statistics, or every spectrum by ``"l1"``,
-            ``"l2"`` or ``"snv"``.
+        nan: replace NaN by this value, after normalising.
+        normalize: ``"standardize"`` by the dataset's statistics: of its split ``train`` where it
+            has one, else of all samples, see :meth:`report`. ``(mean, std)`` standardises by
+            figures of yours, one for each band that is read; NaN leaves a band as it is. ``"l1"``,
+            ``"l2"`` and ``"snv"`` normalise every spectrum: NaN and infinities take no part and are
+            NaN, and what there is nothing to divide by becomes 0.
         num_threads: decoding threads; one a core if ``None``.
         slots: batches in the ring: in use, ready, and being filled; at least 2.
         copy: see above.
@@ -158,7 +162,7 @@ class Loader:
         layers: bool = True,
         physical: bool = False,
         nan: float | None = None,
-        normalize: str | None = None,
+        normalize: str | tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
         num_threads: int | None = None,
         slots: int = 4,
         copy: bool = True,
@@ -213,7 +217,7 @@ class Loader:
             "layers": layers,
             "physical": physical,
             "nan": nan,
-            "normalize": normalize,
+            **_normalization(normalize),
             "copy": copy,
             "trace": trace,
             # For hsipack.diagnose.
@@ -225,6 +229,12 @@ class Loader:
         self._output: Output = output
         self._columns = {name: _column(dataset, name) for name in columns}
         self._start(None)
+        if self._native.lacks_train_statistics():
+            warnings.warn(
+                f"{dataset.path} records no statistics of its train split: it is standardised by "
+                "those of all samples; pack it again, or give normalize=(mean, std)",
+                stacklevel=2,
+            )
 
     def _start(self, state: str | None) -> None:
         self._native = _hsipack.Loader(self._dataset._native, self._settings, state)
@@ -396,7 +406,8 @@ class Loader:
 
     def report(self) -> dict[str, Any]:
         """What it does and why it does no better: memory of the ring, transfer, threads, masks
-        and their layers.
+        and their layers. ``standardized_by`` has, for every stack that ``normalize="standardize"``
+        acts on, the split whose statistics are used, or None for those of all its samples.
         """
         report: dict[str, Any] = json.loads(self._native.report_json())
         return report
@@ -519,6 +530,26 @@ def _device(device: torch.device | str | int | None, output: Output) -> int | No
     if device.index is not None:
         return device.index
     return torch.cuda.current_device() if torch.cuda.is_available() else 0
+
+
+def _normalization(
+    normalize: str | tuple[npt.ArrayLike, npt.ArrayLike] | None,
+) -> dict[str, Any]:
+    if normalize is None or isinstance(normalize, str):
+        return {"normalize": normalize, "standardize_by": None}
+    if not isinstance(normalize, tuple | list) or len(normalize) != 2:
+        raise ConflictError(
+            f"normalize={normalize!r}",
+            remedy='give "standardize", "l1", "l2", "snv", or (mean, std)',
+        )
+    mean, std = (_floats(figures) for figures in normalize)
+    return {"normalize": None, "standardize_by": (mean, std)}
+
+
+def _floats(figures: Any) -> list[float]:
+    """Numbers of bands: of an array, a list or a tensor on any device, or one for all."""
+    values = figures.cpu() if isinstance(figures, torch.Tensor) else figures
+    return [float(value) for value in np.atleast_1d(np.asarray(values, dtype=np.float64)).ravel()]
 
 
 def _pipeline(augmentations: augment.Augmentations | None, seed: int) -> str | None:

@@ -76,17 +76,20 @@ def convert(
             length 1 to leave out.
         dtype: ``"float16"`` or ``"float32"``.
         scale: ``"none"``, ``"auto"``, or what values are divided by before the cast.
-        nodata: what becomes of missing values: ``"nan"``, a value, or ``"error"``.
+        nodata: what becomes of missing values, after normalising: ``"nan"``, a value, or
+            ``"error"``.
         ignore_value: the stored number that marks missing values, whatever the file says.
         raw_values: apply no scale factor that the file gives.
         keep_bits: round values to so many mantissa bits, of 10 of float16; ``"auto"`` keeps as many
             as hold 99 % of the real information; all if ``None``.
-        normalize: spectra: ``"none"``, ``"l1"``, ``"l2"`` or ``"snv"``.
+        normalize: spectra: ``"none"``, ``"l1"``, ``"l2"`` or ``"snv"``. NaN and infinities take no
+            part and are NaN; what there is nothing to divide by becomes 0.
         bands: bands to keep, numbered from 0, in this order.
         wavelengths: bands to keep, as ranges of their centres in nm.
         drop_bad_bands: drop those that the file marks.
-        white, dark: reference cubes, or ``"auto"``.
-        white_reflectance: of the white panel, 0 to 1.
+        white, dark: reference cubes, or ``"auto"``; each file in its own scale, corrected by the
+            ratio of integration times where they differ.
+        white_reflectance: of the white panel, above 0 and at most 1.
         wavelength_tolerance: how much cubes of one shape may differ, in nm.
         codec: ``"lz4hc"``, ``"lz4"``, ``"zstd"``, ``"zlib"`` or ``"blosclz"``.
         level: of compression, 0 to 9.

@@ -11,14 +11,18 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class WorstError:
-    """The greatest relative error that the cast to float16 made, and where.
+    """The greatest relative and the greatest absolute error that the cast to float16 made; they may
+    be of different bands.
 
     Attributes:
-        file: the input it came from.
+        file: the input with the greatest relative error.
         band: the band in that file.
         wavelength: its wavelength in nm, if known.
         relative: greatest \\|packed - value\\| / \\|value\\|.
-        absolute: greatest \\|packed - value\\| in that band, in stored units.
+        absolute: greatest \\|packed - value\\|, in stored units.
+        absolute_file: the input with the greatest absolute error.
+        absolute_band: the band in that file.
+        absolute_wavelength: its wavelength in nm, if known.
     """
 
     file: str
@@ -26,6 +30,9 @@ class WorstError:
     wavelength: float | None
     relative: float
     absolute: float
+    absolute_file: str
+    absolute_band: int
+    absolute_wavelength: float | None
 
 
 @dataclass(frozen=True)
@@ -42,8 +49,8 @@ class ConvertReport:
         seconds: how long it took.
         nan: NaN values in the packed cubes.
         inf: infinite values in the packed cubes.
-        worst: the greatest error of the cast to float16 and of dropped bits; None for
-            float32 with all bits.
+        worst: the greatest errors of the cast to float16 and of dropped bits; None for float32
+            with all bits.
         keep_bits: mantissa bits that were kept; None for all.
         notes: what you should know.
         skipped: inputs that were left out.

@@ -189,6 +189,69 @@ fn flips_and_turns_undo_themselves() {
 }
 
 #[test]
+fn spectra_with_gaps_are_normalised_by_the_rule_of_the_format() {
+    use hsipack_format::{SpectralNorm, spectrum};
+    let frame = Frame { rows: 2, columns: 3, bands: 4 };
+    let (nan, inf) = (f32::NAN, f32::INFINITY);
+    let pixels = [
+        [1.0, -2.0, 5.0, nan],
+        [inf, 2.0, 4.0, -1.0],
+        [0.0, nan, 0.0, 0.0],
+        [nan, nan, nan, nan],
+        [nan, 3.0, nan, nan],
+        [-inf, 0.1, 0.1, 0.1],
+    ];
+    let image = Tensor::from_slice(&pixels.concat()).view([1, 2, 3, 4]).permute([0, 3, 1, 2]);
+    let labels = Tensor::zeros([1, 2, 3], (Kind::Uint8, Device::Cpu));
+    for (op, norm) in [
+        ("l1_normalize", SpectralNorm::L1),
+        ("l2_normalize", SpectralNorm::L2),
+        ("snv", SpectralNorm::Snv),
+    ] {
+        let mut want = pixels;
+        want.iter_mut().for_each(|pixel| spectrum::normalize(pixel, norm));
+        for (kind, tensors) in
+            [(Kind::Float, false), (Kind::Float, true), (Kind::Half, false), (Kind::Half, true)]
+        {
+            let pipeline = pipeline(&[json!({"op": op})], 0);
+            let parameters = pipeline.draw(frame, 0, &keys(1)).unwrap();
+            let images = given(&image.to_kind(kind), &labels);
+            let done = apply(&pipeline, images, &parameters, tensors).image;
+            let done = done.permute([0, 2, 3, 1]).contiguous().view(-1).to_kind(Kind::Float);
+            let done = Vec::<f32>::try_from(done).unwrap();
+            for (have, want) in done.iter().zip(want.as_flattened()) {
+                let near = (have - want).abs() <= 2e-3;
+                assert!(
+                    near || have.is_nan() && want.is_nan(),
+                    "{op} {kind:?} {tensors}: {done:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn bands_without_statistics_are_not_standardised() {
+    let frame = Frame { rows: 1, columns: 1, bands: 3 };
+    let image = Tensor::from_slice(&[5.0f32, 6.0, 7.0]).view([1, 3, 1, 1]);
+    let labels = Tensor::zeros([1, 1, 1], (Kind::Uint8, Device::Cpu));
+    let standardize =
+        json!({"op": "standardize", "mean": [1.0, null, 3.0], "std": [2.0, null, null]});
+    // By itself, and after another that it is done together with.
+    for (before, want) in [(None, [2.0, 6.0, 7.0]), (Some(2.0), [4.5, 12.0, 14.0])] {
+        let gain = before.map(|gain| json!({"op": "gain", "range": [gain, gain]}));
+        let ops: Vec<Value> = gain.into_iter().chain([standardize.clone()]).collect();
+        let pipeline = pipeline(&ops, 0);
+        assert!(pipeline.to_json().contains("null"));
+        let parameters = pipeline.draw(frame, 0, &keys(1)).unwrap();
+        for tensors in [false, true] {
+            let done = apply(&pipeline, given(&image, &labels), &parameters, tensors).image;
+            assert_eq!(Vec::<f32>::try_from(done.view(-1)).unwrap(), want);
+        }
+    }
+}
+
+#[test]
 fn labels_are_compared_as_the_numbers_they_are() {
     // 300 is 44 in eight bits.
     let labels = Tensor::from_slice(&[44i64, 44, 44, 44]).view([2, 1, 2]).to_kind(Kind::Uint8);

@@ -204,6 +204,12 @@ impl Dataset {
         BandStatistics::of(&self.stacks().get(stack)?.image)
     }
 
+    /// Per-band statistics of the stored values of each split of a stack, in the order of the splits' names, where
+    /// they are recorded.
+    pub fn split_statistics(&self, stack: usize) -> Vec<(String, BandStatistics)> {
+        self.stacks().get(stack).map_or(Vec::new(), |stack| BandStatistics::of_splits(&stack.image))
+    }
+
     /// Names of the boolean layers that a mask of a stack packs into its bits, bit 0 first; none if it holds class ids, or
     /// there is no such mask.
     pub fn mask_layers(&self, stack: usize, mask: &str) -> Vec<String> {

@@ -13,7 +13,7 @@ use super::cuda::Cuda;
 use super::emulated::Emulated;
 use super::host::Host;
 use super::options::DeviceOptions;
-use super::recipe::Recipe;
+use super::recipe::{Recipe, is_train};
 use super::repeat::Repeat;
 use super::transfer::{Next, Source, Transfer};
 use crate::dataset::Dataset;
@@ -403,6 +403,20 @@ impl DeviceLoader {
     /// mask.
     pub fn layers(&self, mask: &str) -> Option<&[String]> {
         self.recipe.layers(mask)
+    }
+
+    /// Every stack that [`Normalization::Standardize`](super::Normalization) acts on: its name, and the split whose
+    /// statistics it is standardised by, or `None` where those of all its samples are.
+    pub fn standardized_by(&self) -> Vec<(String, Option<String>)> {
+        self.recipe.standardized_by()
+    }
+
+    /// Whether a stack is standardised by statistics of all its samples though the dataset has a split to train on:
+    /// older datasets do not record statistics of splits, and a stack may have no sample of it.
+    pub fn lacks_train_statistics(&self) -> bool {
+        let splits = self.shared.dataset.labels().splits();
+        self.standardized_by().iter().any(|(_, split)| split.is_none())
+            && splits.iter().any(|split| is_train(split))
     }
 
     /// Batches that every rank gets in a whole epoch.

@@ -6,7 +6,8 @@
 //! | `options.rs` | what is asked for |
 //! | `batch.rs` | a batch of tensors, and how tensors lie over a slot |
 //! | `recipe.rs` | from what is stored to the tensors asked for: types, layers, physical values, normalising |
-//! | `prepare.rs` | normalising, as pure functions of tensors |
+//! | `prepare.rs` | standardising and filling bands, as pure functions of tensors |
+//! | `spectra.rs` | normalising spectra, in the host's memory and elsewhere |
 //! | `host.rs` | the CPU: tensors over the ring itself |
 //! | `transfer.rs` | a device: the thread that copies ahead, device slots, their reuse |
 //! | `handover.rs` | what passes between that thread and the consumer |
@@ -37,11 +38,13 @@ mod model;
 #[cfg(feature = "torch")]
 mod options;
 #[cfg(feature = "torch")]
-pub(crate) mod prepare;
+mod prepare;
 #[cfg(feature = "torch")]
 mod recipe;
 #[cfg(feature = "torch")]
 mod repeat;
+#[cfg(feature = "torch")]
+pub(crate) mod spectra;
 #[cfg(all(test, feature = "torch", not(feature = "loom")))]
 mod tests;
 #[cfg(feature = "torch")]

@@ -1,11 +1,10 @@
 //! What is asked of a device loader.
 
-use serde::Serialize;
 use tch::{Device, Kind};
 
 /// What is asked of a device loader: where batches are to be, and in what form.
 ///
-/// Images are made in this order: physical values, NaN replaced, normalised, cast. All but the cast is computed in
+/// Images are made in this order: physical values, normalised, NaN replaced, cast. All but the cast is computed in
 /// float32; with the default options nothing is computed at all.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceOptions {
@@ -22,8 +21,7 @@ pub struct DeviceOptions {
     /// Multiply by the dataset's `scale_factor` and add its `add_offset`. Physical values may be beyond what
     /// float16 holds: ask for `Float` then.
     pub physical: bool,
-    /// Replace NaN by this value, in the units that `physical` says; before normalising, since a NaN spoils its
-    /// spectrum there.
+    /// Replace NaN by this value; after normalising, in units of what comes of that, so that it is in no sum.
     pub nan: Option<f64>,
     /// How to normalise.
     pub normalization: Normalization,
@@ -38,21 +36,29 @@ pub struct DeviceOptions {
     pub repeat: bool,
 }
 
-/// How images are normalised.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+/// How images are normalised. Spectra follow the rule of [`hsipack_format::spectrum`], computed in float32.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum Normalization {
     /// Not at all.
     #[default]
     None,
-    /// Every band less its mean, divided by its standard deviation, as recorded for the stack when it was packed.
-    /// Bands without spread are not divided.
+    /// Every band less its mean, divided by its standard deviation, as recorded when the stack was packed: of its
+    /// samples of the split `train` (or `training`), where it has one, else of all. Bands without spread are not
+    /// divided; bands without statistics stay as they are.
     Standardize,
-    /// Every spectrum divided by the sum of its absolute values; one of zeros stays.
+    /// The same with these figures, in the units that [`physical`](DeviceOptions::physical) says: one a band that is
+    /// read. A band whose figure is NaN stays as it is.
+    StandardizeBy {
+        /// What is subtracted.
+        mean: Vec<f64>,
+        /// What is divided by.
+        std: Vec<f64>,
+    },
+    /// Every spectrum divided by the sum of its absolute values.
     L1,
-    /// Every spectrum divided by the root of the sum of its squares; one of zeros stays.
+    /// Every spectrum divided by the root of the sum of its squares.
     L2,
-    /// Every spectrum less its mean, divided by its (unbiased) standard deviation; constant ones become zeros.
+    /// Every spectrum less its mean, divided by its (unbiased) standard deviation.
     Snv,
 }
 

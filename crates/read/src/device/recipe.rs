@@ -5,15 +5,24 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use hsipack_format::{Command, DType, remedy};
+use hsipack_format::{Command, DType, SpectralNorm, remedy};
 use tch::{Device, Kind, TchError, Tensor};
 
 use super::batch::{Info, stored_kind};
 use super::options::{DeviceOptions, Normalization};
-use super::prepare::{l1_normalize, l2_normalize, replace_nan, snv, standardize};
+use super::prepare::{replace_nan, standardize};
+use super::spectra::normalized;
+use crate::dataset::BandStatistics;
 use crate::loader::Shared;
 use crate::torch::run;
 use crate::{Error, Result};
+
+/// Names of splits whose samples a network is trained on, in any case.
+const TRAIN: [&str; 2] = ["train", "training"];
+
+pub(super) fn is_train(split: &str) -> bool {
+    TRAIN.iter().any(|name| split.eq_ignore_ascii_case(name))
+}
 
 /// How batches of a loader are made.
 #[derive(Debug)]
@@ -26,6 +35,9 @@ pub(super) struct Recipe {
 /// What differs from stack to stack.
 #[derive(Debug)]
 struct Stack {
+    name: String,
+    /// The split whose statistics standardise it, if it is one's and not all samples'.
+    split: Option<String>,
     scale: f64,
     offset: f64,
     /// Per band, float32 on the device, of physical values if those are asked for.
@@ -68,6 +80,15 @@ impl Recipe {
         self.masks.iter().find(|one| one.name == mask).map(|one| one.layers.as_slice())
     }
 
+    /// Every stack that is standardised by recorded statistics: its name, and the split whose statistics they are, or
+    /// `None` for those of all its samples.
+    pub(super) fn standardized_by(&self) -> Vec<(String, Option<String>)> {
+        if self.options.normalization != Normalization::Standardize {
+            return Vec::new();
+        }
+        self.stacks.values().map(|stack| (stack.name.clone(), stack.split.clone())).collect()
+    }
+
     /// The image and the masks of a batch whose slot's bytes are `memory`.
     pub(super) fn make(
         &self,
@@ -85,27 +106,28 @@ impl Recipe {
         let stacks = self.stacks_of(info)?;
         run(|| {
             let mut image = stored.f_permute([0, 3, 1, 2])?;
-            let normalization = self.options.normalization;
-            if self.options.physical || normalization != Normalization::None {
+            let normalization = &self.options.normalization;
+            if self.options.physical || *normalization != Normalization::None {
                 image = image.f_to_kind(wide(image.kind()))?;
             }
             if self.options.physical {
                 image = scaled(&image, &stacks)?;
             }
-            if let Some(value) = self.options.nan {
-                image = replace_nan(&image, value)?;
-            }
             image = match normalization {
                 Normalization::None => image,
-                Normalization::Standardize => standardize(
+                Normalization::Standardize | Normalization::StandardizeBy { .. } => standardize(
                     &image,
                     &per_sample(&stacks, |stack| stack.mean.as_ref())?,
                     &per_sample(&stacks, |stack| stack.std.as_ref())?,
                 )?,
-                Normalization::L1 => l1_normalize(&image)?,
-                Normalization::L2 => l2_normalize(&image)?,
-                Normalization::Snv => snv(&image)?,
+                Normalization::L1 => normalized(&image, SpectralNorm::L1)?,
+                Normalization::L2 => normalized(&image, SpectralNorm::L2)?,
+                Normalization::Snv => normalized(&image, SpectralNorm::Snv)?,
             };
+            // Last, so that what takes the place of NaN is in no sum.
+            if let Some(value) = self.options.nan {
+                image = replace_nan(&image, value)?;
+            }
             image.f_to_kind(self.options.image)
         })
     }
@@ -156,39 +178,77 @@ fn per_sample<'a>(
 impl Stack {
     fn new(shared: &Shared, options: &DeviceOptions, number: usize) -> Result<Self> {
         let dataset = &shared.dataset;
-        let mut stack = Self {
-            scale: dataset.scale_factor(number),
-            offset: dataset.add_offset(number),
-            mean: None,
-            std: None,
+        let (scale, offset) = (dataset.scale_factor(number), dataset.add_offset(number));
+        let name = dataset.stacks()[number].name.clone();
+        let mut stack = Self { name, split: None, scale, offset, mean: None, std: None };
+        let (mean, std) = match &options.normalization {
+            Normalization::Standardize => {
+                let figures;
+                (stack.split, figures) = statistics(shared, number)?;
+                let (scale, offset) = if options.physical { (scale, offset) } else { (1.0, 0.0) };
+                let bands = shared.options.bands.as_deref();
+                let chosen = |all: &[f64], figure: &dyn Fn(f64) -> f64| match bands {
+                    Some(bands) => bands.iter().map(|band| figure(all[*band])).collect(),
+                    None => all.iter().copied().map(figure).collect::<Vec<_>>(),
+                };
+                (
+                    chosen(&figures.mean, &|mean| mean * scale + offset),
+                    chosen(&figures.std, &|std| std * scale.abs()),
+                )
+            }
+            Normalization::StandardizeBy { mean, std } => (
+                stack.figures(shared, number, "mean", mean)?,
+                stack.figures(shared, number, "standard deviation", std)?,
+            ),
+            _ => return Ok(stack),
         };
-        if options.normalization == Normalization::Standardize {
-            let figures = dataset.statistics(number).ok_or_else(|| {
-                let name = &dataset.stacks()[number].name;
-                Error::unsupported(format!("stack {name} records no statistics"))
-                    .at(dataset.path())
-                    .with_remedy(remedy![
-                        "pack it with ",
-                        Command::Convert,
-                        ", or normalise otherwise"
-                    ])
-            })?;
-            let (scale, offset) =
-                if options.physical { (stack.scale, stack.offset) } else { (1.0, 0.0) };
-            let bands = shared.options.bands.as_deref();
-            let chosen = |all: &[f64]| match bands {
-                Some(bands) => bands.iter().map(|band| all[*band]).collect(),
-                None => all.to_vec(),
-            };
-            // A band without finite values has neither: its values stay what they are, NaN.
-            let finite = |value: f64| if value.is_finite() { value } else { 0.0 };
-            let mean = chosen(&figures.mean).into_iter().map(|mean| finite(mean * scale + offset));
-            let std = chosen(&figures.std).into_iter().map(|std| finite(std * scale.abs()));
-            stack.mean = Some(on_device(&mean.collect::<Vec<_>>(), options.device)?);
-            stack.std = Some(on_device(&std.collect::<Vec<_>>(), options.device)?);
+        if let Some(std) = std.iter().find(|std| **std < 0.0) {
+            return Err(Error::conflict(format!("a standard deviation of {std}")).with_remedy(
+                "give numbers from 0 on, or NaN for bands that are to stay as they are",
+            ));
         }
+        // A band that lacks one of them stays what it is.
+        let known = |(mean, std): (f64, f64)| {
+            if mean.is_finite() && std.is_finite() { (mean, std) } else { (0.0, 0.0) }
+        };
+        let (mean, std): (Vec<_>, Vec<_>) = mean.into_iter().zip(std).map(known).unzip();
+        stack.mean = Some(on_device(&mean, options.device)?);
+        stack.std = Some(on_device(&std, options.device)?);
         Ok(stack)
     }
+
+    /// Figures of the user's, one for each band that is read.
+    fn figures(&self, shared: &Shared, number: usize, what: &str, own: &[f64]) -> Result<Vec<f64>> {
+        let all = shared.dataset.stacks()[number].image.shape().bands;
+        let bands = shared.options.bands.as_ref().map_or(all, Vec::len);
+        match own {
+            [one] => Ok(vec![*one; bands]),
+            _ if own.len() == bands => Ok(own.to_vec()),
+            _ => Err(Error::conflict(format!(
+                "the {what} to standardise by has {} numbers, stack {} is read with {bands} bands",
+                own.len(),
+                self.name
+            ))
+            .at(shared.dataset.path())
+            .with_remedy("give one number for each band that is read, or one for all")),
+        }
+    }
+}
+
+/// What a stack is standardised by: the split whose statistics they are, if they are one's, and the statistics.
+fn statistics(shared: &Shared, number: usize) -> Result<(Option<String>, BandStatistics)> {
+    let dataset = &shared.dataset;
+    let mut splits = dataset.split_statistics(number).into_iter();
+    if let Some((split, figures)) = splits.find(|(split, _)| is_train(split)) {
+        return Ok((Some(split), figures));
+    }
+    let all = dataset.statistics(number).ok_or_else(|| {
+        let name = &dataset.stacks()[number].name;
+        Error::unsupported(format!("stack {name} records no statistics"))
+            .at(dataset.path())
+            .with_remedy(remedy!["pack it with ", Command::Convert, ", or normalise otherwise"])
+    })?;
+    Ok((None, all))
 }
 
 fn on_device(values: &[f64], device: Device) -> Result<Tensor> {

@@ -194,6 +194,30 @@ pub(crate) fn bytes_of_mut(tensor: &mut Tensor) -> &mut [u8] {
     unsafe { std::slice::from_raw_parts_mut(tensor.data_ptr().cast(), bytes) }
 }
 
+/// Has threads work through pieces of `out`, `piece` elements each but for the last: `work(number, piece)`. As many
+/// threads as libtorch uses.
+pub(crate) fn each_piece<T: Send>(
+    out: &mut [T],
+    piece: usize,
+    work: impl Fn(usize, &mut [T]) + Sync,
+) {
+    if out.is_empty() {
+        return;
+    }
+    let pieces = out.len().div_ceil(piece);
+    let threads = usize::try_from(tch::get_num_threads()).unwrap_or(1).clamp(1, pieces);
+    let queue = std::sync::Mutex::new(out.chunks_mut(piece).enumerate());
+    let run = || {
+        loop {
+            // The lock is held for a step of an iterator, which cannot panic.
+            let next = queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner).next();
+            let Some((number, piece)) = next else { return };
+            work(number, piece);
+        }
+    };
+    hsipack_format::threads::share(threads, "augment", run);
+}
+
 fn checked_bytes(tensor: &Tensor) -> usize {
     assert!(tensor.device() == Device::Cpu && tensor.is_contiguous(), "not in the host's memory");
     tensor.numel() * tensor.kind().elt_size_in_bytes()

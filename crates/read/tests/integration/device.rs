@@ -5,6 +5,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use half::f16;
+use hsipack_format::SpectralNorm;
+use hsipack_format::spectrum::normalize;
 use hsipack_read::plan::{Crop, Item};
 use hsipack_read::{
     Dataset, DeviceBatch, DeviceLoader, DeviceOptions, ErrorKind, Loader, LoaderOptions,
@@ -104,14 +106,8 @@ fn spectrum(
     let (scale, offset) = if options.physical { (SCALE * factor, OFFSET) } else { (1.0, 0.0) };
     let mut spectrum: Vec<f64> = (0..5)
         .map(|band| value(item.sample as usize, row, column, band) * scale + offset)
-        .map(|value| if value.is_nan() { options.nan.unwrap_or(value) } else { value })
         .collect();
-    let divide = |spectrum: &mut Vec<f64>, by: f64| {
-        let by = if by == 0.0 { 1.0 } else { by };
-        spectrum.iter_mut().for_each(|value| *value /= by);
-    };
-    match options.normalization {
-        Normalization::None => {}
+    let norm = match options.normalization {
         Normalization::Standardize => {
             let mean = [1.5, 2.0, 3.0, f64::NAN, 5.0].map(|mean| mean * scale + offset);
             let std = [2.0, 0.0, 0.5 * factor, 0.0, 4.0].map(|std| std * scale);
@@ -120,21 +116,18 @@ fn spectrum(
                 let std = if std[band] == 0.0 { 1.0 } else { std[band] };
                 spectrum[band] = (spectrum[band] - mean) / std;
             }
+            None
         }
-        Normalization::L1 => {
-            let norm = spectrum.iter().map(|value| value.abs()).sum();
-            divide(&mut spectrum, norm);
-        }
-        Normalization::L2 => {
-            let norm = spectrum.iter().map(|value| value * value).sum::<f64>().sqrt();
-            divide(&mut spectrum, norm);
-        }
-        Normalization::Snv => {
-            let mean = spectrum.iter().sum::<f64>() / 5.0;
-            spectrum.iter_mut().for_each(|value| *value -= mean);
-            let std = (spectrum.iter().map(|value| value * value).sum::<f64>() / 4.0).sqrt();
-            divide(&mut spectrum, if std < 1e-9 { 0.0 } else { std });
-        }
+        Normalization::L1 => Some(SpectralNorm::L1),
+        Normalization::L2 => Some(SpectralNorm::L2),
+        Normalization::Snv => Some(SpectralNorm::Snv),
+        _ => None,
+    };
+    if let Some(norm) = norm {
+        normalize(&mut spectrum, norm);
+    }
+    if let Some(nan) = options.nan {
+        spectrum.iter_mut().filter(|value| value.is_nan()).for_each(|value| *value = nan);
     }
     spectrum
 }
@@ -237,6 +230,7 @@ fn batches_are_what_the_options_say() {
                 let masks = [None, Some(Kind::Int64), Some(Kind::Float)][number % 3];
                 let layers = number % 5 > 0;
                 number += 1;
+                let normalization = normalization.clone();
                 let device =
                     DeviceOptions { image, masks, layers, physical, nan, normalization, ..cpu() };
                 let mut loader = DeviceLoader::new(&dataset, options, device.clone()).unwrap();
@@ -299,6 +293,72 @@ fn chosen_bands_have_their_own_statistics() {
         let want = spectrum(&written, &batch.items()[0], 0, 0, &device);
         let have = flat(&batch.image.select(0, 0).select(1, 0).select(1, 0));
         assert!((have[0] - want[4]).abs() < 1e-5 && (have[1] - want[0]).abs() < 1e-5);
+    }
+}
+
+/// The first pixel of the first sample, all bands, and what a loader makes of it.
+fn first_pixel(written: &Written, device: DeviceOptions) -> (Vec<f64>, Vec<f64>, DeviceLoader) {
+    let dataset = Dataset::open(&written.path).unwrap();
+    let mut loader = DeviceLoader::new(&dataset, options(1), device.clone()).unwrap();
+    let batch = loader.next_batch().unwrap().unwrap();
+    let plain = DeviceOptions { normalization: Normalization::None, ..device };
+    let before = spectrum(written, &batch.items()[0], 0, 0, &plain);
+    (before, flat(&batch.image.select(0, 0).select(1, 0).select(1, 0)), loader)
+}
+
+#[test]
+fn statistics_of_the_train_split_standardise_where_there_is_one() {
+    let (_folder, written) = made();
+    let device =
+        DeviceOptions { normalization: Normalization::Standardize, image: Kind::Float, ..cpu() };
+    let (_, _, loader) = first_pixel(&written, device.clone());
+    let all = |split: Option<&str>| {
+        ["12x10x5", "9x8x5"].map(|stack| (stack.to_owned(), split.map(str::to_owned)))
+    };
+    assert_eq!(loader.standardized_by(), all(None));
+    drop(loader);
+    for stack in ["9x8x5", "12x10x5"] {
+        let stats = |mean: f64| {
+            json!({
+                "min": [0, 0, 0, 0, 0], "max": [1, 1, 1, 1, 1], "nan": [0, 0, 0, 0, 0],
+                "mean": [mean, 1.0, 1.0, null, 1.0], "std": [4.0, 4.0, 4.0, null, 4.0],
+            })
+        };
+        edit(&written.path.join(stack).join("image"), |attributes| {
+            let own = attributes["hsipack"].as_object_mut().unwrap();
+            own.insert("split_stats".into(), json!({ "test": stats(7.0), "Train": stats(1.0) }));
+        });
+    }
+    write_sums(&written.path);
+    let (before, after, loader) = first_pixel(&written, device);
+    assert_eq!(loader.standardized_by(), all(Some("Train")));
+    for band in 0..5 {
+        let want = if band == 3 { before[band] } else { (before[band] - 1.0) / 4.0 };
+        assert!((after[band] - want).abs() < 1e-6, "{after:?} {before:?}");
+    }
+}
+
+#[test]
+fn bands_are_standardised_by_figures_of_the_users() {
+    let (_folder, written) = made();
+    let nan = f64::NAN;
+    let by = |mean: &[f64], std: &[f64]| {
+        let normalization = Normalization::StandardizeBy { mean: mean.to_vec(), std: std.to_vec() };
+        DeviceOptions { normalization, image: Kind::Float, physical: true, ..cpu() }
+    };
+    let device = by(&[0.5, nan, 1.0, -1.0, nan], &[2.0, 2.0, nan, 0.0, nan]);
+    let (before, after, loader) = first_pixel(&written, device);
+    let want = [(before[0] - 0.5) / 2.0, before[1], before[2], before[3] + 1.0, before[4]];
+    assert!(want.iter().zip(&after).all(|(want, have)| (want - have).abs() < 1e-6), "{after:?}");
+    assert!(loader.standardized_by().is_empty());
+    let dataset = Dataset::open(&written.path).unwrap();
+    for (device, what) in [
+        (by(&[1.0; 4], &[1.0; 5]), "the mean to standardise by has 4 numbers"),
+        (by(&[1.0; 5], &[1.0; 6]), "the standard deviation to standardise by has 6 numbers"),
+        (by(&[1.0; 5], &[-1.0; 5]), "a standard deviation of -1"),
+    ] {
+        let error = DeviceLoader::new(&dataset, options(1), device).unwrap_err();
+        assert!(error.to_string().contains(what), "{error}");
     }
 }
 

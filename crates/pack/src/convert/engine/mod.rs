@@ -31,7 +31,7 @@ use super::options::ConvertOptions;
 use super::plan::Plan;
 use super::shards::WrittenShard;
 use super::staging::Staging;
-use super::stats::BandStats;
+use super::stats::StackStats;
 use crate::progress::Progress;
 use crate::source::Access;
 
@@ -40,7 +40,7 @@ pub struct Outcome {
     /// One a sample, as in [`Plan::samples`].
     pub samples: Vec<SampleRecord>,
     /// One a stack, of the new samples only.
-    pub stacks: Vec<BandStats>,
+    pub stacks: Vec<StackStats>,
     /// Bytes of all shards written or found finished.
     pub bytes: u64,
 }
@@ -123,14 +123,15 @@ pub fn run(
 impl Engine<'_> {
     /// Shards still to be made; finished ones are already in the outcome.
     fn tasks(&self) -> Result<(Vec<ShardTask>, Outcome)> {
-        let empty = SampleRecord { nan: 0, inf: 0, range: None, worst: (0, 0.0, 0.0) };
+        let none = (0, 0.0);
+        let empty = SampleRecord { nan: 0, inf: 0, range: None, relative: none, absolute: none };
         let mut outcome = Outcome {
             samples: vec![empty; self.plan.samples.len()],
             stacks: self
                 .plan
                 .stacks
                 .iter()
-                .map(|stack| BandStats::new(stack.grid.shape().bands))
+                .map(|stack| StackStats::new(stack.grid.shape().bands))
                 .collect(),
             bytes: 0,
         };
@@ -190,7 +191,7 @@ impl Engine<'_> {
         for (number, stack) in self.plan.stacks.iter().enumerate() {
             for task in shard_tasks(number, stack) {
                 let record = self.staging.finished(&stack.name, task.shard)?.unwrap_or_default();
-                let stats = BandStats::from_state(&record["stats"]).ok_or_else(|| {
+                let stats = StackStats::from_state(&record["stats"]).ok_or_else(|| {
                     Error::damaged("the record of a shard cannot be read").at(self.staging.folder())
                 })?;
                 outcome.stacks[number].merge(&stats);

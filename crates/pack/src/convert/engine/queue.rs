@@ -3,13 +3,14 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use hsipack_format::{CubeShape, Error, Result};
+use hsipack_format::{Error, Result};
 
 use super::Engine;
 use crate::convert::calibration::Calibration;
 use crate::convert::encode::OpenCube;
 use crate::convert::options::{ConvertOptions, Reference};
 use crate::convert::plan::{self, PlannedSample, PlannedStack};
+use crate::source::CubeInfo;
 
 /// A shard to be made.
 pub(super) struct ShardTask {
@@ -68,8 +69,24 @@ pub(super) struct Queue<'a> {
     reference: Option<KnownReference>,
 }
 
-/// Shape and bands of the cube that references were last read for, and the references.
-type KnownReference = (CubeShape, Option<Vec<usize>>, Option<Arc<Calibration>>);
+/// What references were last read for, and what they came to.
+struct KnownReference {
+    /// What the cube's file says.
+    of: CubeInfo,
+    bands: Option<Vec<usize>>,
+    calibration: Option<Arc<Calibration>>,
+}
+
+impl KnownReference {
+    /// Whether it serves another cube: of the same grid, scaling and integration time.
+    fn serves(&self, sample: &PlannedSample) -> bool {
+        let (ours, theirs) = (&self.of, &sample.info);
+        ours.shape == theirs.shape
+            && ours.wavelength == theirs.wavelength
+            && ours.exposure == theirs.exposure
+            && self.bands == sample.bands
+    }
+}
 
 impl<'a> Queue<'a> {
     /// The jobs of `tasks`.
@@ -150,18 +167,15 @@ impl<'a> Queue<'a> {
         let own = [&values.white, &values.dark]
             .into_iter()
             .any(|reference| *reference == Some(Reference::Auto));
-        if let Some((shape, bands, known)) = &self.reference
-            && !own
-            && *shape == sample.info.shape
-            && *bands == sample.bands
-        {
-            return Ok(known.clone());
+        if let Some(known) = self.reference.as_ref().filter(|known| !own && known.serves(sample)) {
+            return Ok(known.calibration.clone());
         }
-        let loaded =
-            Calibration::load(values, &sample.input, sample.info.shape, sample.bands.as_deref())?
-                .map(Arc::new);
-        self.reference = Some((sample.info.shape, sample.bands.clone(), loaded.clone()));
-        Ok(loaded)
+        let bands = sample.bands.clone();
+        let calibration =
+            Calibration::load(values, &sample.input, &sample.info, bands.as_deref())?.map(Arc::new);
+        let of = sample.info.clone();
+        self.reference = Some(KnownReference { of, bands, calibration: calibration.clone() });
+        Ok(calibration)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::convert::stats::BandStats;
+use crate::convert::stats::{BandStats, Summary};
 
 /// What is known of a packed sample.
 #[derive(Clone, Debug)]
@@ -13,29 +13,31 @@ pub struct SampleRecord {
     pub inf: u64,
     /// Least and greatest finite value.
     pub range: Option<[f64; 2]>,
-    /// The band with the greatest relative quantisation error, and its greatest relative and absolute error.
-    pub worst: (usize, f64, f64),
+    /// The greatest relative quantisation error, and its band.
+    pub relative: (usize, f64),
+    /// The greatest absolute one, and its band.
+    pub absolute: (usize, f64),
 }
 
 impl SampleRecord {
     /// The record of a sample with these statistics.
     pub(super) fn of(stats: &BandStats) -> Self {
-        let summary = stats.summary();
-        let worst = stats.worst_band().map_or((0, 0.0, 0.0), |(band, errors)| {
-            (band, errors.max_rel_error, errors.max_abs_error)
-        });
-        Self { nan: summary.nan, inf: summary.inf, range: summary.range, worst }
+        let Summary { nan, inf, range } = stats.summary();
+        let relative = stats.worst_relative().unwrap_or_default();
+        let absolute = stats.worst_absolute().unwrap_or_default();
+        Self { nan, inf, range, relative, absolute }
     }
 
     /// The record of sample `sample` of the plan, its numbers bit for bit.
     pub(super) fn to_json(&self, sample: usize) -> Value {
-        let (band, relative, absolute) = self.worst;
+        let bits = |(band, error): (usize, f64)| (band, error.to_bits());
         json!({
             "sample": sample,
             "nan": self.nan,
             "inf": self.inf,
             "range": self.range.map(|range| range.map(f64::to_bits)),
-            "worst": (band, relative.to_bits(), absolute.to_bits()),
+            "relative": bits(self.relative),
+            "absolute": bits(self.absolute),
         })
     }
 
@@ -43,12 +45,16 @@ impl SampleRecord {
     pub(super) fn from_json(json: &Value) -> Option<(usize, Self)> {
         let real = |value: &Value| value.as_u64().map(f64::from_bits);
         let range = json["range"].as_array();
-        let worst = &json["worst"];
+        let error = |key: &str| {
+            let band = usize::try_from(json[key][0].as_u64()?).ok()?;
+            Some((band, real(&json[key][1])?))
+        };
         let record = Self {
             nan: json["nan"].as_u64()?,
             inf: json["inf"].as_u64()?,
             range: range.and_then(|range| Some([real(range.first()?)?, real(range.get(1)?)?])),
-            worst: (worst[0].as_u64().unwrap_or(0) as usize, real(&worst[1])?, real(&worst[2])?),
+            relative: error("relative")?,
+            absolute: error("absolute")?,
         };
         Some((json["sample"].as_u64()? as usize, record))
     }
@@ -60,10 +66,11 @@ mod tests {
 
     #[test]
     fn records_come_back_bit_for_bit() {
-        let record =
-            SampleRecord { nan: 1, inf: 2, range: Some([-0.0, 0.1]), worst: (3, 0.1, 1e-300) };
+        let (relative, absolute) = ((3, 0.1), (5, 1e-300));
+        let record = SampleRecord { nan: 1, inf: 2, range: Some([-0.0, 0.1]), relative, absolute };
         let (sample, read) = SampleRecord::from_json(&record.to_json(7)).unwrap();
-        assert_eq!((sample, read.nan, read.inf, read.worst), (7, 1, 2, record.worst));
+        assert_eq!((sample, read.nan, read.inf), (7, 1, 2));
+        assert_eq!((read.relative, read.absolute), (relative, absolute));
         assert_eq!(read.range.unwrap().map(f64::to_bits), record.range.unwrap().map(f64::to_bits));
         let empty = SampleRecord { range: None, ..record };
         assert_eq!(SampleRecord::from_json(&empty.to_json(0)).unwrap().1.range, None);

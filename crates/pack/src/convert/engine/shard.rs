@@ -9,13 +9,13 @@ use super::queue::ShardTask;
 use super::records::SampleRecord;
 use super::{Done, Engine};
 use crate::convert::shards::{ShardWriter, WrittenShard};
-use crate::convert::stats::BandStats;
+use crate::convert::stats::{BandStats, StackStats};
 
 /// A shard and its masks being written.
 pub(super) struct OpenShard {
     pub task: usize,
     arrays: Vec<ShardWriter>,
-    stats: BandStats,
+    stats: StackStats,
     /// Statistics of the sample that is being written.
     sample: Option<(usize, BandStats)>,
     records: Vec<Value>,
@@ -57,7 +57,7 @@ impl OpenShard {
             }
             arrays.push(writer);
         }
-        let stats = BandStats::new(stack.grid.shape().bands);
+        let stats = StackStats::new(stack.grid.shape().bands);
         Ok(Self { task: number, arrays, stats, sample: None, records: Vec::new() })
     }
 
@@ -82,7 +82,8 @@ impl OpenShard {
     fn close_sample(&mut self, engine: &Engine) {
         let Some((sample, stats)) = self.sample.take() else { return };
         self.records.push(SampleRecord::of(&stats).to_json(sample));
-        self.stats.merge(&stats);
+        let split = engine.plan.samples[sample].split().filter(|_| engine.plan.split_stats);
+        self.stats.add_sample(&stats, split.as_deref());
         engine.progress.cubes.fetch_add(1, Ordering::Relaxed);
     }
 

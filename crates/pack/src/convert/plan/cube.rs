@@ -55,7 +55,7 @@ pub fn transform(
     values: &ValueOptions,
     scale: f64,
 ) -> Result<Transform> {
-    let calibration = Calibration::load(values, input, info.shape, bands.as_deref())?.map(Arc::new);
+    let calibration = Calibration::load(values, input, info, bands.as_deref())?.map(Arc::new);
     Ok(with_calibration(info, bands, values, scale, calibration))
 }
 

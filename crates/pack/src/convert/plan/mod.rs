@@ -34,6 +34,8 @@ pub struct Plan {
     pub stacks: Vec<PlannedStack>,
     /// Masks, in order of their names.
     pub masks: Vec<MaskGroup>,
+    /// Whether statistics are recorded of each split.
+    pub split_stats: bool,
     /// Mantissa bits that are kept: the options', or what `auto` comes to.
     pub keep_bits: KeepBits,
     /// The information in the bits of the values, where it was measured (`--keep-bits auto`).
@@ -76,6 +78,23 @@ pub struct PlannedSample {
     pub source_bytes: u64,
     /// Fingerprint of its files.
     pub fingerprint: String,
+}
+
+impl PlannedSample {
+    /// Its split, if the user's tables give it one.
+    pub fn split(&self) -> Option<String> {
+        self.text("split")
+    }
+
+    /// Its group, likewise.
+    pub fn group(&self) -> Option<String> {
+        self.text("group")
+    }
+
+    fn text(&self, column: &str) -> Option<String> {
+        let value = self.columns.get(column)?;
+        Some(value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+    }
 }
 
 /// The cubes of one shape.

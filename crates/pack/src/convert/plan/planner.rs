@@ -53,6 +53,7 @@ impl<'a> Planner<'a> {
                 samples: Vec::new(),
                 stacks: Vec::new(),
                 masks,
+                split_stats: true,
                 keep_bits: options.values.keep_bits,
                 information: None,
                 notes: Vec::new(),
@@ -82,6 +83,7 @@ impl<'a> Planner<'a> {
         let bands = select_bands(&info, &self.options.values)?;
         let kept = bands.as_ref().map_or(info.shape.bands, Vec::len);
         let shape = CubeShape { bands: kept, ..info.shape };
+        let references = calibration::check(&self.options.values, &input, &info)?;
         let (has_mask, masks) = self.open_masks(&input, &name, shape)?;
         let (source_bytes, fingerprint) = fingerprint(&info.files)?;
         let stack = self.stack(shape, &info, &bands)?;
@@ -91,6 +93,7 @@ impl<'a> Planner<'a> {
         }
         // Nothing can go wrong any more: the cube gets its place.
         self.plan.notes.extend(info.notes.iter().map(|note| format!("{}: {note}", input.text())));
+        self.plan.notes.extend(references.notes);
         self.note_references(&input);
         self.names.insert(name.clone());
         let place = self.plan.samples.len();
@@ -388,6 +391,7 @@ impl<'a> Planner<'a> {
                     .push(format!("{} rows of the table name no input: {shown}, …", unused.len()));
             }
         }
+        self.limit_splits();
         self.plan.stacks.iter_mut().for_each(size_shards);
         if self.options.values.scale == Scale::Auto {
             self.choose_scales()?;
@@ -395,6 +399,20 @@ impl<'a> Planner<'a> {
         super::bits::choose(&mut self.plan, self.options, self.base, stop)?;
         sort_stacks(&mut self.plan);
         Ok(self.plan)
+    }
+
+    /// A column `split` with a name for every other cube is none that statistics are wanted of: they take as much room
+    /// a split as those of the whole stack.
+    fn limit_splits(&mut self) {
+        let splits: HashSet<_> =
+            self.plan.samples.iter().filter_map(PlannedSample::split).collect();
+        self.plan.split_stats = splits.len() <= MOST_SPLITS;
+        if !self.plan.split_stats {
+            self.plan.notes.push(format!(
+                "there are {} splits, so no statistics of splits are recorded; they are for up to {MOST_SPLITS}",
+                splits.len()
+            ));
+        }
     }
 
     /// `--scale auto`: reads every cube of each new stack once to learn its greatest magnitude.
@@ -410,6 +428,9 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 }
+
+/// Most splits that statistics are recorded of.
+const MOST_SPLITS: usize = 64;
 
 /// Fewest cubes a shard has room for, unless they are large: a dataset that is appended to cube by cube
 /// shall not become a file a cube.

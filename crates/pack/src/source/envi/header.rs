@@ -18,8 +18,8 @@ use hsipack_format::{CubeShape, DType, Error, Result};
 use super::bands::{class_names, good_bands, names, spectral_axis};
 use super::esri;
 use super::fields::{Fields, decode, is_first_line, lines, number, shorten, tokens};
-use crate::source::AxisOrder;
 use crate::source::flat::FlatSource;
+use crate::source::{AxisOrder, Exposure};
 
 /// How the bands of a cube lie in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +86,8 @@ pub struct Header {
     pub ignore_value: Option<f64>,
     /// `reflectance scale factor`, 1 where there is none.
     pub divide: f64,
+    /// `tint`, `integration time`, `exposure time` or `exposure`.
+    pub exposure: Option<Exposure>,
     /// What was dropped or guessed.
     pub notes: Vec<String>,
 }
@@ -165,6 +167,7 @@ pub fn parse(bytes: &[u8]) -> Result<Header> {
         class_names: class_names(&fields, &mut notes),
         ignore_value: ignore_value(&fields, dtype, &mut notes),
         divide: divisor(&fields, &mut notes),
+        exposure: exposure(&fields),
         notes,
     })
 }
@@ -314,6 +317,18 @@ fn divisor(fields: &Fields, notes: &mut Vec<String>) -> f64 {
             1.0
         }
     }
+}
+
+/// The integration time. Fenix has two detectors: where their times differ, no one time is the cube's.
+fn exposure(fields: &Fields) -> Option<Exposure> {
+    let said = |field: &str| {
+        let word = fields.word(field)?;
+        let (time, unit) = word.split_once(char::is_whitespace).unwrap_or((word, ""));
+        let time = number(time).filter(|time| time.is_finite() && *time > 0.0)?;
+        Some(Exposure { field: field.to_owned(), time, unit: unit.trim().to_lowercase() })
+    };
+    let both = said("tint1").filter(|one| said("tint2").is_some_and(|two| two.time == one.time));
+    ["tint", "integration time", "exposure time", "exposure"].into_iter().find_map(said).or(both)
 }
 
 /// Calibration a band, which ENVI's own tools apply only when asked to.

@@ -265,6 +265,7 @@ impl Pair {
             band_names: header.band_names,
             ignore_value: header.ignore_value,
             scaling: Scaling { divide: header.divide, ..Scaling::NONE },
+            exposure: header.exposure,
             class_names: header.class_names,
             notes: header.notes,
             files: vec![self.data_path.clone(), self.header_path],

@@ -55,10 +55,14 @@ def around(
     return [low if least is None else max(least, low), centre + most]
 
 
-def per_band(value: Number | Numbers) -> float | list[float]:
-    """A number for all bands, or one for each."""
+def per_band(value: Number | Numbers) -> float | list[float | None]:
+    """A number for all bands, or one for each; there None, as JSON has it, stands for NaN."""
     given = plain(value)
-    return [float(number) for number in given] if isinstance(given, list) else float(given)
+    if isinstance(given, list):
+        return [None if number is None or number != number else float(number) for number in given]
+    if given != given:
+        raise ConflictError("NaN for all bands", remedy="give a number, or one for each band")
+    return float(given)
 
 
 def one_for_all(name: str, value: Number | Numbers) -> float:
@@ -66,7 +70,7 @@ def one_for_all(name: str, value: Number | Numbers) -> float:
     given = per_band(value)
     if not isinstance(given, list):
         return given
-    if given and all(number == given[0] for number in given):
+    if given and given[0] is not None and all(number == given[0] for number in given):
         return given[0]
     raise UnsupportedError(
         f"{name} with different numbers for the bands", remedy="give one number for all bands"

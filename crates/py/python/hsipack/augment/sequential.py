@@ -209,8 +209,13 @@ def _augmentation(entry: Augmentation | Config) -> Augmentation:
     kind = _CLASSES.get(str(entry.get("op")), Augmentation)
     made = kind.__new__(kind)
     Augmentation.__init__(made)
-    made._config = json.loads(json.dumps(dict(entry)))
+    made._config = json.loads(json.dumps(dict(entry)), parse_constant=_constant)
     return made
+
+
+def _constant(name: str) -> float | None:
+    """JSON has no NaN; among the numbers of bands null stands for it."""
+    return None if name == "NaN" else float(name)
 
 
 def _classes() -> dict[str, type[Augmentation]]:

@@ -313,8 +313,8 @@ class SNV(Augmentation):
 
 
 class Normalize(Augmentation):
-    """Standardises bands: (x - ``mean``)/``std``, numbers or one for each band (``dataset.stats``
-    has them).
+    """Standardises bands: (x - ``mean``)/``std``, numbers or one for each band (the ``stats`` of
+    ``dataset.split("train")`` have them). A band where one of them is NaN stays as it is.
 
     >>> import torch
     >>> Normalize([1, 2], [1, 4])(torch.tensor([[[2.0]], [[4.0]]])).flatten()

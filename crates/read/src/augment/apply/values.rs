@@ -1,16 +1,17 @@
 //! Values and spectra.
 
+use hsipack_format::SpectralNorm;
 use tch::{TchError, Tensor};
 
 use super::super::ops::values::gaussian;
 use super::super::ops::{Drawn, Frame, GaussianBlur, GaussianNoise, Op, Projection};
 use super::super::parameters::Step;
-use super::host::{self, Normal};
+use super::host;
 use super::pieces::holds;
 use super::sample::to_device;
 use super::{Work, sums};
 use crate::Result;
-use crate::device::prepare;
+use crate::device::spectra;
 use crate::torch::{empty, fill_normal, run};
 
 /// (value - shift)·factor + summand for every band.
@@ -39,10 +40,15 @@ impl ByBand {
         }
     }
 
-    /// Standardises; where nothing was done before, by subtracting first, which loses fewer digits.
+    /// Standardises; where nothing was done before, by subtracting first, which loses fewer digits. Bands without
+    /// statistics stay.
     fn then_standardize(&mut self, mean: &[f64], std: &[f64]) {
+        let known = |(mean, std): (&f64, &f64)| {
+            if mean.is_nan() || std.is_nan() { (0.0, 1.0) } else { (*mean, *std) }
+        };
+        let (mean, std): (Vec<f64>, Vec<f64>) = mean.iter().zip(std).map(known).unzip();
         if *self == Self::nothing(mean.len()) {
-            self.shift = mean.to_vec();
+            self.shift = mean;
         } else {
             self.then_add(mean.iter().map(|mean| -mean));
         }
@@ -241,17 +247,17 @@ impl Work {
 
     pub(super) fn normalize(&mut self, op: &Op, drawn: &[Option<Drawn>]) -> Result<()> {
         self.own_image()?;
-        let normal = match op {
-            Op::L1Normalize(_) => Normal::L1,
-            Op::L2Normalize(_) => Normal::L2,
-            _ => Normal::Snv,
+        let norm = match op {
+            Op::L1Normalize(_) => SpectralNorm::L1,
+            Op::L2Normalize(_) => SpectralNorm::L2,
+            _ => SpectralNorm::Snv,
         };
         for (sample, _) in drawn.iter().enumerate().filter(|(_, drawn)| drawn.is_some()) {
             let mut place = run(|| self.image.f_get(sample as i64))?;
             if host::takes_image(&place) {
-                host::normalize(&mut place, normal);
+                spectra::normalize_in_memory(&mut place, None, norm);
             } else {
-                run(|| place.f_copy_(&normalized(&place, normal)?).map(drop))?;
+                run(|| place.f_copy_(&normalized(&place, norm)?).map(drop))?;
             }
         }
         Ok(())
@@ -353,13 +359,9 @@ fn blurred(place: &Tensor, [down, across]: &[Vec<f32>; 2]) -> Result<Tensor, Tch
     planes.f_squeeze_dim(1)?.f_permute([1, 2, 0])
 }
 
-/// One sample (rows, columns, bands); what is no number afterwards becomes 0.
-fn normalized(place: &Tensor, normal: Normal) -> Result<Tensor, TchError> {
+/// One sample (rows, columns, bands).
+fn normalized(place: &Tensor, norm: SpectralNorm) -> Result<Tensor, TchError> {
     let image = place.f_permute([2, 0, 1])?.f_unsqueeze(0)?;
-    let scaled = match normal {
-        Normal::L1 => prepare::l1_normalize(&image)?,
-        Normal::L2 => prepare::l2_normalize(&image)?,
-        Normal::Snv => prepare::snv(&image)?,
-    };
-    scaled.f_nan_to_num(0.0, 0.0, 0.0)?.f_squeeze_dim(0)?.f_permute([1, 2, 0])
+    let image = spectra::normalized_by_tensor_operations(&image, norm)?;
+    image.f_squeeze_dim(0)?.f_permute([1, 2, 0])
 }

@@ -2,21 +2,26 @@
 
 use std::f64::consts::TAU;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::super::range::{Range, normal};
 use super::{Drawn, Frame, half, one};
 use crate::plan::random::Random;
 use crate::{Error, Result};
 
-/// A number for all bands, or one for each.
+/// A number for all bands, or one for each. In JSON, which has no NaN, `null` stands for it among those of bands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum PerBand {
     /// The same for all bands.
     Same(f64),
     /// One for each band.
-    Each(Vec<f64>),
+    Each(#[serde(deserialize_with = "numbers_or_nan")] Vec<f64>),
+}
+
+fn numbers_or_nan<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f64>, D::Error> {
+    let numbers = Vec::<Option<f64>>::deserialize(deserializer)?;
+    Ok(numbers.into_iter().map(|number| number.unwrap_or(f64::NAN)).collect())
 }
 
 impl PerBand {
@@ -171,8 +176,8 @@ pub struct GaussianBlur {
     pub sigma: Range,
 }
 
-/// Normalises every pixel's spectrum: to a sum of absolute values of 1 (`l1_normalize`), to a length of 1
-/// (`l2_normalize`), or to mean 0 and standard deviation 1 (`snv`).
+/// Normalises every pixel's spectrum, by the rule of [`hsipack_format::spectrum`]: to a sum of absolute values of 1
+/// (`l1_normalize`), to a length of 1 (`l2_normalize`), or to mean 0 and standard deviation 1 (`snv`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Normalize {
@@ -180,7 +185,8 @@ pub struct Normalize {
     pub p: f64,
 }
 
-/// Standardises bands: (x - mean)/std.
+/// Standardises bands: (x - mean)/std. A band whose mean or standard deviation is NaN, since it had no values when they
+/// were taken, stays as it is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Standardize {

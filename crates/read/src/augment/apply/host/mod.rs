@@ -12,9 +12,9 @@ use tch::{Device, Kind, Tensor};
 
 use super::geometry::Job;
 use crate::Result;
-use crate::torch::{bytes_of, bytes_of_mut, empty, run};
+use crate::torch::{bytes_of, bytes_of_mut, each_piece, empty, run};
 pub(super) use rows::{Around, blur, mix, noise};
-pub(super) use spectra::{Bands, Normal, bands, normalize};
+pub(super) use spectra::{Bands, bands};
 
 thread_local! {
     /// Whether this thread leaves everything to tensor operations.
@@ -78,24 +78,4 @@ pub(super) fn moved(job: &Job<'_>) -> Result<Tensor> {
         }
     }
     Ok(out)
-}
-
-/// Has threads work through pieces of `out`, `piece` elements each but for the last: `work(number, piece)`. As many
-/// threads as libtorch uses.
-fn each_piece<T: Send>(out: &mut [T], piece: usize, work: impl Fn(usize, &mut [T]) + Sync) {
-    if out.is_empty() {
-        return;
-    }
-    let pieces = out.len().div_ceil(piece);
-    let threads = usize::try_from(tch::get_num_threads()).unwrap_or(1).clamp(1, pieces);
-    let queue = std::sync::Mutex::new(out.chunks_mut(piece).enumerate());
-    let run = || {
-        loop {
-            // The lock is held for a step of an iterator, which cannot panic.
-            let next = queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner).next();
-            let Some((number, piece)) = next else { return };
-            work(number, piece);
-        }
-    };
-    hsipack_format::threads::share(threads, "augment", run);
 }

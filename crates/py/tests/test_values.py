@@ -1,0 +1,259 @@
+"""Values: normalising, standardising, calibrating, against NumPy."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import hsipack
+import numpy as np
+import pytest
+import torch
+from conftest import BANDS, CUBES, cube
+
+NORMS = {
+    "l1": hsipack.augment.L1Normalize,
+    "l2": hsipack.augment.L2Normalize,
+    "snv": hsipack.augment.SNV,
+}
+
+
+def normalised(values: np.ndarray, how: str) -> np.ndarray:
+    """The rule, spectrum by spectrum: what is not finite takes no part and is NaN; what there is
+    nothing to divide by becomes 0; SNV divides by n - 1."""
+    out = np.full(values.shape, np.nan)
+    for place in np.ndindex(values.shape[:-1]):
+        spectrum = values[place].astype(np.float64)
+        known = np.isfinite(spectrum)
+        x = spectrum[known]
+        if how == "l1":
+            divisor = np.abs(x).sum()
+        elif how == "l2":
+            divisor = np.sqrt((x * x).sum())
+        else:
+            constant = len(x) < 2 or (x == x[0]).all()
+            divisor = 0.0 if constant else x.std(ddof=1)
+            x = x - x.mean() if len(x) else x
+        out[place][known] = x / divisor if divisor > 0 else 0.0
+    return out
+
+
+def gappy() -> np.ndarray:
+    """(rows, columns, bands) float32, exact in float16: spectra with every kind of gap."""
+    rng = np.random.default_rng(5)
+    values = (rng.integers(-40, 400, (4, 5, 9)) / 16).astype(np.float32)
+    values[0, 0, 3] = values[0, 1, 8] = np.nan
+    values[0, 2, 0], values[0, 3, 4] = np.inf, -np.inf
+    values[0, 4, [1, 2]] = np.nan, np.inf
+    values[1, 0] = np.nan
+    values[1, 1] = 0
+    values[1, 2], values[1, 2, 5] = 0, np.nan
+    values[1, 3] = -0.25
+    values[1, 4], values[1, 4, 0] = 3.5, np.inf
+    values[2, 0, 1:] = np.nan
+    values[2, 1, 2:] = np.nan
+    values[2, 2] = np.inf
+    values[2, 3, 1:], values[2, 3, 0] = np.nan, 0
+    return values
+
+
+@pytest.mark.parametrize("how", list(NORMS))
+def test_convert_loader_and_augmentations_normalise_by_one_rule(how: str, tmp_path: Path) -> None:
+    values = gappy()
+    want = normalised(values, how)
+    np.save(tmp_path / "cube.npy", values)
+    plain, packed = tmp_path / "plain", tmp_path / "packed"
+    hsipack.convert(tmp_path / "cube.npy", plain)
+    report = hsipack.convert(tmp_path / "cube.npy", packed, normalize=how)
+    assert report.nan == np.isnan(want).sum()
+    assert report.inf == 0
+
+    def check(image: Any, reference: np.ndarray = want) -> None:
+        got = np.moveaxis(np.asarray(image, dtype=np.float64), 0, -1)
+        np.testing.assert_allclose(got, reference, rtol=1e-3, atol=1e-6)
+
+    check(hsipack.open(packed)[0]["image"])
+    for dtype in (torch.float16, torch.float32):
+        loader = hsipack.Loader(plain, normalize=how, dtype=dtype, device="cpu")
+        check(next(iter(loader))["image"][0])
+        image = hsipack.open(plain)[0]["image"].to(dtype)
+        check(NORMS[how]()(image[None])[0])
+        loader = hsipack.Loader(plain, augment=NORMS[how](), dtype=dtype, device="cpu")
+        check(next(iter(loader))["image"][0])
+    # What takes the place of NaN is in no sum: in convert as in the loader.
+    filled = np.nan_to_num(want, nan=7)
+    hsipack.convert(tmp_path / "cube.npy", tmp_path / "filled", normalize=how, nodata=7)
+    check(hsipack.open(tmp_path / "filled")[0]["image"], filled)
+    loader = hsipack.Loader(plain, normalize=how, nan=7, device="cpu")
+    check(next(iter(loader))["image"][0], filled)
+
+
+def test_nan_is_filled_after_standardising(tmp_path: Path) -> None:
+    values = gappy()
+    values[np.isinf(values)] = np.nan
+    np.save(tmp_path / "cube.npy", values)
+    hsipack.convert(tmp_path / "cube.npy", tmp_path / "packed")
+    loader = hsipack.Loader(
+        tmp_path / "packed", normalize="standardize", nan=0, dtype=torch.float32, device="cpu"
+    )
+    stats = loader.dataset.stats
+    assert stats is not None
+    want = np.nan_to_num((values - stats.mean) / stats.std, nan=0.0)
+    got = next(iter(loader))["image"][0].permute(1, 2, 0).numpy()
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+# ------------------------------------------------------------------------------------- standardise
+
+
+def of_split(split: str) -> np.ndarray:
+    """All pixels of a split's cubes, as float16 holds them."""
+    chosen = [number for number in range(CUBES) if (number % 4 == 3) == (split == "val")]
+    cubes = np.stack([cube(number) for number in chosen])
+    return cubes.astype(np.float16).astype(np.float64).reshape(-1, BANDS)
+
+
+def test_a_split_has_statistics_of_its_own(dataset: str) -> None:
+    ds = hsipack.open(dataset)
+    everything = np.concatenate([of_split("train"), of_split("val")])
+    (stack,) = ds.stacks.values()
+    assert set(stack.split_stats) == {"train", "val"}
+    for view, pixels in [
+        (ds, everything),
+        (ds.split("train"), of_split("train")),
+        (hsipack.open(dataset, split="val"), of_split("val")),
+        (ds.split("val").select([3]), of_split("val")),
+        (ds.select([0, 3]), everything),
+        (hsipack.open(dataset, split="train", bands=[5, 2]), of_split("train")[:, [5, 2]]),
+    ]:
+        stats = view.stats
+        assert stats is not None
+        np.testing.assert_allclose(stats.mean, pixels.mean(0), rtol=1e-6)
+        np.testing.assert_allclose(stats.std, pixels.std(0), rtol=1e-5)
+        np.testing.assert_array_equal(stats.min, pixels.min(0))
+        np.testing.assert_array_equal(stats.max, pixels.max(0))
+
+
+def test_the_train_split_standardises_every_loader(dataset: str) -> None:
+    ds = hsipack.open(dataset)
+    train = of_split("train")
+    for view in (ds, ds.split("train"), ds.split("val")):
+        loader = hsipack.Loader(view, normalize="standardize", dtype=torch.float32, device="cpu")
+        assert loader.report()["standardized_by"] == {"20x24x7": "train"}
+        batch = next(iter(loader))
+        raw = ds[int(batch["id"][0])]["image"].permute(1, 2, 0).numpy().astype(np.float64)
+        got = batch["image"][0].permute(1, 2, 0).numpy()
+        np.testing.assert_allclose(got, (raw - train.mean(0)) / train.std(0), atol=2e-5)
+    assert hsipack.Loader(ds, normalize="l1", device="cpu").report()["standardized_by"] == {}
+
+
+def test_figures_of_the_users_standardise(dataset: str) -> None:
+    ds = hsipack.open(dataset)
+    raw = ds[0]["image"].permute(1, 2, 0).numpy().astype(np.float64)
+    mean, std = np.arange(BANDS) * 0.5, np.arange(BANDS) + 1.0
+    mean[3] = std[5] = np.nan
+    want = (raw - mean) / std
+    want[..., [3, 5]] = raw[..., [3, 5]]
+    for given in [
+        (mean, std),
+        (mean.tolist(), torch.from_numpy(std)),
+        [torch.from_numpy(mean), std.astype(np.float32)],
+    ]:
+        loader = hsipack.Loader(ds, normalize=given, dtype=torch.float32, device="cpu")
+        got = next(iter(loader))["image"][0].permute(1, 2, 0).numpy()
+        np.testing.assert_allclose(got, want, atol=1e-5)
+        assert loader.report()["standardized_by"] == {}
+    some = hsipack.Loader(
+        ds, bands=[6, 1], normalize=(2.0, [4.0, 0.5]), dtype=torch.float32, device="cpu"
+    )
+    got = next(iter(some))["image"][0].permute(1, 2, 0).numpy()
+    np.testing.assert_allclose(got, (raw[..., [6, 1]] - 2) / [4, 0.5], atol=1e-5)
+
+
+def test_datasets_without_statistics_of_splits_say_so(own_dataset: Path) -> None:
+    file = own_dataset / "20x24x7/image/zarr.json"
+    meta = json.loads(file.read_text())
+    del meta["attributes"]["hsipack"]["split_stats"]
+    file.write_text(json.dumps(meta))
+    listed = (own_dataset / "SHA256SUMS").read_text().splitlines()
+    sums = ""
+    for name in (line.split("  ", 1)[1] for line in listed):
+        sums += f"{hashlib.sha256((own_dataset / name).read_bytes()).hexdigest()}  {name}\n"
+    (own_dataset / "SHA256SUMS").write_text(sums)
+    ds = hsipack.open(own_dataset)
+    whole = ds.stats
+    assert whole is not None
+    with pytest.warns(UserWarning, match="no statistics of split 'train'"):
+        stats = ds.split("train").stats
+    assert stats is not None
+    np.testing.assert_array_equal(stats.mean, whole.mean)
+    with pytest.warns(UserWarning, match="no statistics of its train split"):
+        loader = hsipack.Loader(ds, normalize="standardize", device="cpu")
+    assert loader.report()["standardized_by"] == {"20x24x7": None}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        hsipack.Loader(ds, normalize=(whole.mean, whole.std), device="cpu")
+
+
+def test_bands_without_statistics_stay_in_augmentations(tmp_path: Path) -> None:
+    values = gappy()
+    values[~np.isfinite(values)] = 1
+    values[..., [2, 7]] = np.nan
+    np.save(tmp_path / "cube.npy", values)
+    hsipack.convert(tmp_path / "cube.npy", tmp_path / "packed")
+    ds = hsipack.open(tmp_path / "packed")
+    stats = ds.stats
+    assert stats is not None
+    assert np.isnan(stats.mean[[2, 7]]).all()
+    image = torch.nan_to_num(ds[0]["image"].float(), nan=5.0)
+    normalize = hsipack.augment.Normalize(stats.mean, stats.std)
+    got = normalize(image[None])[0].permute(1, 2, 0).numpy()
+    want = (values - stats.mean) / stats.std
+    want[..., [2, 7]] = 5
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+    # It is what it was after a way through JSON, and in the words of a configuration.
+    assert hsipack.augment.sequential(normalize.to_json()).to_json().count("null") == 4
+    config = {"op": "standardize", "p": 1.0, "mean": stats.mean.tolist(), "std": stats.std.tolist()}
+    assert hsipack.augment.sequential([config])[0] == normalize
+    dropout = {"op": "band_dropout", "p": 1.0, "fill": stats.mean.tolist()}
+    assert "NaN" not in hsipack.augment.sequential([dropout]).to_json()
+    with pytest.raises(hsipack.ConflictError, match="NaN for all bands"):
+        hsipack.augment.Normalize(float("nan"), 1.0)
+
+
+# --------------------------------------------------------------------------------------- calibrate
+
+
+@pytest.mark.parametrize("panel", [99, 0, -1, float("nan"), 1.01])
+def test_panels_reflect_between_nothing_and_all(panel: float, tmp_path: Path) -> None:
+    np.save(tmp_path / "cube.npy", gappy())
+    np.save(tmp_path / "white.npy", gappy())
+    with pytest.raises(hsipack.ConflictError, match="not above 0 and at most 1"):
+        hsipack.convert(
+            tmp_path / "cube.npy",
+            tmp_path / "out",
+            white=tmp_path / "white.npy",
+            white_reflectance=panel,
+        )
+    with pytest.raises(hsipack.ConflictError, match="but no white reference"):
+        hsipack.convert(tmp_path / "cube.npy", tmp_path / "out", white_reflectance=0.99)
+
+
+def test_reports_have_both_greatest_errors_and_bad_bands(tmp_path: Path) -> None:
+    values = np.full((3, 4, 5), 0.1, np.float32)
+    values[..., 1] = 1000.3
+    values[..., 3] = np.nan
+    np.save(tmp_path / "cube.npy", values)
+    report = hsipack.convert(tmp_path / "cube.npy", tmp_path / "out", bands=[4, 3, 1])
+    worst = report.worst
+    assert worst is not None
+    assert (worst.absolute_band, worst.absolute_file) == (1, str(tmp_path / "cube.npy"))
+    np.testing.assert_allclose(worst.absolute, abs(float(np.float16(1000.3)) - 1000.3), rtol=1e-3)
+    relative = [abs(float(np.float16(x)) - x) / x for x in (0.1, 1000.3)]
+    assert worst.band == (4, 1)[int(np.argmax(relative))]
+    np.testing.assert_allclose(worst.relative, max(relative), rtol=1e-3)
+    (note,) = report.notes
+    assert note == "3x4x3: band 3 is without a value in any cube; bands can leave them out"
