@@ -78,7 +78,7 @@ pub(crate) fn normalized_by_tensor_operations(
     let wide =
         image.f_to_kind(if image.kind() == Kind::Double { Kind::Double } else { Kind::Float })?;
     // NaN also where a value is infinite: they take no part, and are NaN at the end.
-    let mut known = wide.f_sub(&wide)?.f_add_(&wide)?;
+    let mut known = wide.f_nan_to_num(f64::NAN, f64::NAN, f64::NAN)?;
     let divisor = match norm {
         SpectralNorm::L1 => norm_of(&known, 1)?,
         SpectralNorm::L2 => norm_of(&known, 2)?,
