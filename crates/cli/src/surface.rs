@@ -18,6 +18,9 @@ impl Shell {
 
     /// The option as the command takes it, if it does.
     fn option_of(&self, command: &str, option: Opt) -> Option<String> {
+        if means_else(command, option) {
+            return None;
+        }
         let command = self.all.find_subcommand(command)?;
         flags(option).iter().find_map(|flag| {
             let argument = command.get_arguments().find(|one| one.get_long() == Some(flag))?;
@@ -66,6 +69,18 @@ impl Surface for Shell {
             (None, Command::Validate | Command::Repair) => format!("`hsipack {name} DATASET`"),
             (None, _) => format!("`hsipack {name}`"),
         }
+    }
+}
+
+/// Whether the command has an option of that name which is another one.
+fn means_else(command: &str, option: Opt) -> bool {
+    match option {
+        // Bytes of a sample of the values.
+        Opt::Sample => command == "tune",
+        // Names of packed masks, where `Mask` is paths of masks to pack.
+        Opt::Mask => matches!(command, "read" | "export" | "diagnose"),
+        Opt::Masks => command == "convert",
+        _ => false,
     }
 }
 
@@ -207,6 +222,10 @@ mod tests {
         assert_eq!(labels.render(&shell("convert")), "use it as labels, with --mask");
         let elsewhere = "use it as labels, with `hsipack convert --mask`";
         assert_eq!(labels.render(&shell("info")), elsewhere);
+        assert_eq!(labels.render(&shell("read")), elsewhere);
+        let sample = remedy!["choose another ", Opt::Sample];
+        let elsewhere = "choose another `hsipack preview --sample`";
+        assert_eq!(sample.render(&shell("tune")), elsewhere);
         let fewer = remedy!["ask for fewer ", Opt::Threads];
         assert_eq!(fewer.render(&shell("read")), "ask for fewer --threads");
         assert_eq!(fewer.render(&shell("bench")), "ask for fewer --workers");
