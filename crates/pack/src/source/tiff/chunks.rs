@@ -210,12 +210,14 @@ const UNREAD: usize = 1024;
 /// Bytes given out in small pieces, so that it shows how far a decoder got.
 struct Watched {
     bytes: Cursor<Vec<u8>>,
+    /// Bytes given out at once: decompressors are slow with small pieces of large chunks.
+    piece: usize,
     furthest: Rc<Cell<usize>>,
 }
 
 impl Read for Watched {
     fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
-        let most = out.len().min(UNREAD);
+        let most = out.len().min(self.piece);
         let count = self.bytes.read(&mut out[..most])?;
         self.furthest.set(self.furthest.get().max(self.bytes.position() as usize));
         Ok(count)
@@ -391,7 +393,9 @@ impl Planes {
         limits.intermediate_buffer_size = wrapped.len();
         let furthest = Rc::new(Cell::new(0));
         let len = wrapped.len();
-        Decoder::new(Watched { bytes: Cursor::new(wrapped), furthest: Rc::clone(&furthest) })
+        let piece = (len / 16).clamp(UNREAD, 16 * UNREAD);
+        let bytes = Cursor::new(wrapped);
+        Decoder::new(Watched { bytes, piece, furthest: Rc::clone(&furthest) })
             .map(|decoder| decoder.with_limits(limits))
             .and_then(|mut decoder| decoder.read_chunk_bytes(0, &mut values))
             .map_err(|error| {

@@ -18,15 +18,26 @@ const CHECKSUM: usize = 4;
 /// they decode at all.
 pub(super) fn fits(compressor: Compressor, bytes: &[u8], most: u64) -> bool {
     let most = most + EXTRA;
-    let count = |stream: &mut dyn Read| {
-        let read = std::io::copy(&mut stream.take(most + 1), &mut std::io::sink());
-        read.is_err() || read.is_ok_and(|count| count <= most)
-    };
     match compressor {
-        Compressor::Gzip => count(&mut GzDecoder::new(bytes)),
-        Compressor::Zlib => count(&mut ZlibDecoder::new(bytes)),
+        Compressor::Gzip => ends_within(most, GzDecoder::new(bytes)),
+        Compressor::Zlib => ends_within(most, ZlibDecoder::new(bytes)),
         Compressor::Zstd => zstd_bound(bytes).is_none_or(|bound| bound <= most),
         Compressor::Blosc => blosc_len(bytes).is_none_or(|len| len <= most),
+    }
+}
+
+/// Whether a stream ends, or turns out damaged, after at most `most` bytes.
+fn ends_within(most: u64, mut stream: impl Read) -> bool {
+    const PIECE: usize = 128 << 10;
+    let (mut piece, mut left) = (vec![0; PIECE], most);
+    loop {
+        match stream.read(&mut piece) {
+            Ok(0) | Err(_) => return true,
+            Ok(count) => match left.checked_sub(count as u64) {
+                Some(rest) => left = rest,
+                None => return false,
+            },
+        }
     }
 }
 
