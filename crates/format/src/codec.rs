@@ -7,7 +7,7 @@
 use std::ffi::CString;
 use std::os::raw::{c_char, c_void};
 
-use crate::{Error, Opt, Result, remedy};
+use crate::{Error, Opt, Result, memory, remedy};
 
 /// A compressor inside Blosc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -120,7 +120,11 @@ impl Codec {
             .with_remedy(remedy!["choose a smaller ", Opt::Chunk]));
         }
         let start = out.len();
-        out.reserve(chunk.len() + BLOSC_HEADER + CHECKSUM_LEN);
+        let need = chunk.len() + BLOSC_HEADER + CHECKSUM_LEN;
+        if out.capacity() - start < need {
+            // At least twice the room: chunks are appended one by one.
+            memory::room(out, (start + need).max(2 * start), "compressed chunks")?;
+        }
         let name = CString::new(self.compressor.name()).expect("names have no NUL");
         let room = out.capacity() - start;
         // SAFETY: `chunk` is readable for its length; the spare capacity behind `start` is writable

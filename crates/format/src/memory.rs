@@ -68,16 +68,21 @@ pub fn size(bytes: u64) -> String {
 /// If the system refuses the memory.
 pub fn reserved<T>(len: usize, what: &str) -> Result<Vec<T>> {
     let mut values = Vec::new();
-    match values.try_reserve_exact(len) {
-        Ok(()) => Ok(values),
-        Err(error) => {
-            let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
-            let what = format!("cannot allocate {} for {what}", size(bytes));
-            Err(Error::new(ErrorKind::Io, what)
-                .with_remedy("free some memory, raise the limit, or ask for less")
-                .caused_by(error))
-        }
-    }
+    room(&mut values, len, what)?;
+    Ok(values)
+}
+
+/// Makes room for `len` values in a vector that is used again and again; `what` is for the error.
+///
+/// # Errors
+/// As [`reserved`].
+pub fn room<T>(values: &mut Vec<T>, len: usize, what: &str) -> Result<()> {
+    values.try_reserve_exact(len.saturating_sub(values.len())).map_err(|error| {
+        let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
+        Error::new(ErrorKind::Io, format!("cannot allocate {} for {what}", size(bytes)))
+            .with_remedy("free some memory, raise the limit, or ask for less")
+            .caused_by(error)
+    })
 }
 
 /// A vector of `len` zeros, which the system provides as they are touched; `what` is for the error.

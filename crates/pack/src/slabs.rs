@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use hsipack_format::Result;
 use hsipack_format::dataset::ChunkArray;
+use hsipack_format::{Result, memory};
 
 /// Takes some whole rows: which, and their bytes.
 pub type Each<'e> = dyn FnMut(Range<usize>, &[u8]) -> Result<()> + 'e;
@@ -23,11 +23,13 @@ pub fn for_each(
     let pixel = shape.bands * array.meta().dtype.size();
     let row_bytes = shape.columns * pixel;
     let tile = grid.tile();
-    let (mut stored, mut chunk_bytes) = (Vec::new(), vec![0; array.chunk_bytes()]);
+    let (mut stored, mut chunk_bytes) =
+        (Vec::new(), memory::zeroed(array.chunk_bytes(), "a chunk")?);
     let mut slab = Vec::new();
     for down in rows.start / tile.rows..rows.end.div_ceil(tile.rows) {
         let first = down * tile.rows;
         let held = first..shape.rows.min(first + tile.rows);
+        memory::room(&mut slab, held.len() * row_bytes, "a row of chunks")?;
         slab.resize(held.len() * row_bytes, 0);
         for chunk in down * grid.across()..(down + 1) * grid.across() {
             array.read_chunk(index, chunk, &mut stored, &mut chunk_bytes)?;

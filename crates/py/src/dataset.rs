@@ -204,7 +204,6 @@ fn read_all(
             *place = Some(read(*sample));
         }
     });
-    drop(todo);
     places.into_iter().map(|place| place.expect("every sample was read")).collect()
 }
 

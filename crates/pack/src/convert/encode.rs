@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
-use hsipack_format::{Codec, DType, Error, ErrorKind, Grid, Opt, Result, remedy};
+use hsipack_format::{Codec, DType, Error, ErrorKind, Grid, Opt, Result, memory, remedy};
 
 use super::cast;
 use super::masks::MaskReader;
@@ -80,13 +80,27 @@ enum Slab {
 
 impl Slab {
     /// Makes room for `values` packed values. What was there before may still be there.
-    fn reset(&mut self, dtype: DType, values: usize) {
-        match (&mut *self, dtype) {
-            (Slab::Half(slab), DType::F16) => slab.resize(values, f16::NAN),
-            (Slab::Single(slab), DType::F32) => slab.resize(values, f32::NAN),
-            (_, DType::F16) => *self = Slab::Half(vec![f16::NAN; values]),
-            _ => *self = Slab::Single(vec![f32::NAN; values]),
+    ///
+    /// # Errors
+    /// If the system refuses the memory.
+    fn reset(&mut self, dtype: DType, values: usize) -> Result<()> {
+        match (&*self, dtype) {
+            (Slab::Half(_), DType::F16) | (Slab::Single(_), DType::F32) => {}
+            (_, DType::F16) => *self = Slab::Half(Vec::new()),
+            _ => *self = Slab::Single(Vec::new()),
         }
+        let what = "a row of chunks";
+        match self {
+            Slab::Half(slab) => {
+                memory::room(slab, values, what)?;
+                slab.resize(values, f16::NAN);
+            }
+            Slab::Single(slab) => {
+                memory::room(slab, values, what)?;
+                slab.resize(values, f32::NAN);
+            }
+        }
+        Ok(())
     }
 
     /// Makes everything from value `start` on NaN: the rows of the last slab that overhang.
@@ -130,6 +144,7 @@ impl Encoder {
         rows: Range<usize>,
         turn: Option<MutexGuard<'_, ()>>,
     ) -> Result<()> {
+        self.rows.reserve(rows.len() * cube.source.info().row_bytes())?;
         cube.source.read_rows(rows, &mut self.rows)?;
         drop(turn);
         Ok(())
@@ -167,7 +182,7 @@ impl Encoder {
     ) -> Result<BandStats> {
         let shape = cube.grid.shape();
         let bands = shape.bands;
-        self.slab.reset(cube.dtype, cube.grid.tile().rows * shape.row_values());
+        self.slab.reset(cube.dtype, cube.grid.tile().rows * shape.row_values())?;
         if self.gatherer.as_ref().is_none_or(|(count, _)| *count != bands) {
             self.gatherer = Some((bands, Gatherer::new(bands)));
         }

@@ -1,7 +1,7 @@
 //! The buffer that rows are read into.
 
 use bytemuck::Pod;
-use hsipack_format::DType;
+use hsipack_format::{DType, Result, memory};
 
 /// Rows of one cube in (row, column, band) order, native byte order; reused from read to read.
 ///
@@ -24,6 +24,14 @@ impl RowBuffer {
     /// An empty buffer.
     pub const fn new() -> Self {
         Self { dtype: DType::U8, values: 0, words: Vec::new(), scratch: Vec::new() }
+    }
+
+    /// Makes sure that there is memory for `bytes` of rows.
+    ///
+    /// # Errors
+    /// If the system refuses it.
+    pub fn reserve(&mut self, bytes: usize) -> Result<()> {
+        memory::room(&mut self.words, bytes.div_ceil(8), "rows of a cube")
     }
 
     /// Makes room for `values` elements of `dtype` and gives their bytes to fill. What was in the

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use hsipack_format::dataset::ChunkArray;
-use hsipack_format::{Dataset, Error, ErrorKind, Result, Sample, Stack, threads};
+use hsipack_format::{Dataset, Error, ErrorKind, Result, Sample, Stack, memory, threads};
 
 use super::count::{self, Counts};
 use super::structure::{Broken, arrays};
@@ -29,7 +29,7 @@ struct Found {
 /// Decodes every chunk but those of broken shards. Gives problems, chunks and bytes.
 ///
 /// # Errors
-/// If a thread is refused, or `progress.stop` was set.
+/// If a thread or memory is refused, or `progress.stop` was set.
 pub fn check(
     dataset: &Dataset,
     broken: &Broken,
@@ -87,9 +87,16 @@ fn check_array(
         |shard: usize| broken.contains(&(of.stack.name.clone(), array.name().to_owned(), shard));
     let total = array.len() * array.grid().chunks_per_sample();
     let refused = AtomicBool::new(false);
+    let failure = Mutex::new(None);
     let stopped = || progress.stop.load(Ordering::Relaxed) || refused.load(Ordering::Relaxed);
     let work = || {
-        let mut worker = Worker::new(of, array);
+        let mut worker = match Worker::new(of, array) {
+            Ok(worker) => worker,
+            Err(error) => {
+                *failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                return refused.store(true, Ordering::Relaxed);
+            }
+        };
         loop {
             let item = next.fetch_add(1, Ordering::Relaxed);
             if item >= total || stopped() {
@@ -105,6 +112,9 @@ fn check_array(
         merge(&mut all.lock().unwrap_or_else(PoisonError::into_inner), worker.found);
     };
     threads::run(jobs.max(1), "validate", work, || refused.store(true, Ordering::Relaxed))?;
+    if let Some(error) = failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        return Err(error);
+    }
     if progress.stop.load(Ordering::Relaxed) {
         return Err(Error::new(ErrorKind::Interrupted, "stopped"));
     }
@@ -145,16 +155,16 @@ struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    fn new(of: Of<'a>, array: &'a ChunkArray) -> Self {
+    fn new(of: Of<'a>, array: &'a ChunkArray) -> Result<Self> {
         let bands = vec![Counts::EMPTY; array.shape().bands];
-        Self {
+        Ok(Self {
             of,
             array,
             found: Found { bands: bands.clone(), ..Found::default() },
             stored: Vec::new(),
-            decoded: vec![0; array.chunk_bytes().div_ceil(8)],
+            decoded: memory::zeroed(array.chunk_bytes().div_ceil(8), "a chunk")?,
             bands,
-        }
+        })
     }
 
     fn check(&mut self, index: usize, chunk: usize) {
