@@ -62,14 +62,14 @@ def augmenting(dataset: Dataset[Any], numbers: Iterable[Any]) -> float | None:
     finally:
         profile.disable()
     wall = time.perf_counter() - start
-    own = set(_kept(dataset))
+    kept, methods = set(_kept(dataset)), set(_methods(dataset))
 
     def augments(code: CodeType | str) -> bool:
         if isinstance(code, str):
             return False
-        # Python 3.10 does not know the class of a method.
-        name = getattr(code, "co_qualname", code.co_name)
-        return code in own or bool(LIBRARIES.search(code.co_filename) or NAMES.search(name))
+        # A dataset whose class is called so loads, too. Python 3.10 knows no classes of methods.
+        name = code.co_name if code in methods else getattr(code, "co_qualname", code.co_name)
+        return code in kept or bool(LIBRARIES.search(code.co_filename) or NAMES.search(name))
 
     spent = 0.0
     for entry in profile.getstats():
@@ -91,16 +91,28 @@ def collating(collate: Callable[[list[Any]], Any], samples: list[Any]) -> dict[s
     return {"name": name.rpartition("<locals>.")[2], "batch_s": min(times)}
 
 
-def _kept(dataset: Any) -> Iterator[CodeType]:
-    """The code of what a dataset, or one inside it, does to its samples."""
+def _datasets(dataset: Any) -> Iterator[Any]:
+    """A dataset, and those inside it."""
     seen: set[int] = set()
     while dataset is not None and id(dataset) not in seen:
         seen.add(id(dataset))
-        for name in ATTRIBUTES:
-            code = _code(getattr(dataset, name, None))
-            if code is not None:
-                yield code
+        yield dataset
         dataset = getattr(dataset, "dataset", None)
+
+
+def _kept(dataset: Any) -> Iterator[CodeType]:
+    """The code of what a dataset, or one inside it, does to its samples."""
+    for one in _datasets(dataset):
+        codes = (_code(getattr(one, name, None)) for name in ATTRIBUTES)
+        yield from (code for code in codes if code is not None)
+
+
+def _methods(dataset: Any) -> Iterator[CodeType]:
+    """The code of the methods of a dataset, and of those inside it."""
+    for one in _datasets(dataset):
+        for kind in type(one).__mro__:
+            codes = (getattr(member, "__code__", None) for member in vars(kind).values())
+            yield from (code for code in codes if isinstance(code, CodeType))
 
 
 def _code(function: Any) -> CodeType | None:
