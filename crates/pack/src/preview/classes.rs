@@ -187,9 +187,8 @@ impl Meaning {
             Self::Layers { names } => names[usize::from(id)].clone(),
             Self::Ids { names } => {
                 match names.as_ref().and_then(|names| names.get(usize::from(id))) {
-                    Some(name) => format!("{id} {name}"),
-                    None if id == 0 => "0 (background)".to_owned(),
-                    None => id.to_string(),
+                    Some(name) if !name.is_empty() => format!("{id} {name}"),
+                    _ => id.to_string(),
                 }
             }
         }
@@ -202,16 +201,13 @@ impl Meaning {
         }
     }
 
-    /// Whether `id` means that nothing was labelled: 0, unless its name says otherwise.
+    /// Whether `id` means that nothing was labelled: 0, if its name says so.
     fn is_background(&self, id: u16) -> bool {
         const NOTHING: [&str; 7] =
             ["background", "unlabel", "unclassified", "undefined", "unknown", "none", "no data"];
         let Self::Ids { names } = self else { return false };
         let name = names.as_ref().and_then(|names| names.first()).map(|name| name.to_lowercase());
-        id == 0
-            && name.is_none_or(|name| {
-                name.is_empty() || NOTHING.iter().any(|word| name.contains(word))
-            })
+        id == 0 && name.is_some_and(|name| NOTHING.iter().any(|word| name.contains(word)))
     }
 }
 
@@ -284,24 +280,29 @@ mod tests {
 
     #[test]
     fn background_stays_and_classes_are_tinted() {
-        let map = ClassMap::new("m".into(), vec![0, 1, 2, 1], Meaning::Ids { names: None });
+        let names = Some(vec!["background".to_owned()]);
+        let map = ClassMap::new("m".into(), vec![0, 1, 2, 1], Meaning::Ids { names });
         let over = map.overlay(&image(4));
         assert_eq!(over.pixels[0], [100, 100, 100]);
         assert_eq!(over.pixels[1], [50, 107, 139]);
         assert_eq!(over.pixels[1], over.pixels[3]);
         assert_ne!(over.pixels[1], over.pixels[2]);
         let labels: Vec<&str> = map.classes.iter().map(|class| class.label.as_str()).collect();
-        assert_eq!(labels, ["0 (background)", "1", "2"]);
+        assert_eq!(labels, ["0 background", "1", "2"]);
         assert_eq!(map.of_pixel(3).collect::<Vec<_>>(), [1]);
     }
 
     #[test]
-    fn a_named_zero_is_a_class() {
+    fn zero_is_a_class_unless_its_name_says_otherwise() {
         let named = |name: &str| Meaning::Ids { names: Some(vec![name.into(), "b".into()]) };
         let first =
             |meaning| ClassMap::new("m".into(), vec![0], meaning).overlay(&image(1)).pixels[0];
         assert_eq!(first(named("Unclassified")), [100, 100, 100]);
         assert_ne!(first(named("stomach")), [100, 100, 100]);
+        for meaning in [Meaning::Ids { names: None }, named("")] {
+            assert_eq!(meaning.label(0), "0");
+            assert_ne!(first(meaning), [100, 100, 100]);
+        }
     }
 
     #[test]

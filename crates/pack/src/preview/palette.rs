@@ -29,7 +29,7 @@ const OKABE_ITO: [Colour; 7] = [
     [188, 172, 20],
 ];
 
-/// The colour of class `id`: gray for 0, which mostly is background, Okabe and Ito's for the first
+/// The colour of class `id`: gray for 0, Okabe and Ito's for the first
 /// classes, then hues a golden angle apart.
 pub fn class_colour(id: usize) -> Colour {
     match id {

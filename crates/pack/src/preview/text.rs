@@ -9,21 +9,28 @@ static FONTS: LazyLock<[FontRef<'static>; 2]> = LazyLock::new(|| {
         .map(|bytes| FontRef::try_from_slice(bytes).expect("the built-in fonts are sound"))
 });
 
-/// A glyph's font and number: the first font that has the letter.
-fn glyph_of(letter: char) -> (&'static FontRef<'static>, GlyphId) {
-    let [first, second] = &*FONTS;
-    let id = first.glyph_id(letter);
-    if id.0 != 0 { (first, id) } else { (second, second.glyph_id(letter)) }
+/// A glyph's font and number: the first font that has the letter; `None` if there is none.
+fn glyph_of(letter: char) -> Option<(&'static FontRef<'static>, GlyphId)> {
+    FONTS.iter().map(|font| (font, font.glyph_id(letter))).find(|(_, id)| id.0 != 0)
+}
+
+/// The glyphs of `text`. A letter of which the fonts know nothing, such as those of Chinese, is written as Python would
+/// escape it (`\u80bf`): a name must never look shorter than it is.
+fn glyphs(text: &str) -> impl Iterator<Item = (&'static FontRef<'static>, GlyphId)> {
+    text.chars().flat_map(|letter| match glyph_of(letter) {
+        Some(glyph) => vec![glyph],
+        None => escaped(letter).chars().filter_map(glyph_of).collect(),
+    })
+}
+
+fn escaped(letter: char) -> String {
+    let code = u32::from(letter);
+    if code <= 0xFFFF { format!("\\u{code:04x}") } else { format!("\\U{code:08x}") }
 }
 
 /// Width of `text` in pixels at `size`.
 pub fn width(text: &str, size: f32) -> f32 {
-    text.chars()
-        .map(|letter| {
-            let (font, id) = glyph_of(letter);
-            font.as_scaled(PxScale::from(size)).h_advance(id)
-        })
-        .sum()
+    glyphs(text).map(|(font, id)| font.as_scaled(PxScale::from(size)).h_advance(id)).sum()
 }
 
 /// Hands the coverage (0 to 1) of every pixel that `text` touches to `paint`; `x` is where it starts,
@@ -31,8 +38,7 @@ pub fn width(text: &str, size: f32) -> f32 {
 pub fn rasterise(text: &str, x: f32, y: f32, size: f32, paint: &mut dyn FnMut(i32, i32, f32)) {
     let scale = PxScale::from(size);
     let mut pen = x;
-    for letter in text.chars() {
-        let (font, id) = glyph_of(letter);
+    for (font, id) in glyphs(text) {
         let glyph = Glyph { id, scale, position: point(pen, y) };
         pen += font.as_scaled(scale).h_advance(id);
         if let Some(outline) = font.outline_glyph(glyph) {
@@ -99,6 +105,23 @@ mod tests {
         assert!(lines.len() > 2);
         assert!(lines.iter().all(|line| width(line, 14.0) <= 90.0), "{lines:?}");
         assert_eq!(lines.join(" "), "one two three four five six seven eight");
+    }
+
+    #[test]
+    fn letters_of_no_font_are_escaped_and_never_cut() {
+        let ink = |text: &str| {
+            let mut ink = Vec::new();
+            rasterise(text, 0.0, 20.0, 16.0, &mut |x, y, coverage| ink.push((x, y, coverage)));
+            ink
+        };
+        for (text, drawn) in [("肿瘤_01", "\\u80bf\\u7624_01"), ("a𠮷b", "a\\U00020bb7b")] {
+            assert_eq!(ink(text), ink(drawn), "{text}");
+            assert!((width(text, 14.0) - width(drawn, 14.0)).abs() < 1e-3, "{text}");
+        }
+        let name = "肿瘤组织切片扫描第一组_01";
+        let room = width("\\u80bf\\u7624…1", 14.0);
+        let short = fit(name, 14.0, room + 1.0);
+        assert!(width(&short, 14.0) <= room + 1.0 && short.starts_with('肿'), "{short}");
     }
 
     #[test]
