@@ -85,7 +85,7 @@ second: median, least and greatest of the rounds; candidates and cases are count
   precision:    information{pairs,chance,bits} shares keep_99 keep_99_9 codec
                 best variants[]{codec,keep_bits,share,ratio,decode[],write,smaller,faster,smaller_than_chosen,
                 faster_than_chosen,max_rel,bound_rel,mean_rel,max_abs}
-                bands{shape,keep_bits,wavelength,max_rel,mean_rel,plain_mean_rel,max_abs}
+                bands{shape,keep_bits,wavelength,max_rel,mean_rel,plain_mean_rel,max_abs} (null: no value)
                 spectra[]{cube,row,column,wavelength,before,after}";
 
 impl Args {

@@ -108,11 +108,18 @@ impl Report {
             let windows = entry.timeline.busy.iter().enumerate();
             let mut points: Vec<[f64; 2]> =
                 windows.map(|(number, busy)| [number as f64 * WINDOW_S, busy * 100.0]).collect();
-            if let Some([_, last]) = points.last().copied() {
-                points.push([points.len() as f64 * WINDOW_S, last]);
-            }
-            points.retain(|[at, _]| *at <= end + 1e-9);
             let mean = format!("{}: {:.1} % busy", entry.name, entry.utilisation.mean * 100.0);
+            let Some([_, last]) = points.last().copied() else {
+                let _ = writeln!(
+                    out,
+                    "<div><h3>{}</h3><p class=\"muted\">The run took less than {WINDOW_S} s, too short for a chart. \
+                     More epochs (--epochs) take longer.</p></div>",
+                    escape(&mean)
+                );
+                continue;
+            };
+            points.push([points.len() as f64 * WINDOW_S, last]);
+            points.retain(|[at, _]| *at <= end + 1e-9);
             let chart = Chart::new(&mean, &format!("{mean} on average, {}", rate_name(rate)))
                 .size(720.0, 150.0)
                 .x_range(0.0, end)

@@ -11,6 +11,9 @@ use super::measure::Measurement;
 use super::options::{Augment, BenchOptions, Settings, Strategy};
 use crate::machine::Machine;
 
+/// Standard deviation, as part of the mean, from which on a figure is flagged.
+const UNSTEADY: f64 = 0.25;
+
 /// The results of a benchmark. Times are in seconds, sizes in bytes, shares from 0 to 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
@@ -85,10 +88,30 @@ impl Spread {
         Self { mean, sd, n, values }
     }
 
+    /// Whether the repeats differ so much that their mean says little.
+    pub fn is_unsteady(&self) -> bool {
+        self.n > 1 && self.sd > UNSTEADY * self.mean.abs()
+    }
+
     /// Of numbers that may be missing; `None` if one is.
     fn of_all(values: impl IntoIterator<Item = Option<f64>>) -> Option<Self> {
         let values: Option<Vec<f64>> = values.into_iter().collect();
         values.map(Self::of)
+    }
+}
+
+impl Entry {
+    /// A warning, if the repeats differ so much that the mean says little.
+    fn unsteady(&self) -> Option<String> {
+        let at =
+            self.rate_limit.map_or(String::new(), |rate| format!(" at {} MB/s", rate as f64 / 1e6));
+        self.epoch_s.is_unsteady().then(|| {
+            format!(
+                "the repeats of {}{at} differ by much ({:.3} s an epoch, standard deviation {:.3} s): \
+                 end what else the machine does, and measure longer (--epochs) or more often (--repeats)",
+                self.name, self.epoch_s.mean, self.epoch_s.sd
+            )
+        })
     }
 }
 
@@ -142,6 +165,7 @@ impl Report {
             let new: Vec<String> = new.collect();
             notes.extend(new);
         }
+        notes.extend(strategies.iter().filter_map(Entry::unsteady));
         Self {
             schema: 1,
             machine: Machine::this(),
@@ -248,6 +272,20 @@ mod tests {
             statistics: Statistics::default(),
             notes: Vec::new(),
         }
+    }
+
+    #[test]
+    fn repeats_that_differ_by_much_are_flagged() {
+        let of = |times: &[f64]| {
+            let found: Vec<Found> = times
+                .iter()
+                .map(|time| (Strategy::Ring, Some(5_000_000), measured(*time)))
+                .collect();
+            Entry::of(Strategy::Ring, Some(5_000_000), &found).unwrap().unsteady()
+        };
+        assert_eq!((of(&[1.0, 1.1, 0.9]), of(&[3.0])), (None, None));
+        let note = of(&[0.1, 2.0, 0.3]).unwrap();
+        assert!(note.contains("+ring-buffer at 5 MB/s differ by much (0.800 s an epoch"), "{note}");
     }
 
     #[test]

@@ -13,7 +13,7 @@
 //! assert!(svg.contains("ring buffer"));
 //! ```
 //!
-//! Numbers that are not finite are left out. All names and labels are text.
+//! Numbers that are not finite are left out, and a line is broken there. All names and labels are text.
 
 use std::fmt::Write;
 
@@ -402,7 +402,7 @@ impl Chart {
                 out,
                 "<path class=\"area f{}\" d=\"{}Z\"/>",
                 number % svg::SERIES,
-                path(frame, ring.copied(), false)
+                path(frame, ring.copied().filter(is_finite), false)
             );
             below = Some(edge);
         }
@@ -520,7 +520,7 @@ fn wrapped(words: &str, room: f64) -> Vec<String> {
 fn path(frame: &Frame, points: impl Iterator<Item = [f64; 2]>, steps: bool) -> String {
     let mut path = String::new();
     let mut begun = false;
-    for [x, y] in points.filter(|[x, y]| x.is_finite() && y.is_finite()) {
+    for [x, y] in points {
         let (x, y) = (frame.x(x), frame.y(y));
         let _ = match (begun, steps) {
             (false, _) => write!(path, "M{x:.1} {y:.1}"),
@@ -532,8 +532,19 @@ fn path(frame: &Frame, points: impl Iterator<Item = [f64; 2]>, steps: bool) -> S
     path
 }
 
+fn is_finite([x, y]: &[f64; 2]) -> bool {
+    x.is_finite() && y.is_finite()
+}
+
+/// Lines through points that follow one another without a gap; a point alone is a dot.
 fn line(out: &mut String, frame: &Frame, points: &[[f64; 2]], colour: usize, steps: bool) {
-    let path = path(frame, points.iter().copied(), steps);
+    let runs = points.split(|point| !is_finite(point)).filter(|run| !run.is_empty());
+    let path: String = runs
+        .map(|run| {
+            let dot = if run.len() == 1 { "h0" } else { "" };
+            path(frame, run.iter().copied(), steps) + dot
+        })
+        .collect();
     if !path.is_empty() {
         let _ = writeln!(out, "<path class=\"l{colour}\" d=\"{path}\"/>");
     }
@@ -634,6 +645,19 @@ mod tests {
         let chart = Chart::new("T", "D").area("a", &[[0.0, 1.0]]).area("b", &[[0.0, 2.0]]);
         assert_eq!(chart.stacks(), [vec![[0.0, 1.0]], vec![[0.0, 3.0]]]);
         assert_eq!(chart.y_numbers(), [0.0, 3.0]);
+    }
+
+    #[test]
+    fn lines_are_broken_where_nothing_is_known() {
+        let gap =
+            [[0.0, 1.0], [1.0, 2.0], [2.0, f64::NAN], [3.0, 1.0], [4.0, f64::NAN], [5.0, 2.0]];
+        let svg = Chart::new("T", "D").line("", &gap).line("whole", &gap[..2]).render(Place::File);
+        let paths: Vec<&str> = svg.split("class=\"l0\" d=\"").skip(1).collect();
+        let drawn = paths[0].split('"').next().unwrap();
+        assert_eq!(drawn.matches('M').count(), 3, "{drawn}");
+        assert_eq!((drawn.matches('L').count(), drawn.matches("h0").count()), (1, 2), "{drawn}");
+        let nothing = Chart::new("T", "D").line("", &[[0.0, f64::NAN]]).render(Place::File);
+        assert!(!nothing.contains("class=\"l0\" d="), "{nothing}");
     }
 
     #[test]

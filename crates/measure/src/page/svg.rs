@@ -51,7 +51,7 @@ fn series_rules() -> String {
         .map(|n| {
             format!(
                 "svg .f{n} {{ fill: var(--c{n}); }}\n\
-                 svg .l{n} {{ stroke: var(--c{n}); stroke-width: 2; stroke-linejoin: round; fill: none; }}\n"
+                 svg .l{n} {{ stroke: var(--c{n}); stroke-width: 2; stroke-linejoin: round; stroke-linecap: round; fill: none; }}\n"
             )
         })
         .collect()

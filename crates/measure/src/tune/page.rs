@@ -81,6 +81,7 @@ fn summary(report: &Report) -> String {
     let mut text = String::new();
     if let Some(gain) = report.precision.gain() {
         figures.push(figure("bits that hold 99 %", &format!("{} of 10", gain.keep_bits)));
+        figures.push(figure("their greatest error", &format!("{:.3} %", 100.0 * gain.bound_rel)));
         text = format!("<p>{}.</p>", escape(&report.precision.sentence(gain)));
     }
     let case = &report.cases[report.choice.case];
@@ -267,10 +268,10 @@ fn bits(report: &Report) -> String {
     ];
     let bands = &precision.bands;
     let x = |band: usize| bands.wavelength.as_ref().map_or(band as f64, |nm| nm[band]);
-    let line = |list: &[f64]| -> Vec<[f64; 2]> {
-        // Drawn along the wavelength, whatever the order of the bands.
-        let mut points: Vec<_> =
-            list.iter().enumerate().map(|(band, value)| [x(band), *value]).collect();
+    let line = |list: &[Option<f64>]| -> Vec<[f64; 2]> {
+        // Drawn along the wavelength, whatever the order of the bands; with gaps where bands have no value.
+        let numbers = list.iter().map(|value| value.unwrap_or(f64::NAN)).enumerate();
+        let mut points: Vec<_> = numbers.map(|(band, value)| [x(band), value]).collect();
         points.sort_by(|a, b| a[0].total_cmp(&b[0]));
         points
     };
@@ -340,9 +341,9 @@ fn spectrum_chart(spectrum: &Spectrum, bits: u8) -> Chart {
         let mut points: Vec<[f64; 2]> = values
             .iter()
             .enumerate()
-            .filter_map(|(band, value)| {
+            .map(|(band, value)| {
                 let x = spectrum.wavelength.as_ref().map_or(band as f64, |nm| nm[band]);
-                Some([x, f64::from((*value)?)])
+                [x, value.map_or(f64::NAN, f64::from)]
             })
             .collect();
         points.sort_by(|a, b| a[0].total_cmp(&b[0]));
@@ -403,6 +404,21 @@ mod tests {
         let html = page(&report);
         assert!(html.contains("id=\"data\"") && !html.contains("<cube>"));
         assert!(html.contains(&report.chosen().name));
+        if let Some(gain) = report.precision.gain() {
+            let told = format!("their greatest error</dt><dd>{:.3} %", 100.0 * gain.bound_rel);
+            assert!(html.contains(&told), "{told}");
+        }
+        let spectrum = Spectrum {
+            cube: "a".to_owned(),
+            row: 0,
+            column: 0,
+            wavelength: None,
+            before: vec![Some(1.0), Some(2.0), None, Some(2.0), Some(1.0)],
+            after: vec![Some(1.0), Some(2.0), None, Some(2.0), Some(1.0)],
+        };
+        let svg = spectrum_chart(&spectrum, 3).render(crate::page::svg::Place::File);
+        let drawn = svg.split("class=\"l0\" d=\"").nth(1).unwrap().split('"').next().unwrap();
+        assert_eq!((drawn.matches('M').count(), drawn.matches('L').count()), (2, 2), "{drawn}");
         assert_eq!(report.cases.len(), 4);
         assert!(report.candidates.iter().any(|one| one.front));
         assert!(report.config().contains("codec = "));

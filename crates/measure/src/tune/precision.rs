@@ -84,14 +84,14 @@ pub struct BandErrors {
     pub keep_bits: u8,
     /// Band centres in nm, where known.
     pub wavelength: Option<Vec<f64>>,
-    /// Greatest relative error.
-    pub max_rel: Vec<f64>,
+    /// Greatest relative error; `None` for a band without a value, here and below.
+    pub max_rel: Vec<Option<f64>>,
     /// Mean relative error.
-    pub mean_rel: Vec<f64>,
+    pub mean_rel: Vec<Option<f64>>,
     /// Mean relative error of float16 with all its bits.
-    pub plain_mean_rel: Vec<f64>,
+    pub plain_mean_rel: Vec<Option<f64>>,
     /// Greatest absolute error, in stored units.
-    pub max_abs: Vec<f64>,
+    pub max_abs: Vec<Option<f64>>,
 }
 
 /// One pixel before and after.
@@ -259,15 +259,18 @@ fn band_errors(sample: &Sample, bits: u8) -> BandErrors {
         all.0
     };
     let (kept, plain) = (merged(bits), merged(10));
-    let mean = |band: &Band| band.sum_rel_error / band.count.max(1) as f64;
+    let known = |bands: &[Band], of: fn(&Band) -> f64| -> Vec<Option<f64>> {
+        bands.iter().map(|band| (band.count > 0).then(|| of(band))).collect()
+    };
+    let mean = |band: &Band| band.sum_rel_error / band.count as f64;
     BandErrors {
         shape: shape.to_string(),
         keep_bits: bits,
         wavelength: first.wavelength.clone(),
-        max_rel: kept.iter().map(|band| band.max_rel_error).collect(),
-        mean_rel: kept.iter().map(mean).collect(),
-        plain_mean_rel: plain.iter().map(mean).collect(),
-        max_abs: kept.iter().map(|band| band.max_abs_error).collect(),
+        max_rel: known(&kept, |band| band.max_rel_error),
+        mean_rel: known(&kept, mean),
+        plain_mean_rel: known(&plain, mean),
+        max_abs: known(&kept, |band| band.max_abs_error),
     }
 }
 
@@ -325,6 +328,15 @@ mod tests {
             let worst = bands.iter().map(|band| band.max_rel_error).fold(0.0, f64::max);
             assert!(worst > bound / 4.0);
         }
+        let mut gaps: Vec<f32> = (0..shape.values()).map(|at| 0.5 + at as f32 * 1e-3).collect();
+        gaps.iter_mut().skip(3).step_by(7).for_each(|value| *value = f32::NAN);
+        let gaps = of_values(shape, gaps);
+        let lists = band_errors(&gaps, 4);
+        for list in [&lists.max_rel, &lists.mean_rel, &lists.plain_mean_rel, &lists.max_abs] {
+            let known: Vec<usize> = (0..7).filter(|band| list[*band].is_some()).collect();
+            assert_eq!(known, [0, 1, 2, 4, 5, 6]);
+        }
+        assert_eq!(spectra(&gaps, 4)[0].after[3], None);
         let lists = band_errors(&sample, 4);
         assert_eq!((lists.max_rel.len(), lists.shape.as_str()), (7, "20x10x7"));
         let spectra = spectra(&sample, 4);
