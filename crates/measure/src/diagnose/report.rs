@@ -160,8 +160,12 @@ impl Diagnosis {
     }
 
     fn write(&self, out: &mut String) -> std::fmt::Result {
-        writeln!(out, "{}", self.subject)?;
-        writeln!(out, "  {:<38}{:>18}  {:>9}  {:>12}", "kept ready", "batch", "batches/s", "drop")?;
+        wrapped(out, "", &self.subject)?;
+        writeln!(
+            out,
+            "  {:<30}{:>18}  {:>9}  {:>12}",
+            "what is real", "batch", "batches/s", "drop"
+        )?;
         for row in &self.verdict.rows {
             let drop = match row.level {
                 Level::Step => String::new(),
@@ -170,7 +174,13 @@ impl Diagnosis {
             };
             let batch = format!("{} ± {}", time(row.batch_s), time(row.spread_s));
             let rate = 1.0 / row.batch_s.max(f64::MIN_POSITIVE);
-            writeln!(out, "  {:<38}{batch:>18}  {rate:>9.2}  {drop:>12}  {}", row.kept, row.adds)?;
+            let plus = if row.level == Level::Step { "" } else { "+ " };
+            let name = format!("{plus}{}", row.adds);
+            writeln!(
+                out,
+                "{}",
+                format!("  {name:<30}{batch:>18}  {rate:>9.2}  {drop:>12}").trim_end()
+            )?;
         }
         self.write_culprit(out)?;
         if !self.verdict.settled {
@@ -264,7 +274,30 @@ impl Action {
 }
 
 fn line(out: &mut String, name: &str, text: &str) -> std::fmt::Result {
-    writeln!(out, "  {name:<11}{text}")
+    wrapped(out, &format!("  {name:<11}"), text)
+}
+
+/// Columns of a terminal.
+const COLUMNS: usize = 80;
+
+/// The text behind `before`, in lines that fit a terminal as far as it has blanks, the ones after the first set in as far.
+fn wrapped(out: &mut String, before: &str, text: &str) -> std::fmt::Result {
+    let indent = before.chars().count();
+    let (mut at, mut first) = (indent, true);
+    out.push_str(before);
+    for word in text.split(' ') {
+        let width = word.chars().count();
+        if !first && at + 1 + width > COLUMNS {
+            write!(out, "\n{:indent$}", "")?;
+            at = indent;
+        } else if !first {
+            out.push(' ');
+            at += 1;
+        }
+        out.push_str(word);
+        (at, first) = (at + width, false);
+    }
+    writeln!(out)
 }
 
 fn percent(share: f64) -> String {
@@ -343,6 +376,36 @@ mod tests {
     }
 
     #[test]
+    fn the_report_fits_a_terminal() {
+        let levels = [
+            Level::Step,
+            Level::Augment,
+            Level::Copy,
+            Level::Collate,
+            Level::Decode,
+            Level::Read,
+            Level::Cold,
+        ];
+        let slower = |place: usize| 0.9991 * 1.4f64.powi(place as i32);
+        let measured = levels.iter().enumerate().map(|(place, level)| {
+            let batch_s = vec![slower(place), slower(place) * 1.1, slower(place) * 0.9];
+            Measured { level: *level, batch_s }
+        });
+        let verdict = verdict(&measured.collect::<Vec<_>>(), Limits::default());
+        let mut diagnosis = Diagnosis { verdict, ..diagnosis(0.2) };
+        diagnosis.verdict.settled = false;
+        diagnosis.subject = "a packed dataset with a long name: ".repeat(4);
+        diagnosis.notes = vec!["what could not be measured, and why that is so ".repeat(5)];
+        let text = diagnosis.text();
+        for line in text.lines() {
+            assert!(line.chars().count() <= COLUMNS, "{line}");
+        }
+        for level in levels {
+            assert!(text.contains(level.adds()), "{text}");
+        }
+    }
+
+    #[test]
     fn a_verdict_that_did_not_settle_says_so() {
         assert!(!diagnosis(0.2).text().contains("unsure"));
         let mut unsure = diagnosis(0.2);
@@ -379,7 +442,8 @@ mod tests {
         let text = tried(Trial { basis_s: Some(0.06), ..TRIAL }).text();
         let told =
             "the machine changed its speed: what is predicted from took 50.0 ms, then 60.0 ms";
-        assert!(text.contains(told), "{text}");
+        let words: Vec<&str> = text.split_whitespace().collect();
+        assert!(words.join(" ").contains(told), "{text}");
     }
 
     #[test]
