@@ -76,7 +76,7 @@ impl Parameters {
 
     /// Where every sample's points go: the map of the pixels that go in to those that come out, over all geometric
     /// augmentations; `None` for a sample that was moved by an elastic field, whose points go nowhere in a straight
-    /// line.
+    /// line, and for one of a single row or column that was resized with its centre kept, whose pixel goes to several.
     ///
     /// # Errors
     /// If the parameters do not belong to `pipeline`.

@@ -231,6 +231,132 @@ fn spectra_with_gaps_are_normalised_by_the_rule_of_the_format() {
 }
 
 #[test]
+fn resized_masks_lie_under_their_image_unless_corners_are_aligned() {
+    // Values and labels are their own columns.
+    for (from, to) in [(8i64, 3i64), (4, 10), (7, 20), (200, 33), (5, 5)] {
+        let image = Tensor::arange(from, (Kind::Float, Device::Cpu)).view([1, 1, 1, from]);
+        let image = image.expand([1, 1, 2, from], false).contiguous();
+        let labels = image.select(1, 0).to_kind(Kind::Uint8);
+        let frame = Frame { rows: 2, columns: from as usize, bands: 1 };
+        let resized = |options: Value, tensors: bool| {
+            let mut op = json!({"op": "resize", "size": [2, to]});
+            op.as_object_mut().unwrap().extend(options.as_object().unwrap().clone());
+            let pipeline = pipeline(&[op], 0);
+            let parameters = pipeline.draw(frame, 0, &keys(1)).unwrap();
+            let done = apply(&pipeline, given(&image, &labels), &parameters, tensors);
+            let row = |tensor: &Tensor| Vec::<f64>::try_from(tensor.to_kind(Kind::Double)).unwrap();
+            (row(&done.image.get(0).get(0).get(0)), row(&done.masks[0].labels.get(0).get(0)))
+        };
+        let ratio = from as f64 / to as f64;
+        for tensors in [false, true] {
+            // As Kornia: the outermost centres stay, masks go by edges.
+            let (values, labels) = resized(json!({}), tensors);
+            let mut apart: f64 = 0.0;
+            for (place, (value, label)) in values.iter().zip(&labels).enumerate() {
+                let place = place as f64;
+                let wanted = place * (from - 1) as f64 / (to - 1) as f64;
+                assert!((value - wanted).abs() < 1e-3, "{from} to {to}: {value} for {wanted}");
+                assert_eq!(*label, ((place + 0.5) * ratio).floor(), "{from} to {to}");
+                apart = apart.max((value - ((place + 0.5) * ratio - 0.5)).abs());
+            }
+            assert!((apart - (ratio - 1.0).abs() / 2.0).abs() < 1e-3, "{from} to {to}: {apart}");
+            // Alike: the label is that of the pixel nearest to where the value comes from.
+            for options in [json!({"align_corners": false}), json!({"interpolation": "nearest"})] {
+                let (values, labels) = resized(options.clone(), tensors);
+                for (value, label) in values.iter().zip(&labels) {
+                    assert!(
+                        (value - label).abs() < 0.501,
+                        "{options} {from} to {to}: {value}, {label}"
+                    );
+                }
+                if options.get("interpolation").is_some() {
+                    assert_eq!(values, labels, "{from} to {to}");
+                }
+            }
+        }
+    }
+}
+
+/// The pixel that NumPy's `pad` takes along an axis of `size` pixels, counted from the first: `None` is the constant.
+fn padded_place(place: i64, size: i64, padding: &str) -> Option<i64> {
+    match padding {
+        "zeros" => (0..size).contains(&place).then_some(place),
+        "border" => Some(place.clamp(0, size - 1)),
+        _ if size == 1 => Some(0),
+        _ => {
+            let place = place.rem_euclid(2 * size - 2);
+            Some(if place < size { place } else { 2 * size - 2 - place })
+        }
+    }
+}
+
+/// `to` rows and columns of (rows, columns), the first of them at `first`, with NumPy's padding.
+fn padded(from: &Tensor, first: [i64; 2], to: [i64; 2], padding: &str, constant: f64) -> Tensor {
+    let size = from.size();
+    let at = |row, column| {
+        let row = padded_place(first[0] + row, size[0], padding)?;
+        Some(from.double_value(&[row, padded_place(first[1] + column, size[1], padding)?]))
+    };
+    let values: Vec<f64> = (0..to[0])
+        .flat_map(|row| (0..to[1]).map(move |column| (row, column)))
+        .map(|(row, column)| at(row, column).unwrap_or(constant))
+        .collect();
+    Tensor::from_slice(&values).view(to).to_kind(from.kind())
+}
+
+#[test]
+fn padding_is_numpys_on_frames_of_one_row_or_column_too() {
+    let sides = [1, 2, 3, 5];
+    for (rows, columns) in sides.into_iter().flat_map(|rows| sides.map(|columns| (rows, columns))) {
+        let (r, c) = (rows as usize, columns as usize);
+        for padding in ["zeros", "border", "reflection"] {
+            for (op, kind, tensors) in [
+                (json!({"op": "pad_to", "size": [r + 2, c + 1]}), Kind::Half, false),
+                (json!({"op": "pad_to", "size": [r + 2, c + 1]}), Kind::Float, true),
+                (
+                    json!({"op": "random_crop", "size": [r + 1, c + 1], "pad": [1, 2, 1, 1]}),
+                    Kind::Float,
+                    false,
+                ),
+                (
+                    json!({"op": "random_crop", "size": [r + 1, c + 1], "pad_if_needed": true}),
+                    Kind::Half,
+                    true,
+                ),
+            ] {
+                let mut op = op;
+                (op["padding"], op["fill"]) = (json!(padding), json!(7.5));
+                let mut pipeline = pipeline(std::slice::from_ref(&op), 3);
+                pipeline.mask_fill = super::MaskFill::All(99);
+                let values: Vec<f32> = (0..rows * columns * 2).map(|n| n as f32 + 1.0).collect();
+                let image = Tensor::from_slice(&values).view([1, 2, rows, columns]).to_kind(kind);
+                let labels = image.select(1, 0).to_kind(Kind::Uint8);
+                let frame = Frame { rows: r, columns: c, bands: 2 };
+                let parameters = pipeline.draw(frame, 0, &keys(1)).unwrap();
+                let drawn = serde_json::to_value(&parameters.steps[0].drawn[0]).unwrap();
+                let pad = match (op.get("pad"), name(&op)) {
+                    (Some(_), _) => [2, 1],
+                    (None, "random_crop") => [1, 1],
+                    _ => [0, 0],
+                };
+                let first = [("y", pad[0]), ("x", pad[1])]
+                    .map(|(axis, pad)| drawn[axis].as_i64().unwrap_or(0) - pad);
+                let to = [0, 1].map(|axis: usize| op["size"][axis].as_i64().unwrap());
+                let done = apply(&pipeline, given(&image, &labels), &parameters, tensors);
+                for band in 0..2 {
+                    let wanted = padded(&image.get(0).get(band), first, to, padding, 7.5);
+                    let is = done.image.get(0).get(band);
+                    assert!(is.equal(&wanted), "{op} of {rows} x {columns}: {is} for {wanted}");
+                }
+                let wanted = padded(&labels.get(0), first, to, padding, 99.0);
+                let is = done.masks[0].labels.get(0);
+                assert!(is.equal(&wanted), "{op} of {rows} x {columns}: {is} for {wanted}");
+            }
+        }
+    }
+}
+
+#[test]
 fn bands_without_statistics_are_not_standardised() {
     let frame = Frame { rows: 1, columns: 1, bands: 3 };
     let image = Tensor::from_slice(&[5.0f32, 6.0, 7.0]).view([1, 3, 1, 1]);
@@ -248,6 +374,32 @@ fn bands_without_statistics_are_not_standardised() {
             let done = apply(&pipeline, given(&image, &labels), &parameters, tensors).image;
             assert_eq!(Vec::<f32>::try_from(done.view(-1)).unwrap(), want);
         }
+    }
+}
+
+#[test]
+fn a_row_of_pixels_is_padded_before_it_is_turned() {
+    // Both pad with zeros and could be one warp, in which the row's own frame is no longer that of the turn.
+    let ops = [
+        json!({"op": "pad_to", "size": [3, 5]}),
+        json!({"op": "rotate", "p": 1.0, "degrees": [90.0, 90.0]}),
+    ];
+    let image = Tensor::from_slice(&[1.0f32, 2.0, 3.0, 4.0, 5.0]).view([1, 1, 1, 5]);
+    let labels = image.select(1, 0).to_kind(Kind::Uint8);
+    let frame = Frame { rows: 1, columns: 5, bands: 1 };
+    for (fuse, tensors) in [(true, false), (true, true), (false, false), (false, true)] {
+        let mut pipeline = pipeline(&ops, 0);
+        pipeline.fuse = fuse;
+        let parameters = pipeline.draw(frame, 0, &keys(1)).unwrap();
+        let done = apply(&pipeline, given(&image, &labels), &parameters, tensors);
+        // Counter-clockwise about the middle of 3 x 5: the first row becomes the column left of the middle.
+        let column = Tensor::from_slice(&[4.0f32, 3.0, 2.0]);
+        let is = done.image.get(0).get(0);
+        assert!(
+            f64::try_from((is.select(1, 1) - column).abs().max()).unwrap() < 1e-5,
+            "{fuse} {tensors}: {is}"
+        );
+        assert!(f64::try_from(is.sum(Kind::Float)).unwrap() < 9.01, "{fuse} {tensors}: {is}");
     }
 }
 
@@ -283,6 +435,7 @@ fn bad_options_are_told_by_name_with_a_remedy() {
         (json!([{"op": "random_crop", "size": [99, 3]}]), "random_crop"),
         (json!([{"op": "random_crop", "size": [3, 3], "pad": [u64::MAX, u64::MAX, 0, 0]}]), ""),
         (json!([{"op": "pad_to", "size": [1, 1]}]), "pad_to"),
+        (json!([{"op": "center_crop", "size": [1, 9]}, {"op": "perspective"}]), "perspective"),
         (json!([{"op": "rot90", "turns": [3, 1]}]), "rot90"),
         (json!([{"op": "rot90", "turns": [i32::MIN, i32::MAX]}]), ""),
         (json!([{"op": "jigsaw", "grid": [5, 5]}]), "jigsaw"),

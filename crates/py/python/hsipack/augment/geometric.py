@@ -349,7 +349,8 @@ class CenterCrop(Augmentation):
 class RandomResizedCrop(Augmentation):
     """Cuts out a window of random size and shape and resizes it to ``size`` (rows, columns).
 
-    ``scale``: (low, high) of its part of the frame's area; ``ratio``: of width to height.
+    ``scale``: (low, high) of its part of the frame's area; ``ratio``: of width to height. With
+    ``align_corners=True``, masks take other positions than the image, as in Kornia: see Resize.
 
     >>> import torch
     >>> RandomResizedCrop((5, 6))(torch.zeros(4, 7, 20, 20)).shape
@@ -385,6 +386,11 @@ class RandomResizedCrop(Augmentation):
 class Resize(Augmentation):
     """Resizes to ``size`` (rows, columns). Kornia's single number, which keeps the proportions, is
     refused, and so is ``antialias``.
+
+    With ``align_corners=True``, which is Kornia's default, the image keeps its outermost pixels'
+    centres, but masks take the pixel under each new pixel's centre, as if edges were kept: at the
+    edges of the frame both are abs(old / new - 1) / 2 old pixels apart, as in Kornia. Give
+    ``align_corners=False``, or ``resample="nearest"``, for masks exactly under their image.
 
     >>> import torch
     >>> Resize((1, 3))(torch.tensor([[[1.0, 2.0]]]))

@@ -192,12 +192,11 @@ fn positions(
     }
     let Some(outside) = job.together.outside else { return Ok((px, py)) };
     let place = |p: Tensor, size: i64, least: i64| -> Result<Tensor, TchError> {
-        if size == 1 && outside.align_corners {
-            return p.f_zeros_like();
-        }
         match outside.padding {
             Padding::Zeros => Ok(p),
             Padding::Border => p.f_maximum(&number(least)?)?.f_minimum(&number(least + 1)?),
+            // However often it is mirrored.
+            Padding::Reflection if size == 1 => p.f_zeros_like(),
             Padding::Reflection => {
                 reflected(&p, size, outside.align_corners)?.f_clamp(0.0, size as f64 - 1.0)
             }

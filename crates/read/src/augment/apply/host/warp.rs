@@ -141,12 +141,11 @@ impl<'a> Places<'a> {
 
 /// A place along one axis of `size` pixels, brought inside if padding does that.
 fn place(outside: Outside, p: f64, size: usize, least: f64, most: f64) -> f64 {
-    if size == 1 && outside.align_corners {
-        return 0.0;
-    }
     match outside.padding {
         Padding::Zeros => p,
         Padding::Border => p.max(least).min(most),
+        // However often it is mirrored.
+        Padding::Reflection if size == 1 => 0.0,
         Padding::Reflection => reflected(p, size, outside.align_corners),
     }
 }

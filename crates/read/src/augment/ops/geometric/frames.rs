@@ -52,7 +52,8 @@ pub struct ResizedCrop {
     /// Between pixels.
     #[serde(default)]
     pub interpolation: Interpolation,
-    /// Corner pixels keep their centres; else their edges.
+    /// The image's corner pixels keep their centres; else their edges. Masks go by edges either way, as Kornia's do: only
+    /// without it, or with the nearest pixel taken, do they come from the image's positions.
     #[serde(default = "yes")]
     pub align_corners: bool,
 }
@@ -66,7 +67,8 @@ pub struct Resize {
     /// Between pixels.
     #[serde(default)]
     pub interpolation: Interpolation,
-    /// Corner pixels keep their centres; else their edges.
+    /// The image's corner pixels keep their centres; else their edges. Masks go by edges either way, as Kornia's do: only
+    /// without it, or with the nearest pixel taken, do they come from the image's positions.
     #[serde(default = "yes")]
     pub align_corners: bool,
 }

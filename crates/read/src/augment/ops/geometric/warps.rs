@@ -145,6 +145,10 @@ impl Affine {
 
 impl Geometric for Affine {
     fn source(&self, drawn: &Drawn, frame: Frame, compat: KorniaCompat) -> Result<Source> {
+        Ok(sampled(self.points(drawn, frame, compat)?, frame, self.align_corners))
+    }
+
+    fn points(&self, drawn: &Drawn, frame: Frame, compat: KorniaCompat) -> Result<Source> {
         let Drawn::Affine { angle, scale, translation, shear } = drawn else {
             return Err(drawn.misfit("affine"));
         };
@@ -197,6 +201,20 @@ fn warp(map: Matrix, frame: Frame, align_corners: bool, compat: KorniaCompat) ->
     Ok(Source { image, mask, bounds: None, elastic: None })
 }
 
+/// Where a warp's pixels are sampled, for where its points go. With `align_corners` an axis of a single pixel has no
+/// length for libtorch's sampling, and so for Kornia: every place along it is that pixel.
+fn sampled(mut points: Source, frame: Frame, align_corners: bool) -> Source {
+    for map in [&mut points.image, &mut points.mask] {
+        if align_corners && frame.columns == 1 {
+            map.0[0] = [1.0, 0.0, 0.0];
+        }
+        if align_corners && frame.rows == 1 {
+            map.0[1] = [0.0, 1.0, 0.0];
+        }
+    }
+    points
+}
+
 impl Default for Rotate {
     fn default() -> Self {
         Self {
@@ -217,6 +235,10 @@ impl Rotate {
 
 impl Geometric for Rotate {
     fn source(&self, drawn: &Drawn, frame: Frame, compat: KorniaCompat) -> Result<Source> {
+        Ok(sampled(self.points(drawn, frame, compat)?, frame, self.align_corners))
+    }
+
+    fn points(&self, drawn: &Drawn, frame: Frame, compat: KorniaCompat) -> Result<Source> {
         let Drawn::Rotate { angle } = drawn else { return Err(drawn.misfit("rotate")) };
         let map = affine(frame, -angle, [1.0; 2], [0.0; 2], [0.0; 2]);
         warp(map, frame, self.align_corners, compat)
@@ -268,7 +290,22 @@ impl Perspective {
 }
 
 impl Geometric for Perspective {
+    fn frame(&self, frame: Frame) -> Result<Frame> {
+        if frame.rows > 1 && frame.columns > 1 {
+            return Ok(frame);
+        }
+        let Frame { rows, columns, .. } = frame;
+        Err(Error::conflict(format!(
+            "perspective of a frame of {rows} x {columns}, whose corners coincide"
+        ))
+        .with_remedy("give frames of two rows and two columns at least, or leave perspective out"))
+    }
+
     fn source(&self, drawn: &Drawn, frame: Frame, compat: KorniaCompat) -> Result<Source> {
+        Ok(sampled(self.points(drawn, frame, compat)?, frame, self.align_corners))
+    }
+
+    fn points(&self, drawn: &Drawn, frame: Frame, compat: KorniaCompat) -> Result<Source> {
         let Drawn::Perspective { from, to } = drawn else {
             return Err(drawn.misfit("perspective"));
         };
