@@ -43,6 +43,27 @@ pub struct Dataset {
     stacks: Vec<Stack>,
 }
 
+/// How stored values become physical ones.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scaling {
+    /// What they are multiplied with (`scale_factor`).
+    pub factor: f64,
+    /// What is added then (`add_offset`, which other libraries write).
+    pub offset: f64,
+}
+
+impl Scaling {
+    /// Stored values are the physical ones.
+    pub const NONE: Self = Self { factor: 1.0, offset: 0.0 };
+
+    /// The physical value of a stored one.
+    pub fn physical(self, stored: f64) -> f64 {
+        let scaled = stored * self.factor;
+        // Adding 0 would take -0 its sign.
+        if self.offset == 0.0 { scaled } else { scaled + self.offset }
+    }
+}
+
 /// The cubes of one shape.
 #[derive(Debug)]
 pub struct Stack {
@@ -96,7 +117,9 @@ impl Dataset {
         let path = path.as_ref();
         let root = || {
             let attributes = read_root(path)?;
-            let sums = small::read(&path.join(SHA256SUMS), small::SUMS).unwrap_or_default();
+            // Damaged ones are looked into, too: then the sums need not be readable.
+            let sums = small::read(&path.join(SHA256SUMS), small::SUMS).ok();
+            let sums = sums.map_or_else(|| sums_of(path).map(String::into_bytes), Ok)?;
             Ok((checksums::sha256(&sums), attributes))
         };
         Folder::open(path, root, Self::open_unverified_in)
@@ -203,7 +226,8 @@ impl Dataset {
         self.stacks.iter().find(|stack| stack.name == name)
     }
 
-    /// Hash of `SHA256SUMS`: two datasets with equal fingerprints have equal metadata.
+    /// Hash of `SHA256SUMS`, or of what it would say where there is none: two datasets with equal fingerprints have equal
+    /// metadata.
     pub fn fingerprint(&self) -> &str {
         self.folder.fingerprint()
     }
@@ -273,6 +297,23 @@ fn read_root(path: &Path) -> Result<Map<String, Value>> {
             .with_remedy(format!("update hsipack; this one reads layout {LAYOUT}"))),
         None => Err(Error::malformed("attributes.hsipack.layout is missing").at(file)),
     }
+}
+
+/// What `SHA256SUMS` says of a dataset's metadata: the root, the samples, every stack and every array of one.
+fn sums_of(path: &Path) -> Result<String> {
+    let mut files = vec!["zarr.json".to_owned(), SAMPLES.to_owned()];
+    for name in stack_names(path)? {
+        files.push(format!("{name}/zarr.json"));
+        let arrays = array_names(&path.join(&name))?;
+        files.extend(arrays.into_iter().map(|array| format!("{name}/{array}/zarr.json")));
+    }
+    let files = files.into_iter().map(|file| {
+        let most = if file == SAMPLES { small::SAMPLES } else { small::METADATA };
+        let content = small::read(&path.join(&file), most)?;
+        Ok((file, content))
+    });
+    let files = files.collect::<Result<Vec<_>>>()?;
+    Ok(checksums::encode(files.iter().map(|(file, content)| (file.as_str(), content.as_slice()))))
 }
 
 /// Folders below `path` that hold an image array, sorted.
@@ -530,6 +571,18 @@ impl ChunkArray {
     /// The factor from stored values to physical ones (`scale_factor`; 1 where there is none).
     pub fn scale_factor(&self) -> f64 {
         self.meta.attributes.get("scale_factor").and_then(Value::as_f64).unwrap_or(1.0)
+    }
+
+    /// What is added to stored values × [`scale_factor`](Self::scale_factor) to give physical ones (`add_offset`, which
+    /// other libraries write; 0 where there is none).
+    pub fn add_offset(&self) -> f64 {
+        self.meta.attributes.get("add_offset").and_then(Value::as_f64).unwrap_or(0.0)
+    }
+
+    /// How stored values become physical ones: [`scale_factor`](Self::scale_factor) and
+    /// [`add_offset`](Self::add_offset).
+    pub fn scaling(&self) -> Scaling {
+        Scaling { factor: self.scale_factor(), offset: self.add_offset() }
     }
 
     /// Mantissa bits that values were rounded to (`hsipack.keep_bits`); `None` where all are in use.

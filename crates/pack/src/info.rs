@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use hsipack_format::dataset::ChunkArray;
+use hsipack_format::dataset::{ChunkArray, Scaling};
 use hsipack_format::{Command, DType, Dataset, Result, Sample, Stack, remedy};
 use serde::Serialize;
 use serde_json::Value;
@@ -150,6 +150,8 @@ pub struct StackReport {
     pub dtype: &'static str,
     /// Factor from stored to physical values.
     pub scale_factor: f64,
+    /// What is added to stored values × `scale_factor`.
+    pub add_offset: f64,
     /// Mantissa bits that values were rounded to; `null` where all are in use.
     pub keep_bits: Option<u8>,
     /// Rows, columns of a chunk, which holds all bands.
@@ -332,9 +334,10 @@ impl Values {
         }
     }
 
-    fn of_stats(stats: &BandStats, factor: f64) -> Self {
+    fn of_stats(stats: &BandStats, scaling: Scaling) -> Self {
         let summary = stats.summary();
-        let scaled = summary.range.map(|range| extremes(&range.map(|value| value * factor)));
+        let scaled =
+            summary.range.map(|range| extremes(&range.map(|value| scaling.physical(value))));
         Self {
             min: scaled.map(|range| range[0]),
             max: scaled.map(|range| range[1]),
@@ -470,6 +473,7 @@ impl StackReport {
             shape: [shape.rows, shape.columns, shape.bands],
             dtype: meta.dtype.name(),
             scale_factor: image.scale_factor(),
+            add_offset: image.add_offset(),
             keep_bits: image.keep_bits(),
             chunk: [grid.tile().rows, grid.tile().columns],
             chunk_bytes: image.chunk_bytes() as u64,
@@ -485,7 +489,7 @@ impl StackReport {
             uncompressed_bytes: (image.sample_bytes() * image.len()) as u64,
             wavelengths: Wavelengths::of(stack.wavelength.as_deref(), stack.fwhm.as_deref()),
             bad_bands: physical::good_bands(stack).as_deref().map(bad_bands),
-            values: stats.as_ref().map(|stats| Values::of_stats(stats, image.scale_factor())),
+            values: stats.as_ref().map(|stats| Values::of_stats(stats, image.scaling())),
             quantisation: stats.and_then(|stats| quantisation(&stats, stack)),
             masks: stack.masks.iter().map(mask).collect::<Result<_>>()?,
         })

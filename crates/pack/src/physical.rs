@@ -1,7 +1,7 @@
 //! Physical values of any cube, in a file or packed, a few rows at a time.
 //!
 //! Missing values (NaN, and the file's ignore value) come out as NaN, the file's scaling and the
-//! dataset's `scale_factor` are applied: what is seen here is what training code gets.
+//! dataset's `scale_factor` and `add_offset` are applied: what is seen here is what training code gets.
 
 use std::ops::Range;
 
@@ -149,13 +149,13 @@ pub fn physical(
 
 fn read_sample(stack: &Stack, index: usize, rows: Range<usize>, each: &mut Each) -> Result<()> {
     let image = &stack.image;
-    let (factor, dtype) = (image.scale_factor(), image.meta().dtype);
+    let (scaling, dtype) = (image.scaling(), image.meta().dtype);
     let row_bytes = image.shape().row_values() * dtype.size();
     let mut values = Vec::new();
     slabs::for_each(image, index, rows, &mut |rows, bytes| {
         for (row, bytes) in rows.zip(bytes.chunks_exact(row_bytes)) {
             decode(bytes, dtype, &mut values);
-            values.iter_mut().for_each(|value| *value *= factor);
+            values.iter_mut().for_each(|value| *value = scaling.physical(*value));
             each(row, 0, &values)?;
         }
         Ok(())

@@ -38,7 +38,7 @@ pub struct Args {
     force: bool,
 
     /// Print what was written as one JSON object on stdout: files, sample, name, shape, dtype,
-    /// scale_factor (from values in the file to physical ones), notes
+    /// scale_factor and add_offset (from values in the file to physical ones), notes
     #[arg(long)]
     json: bool,
 }

@@ -43,7 +43,7 @@ Keys of --json (null where unknown; wavelengths in nm, sizes in bytes, bands cou
             ignore_value scaling{multiply,divide,add} class_names values notes
   dataset:  kind path layout samples stacks stored_bytes uncompressed_bytes ratio splits groups labels
             columns created_by created command appends fingerprint
-  stacks[]: name samples shape dtype scale_factor keep_bits chunk chunk_bytes shards samples_per_shard
+  stacks[]: name samples shape dtype scale_factor add_offset keep_bits chunk chunk_bytes shards samples_per_shard
             codec{name,level,shuffle,checksum} stored_bytes uncompressed_bytes wavelengths bad_bands
             values quantisation{band,wavelength_nm,max_rel,mean_rel,max_abs,max_abs_band,
             max_abs_wavelength_nm}
@@ -256,6 +256,9 @@ fn print_stack(stack: &StackReport) {
     }
     if stack.scale_factor != 1.0 {
         line("scale factor", format!("{} (stored to physical)", stack.scale_factor));
+    }
+    if stack.add_offset != 0.0 {
+        line("add offset", format!("{} (added last)", stack.add_offset));
     }
     if let Some(bits) = stack.keep_bits {
         let all = if stack.dtype == "float32" { 23 } else { 10 };

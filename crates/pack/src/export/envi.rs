@@ -1,11 +1,13 @@
 //! ENVI: a header (`.hdr`) and band-interleaved-by-pixel data (`.img`), little-endian.
 //!
 //! ENVI has no float16; float32 holds every float16 exactly. `scale_factor` travels as
-//! `reflectance scale factor`, by which readers divide, where dividing by its reciprocal is the same.
+//! `reflectance scale factor`, by which readers divide, where dividing by its reciprocal is the same. `add_offset` has
+//! no field that readers know, so that physical values are written where there is one.
 
 use std::fmt::Write;
 use std::path::Path;
 
+use hsipack_format::dataset::Scaling;
 use hsipack_format::{DType, Result};
 
 use super::{Job, Written, to_f32};
@@ -17,13 +19,15 @@ use crate::staged::Staged;
 enum Values {
     /// As stored, widened to float32; `divisor` makes them physical.
     Stored { divisor: f64 },
-    /// Multiplied with the scale factor, in a type that still tells stored values apart.
+    /// Physical ones, in a type that still tells stored values apart.
     Scaled(DType),
 }
 
-fn values(scale: f64, stored: DType) -> Values {
+fn values(Scaling { factor: scale, offset }: Scaling, stored: DType) -> Values {
     let divisor = 1.0 / scale;
-    if divisor.is_finite() && 1.0 / divisor == scale {
+    if offset != 0.0 {
+        Values::Scaled(DType::F64)
+    } else if divisor.is_finite() && 1.0 / divisor == scale {
         Values::Stored { divisor }
     } else if stored == DType::F16 && (1e-30..1e30).contains(&scale.abs()) {
         Values::Scaled(DType::F32)
@@ -34,7 +38,7 @@ fn values(scale: f64, stored: DType) -> Values {
 
 /// Writes both files, the header last: without it the data are no cube yet.
 pub(super) fn write(job: &Job, header_path: &Path, data_path: &Path) -> Result<Written> {
-    let (stored, scale) = (job.array.meta().dtype, job.scale());
+    let (stored, scaling) = (job.array.meta().dtype, job.scaling());
     let mut data = Staged::create(data_path)?;
     let mut header = Staged::create(header_path)?;
     if job.is_mask {
@@ -42,33 +46,41 @@ pub(super) fn write(job: &Job, header_path: &Path, data_path: &Path) -> Result<W
         header.write(mask_header(job).as_bytes())?;
         data.commit()?;
         header.commit()?;
-        return Ok((stored, 1.0, Vec::new()));
+        return Ok((stored, Scaling::NONE, Vec::new()));
     }
-    let values = values(scale, stored);
+    let values = values(scaling, stored);
     let mut singles = Vec::new();
     job.each_slab(&mut |bytes| {
         to_f32(bytes, stored, &mut singles);
         match values {
             Values::Stored { .. } => data.write(bytemuck::cast_slice(&singles)),
-            Values::Scaled(dtype) => data.write(&scaled(&singles, scale, dtype)),
+            Values::Scaled(dtype) => data.write(&scaled(&singles, scaling, dtype)),
         }
     })?;
     header.write(image_header(job, values).as_bytes())?;
     data.commit()?;
     header.commit()?;
     Ok(match values {
-        Values::Stored { .. } => (DType::F32, scale, Vec::new()),
+        Values::Stored { .. } => (DType::F32, scaling, Vec::new()),
         Values::Scaled(dtype) => {
-            let note = format!(
-                "values are multiplied by {scale}; divide by it and round to {stored} for the stored ones"
-            );
-            (dtype, 1.0, vec![note])
+            let Scaling { factor, offset } = scaling;
+            let note = if offset == 0.0 {
+                format!(
+                    "values are multiplied by {factor}; divide by it and round to {stored} for the stored ones"
+                )
+            } else {
+                format!(
+                    "values are multiplied by {factor}, and {offset} is added; \
+                     subtract, divide and round to {stored} for the stored ones"
+                )
+            };
+            (dtype, Scaling::NONE, vec![note])
         }
     })
 }
 
-fn scaled(values: &[f32], scale: f64, dtype: DType) -> Vec<u8> {
-    let physical = values.iter().map(|value| f64::from(*value) * scale);
+fn scaled(values: &[f32], scaling: Scaling, dtype: DType) -> Vec<u8> {
+    let physical = values.iter().map(|value| scaling.physical(f64::from(*value)));
     match dtype {
         DType::F32 => physical.flat_map(|value| (value as f32).to_le_bytes()).collect(),
         _ => physical.flat_map(f64::to_le_bytes).collect(),
@@ -151,15 +163,19 @@ fn plain(text: &str) -> String {
 mod tests {
     use super::*;
 
+    fn of(factor: f64, stored: DType) -> Values {
+        values(Scaling { factor, offset: 0.0 }, stored)
+    }
+
     #[test]
     fn factors_become_divisors_where_that_is_exact() {
-        assert_eq!(values(1.0, DType::F16), Values::Stored { divisor: 1.0 });
-        assert_eq!(values(0.0009765625, DType::F16), Values::Stored { divisor: 1024.0 });
-        assert_eq!(values(0.0001, DType::F16), Values::Stored { divisor: 10000.0 });
+        assert_eq!(of(1.0, DType::F16), Values::Stored { divisor: 1.0 });
+        assert_eq!(of(0.0009765625, DType::F16), Values::Stored { divisor: 1024.0 });
+        assert_eq!(of(0.0001, DType::F16), Values::Stored { divisor: 10000.0 });
         // 1 / (1 / x) is not x for these.
         let odd = (1..1000).map(f64::from).find(|x| 1.0 / (1.0 / x) != *x).unwrap();
-        assert_eq!(values(odd, DType::F16), Values::Scaled(DType::F32));
-        assert_eq!(values(odd, DType::F32), Values::Scaled(DType::F64));
+        assert_eq!(of(odd, DType::F16), Values::Scaled(DType::F32));
+        assert_eq!(of(odd, DType::F32), Values::Scaled(DType::F64));
     }
 
     #[test]
@@ -167,7 +183,7 @@ mod tests {
         let odd = (1..1000).map(f64::from).find(|x| 1.0 / (1.0 / x) != *x).unwrap();
         let stored: Vec<f32> =
             (0..0x7c00).map(|bits| half::f16::from_bits(bits).to_f32()).collect();
-        let bytes = scaled(&stored, odd, DType::F32);
+        let bytes = scaled(&stored, Scaling { factor: odd, offset: 0.0 }, DType::F32);
         let (singles, _) = bytes.as_chunks::<4>();
         for (single, stored) in singles.iter().zip(&stored) {
             let back = f64::from(f32::from_le_bytes(*single)) / odd;

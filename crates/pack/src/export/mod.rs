@@ -19,7 +19,7 @@ mod tiff;
 
 use std::path::{Path, PathBuf};
 
-use hsipack_format::dataset::ChunkArray;
+use hsipack_format::dataset::{ChunkArray, Scaling};
 use hsipack_format::{Command, DType, Dataset, Error, Opt, Result, Sample, Stack, remedy};
 use serde::Serialize;
 
@@ -55,6 +55,8 @@ pub struct Exported {
     pub dtype: &'static str,
     /// From values in the file to physical ones; 1 if they are physical.
     pub scale_factor: f64,
+    /// What is added to values in the file × `scale_factor`; 0 if they are physical.
+    pub add_offset: f64,
     /// What the user should know.
     pub notes: Vec<String>,
 }
@@ -96,7 +98,7 @@ pub fn export(options: &ExportOptions) -> Result<Exported> {
     let dataset = Dataset::open(&options.dataset)?;
     let sample = target::find_sample(&dataset, &options.sample)?;
     let job = Job::new(&dataset, sample, options.mask.as_deref())?;
-    let (dtype, scale_factor, notes) = match kind {
+    let (dtype, scaling, notes) = match kind {
         Kind::Npy => npy::write(&job, &files[0])?,
         Kind::Envi => envi::write(&job, &files[0], &files[1])?,
         Kind::Tiff => tiff::write(&job, &files[0])?,
@@ -109,13 +111,14 @@ pub fn export(options: &ExportOptions) -> Result<Exported> {
         name: sample.name.clone(),
         shape: [shape.rows, shape.columns, shape.bands],
         dtype: dtype.name(),
-        scale_factor,
+        scale_factor: scaling.factor,
+        add_offset: scaling.offset,
         notes,
     })
 }
 
-/// What a writer did: type of the values written, factor from them to physical ones, notes.
-type Written = (DType, f64, Vec<String>);
+/// What a writer did: type of the values written, how they become physical ones, notes.
+type Written = (DType, Scaling, Vec<String>);
 
 fn kind(output: &Path, mask: bool) -> Result<Kind> {
     let ending = output.extension().unwrap_or_default().to_string_lossy().to_lowercase();
@@ -167,8 +170,8 @@ impl<'a> Job<'a> {
         Ok(Self { stack, array, sample, is_mask })
     }
 
-    fn scale(&self) -> f64 {
-        if self.is_mask { 1.0 } else { self.array.scale_factor() }
+    fn scaling(&self) -> Scaling {
+        if self.is_mask { Scaling::NONE } else { self.array.scaling() }
     }
 
     /// Hands the stored bytes to `each`, some whole rows at a time.

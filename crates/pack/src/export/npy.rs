@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use hsipack_format::dataset::Scaling;
 use hsipack_format::{CubeShape, DType, Result};
 
 use super::{Job, Written};
@@ -14,12 +15,16 @@ pub(super) fn write(job: &Job, path: &Path) -> Result<Written> {
     file.write(&header(job.array.shape(), dtype, job.is_mask))?;
     job.each_slab(&mut |bytes| file.write(bytes))?;
     file.commit()?;
-    let scale = job.scale();
-    let notes = match scale {
-        1.0 => Vec::new(),
-        _ => vec![format!("multiply by {scale} for physical values; .npy cannot say so")],
+    let scaling = job.scaling();
+    let Scaling { factor, offset } = scaling;
+    let notes = match (factor, offset) {
+        (1.0, 0.0) => Vec::new(),
+        (_, 0.0) => vec![format!("multiply by {factor} for physical values; .npy cannot say so")],
+        _ => vec![format!(
+            "multiply by {factor} and add {offset} for physical values; .npy cannot say so"
+        )],
     };
-    Ok((dtype, scale, notes))
+    Ok((dtype, scaling, notes))
 }
 
 fn header(shape: CubeShape, dtype: DType, is_mask: bool) -> Vec<u8> {

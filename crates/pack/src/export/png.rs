@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
+use hsipack_format::dataset::Scaling;
 use hsipack_format::{DType, Error, Result};
 
 use super::{Job, Written};
@@ -41,5 +42,5 @@ pub(super) fn write(job: &Job, path: &Path) -> Result<Written> {
     stream.finish().map_err(fail)?;
     writer.finish().map_err(fail)?;
     file.commit()?;
-    Ok((dtype, 1.0, Vec::new()))
+    Ok((dtype, Scaling::NONE, Vec::new()))
 }

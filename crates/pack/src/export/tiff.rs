@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{BufWriter, Seek};
 use std::path::Path;
 
+use hsipack_format::dataset::Scaling;
 use hsipack_format::{CubeShape, DType, Error, Result};
 use tiff::encoder::{DirectoryEncoder, TiffEncoder, TiffKind, TiffKindBig, TiffKindStandard};
 use tiff::tags::{ExtraSamples, SampleFormat, Tag};
@@ -49,7 +50,7 @@ pub(super) fn write(job: &Job, path: &Path) -> Result<Written> {
                 .to_owned(),
         );
     }
-    Ok((dtype, job.scale(), notes))
+    Ok((dtype, job.scaling(), notes))
 }
 
 fn encode<K: TiffKind>(
@@ -185,8 +186,12 @@ fn metadata(job: &Job) -> Option<String> {
         if let Some(names) = &names {
             item("DESCRIPTION", band, "description", &names[band]);
         }
-        if job.scale() != 1.0 {
-            item("SCALE", band, "scale", &job.scale().to_string());
+        let Scaling { factor, offset } = job.scaling();
+        if factor != 1.0 {
+            item("SCALE", band, "scale", &factor.to_string());
+        }
+        if offset != 0.0 {
+            item("OFFSET", band, "offset", &offset.to_string());
         }
     }
     (!items.is_empty()).then(|| format!("<GDALMetadata>\n{items}</GDALMetadata>\n"))

@@ -30,7 +30,7 @@ mod text;
 
 use std::path::{Path, PathBuf};
 
-use hsipack_format::dataset::ChunkArray;
+use hsipack_format::dataset::{ChunkArray, Scaling};
 use hsipack_format::{Dataset, Error, Opt, Result, Sample, Stack, remedy};
 use serde::Serialize;
 use serde_json::Value;
@@ -410,7 +410,7 @@ fn stack_line(stack: &Stack, place: usize, wavelengths: bool) -> Result<Option<L
         1 => "1 cube".to_owned(),
         cubes => format!("{cubes} cubes"),
     };
-    let curve = stats_curve(&stats, stack.image.scale_factor());
+    let curve = stats_curve(&stats, stack.image.scaling());
     let colour = palette::class_colour(place + 1);
     Ok(Some(axis.line(stack.name.clone(), detail, colour, curve)))
 }
@@ -433,11 +433,15 @@ fn by_magnitude(lines: Vec<Line>) -> Vec<Vec<Line>> {
     groups.into_iter().map(|(_, _, lines)| lines).collect()
 }
 
-fn stats_curve(stats: &BandStats, factor: f64) -> Curve {
+fn stats_curve(stats: &BandStats, scaling: Scaling) -> Curve {
     let known = |count: u64, value: f64| if count == 0 { f64::NAN } else { value };
     Curve {
-        mean: stats.0.iter().map(|band| known(band.count, band.mean * factor)).collect(),
-        std: stats.0.iter().map(|band| known(band.count, band.std() * factor.abs())).collect(),
+        mean: stats.0.iter().map(|band| known(band.count, scaling.physical(band.mean))).collect(),
+        std: stats
+            .0
+            .iter()
+            .map(|band| known(band.count, band.std() * scaling.factor.abs()))
+            .collect(),
     }
 }
 

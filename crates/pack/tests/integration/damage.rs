@@ -77,6 +77,26 @@ fn truncated_and_missing_files_are_found() {
 }
 
 #[test]
+fn datasets_without_sums_have_fingerprints_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let fingerprints = ["one", "other"].map(|name| {
+        let own = folder.path().join(name);
+        std::fs::create_dir(&own).unwrap();
+        let out = dataset(&own);
+        let with = Dataset::open(&out).unwrap().fingerprint().to_owned();
+        std::fs::remove_file(out.join("SHA256SUMS")).unwrap();
+        // The file says no more than what can be read without it.
+        assert_eq!(Dataset::open_unverified(&out).unwrap().fingerprint(), with);
+        let samples = out.join("samples.jsonl");
+        let text = std::fs::read_to_string(&samples).unwrap();
+        std::fs::write(&samples, text.replacen("\"name\":\"", &format!("\"name\":\"{name} "), 1))
+            .unwrap();
+        Dataset::open_unverified(&out).unwrap().fingerprint().to_owned()
+    });
+    assert_ne!(fingerprints[0], fingerprints[1]);
+}
+
+#[test]
 fn damaged_samples_and_chunks_are_named_and_mended() {
     let folder = tempfile::tempdir().unwrap();
     let out = dataset(folder.path());

@@ -4,12 +4,16 @@ use std::path::{Path, PathBuf};
 
 use half::f16;
 use hsipack_format::{DType, Dataset};
-use hsipack_pack::convert::{ChunkShape, Scale};
+use hsipack_pack::convert::{ChunkShape, ConvertOptions, Mode, Scale, convert};
 use hsipack_pack::export::{ExportOptions, Exported, export};
+use hsipack_pack::progress::Progress;
 use hsipack_pack::source::{self, OpenOptions, RowBuffer, Source};
+use serde_json::json;
 
 use super::common::open;
-use super::packing::{five_bands, mask, pack, stored, varied, write_envi, write_mask};
+use super::packing::{
+    five_bands, mask, pack, stored, varied, with_attributes, write_envi, write_mask,
+};
 
 const SHAPE: [usize; 3] = [7, 9, 5];
 
@@ -126,6 +130,57 @@ fn a_factor_that_no_divisor_expresses_is_applied_and_can_be_undone() {
             let back = |value: &f64| ((value / odd) as f32).to_le_bytes();
             let got: Vec<u8> = buffer.as_slice::<f64>().iter().flat_map(back).collect();
             assert_eq!(got, bytes);
+        }
+    }
+}
+
+#[test]
+fn an_offset_that_another_library_wrote_is_added_or_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let dataset = packed(folder.path(), Scale::Factor(4.0), DType::F16);
+    let image = format!("{}/image", dataset.stacks()[0].name);
+    let dataset = with_attributes(&dataset, &image, &[("add_offset", json!(-2.5))]);
+    let want: Vec<f64> = halves(&stored(&dataset.stacks()[0], 1))
+        .iter()
+        .map(|half| half.to_f64() * 4.0 - 2.5)
+        .collect();
+    let input = folder.path().join("one.hdr").display().to_string();
+    let mut append = ConvertOptions::new(vec![input], dataset.path());
+    append.mode = Mode::Append;
+    let error = convert(&append, &Progress::default(), &|_| {}).unwrap_err();
+    assert!(error.to_string().contains("add_offset (-2.5)"), "{error}");
+    let mut seen = Vec::new();
+    let sample = &dataset.samples()[1];
+    let cube = hsipack_pack::physical::Cube::of_sample(&dataset, sample).unwrap();
+    cube.read_rows(0..SHAPE[0], &mut |_, _, values| {
+        seen.extend_from_slice(values);
+        Ok(())
+    })
+    .unwrap();
+    let same = |values: &[f64]| {
+        let pairs = values.iter().zip(&want);
+        values.len() == want.len()
+            && pairs.clone().all(|(a, b)| a == b || (a.is_nan() && b.is_nan()))
+    };
+    assert!(same(&seen), "{seen:?}");
+    for ending in ["npy", "tif", "hdr"] {
+        let output = folder.path().join(format!("out.{ending}"));
+        let exported = export_to(&dataset, &output);
+        let source = open(&output, None);
+        let buffer = read_all(&*source);
+        let values: Vec<f64> = match buffer.dtype() {
+            DType::F16 => buffer.as_slice::<f16>().iter().map(|value| value.to_f64()).collect(),
+            DType::F32 => buffer.as_slice::<f32>().iter().copied().map(f64::from).collect(),
+            _ => buffer.as_slice::<f64>().to_vec(),
+        };
+        let told = values.iter().map(|value| value * exported.scale_factor + exported.add_offset);
+        assert!(same(&told.collect::<Vec<_>>()), "{ending}: {exported:?}");
+        if ending != "npy" {
+            let info = source.info();
+            let read = values.iter().map(|value| {
+                value * info.scaling.multiply / info.scaling.divide + info.scaling.add
+            });
+            assert!(same(&read.collect::<Vec<_>>()), "{ending}: {:?}", info.scaling);
         }
     }
 }

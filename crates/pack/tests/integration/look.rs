@@ -9,9 +9,10 @@ use hsipack_pack::convert::{ChunkShape, Scale};
 use hsipack_pack::info::{CubeReport, DatasetReport};
 use hsipack_pack::preview::{PreviewOptions, preview};
 use hsipack_pack::target::Target;
+use serde_json::json;
 
 use super::common::{fixture, shared};
-use super::packing::{five_bands, mask, pack, varied, write_envi, write_mask};
+use super::packing::{five_bands, mask, pack, varied, with_attributes, write_envi, write_mask};
 
 const NODATA: [u8; 3] = [206, 190, 220];
 /// Where the first picture of a page begins.
@@ -147,6 +148,12 @@ fn info_of_a_dataset_tells_what_was_packed() {
     let stored: u64 = stack.stored_bytes + stack.masks[0].stored_bytes;
     assert_eq!(report.stored_bytes, stored);
     assert_eq!(report.uncompressed_bytes, 3 * (240 + 24));
+    let image = format!("{}/image", stack.name);
+    let report =
+        DatasetReport::new(&with_attributes(&dataset, &image, &[("add_offset", json!(0.5))]))
+            .unwrap();
+    let (stack, found) = (&report.stacks[0], report.stacks[0].values.as_ref().unwrap());
+    assert_eq!((stack.add_offset, found.min, found.max), (0.5, Some(-1.0), Some(60000.5)));
 }
 
 #[test]
@@ -183,10 +190,11 @@ fn masks_are_laid_over_the_second_picture() {
         picture.at(left + 120 + 240 * column, TOP + 120 + 240 * row)
     };
     assert_eq!(pixel(0, 0, 1), [0, 0, 0]);
-    assert_eq!(pixel(1, 0, 0), [0, 0, 0]);
+    // Nobody says that 0 is the background.
+    assert_eq!(pixel(1, 0, 0), [60, 60, 60]);
     assert_eq!(pixel(1, 0, 1), [0, 57, 89]);
     assert_eq!(pixel(1, 1, 0), [234, 175, 128]);
-    assert_eq!(pixel(1, 1, 1), [255, 255, 255]);
+    assert_eq!(pixel(1, 1, 1), [188, 188, 188]);
 
     let wrong = write_mask(folder.path(), "wrong", 2, 3, &[0; 6]);
     options.mask = Some(wrong.display().to_string());

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use hsipack_format::{Dataset, Stack};
+use hsipack_format::{Dataset, Stack, checksums};
 use hsipack_pack::convert::{self, ConvertOptions, MaskOption};
 use hsipack_pack::progress::Progress;
 
@@ -84,6 +84,30 @@ pub fn pack(inputs: &[PathBuf], output: &Path, set: impl Fn(&mut ConvertOptions)
 /// A mask of every cube, by pattern.
 pub fn mask(name: &str, pattern: &str) -> MaskOption {
     MaskOption { name: name.into(), layer: None, pattern: pattern.into() }
+}
+
+/// Changes attributes of an array's `zarr.json`, as another library might, and opens the dataset again.
+pub fn with_attributes(
+    dataset: &Dataset,
+    array: &str,
+    set: &[(&str, serde_json::Value)],
+) -> Dataset {
+    let (root, name) = (dataset.path(), format!("{array}/zarr.json"));
+    let mut meta: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(root.join(&name)).unwrap()).unwrap();
+    for (key, value) in set {
+        meta["attributes"][*key] = value.clone();
+    }
+    std::fs::write(root.join(&name), meta.to_string()).unwrap();
+    let sums = root.join(checksums::SHA256SUMS);
+    let files: Vec<(String, Vec<u8>)> = checksums::parse(&std::fs::read(&sums).unwrap())
+        .unwrap()
+        .into_iter()
+        .map(|(file, _)| (file.clone(), std::fs::read(root.join(file)).unwrap()))
+        .collect();
+    let files = files.iter().map(|(file, content)| (file.as_str(), content.as_slice()));
+    std::fs::write(&sums, checksums::encode(files)).unwrap();
+    Dataset::open(root).unwrap()
 }
 
 /// The stored bytes of a sample.

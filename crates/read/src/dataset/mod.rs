@@ -18,9 +18,9 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use hsipack_format::dataset::{ChunkArray, SAMPLES};
+use hsipack_format::dataset::ChunkArray;
 use hsipack_format::{
-    Command, CubeShape, DType, Error, Opt, Sample, checksums, folder, memory, remedy, small,
+    Command, CubeShape, DType, Error, Opt, Sample, checksums, folder, memory, remedy,
 };
 
 pub use labels::{ClassCount, Labels};
@@ -62,7 +62,7 @@ pub struct OpenOptions {
 /// threads.
 ///
 /// Values come as stored: `float16` (or `float32` if packed so), little-endian, (row, column, band). Physical
-/// values are stored values × [`scale_factor`](Self::scale_factor).
+/// values are stored values × [`scale_factor`](Self::scale_factor) + [`add_offset`](Self::add_offset).
 #[derive(Clone, Debug)]
 pub struct Dataset(Arc<Inner>);
 
@@ -77,7 +77,6 @@ struct Inner {
     verify: Verify,
     /// Whether a missing file means fill values: so it is in Zarr, but packing writes every file.
     may_lack_files: bool,
-    fingerprint: String,
 }
 
 /// Values of one sample: an image window or a mask window.
@@ -108,7 +107,7 @@ impl Dataset {
     /// `SHA256SUMS`.
     pub fn open_with(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
         let path = path.as_ref();
-        let Opened { packed, fingerprint, may_lack_files } =
+        let Opened { packed, may_lack_files } =
             folder::steadily(path, || open_packed(path, options.as_of.as_deref()))?;
         let store = options.store.unwrap_or_else(|| StoreKind::default().store());
         let arrays = |stack: &hsipack_format::Stack| {
@@ -130,7 +129,6 @@ impl Dataset {
             store,
             verify,
             may_lack_files,
-            fingerprint,
         })))
     }
 
@@ -222,14 +220,12 @@ impl Dataset {
 
     /// What is added to stored values × [`scale_factor`](Self::scale_factor) of a stack to give physical ones.
     pub fn add_offset(&self, stack: usize) -> f64 {
-        let stack = self.stacks().get(stack);
-        let offset = stack.and_then(|stack| stack.image.meta().attributes.get("add_offset"));
-        offset.and_then(serde_json::Value::as_f64).unwrap_or(0.0)
+        self.stacks().get(stack).map_or(0.0, |stack| stack.image.add_offset())
     }
 
     /// Two datasets with equal fingerprints have equal metadata.
     pub fn fingerprint(&self) -> &str {
-        &self.0.fingerprint
+        self.0.packed.fingerprint()
     }
 
     /// Compares with what lies at the path now. Samples that were appended since change nothing: this dataset goes on
@@ -450,7 +446,6 @@ fn window(rows: &Range<usize>, columns: &Range<usize>) -> Window {
 /// The metadata of a dataset.
 struct Opened {
     packed: hsipack_format::Dataset,
-    fingerprint: String,
     may_lack_files: bool,
 }
 
@@ -458,15 +453,16 @@ struct Opened {
 fn open_packed(path: &Path, as_of: Option<&str>) -> Result<Opened> {
     let listed = path.join(checksums::SHA256SUMS).exists();
     let packed = if listed { hsipack_format::Dataset::open(path)? } else { open_foreign(path)? };
-    let own = if listed { packed.fingerprint().to_owned() } else { fingerprint(&packed)? };
-    let fingerprint = as_of.map_or_else(|| own.clone(), str::to_owned);
-    let packed = if fingerprint == own { Some(packed) } else { packed.as_it_was(&fingerprint)? };
+    let packed = match as_of {
+        Some(fingerprint) => packed.as_it_was(fingerprint)?,
+        None => Some(packed),
+    };
     let packed = packed.ok_or_else(|| {
         Error::conflict("the dataset was replaced by another one")
             .at(path)
             .with_remedy("open it again")
     })?;
-    Ok(Opened { packed, fingerprint, may_lack_files: !listed })
+    Ok(Opened { packed, may_lack_files: !listed })
 }
 
 /// Opens the metadata of a store without `SHA256SUMS`.
@@ -482,22 +478,4 @@ fn open_foreign(path: &Path) -> Result<hsipack_format::Dataset> {
         Some(problem) => Err(problem),
         None => Ok(packed),
     }
-}
-
-/// The fingerprint of a dataset without `SHA256SUMS`: a hash of what it would list.
-fn fingerprint(packed: &hsipack_format::Dataset) -> Result<String> {
-    let path = packed.path();
-    let mut files = vec!["zarr.json".to_owned(), SAMPLES.to_owned()];
-    for stack in packed.stacks() {
-        let arrays = std::iter::once(&stack.image).chain(&stack.masks);
-        files.extend(arrays.map(|array| format!("{}/{}/zarr.json", stack.name, array.name())));
-    }
-    let read = |file: String| {
-        let most = if file == SAMPLES { small::SAMPLES } else { small::METADATA };
-        let bytes = small::read(&path.join(&file), most)?;
-        Ok((file, bytes))
-    };
-    let files = files.into_iter().map(read).collect::<Result<Vec<_>>>()?;
-    let files = files.iter().map(|(file, bytes)| (file.as_str(), bytes.as_slice()));
-    Ok(checksums::sha256(checksums::encode(files).as_bytes()))
 }

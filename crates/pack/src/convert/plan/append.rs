@@ -60,9 +60,18 @@ pub(super) fn continued(fresh: PlannedStack, stack: &Stack) -> Result<PlannedSta
 /// Refuses to append where options that decide the layout of what exists differ.
 ///
 /// # Errors
-/// If the dataset was packed with another dtype, or keeps another number of mantissa bits.
+/// If the dataset was packed with another dtype, keeps another number of mantissa bits, or its values have an
+/// `add_offset`, which packing gives to none.
 pub fn check_append(options: &ConvertOptions, base: &Dataset) -> Result<()> {
     debug_assert!(options.mode != Mode::Create);
+    if let Some(stack) = base.stacks().iter().find(|stack| stack.image.add_offset() != 0.0) {
+        return Err(Error::unsupported(format!(
+            "values of the dataset have an add_offset ({}), those of new cubes would have none",
+            stack.image.add_offset()
+        ))
+        .at(stack.image.folder())
+        .with_remedy("pack the new cubes as a dataset of their own"));
+    }
     match base.stacks().iter().find(|stack| stack.image.meta().dtype != options.values.dtype) {
         Some(stack) => Err(Error::conflict(format!(
             "the dataset holds {}, but {} is asked for",
