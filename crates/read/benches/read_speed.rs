@@ -130,7 +130,7 @@ fn compare(dataset: &Dataset, crop: Crop, batch: usize, repeats: usize, threads:
         (wanted.len() * frames.chunk_bytes) as f64 / stored as f64,
         loader.memory()
     );
-    println!("    {}", serde_json::to_string(&loader.stats()).expect("numbers"));
+    println!("    {}", serde_json::to_string(&loader.statistics().loader).expect("numbers"));
 }
 
 fn bytes_of(loader: &Loader) -> usize {
@@ -303,7 +303,7 @@ fn cold_epoch(path: &Path, store: StoreKind, order: Order, threads: usize) -> f6
     let mut loader = Loader::new(&dataset, options).expect("sound options");
     loader.epoch().for_each(|batch| assert!(!batch.expect("sound").is_empty()));
     // From when the threads started: the ring had been allocated by then.
-    loader.stats().elapsed_s
+    loader.statistics().loader.elapsed_s
 }
 
 /// Has the kernel forget the file's pages; nobody maps it at the time.

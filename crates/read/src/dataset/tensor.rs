@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use tch::{Device, Tensor};
+use tch::Tensor;
 
 use super::array::ArrayRef;
 use super::{Dataset, window};
 use crate::Result;
 use crate::device::stored_kind;
-use crate::torch::{bytes_of_mut, empty, run};
+use crate::torch::written;
 
 impl Dataset {
     /// Rows × columns of some bands (all if `None`), in the order given, of the cube of a sample, decoded straight into
@@ -25,9 +25,10 @@ impl Dataset {
     ) -> Result<Tensor> {
         let array = self.image(self.stack_of(sample)?);
         let count = bands.map_or(array.shape().bands, <[usize]>::len);
-        let mut tensor = room(array, &rows, &columns, Some(count))?;
-        self.read(array, sample, window(&rows, &columns), bands, bytes_of_mut(&mut tensor))?;
-        Ok(tensor)
+        let shape = room(array, &rows, &columns, Some(count));
+        written(&shape, stored_kind(array.dtype()), |bytes| {
+            self.read(array, sample, window(&rows, &columns), bands, bytes)
+        })
     }
 
     /// Rows × columns of a mask of a sample: (rows, columns). Unsigned integers beyond 8 bits come as signed ones with the
@@ -43,21 +44,22 @@ impl Dataset {
         columns: Range<usize>,
     ) -> Result<Tensor> {
         let array = self.mask_array(self.stack_of(sample)?, name)?;
-        let mut tensor = room(array, &rows, &columns, None)?;
-        self.read(array, sample, window(&rows, &columns), None, bytes_of_mut(&mut tensor))?;
-        Ok(tensor)
+        let shape = room(array, &rows, &columns, None);
+        written(&shape, stored_kind(array.dtype()), |bytes| {
+            self.read(array, sample, window(&rows, &columns), None, bytes)
+        })
     }
 }
 
-/// A tensor for a window; of one that does not fit, only what does, since reading it is refused.
+/// Shape of a window's tensor; of one that does not fit, only what does, since reading it is refused.
 fn room(
     array: ArrayRef<'_>,
     rows: &Range<usize>,
     columns: &Range<usize>,
     bands: Option<usize>,
-) -> Result<Tensor> {
+) -> Vec<i64> {
     let fits = |range: &Range<usize>, axis: usize| range.len().min(axis) as i64;
     let mut shape = vec![fits(rows, array.shape().rows), fits(columns, array.shape().columns)];
     shape.extend(bands.map(|bands| bands as i64));
-    run(|| empty(&shape, stored_kind(array.dtype()), Device::Cpu))
+    shape
 }

@@ -134,12 +134,10 @@ impl Backend for Cuda {
         self.wait(self.copies, event)
     }
 
-    unsafe fn copy(&self, from: &[u8], to: &Tensor) -> Result<()> {
-        assert!(to.numel() >= from.len(), "a batch is larger than its slot");
-        let start = to.data_ptr() as sys::CUdeviceptr;
-        // SAFETY: `to` has room, as checked, and both stay as the caller promises.
+    unsafe fn queue_copy(&self, from: *const u8, to: *mut u8, bytes: usize) -> Result<()> {
+        // SAFETY: both have so many bytes and stay, as the caller promises.
         self.context.with(|| unsafe {
-            sys::cuMemcpyHtoDAsync_v2(start, from.as_ptr().cast(), from.len(), self.copies)
+            sys::cuMemcpyHtoDAsync_v2(to as sys::CUdeviceptr, from.cast(), bytes, self.copies)
         })
     }
 

@@ -60,13 +60,11 @@ impl Backend for Emulated {
         Ok(())
     }
 
-    unsafe fn copy(&self, from: &[u8], to: &Tensor) -> Result<()> {
-        let through = self.book(from.len());
-        // SAFETY: a slot is at least as long as a batch, and its base tensor is the only user of its storage while
-        // it is copied to.
-        unsafe {
-            std::ptr::copy_nonoverlapping(from.as_ptr(), to.data_ptr().cast(), from.len());
-        }
+    unsafe fn queue_copy(&self, from: *const u8, to: *mut u8, bytes: usize) -> Result<()> {
+        let through = self.book(bytes);
+        // SAFETY: both have so many bytes, as the caller promises; the base tensor of a slot is the only user of its
+        // storage while it is copied to.
+        unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
         std::thread::sleep(through.saturating_duration_since(Instant::now()));
         Ok(())
     }

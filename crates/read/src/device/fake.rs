@@ -373,11 +373,10 @@ impl Backend for Fake {
         Ok(())
     }
 
-    unsafe fn copy(&self, from: &[u8], to: &Tensor) -> Result<()> {
+    unsafe fn queue_copy(&self, from: *const u8, to: *mut u8, bytes: usize) -> Result<()> {
         let mut inner = self.0.lock();
         inner.check()?;
-        let (from, bytes) = (from.as_ptr() as usize, from.len());
-        let to = to.data_ptr() as usize;
+        let (from, to) = (from as usize, to as usize);
         inner.written.push(Written { start: to, event: None, ordered: false });
         inner.copies.push_back(Op::Copy { from, to, bytes });
         let delay = inner.roll() % 3;

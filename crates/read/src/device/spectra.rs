@@ -28,16 +28,23 @@ pub(crate) fn normalized(image: &Tensor, norm: SpectralNorm) -> Result<Tensor, T
         return normalized_by_tensor_operations(image, norm);
     }
     let mut result = empty(&inner.size(), inner.kind(), Device::Cpu)?;
-    normalize_in_memory(&mut result, Some(&inner), norm);
+    let bands = inner.size().last().map_or(1, |bands| *bands as usize);
+    // SAFETY: the memory is new, or of a pool that gives it out when nobody looks at it any more.
+    let into = unsafe { bytes_of_mut(&mut result) };
+    normalize_in_memory(into, Some(bytes_of(&inner)), inner.kind(), bands, norm);
     result.f_permute([0, 3, 1, 2])
 }
 
-/// Spectra along the last axis of a contiguous float16 or float32 tensor in the host's memory, normalised there; from
-/// `before`, which is like it, if that is given.
-pub(crate) fn normalize_in_memory(into: &mut Tensor, before: Option<&Tensor>, norm: SpectralNorm) {
-    let bands = into.size().last().map_or(1, |bands| *bands as usize).max(1);
-    let kind = into.kind();
-    let (into, before) = (bytes_of_mut(into), before.map(bytes_of));
+/// Spectra of so many bands, one after the other, as float16 (`kind` Half) or float32 in the host's memory, normalised
+/// there; from `before`, which is as long, if that is given.
+pub(crate) fn normalize_in_memory(
+    into: &mut [u8],
+    before: Option<&[u8]>,
+    kind: Kind,
+    bands: usize,
+    norm: SpectralNorm,
+) {
+    let bands = bands.max(1);
     if kind == Kind::Half {
         let before = before.map(bytemuck::cast_slice);
         each_spectra::<half::f16>(bytemuck::cast_slice_mut(into), before, bands, |spectra| {

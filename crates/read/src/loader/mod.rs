@@ -400,11 +400,6 @@ impl Loader {
         self.shared.cache.as_ref().map_or(0, crate::cache::Cache::used)
     }
 
-    /// Where the time went so far.
-    pub fn stats(&self) -> LoaderStats {
-        self.shared.stats()
-    }
-
     /// Where the time went so far, and how long the latest batches took.
     pub fn statistics(&self) -> Statistics {
         self.shared.statistics()

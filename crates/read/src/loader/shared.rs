@@ -6,7 +6,7 @@ use hsipack_format::{Command, CubeShape, DType, Opt, memory, remedy};
 
 use super::batch_plan::{BatchPlan, lay_out};
 use super::options::LoaderOptions;
-use super::stats::{Counters, LoaderStats, Statistics};
+use super::stats::{Counters, Statistics};
 use super::times::Record;
 use crate::cache::{Cache, CacheKind};
 use crate::dataset::Dataset;
@@ -71,19 +71,14 @@ impl Shared {
         }
     }
 
-    /// Where the time went so far.
-    pub(crate) fn stats(&self) -> LoaderStats {
-        self.counters.snapshot(self.options.threads, self.options.slots)
-    }
-
     /// Where the times of batches go.
     pub(crate) fn record(&self) -> Record<'_> {
         Record { times: &self.counters.times, trace: self.options.trace.as_deref() }
     }
 
-    /// The same in the schema that all loaders have.
+    /// Where the time went so far, in the schema that all loaders have.
     pub(crate) fn statistics(&self) -> Statistics {
-        let loader = self.stats();
+        let loader = self.counters.snapshot(self.options.threads, self.options.slots);
         Statistics {
             schema: 1,
             batches: loader.batches,

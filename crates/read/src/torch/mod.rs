@@ -174,8 +174,19 @@ pub fn read_tensor(
     shape: &[i64],
     kind: Kind,
 ) -> Result<Tensor> {
+    written(shape, kind, |bytes| file.read_into(span, bytes))
+}
+
+/// A new contiguous tensor on the CPU, whose memory `write` is given, with whatever lies there, before anybody else
+/// sees it.
+pub(crate) fn written(
+    shape: &[i64],
+    kind: Kind,
+    write: impl FnOnce(&mut [u8]) -> Result<()>,
+) -> Result<Tensor> {
     let mut tensor = run(|| empty(shape, kind, Device::Cpu))?;
-    file.read_into(span, bytes_of_mut(&mut tensor))?;
+    // SAFETY: the memory is new, or of a pool that gives it out when nobody looks at it any more.
+    write(unsafe { bytes_of_mut(&mut tensor) })?;
     Ok(tensor)
 }
 
@@ -186,11 +197,14 @@ pub(crate) fn bytes_of(tensor: &Tensor) -> &[u8] {
     unsafe { std::slice::from_raw_parts(tensor.data_ptr().cast_const().cast(), bytes) }
 }
 
-/// The memory of a contiguous tensor on the CPU, to be written to. Other tensors may share it, as ever with tensors: the
-/// caller sees to it that nobody reads them meanwhile.
-pub(crate) fn bytes_of_mut(tensor: &mut Tensor) -> &mut [u8] {
+/// The memory of a contiguous tensor on the CPU, to be written to.
+///
+/// # Safety
+/// Other tensors may share the memory, as ever with tensors: nobody may read or write it through one of them as long as
+/// the bytes are borrowed.
+pub(crate) unsafe fn bytes_of_mut(tensor: &mut Tensor) -> &mut [u8] {
     let bytes = checked_bytes(tensor);
-    // SAFETY: as above; the memory is aligned for its elements, and written to by the borrower alone.
+    // SAFETY: as above; and the borrower alone looks at the memory, as the caller promises.
     unsafe { std::slice::from_raw_parts_mut(tensor.data_ptr().cast(), bytes) }
 }
 

@@ -111,7 +111,7 @@ fn every_store_and_every_cache_gives_the_same_batches() {
                     loader.epoch().for_each(|batch| check(&batch.unwrap(), &written, None));
                 }
                 assert!(loader.cached_bytes() <= cache_bytes);
-                let stats = loader.stats();
+                let stats = loader.statistics().loader;
                 assert_eq!(stats.cached_chunks > 0, cache != CacheKind::None);
                 if cache_bytes == 1 << 20 && cache != CacheKind::None {
                     let a_batch_of_epoch = stats.chunks as f64 / 3.0;
@@ -356,7 +356,7 @@ fn damage_ends_the_epoch_with_an_error_or_is_skipped_and_counted() {
         }
         assert_eq!(order, [0, 1, 2, 3, 5, 6, 7, 8, 9]);
     }
-    assert_eq!(loader.stats().skipped, 2);
+    assert_eq!(loader.statistics().loader.skipped, 2);
 }
 
 #[test]
@@ -372,7 +372,7 @@ fn a_batch_of_nothing_but_damage_is_left_out() {
     let mut loader = Loader::new(&dataset, options).unwrap();
     assert_eq!(ids(&mut loader), [0, 2]);
     assert_eq!(ids(&mut loader), [0, 2]);
-    assert_eq!(loader.stats().skipped, 4);
+    assert_eq!(loader.statistics().loader.skipped, 4);
 }
 
 #[test]
@@ -401,7 +401,7 @@ fn whoever_has_a_batch_finds_all_of_it_counted() {
         let end_epoch = Some(1);
         let mut loader = Loader::new(&dataset, LoaderOptions { end_epoch, ..options(2) }).unwrap();
         assert_eq!(ids(&mut loader).len(), 8);
-        assert_eq!(loader.stats().chunks, 8);
+        assert_eq!(loader.statistics().loader.chunks, 8);
     }
 }
 

@@ -18,12 +18,12 @@ pub struct Look {
 impl Look {
     /// Before the loader began: its threads work from its first moment on.
     pub fn start(loader: &Loader, usage: Usage) -> Self {
-        let LoaderStats { threads, slots, .. } = loader.stats();
+        let LoaderStats { threads, slots, .. } = loader.statistics().loader;
         Self { stats: LoaderStats { threads, slots, ..LoaderStats::default() }, usage, padding: 0 }
     }
 
     pub fn at(loader: &Loader, padding: u64) -> Self {
-        Self { stats: loader.stats(), usage: Usage::now(), padding }
+        Self { stats: loader.statistics().loader, usage: Usage::now(), padding }
     }
 }
 

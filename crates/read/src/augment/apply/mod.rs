@@ -41,7 +41,8 @@ pub struct Images {
     pub image: Tensor,
     /// Masks of the same samples, rows and columns.
     pub masks: Vec<Mask>,
-    /// Whether memory of images and masks may be written to. What is left there then means nothing.
+    /// Whether memory of images and masks may be written to. What is left there then means nothing, and nobody else may
+    /// read or write it, through whatever tensor, until it is done.
     pub overwrite: bool,
 }
 
@@ -335,6 +336,14 @@ impl Work {
             self.ours = true;
         }
         Ok(())
+    }
+
+    /// One sample of the image, for the host's loops to write to.
+    fn place(&mut self, sample: usize) -> Result<host::Place<'_>> {
+        self.own_image()?;
+        // SAFETY: the image's memory was made here, or given to be overwritten, which nobody else looks at then; what
+        // is kept of it is kept as a reason for a copy (`kept`).
+        unsafe { host::Place::of(&mut self.image, sample) }
     }
 
     /// The mask of that name, or the first one.

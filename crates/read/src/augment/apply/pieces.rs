@@ -190,28 +190,27 @@ impl Work {
             (mixed.partners[sample], mixed.shares[sample]) = (*donor, *lambda);
         }
         let before = std::mem::replace(&mut self.image, Tensor::new());
-        self.image = run(|| {
-            let out = empty(&before.size(), before.kind(), before.device())?;
-            let kind = sums(before.kind());
-            for (sample, (partner, share)) in mixed.partners.iter().zip(&mixed.shares).enumerate() {
-                let mut place = out.f_get(sample as i64)?;
-                let own = before.f_get(sample as i64)?;
-                if *share == 0.0 || *partner == sample {
-                    place.f_copy_(&own)?;
-                    continue;
-                }
-                let other = before.f_get(*partner as i64)?;
-                if host::takes_image(&place) {
-                    host::mix(&mut place, &own, &other, *share as f32);
-                    continue;
-                }
+        self.image = run(|| empty(&before.size(), before.kind(), before.device()))?;
+        self.ours = true;
+        let kind = sums(before.kind());
+        for (sample, (partner, share)) in mixed.partners.iter().zip(&mixed.shares).enumerate() {
+            let own = run(|| before.f_get(sample as i64))?;
+            let mut place = run(|| self.image.f_get(sample as i64))?;
+            if *share == 0.0 || *partner == sample {
+                run(|| place.f_copy_(&own))?;
+                continue;
+            }
+            let other = run(|| before.f_get(*partner as i64))?;
+            if host::takes_image(&before) {
+                host::mix(self.place(sample)?, &own, &other, *share as f32);
+                continue;
+            }
+            run(|| {
                 let other = other.f_to_kind(kind)?;
                 let own = own.f_to_kind(kind)?.f_mul_scalar(1.0 - share)?;
-                place.f_copy_(&own.f_add(&other.f_mul_scalar(*share)?)?)?;
-            }
-            Ok(out)
-        })?;
-        self.ours = true;
+                place.f_copy_(&own.f_add(&other.f_mul_scalar(*share)?)?)
+            })?;
+        }
         self.mixed.push(mixed);
         Ok(())
     }

@@ -110,12 +110,17 @@ impl Work {
         self.own_image()?;
         for (sample, by_band) in by_sample.iter().enumerate() {
             let part = |image: &Tensor| run(|| image.f_get(sample as i64));
-            let mut place = part(&self.image)?;
             let before = before.as_ref().map(part).transpose()?;
             match before {
-                Some(before) if *by_band == nothing => run(|| place.f_copy_(&before))?,
+                Some(before) if *by_band == nothing => {
+                    let mut place = part(&self.image)?;
+                    run(|| place.f_copy_(&before))?;
+                }
                 None if *by_band == nothing => {}
-                before => apply_by_band(&mut place, before.as_ref(), by_band)?,
+                before if host::takes_image(&self.image) => {
+                    apply_by_band(self.place(sample)?, before.as_ref(), by_band);
+                }
+                _ => apply_by_band_in_place(&mut part(&self.image)?, by_band)?,
             }
         }
         Ok(())
@@ -182,11 +187,11 @@ impl Work {
         for (sample, drawn) in drawn.iter().enumerate() {
             let Some(drawn) = drawn else { continue };
             let Drawn::Seed { seed } = drawn else { return Err(drawn.misfit("gaussian_noise")) };
-            let mut place = run(|| self.image.f_get(sample as i64))?;
-            if host::takes_image(&place) {
-                host::noise(&mut place, *seed, op.mean as f32, op.std as f32)?;
+            if host::takes_image(&self.image) {
+                host::noise(self.place(sample)?, *seed, op.mean as f32, op.std as f32)?;
                 continue;
             }
+            let mut place = run(|| self.image.f_get(sample as i64))?;
             let kind = sums(place.kind());
             let mut noise = run(|| Tensor::f_empty(place.size(), (kind, place.device())))?;
             fill_normal(&mut noise, *seed)?;
@@ -253,10 +258,10 @@ impl Work {
             _ => SpectralNorm::Snv,
         };
         for (sample, _) in drawn.iter().enumerate().filter(|(_, drawn)| drawn.is_some()) {
-            let mut place = run(|| self.image.f_get(sample as i64))?;
-            if host::takes_image(&place) {
-                spectra::normalize_in_memory(&mut place, None, norm);
+            if host::takes_image(&self.image) {
+                host::normalize(self.place(sample)?, norm);
             } else {
+                let mut place = run(|| self.image.f_get(sample as i64))?;
                 run(|| place.f_copy_(&normalized(&place, norm)?).map(drop))?;
             }
         }
@@ -264,15 +269,16 @@ impl Work {
     }
 }
 
-/// Does it to one sample, from `before` if it is not done in place, which only the host's loops do otherwise.
-fn apply_by_band(place: &mut Tensor, before: Option<&Tensor>, by: &ByBand) -> Result<()> {
+/// Does it to one sample with the host's loops, from `before` if it is not done in place.
+fn apply_by_band(place: host::Place<'_>, before: Option<&Tensor>, by: &ByBand) {
     let single = |values: &[f64]| values.iter().map(|value| *value as f32).collect::<Vec<_>>();
-    if host::takes_image(place) {
-        let (shift, factor, summand) = (single(&by.shift), single(&by.factor), single(&by.summand));
-        let by = host::Bands { shift: &shift, factor: &factor, summand: &summand };
-        host::bands(place, before, by);
-        return Ok(());
-    }
+    let (shift, factor, summand) = (single(&by.shift), single(&by.factor), single(&by.summand));
+    let by = host::Bands { shift: &shift, factor: &factor, summand: &summand };
+    host::bands(place, before, by);
+}
+
+/// Does it to one sample with tensor operations.
+fn apply_by_band_in_place(place: &mut Tensor, by: &ByBand) -> Result<()> {
     run(|| {
         let (kind, device) = (sums(place.kind()), place.device());
         let numbers = |values: &[f64]| -> Result<Tensor, TchError> {

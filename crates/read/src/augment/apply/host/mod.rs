@@ -7,14 +7,15 @@ mod spectra;
 mod warp;
 
 use std::cell::Cell;
+use std::marker::PhantomData;
 
 use tch::{Device, Kind, Tensor};
 
 use super::geometry::Job;
 use crate::Result;
-use crate::torch::{bytes_of, bytes_of_mut, each_piece, empty, run};
+use crate::torch::{bytes_of, bytes_of_mut, each_piece, run, written};
 pub(super) use rows::{Around, blur, mix, noise};
-pub(super) use spectra::{Bands, bands};
+pub(super) use spectra::{Bands, bands, normalize};
 
 thread_local! {
     /// Whether this thread leaves everything to tensor operations.
@@ -51,7 +52,6 @@ pub(super) fn takes(job: &Job<'_>) -> bool {
 pub(super) fn moved(job: &Job<'_>) -> Result<Tensor> {
     let size = job.from.size();
     let shape = [size[0], job.to[0] as i64, job.to[1] as i64, size[3]];
-    let mut out = run(|| empty(&shape, job.from.kind(), Device::Cpu))?;
     let fields: Vec<Option<&[f32]>> = job
         .fields
         .iter()
@@ -59,23 +59,55 @@ pub(super) fn moved(job: &Job<'_>) -> Result<Tensor> {
         .collect();
     let plan = warp::Plan::new(job, &fields);
     let kind = job.from.kind();
-    let (from, into) = (bytes_of(job.from), bytes_of_mut(&mut out));
-    match kind {
-        Kind::Half if !job.nearest() => {
-            let (from, into) = (bytemuck::cast_slice(from), bytemuck::cast_slice_mut(into));
-            warp::moved::<half::f16>(plan, from, into, job.fill);
+    let from = bytes_of(job.from);
+    written(&shape, kind, |into| {
+        match kind {
+            Kind::Half if !job.nearest() => {
+                let (from, into) = (bytemuck::cast_slice(from), bytemuck::cast_slice_mut(into));
+                warp::moved::<half::f16>(plan, from, into, job.fill);
+            }
+            Kind::Float if !job.nearest() => {
+                let (from, into) = (bytemuck::cast_slice(from), bytemuck::cast_slice_mut(into));
+                warp::moved::<f32>(plan, from, into, job.fill);
+            }
+            _ => {
+                let fill = run(|| {
+                    let one = Tensor::f_full([1], job.fill, (kind, Device::Cpu))?;
+                    Ok(bytes_of(&one).to_vec())
+                })?;
+                warp::moved_whole(plan, from, into, &fill);
+            }
         }
-        Kind::Float if !job.nearest() => {
-            let (from, into) = (bytemuck::cast_slice(from), bytemuck::cast_slice_mut(into));
-            warp::moved::<f32>(plan, from, into, job.fill);
-        }
-        _ => {
-            let fill = run(|| {
-                let one = Tensor::f_full([1], job.fill, (kind, Device::Cpu))?;
-                Ok(bytes_of(&one).to_vec())
-            })?;
-            warp::moved_whole(plan, from, into, &fill);
-        }
+        Ok(())
+    })
+}
+
+/// One sample of an image, whose memory nobody else looks at as long as the sample is borrowed.
+pub(super) struct Place<'a> {
+    sample: Tensor,
+    _image: PhantomData<&'a mut Tensor>,
+}
+
+impl<'a> Place<'a> {
+    /// # Errors
+    /// If there is no such sample.
+    ///
+    /// # Safety
+    /// Nobody else may read or write the image's memory as long as the place lives, through whatever tensor.
+    pub(super) unsafe fn of(image: &'a mut Tensor, sample: usize) -> Result<Self> {
+        Ok(Self { sample: run(|| image.f_get(sample as i64))?, _image: PhantomData })
     }
-    Ok(out)
+
+    fn size(&self) -> Vec<i64> {
+        self.sample.size()
+    }
+
+    fn kind(&self) -> Kind {
+        self.sample.kind()
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: whoever made the place promised that nobody else looks at its memory, and it is borrowed.
+        unsafe { bytes_of_mut(&mut self.sample) }
+    }
 }

@@ -3,9 +3,9 @@
 use tch::{Device, Kind, Tensor};
 
 use super::element::Element;
-use super::{each_piece, takes_image};
+use super::{Place, each_piece, takes_image};
 use crate::Result;
-use crate::torch::{bytes_of, bytes_of_mut, empty, fill_normal, run};
+use crate::torch::{bytes_of, fill_normal, run, written};
 
 /// What lies around a frame that is blurred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,19 +24,20 @@ pub(in super::super) fn blur(
     around: Around,
 ) -> Result<Tensor> {
     debug_assert!(takes_image(image));
-    let mut out = run(|| empty(&image.size(), image.kind(), Device::Cpu))?;
     let kind = image.kind();
     let size: Vec<usize> = image.size().iter().map(|size| *size as usize).collect();
     let shape = [size[0], size[1], size[2]];
-    let (from, into) = (bytes_of(image), bytes_of_mut(&mut out));
-    if kind == Kind::Half {
-        let (from, into) = (bytemuck::cast_slice(from), bytemuck::cast_slice_mut(into));
-        blurred::<half::f16>(from, into, shape, [down, across], around);
-    } else {
-        let (from, into) = (bytemuck::cast_slice(from), bytemuck::cast_slice_mut(into));
-        blurred::<f32>(from, into, shape, [down, across], around);
-    }
-    Ok(out)
+    let from = bytes_of(image);
+    written(&image.size(), kind, |into| {
+        if kind == Kind::Half {
+            let (from, into) = (bytemuck::cast_slice(from), bytemuck::cast_slice_mut(into));
+            blurred::<half::f16>(from, into, shape, [down, across], around);
+        } else {
+            let (from, into) = (bytemuck::cast_slice(from), bytemuck::cast_slice_mut(into));
+            blurred::<f32>(from, into, shape, [down, across], around);
+        }
+        Ok(())
+    })
 }
 
 fn blurred<T: Element>(
@@ -82,10 +83,9 @@ fn blurred<T: Element>(
 const MIXED: usize = 1 << 14;
 
 /// out = own·(1 - share) + other·share, all of one shape and type.
-pub(in super::super) fn mix(out: &mut Tensor, own: &Tensor, other: &Tensor, share: f32) {
-    debug_assert!(takes_image(out));
+pub(in super::super) fn mix(mut out: Place<'_>, own: &Tensor, other: &Tensor, share: f32) {
     let kind = out.kind();
-    let (out, own, other) = (bytes_of_mut(out), bytes_of(own), bytes_of(other));
+    let (out, own, other) = (out.bytes(), bytes_of(own), bytes_of(other));
     if kind == Kind::Half {
         let rows = [bytemuck::cast_slice(own), bytemuck::cast_slice(other)];
         mixed::<half::f16>(bytemuck::cast_slice_mut(out), rows, share);
@@ -116,10 +116,9 @@ fn mirrored(place: usize, reach: usize, size: usize) -> usize {
 const PIECE: usize = 1 << 20;
 
 /// Adds normal noise to one sample's values.
-pub(in super::super) fn noise(image: &mut Tensor, seed: u64, mean: f32, std: f32) -> Result<()> {
-    debug_assert!(takes_image(image));
-    let kind = image.kind();
-    let bytes = bytes_of_mut(image);
+pub(in super::super) fn noise(mut place: Place<'_>, seed: u64, mean: f32, std: f32) -> Result<()> {
+    let kind = place.kind();
+    let bytes = place.bytes();
     if kind == Kind::Half {
         noisy::<half::f16>(bytemuck::cast_slice_mut(bytes), seed, mean, std)
     } else {

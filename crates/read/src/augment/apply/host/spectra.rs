@@ -1,10 +1,12 @@
 //! Loops over the spectra of pixels.
 
+use hsipack_format::SpectralNorm;
 use tch::{Kind, Tensor};
 
 use super::element::Element;
-use super::{each_piece, takes_image};
-use crate::torch::{bytes_of, bytes_of_mut};
+use super::{Place, each_piece};
+use crate::device::spectra::normalize_in_memory;
+use crate::torch::bytes_of;
 
 /// Pixels that a thread takes at once.
 const PIXELS: usize = 256;
@@ -18,10 +20,9 @@ pub(in super::super) struct Bands<'a> {
 }
 
 /// values = (values - shift)·factor + summand, by band, of one sample; from another tensor, or in place.
-pub(in super::super) fn bands(into: &mut Tensor, from: Option<&Tensor>, by: Bands<'_>) {
-    debug_assert!(takes_image(into));
+pub(in super::super) fn bands(mut into: Place<'_>, from: Option<&Tensor>, by: Bands<'_>) {
     let kind = into.kind();
-    let (into, from) = (bytes_of_mut(into), from.map(bytes_of));
+    let (into, from) = (into.bytes(), from.map(bytes_of));
     if kind == Kind::Half {
         scaled::<half::f16>(bytemuck::cast_slice_mut(into), from.map(bytemuck::cast_slice), by);
     } else {
@@ -41,4 +42,10 @@ fn scaled<T: Element>(into: &mut [T], from: Option<&[T]>, by: Bands<'_>) {
             T::affine(spectrum, shift, factor, summand);
         }
     });
+}
+
+/// Normalises every spectrum in place.
+pub(in super::super) fn normalize(mut place: Place<'_>, norm: SpectralNorm) {
+    let (kind, bands) = (place.kind(), place.size().last().map_or(1, |bands| *bands as usize));
+    normalize_in_memory(place.bytes(), None, kind, bands, norm);
 }
