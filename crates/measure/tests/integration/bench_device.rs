@@ -12,6 +12,8 @@ use hsipack_pack::progress;
 use hsipack_read::augment::Pipeline;
 use tch::{Device, Kind, Tensor};
 
+use crate::beside_others;
+
 const SHAPE: CubeSize = CubeSize { rows: 24, columns: 32, bands: 8 };
 
 fn options(folder: &Path, augment: Augment) -> BenchOptions {
@@ -59,6 +61,7 @@ fn largest(a: &Tensor, b: &Tensor) -> f64 {
 
 #[test]
 fn all_strategies_give_the_same_cubes_in_the_same_order() {
+    let _machine = beside_others();
     let folder = tempfile::tempdir().unwrap();
     for (augment, most) in [(Augment::None, 0.0), (Augment::Published, 2e-3)] {
         let options = options(folder.path(), augment);
@@ -87,6 +90,7 @@ fn all_strategies_give_the_same_cubes_in_the_same_order() {
 
 #[test]
 fn a_users_pipeline_is_run_by_all() {
+    let _machine = beside_others();
     let folder = tempfile::tempdir().unwrap();
     let pipeline = Pipeline::from_json(
         r#"{"seed": 9, "ops": [{"op": "rot90", "turns": [2, 2]}, {"op": "gain", "range": [0.5, 0.5]}]}"#,
@@ -104,6 +108,7 @@ fn a_users_pipeline_is_run_by_all() {
 
 #[test]
 fn a_measurement_says_what_was_done_on_the_device() {
+    let _machine = beside_others();
     let folder = tempfile::tempdir().unwrap();
     let mut options = options(folder.path(), Augment::Published);
     options.settings.step = StepKind::Time(0.02);
@@ -134,6 +139,7 @@ fn a_measurement_says_what_was_done_on_the_device() {
 
 #[test]
 fn a_device_benchmark_of_packed_cubes_leaves_nothing_and_makes_a_page() {
+    let _machine = beside_others();
     let folder = tempfile::tempdir().unwrap();
     let mut made = options(folder.path(), Augment::None);
     made.keep = true;
@@ -181,11 +187,18 @@ fn a_device_benchmark_of_packed_cubes_leaves_nothing_and_makes_a_page() {
         assert!(json["strategies"][4]["statistics"]["times"]["load_s"]["percentiles"].is_array());
         let page = report.page();
         assert!(page.contains("+gpu-aug") && page.contains("id=\"data\""));
+        // A run that is over before the first window is has no chart, and says why.
+        let mut brief = report.clone();
+        brief.strategies.iter_mut().for_each(|entry| entry.timeline.busy = vec![0.5; 3]);
+        assert!(!brief.page().contains("too short for a chart"));
+        brief.strategies[3].timeline.busy.clear();
+        assert_eq!(brief.page().matches("too short for a chart").count(), 1);
     }
 }
 
 #[test]
 fn what_does_not_fit_is_refused_before_anything_is_made_for_the_device() {
+    let _machine = beside_others();
     let folder = tempfile::tempdir().unwrap();
     let mut options = options(folder.path(), Augment::None);
     let huge = CubeSize { rows: 1 << 20, columns: 1 << 20, bands: 100 };
