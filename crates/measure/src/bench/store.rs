@@ -126,6 +126,8 @@ impl StoredFile for CountedFile {
 
 #[cfg(test)]
 mod tests {
+    use hsipack_testing::skipped;
+
     use super::*;
 
     #[test]
@@ -176,7 +178,7 @@ mod tests {
         if is_cached(&plain) == Some(false) {
             assert_eq!(is_cached(&path), Some(false));
         } else {
-            println!("skipped: this file system's cache cannot be dropped");
+            skipped("this file system's cache cannot be dropped");
         }
         read(&*file);
         drop(file);

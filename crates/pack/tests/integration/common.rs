@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use hsipack_pack::source::{self, OpenOptions, RowBuffer, Source};
+use hsipack_testing::skipped;
 use sha2::{Digest, Sha256};
 
 /// The repository.
@@ -17,11 +18,13 @@ pub fn fixture(name: &str) -> PathBuf {
     path
 }
 
-/// A real file under `../shared/data`, or `None`, saying so, where that folder does not exist.
+/// A real file under `$HSIPACK_SHARED/data` (`../shared/data` if that is not set), or `None`, saying so, where that folder
+/// does not exist.
 pub fn shared(name: &str) -> Option<PathBuf> {
-    let data = root().join("../shared/data");
+    let folder = std::env::var_os("HSIPACK_SHARED");
+    let data = root().join(folder.map_or("../shared".into(), PathBuf::from)).join("data");
     if !data.is_dir() {
-        eprintln!("SKIPPED: no ../shared/data, so {name} is not tested");
+        skipped(format_args!("no real cubes in {}", data.display()));
         return None;
     }
     Some(data.join(name))

@@ -335,13 +335,15 @@ fn meaning(result: CUresult, name: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use hsipack_testing::skipped;
+
     use super::*;
     use crate::ErrorKind;
 
     #[test]
     fn without_a_driver_or_a_device_opening_says_why() {
         if cuda_is_available() {
-            println!("skipped: there is a CUDA device");
+            skipped("there is a CUDA device");
             return;
         }
         let error = Cuda::open(0).err().expect("nothing to open");

@@ -51,6 +51,8 @@ mod linux {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
+    use hsipack_testing::skipped;
+
     use super::*;
 
     #[test]
@@ -61,12 +63,12 @@ mod tests {
             Some((before, linux::get().ok()?))
         });
         let Some((before, after)) = looked.join().unwrap() else {
-            return println!("skipped: the system does not tell how threads are scheduled");
+            return skipped("the system does not tell how threads are scheduled");
         };
         assert_eq!(before.sched_nice, after.sched_nice);
         if before.sched_policy != libc::SCHED_OTHER as u32 {
             assert_eq!(before.sched_policy, after.sched_policy);
-            return println!("skipped: these tests are scheduled in an unusual way");
+            return skipped("these tests are scheduled in an unusual way");
         }
         assert_eq!(after.sched_policy, libc::SCHED_BATCH as u32);
         // Systems that know of slices tell the usual one.

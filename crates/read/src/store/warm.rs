@@ -330,6 +330,8 @@ const SYS_CACHESTAT: libc::c_long = 451;
 
 #[cfg(test)]
 mod tests {
+    use hsipack_testing::skipped;
+
     use super::*;
     use std::time::{Duration, Instant};
 
@@ -344,7 +346,7 @@ mod tests {
         unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
         file.read_at(&mut [0], 0).unwrap();
         if is_cached(&file, 0..9 << 20) || !is_cached(&file, 0..1) {
-            println!("skipped: a folder in memory, or a system that does not tell what it caches");
+            skipped("a folder in memory, or a system that does not tell what it caches");
             return;
         }
         let warmer = Warmer::default();

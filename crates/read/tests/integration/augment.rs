@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use hsipack_read::augment::{Images, Mask, Mixed, Pipeline, SampleKey};
 use hsipack_read::plan::Share;
 use hsipack_read::{Dataset, DeviceLoader, DeviceOptions, LoaderOptions, cuda_is_available};
+use hsipack_testing::skipped;
 use serde_json::json;
 use tch::{Device, Kind, Tensor};
 
@@ -166,7 +167,7 @@ fn on(device: Device, op: &str, kind: Kind, image: &Tensor, mask: &Tensor) -> (T
 #[test]
 fn on_a_gpu_augmentations_give_what_they_give_on_the_cpu() {
     if !cuda_is_available() {
-        println!("skipped: there is no CUDA device");
+        skipped("there is no CUDA device");
         return;
     }
     tch::manual_seed(3);

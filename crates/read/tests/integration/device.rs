@@ -12,6 +12,7 @@ use hsipack_read::{
     Dataset, DeviceBatch, DeviceLoader, DeviceOptions, ErrorKind, Loader, LoaderOptions,
     Normalization, cuda_is_available,
 };
+use hsipack_testing::skipped;
 use serde_json::{Map, Value, json};
 use tch::{Device, Kind, Tensor};
 
@@ -510,7 +511,7 @@ fn what_cannot_be_had_is_told_at_once() {
 #[test]
 fn on_a_gpu_batches_are_what_the_options_say_and_kept_ones_stay() {
     if !cuda_is_available() {
-        println!("skipped: there is no CUDA device");
+        skipped("there is no CUDA device");
         return;
     }
     let (_folder, written) = made();

@@ -11,6 +11,7 @@ use std::process::Command;
 use std::sync::Mutex;
 
 use hsipack_read::augment::{Frame, Images, Mask, Parameters, Pipeline, SampleKey, elastic_noise};
+use hsipack_testing::skipped;
 use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
 
@@ -82,15 +83,15 @@ pub fn python() -> PathBuf {
 }
 
 /// Whether Kornia can be imported; says so where it cannot.
-pub fn kornia_is_there(test: &str) -> bool {
+pub fn kornia_is_there() -> bool {
     let imported =
         Command::new(python()).args(["-W", "ignore", "-c", "import kornia, safetensors"]).output();
     let there = imported.as_ref().is_ok_and(|output| output.status.success());
     if !there {
-        eprintln!(
-            "SKIPPED: {test} needs Kornia 0.9.0, torch and safetensors in {} (or name another in HSIPACK_PYTHON)",
+        skipped(format_args!(
+            "no Kornia 0.9.0, torch and safetensors in {} (or name another in HSIPACK_PYTHON)",
             python().display()
-        );
+        ));
     }
     there
 }
@@ -146,12 +147,13 @@ fn options(name: &str, dice: &mut Dice, frame: Frame) -> Value {
         "random_crop" => {
             let padding = padding(dice);
             // Kornia mirrors no further than the frame goes.
-            let most = rows.min(columns).min(6) - 1;
+            let reach = |side: usize| if padding == "reflection" { side } else { 6 };
+            let most = reach(rows.min(columns)).min(6) - 1;
             let pad: Vec<usize> =
                 (0..4).map(|_| if dice.yes() { dice.below(most + 1) } else { 0 }).collect();
             let if_needed = dice.yes();
             let side = |dice: &mut Dice, side: usize| {
-                let more = if if_needed { dice.below(side.min(4)) } else { 0 };
+                let more = if if_needed { dice.below(reach(side).min(4)) } else { 0 };
                 if dice.yes() { side + more } else { 1 + dice.below(side) }
             };
             json!({
@@ -171,8 +173,9 @@ fn options(name: &str, dice: &mut Dice, frame: Frame) -> Value {
         }),
         "pad_to" => {
             let padding = padding(dice);
+            let reach = |side: usize| if padding == "reflection" { side.min(9) } else { 9 };
             json!({
-                "size": [rows + dice.below(rows.min(9)), columns + dice.below(columns.min(9))],
+                "size": [rows + dice.below(reach(rows)), columns + dice.below(reach(columns))],
                 "padding": padding, "fill": if padding == "zeros" { dice.below(2) } else { 0 },
             })
         }
@@ -250,11 +253,30 @@ fn law_of(name: &str) -> Law {
     }
 }
 
+/// What also has frames of one, two or three rows or columns.
+const TINY: [&str; 8] = [
+    "random_crop",
+    "center_crop",
+    "pad_to",
+    "affine",
+    "rotate",
+    "elastic",
+    "resize",
+    "resized_crop",
+];
+
 /// Rows, columns and bands, odd and even, square and not, few bands and many; small, so that there can be many cases.
 fn frame(name: &str, dice: &mut Dice) -> Frame {
     let bands = dice.one_of(&[1, 2, 3, 4, 7, 8, 9, 16, 31, 100, 224]);
     let most = if bands > 50 { 16 } else { 41 };
     let (mut rows, mut columns) = (5 + dice.below(most - 4), 5 + dice.below(most - 4));
+    if TINY.contains(&name) {
+        for side in [&mut rows, &mut columns] {
+            if dice.below(4) == 0 {
+                *side = 1 + dice.below(3);
+            }
+        }
+    }
     match name {
         "rot90" => columns = rows,
         "jigsaw" => (rows, columns) = (4 * (1 + rows / 4), 6 * (1 + columns / 6)),
@@ -576,6 +598,11 @@ fn compare(case: &Case, results: &BTreeMap<String, Tensor>, errors: &mut Errors)
     }
     if let Some(theirs) = results.get("matrix") {
         let ours = case.parameters.matrices(&case.pipeline).unwrap();
+        // A single row's or column's pixel goes to several when it is resized.
+        let many = ["resize", "resized_crop"].contains(&case.group.as_str());
+        if many && ours.iter().any(Option::is_none) {
+            return;
+        }
         let ours: Vec<Tensor> = ours
             .iter()
             .map(|matrix| Tensor::from_slice(matrix.unwrap().0.as_flattened()).view([3, 3]))
@@ -649,7 +676,7 @@ fn errors_of(group: &str, cases: &[Case], folder: &Path) -> Errors {
 
 #[test]
 fn augmentations_equal_kornias_with_the_same_parameters() {
-    if !kornia_is_there("augmentations_equal_kornias_with_the_same_parameters") {
+    if !kornia_is_there() {
         return;
     }
     tch::set_num_threads(2);

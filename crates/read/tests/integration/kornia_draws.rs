@@ -136,7 +136,7 @@ fn correlation(one: &[f64], other: &[f64]) -> f64 {
 
 #[test]
 fn kornia_draws_the_same_distributions() {
-    if !kornia_is_there("kornia_draws_the_same_distributions") {
+    if !kornia_is_there() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

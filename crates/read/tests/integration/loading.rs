@@ -8,6 +8,7 @@ use hsipack_read::store::StoreKind;
 use hsipack_read::{
     Batch, CacheKind, Dataset, Error, ErrorKind, Loader, LoaderOptions, OnDamage, OpenOptions,
 };
+use hsipack_testing::skipped;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -98,7 +99,7 @@ fn every_store_and_every_cache_gives_the_same_batches() {
         let open = OpenOptions { store: Some(store.store()), ..Default::default() };
         let dataset = Dataset::open_with(&written.path, open).unwrap();
         if dataset.sample(0).is_err() {
-            println!("skipped: the temporary folder does not take O_DIRECT");
+            skipped("the temporary folder does not take O_DIRECT");
             continue;
         }
         for cache in [CacheKind::None, CacheKind::Compressed, CacheKind::Decoded] {

@@ -1,0 +1,63 @@
+//! What the tests of all crates share: saying that one was skipped.
+//!
+//! A Rust test either passes or fails, and what one that passes prints is not shown. So a test that cannot run here says why
+//! with [`skipped`] before it returns, and `scripts/test` lists all that did at its end.
+
+#![deny(missing_docs)]
+
+use std::fmt::Display;
+use std::fs::OpenOptions;
+use std::io::{self, Write as _};
+use std::path::Path;
+
+/// The file that skipped tests are listed in, a line each; none if it is not set.
+pub const LIST: &str = "HSIPACK_SKIPPED";
+
+/// Says that the test of the calling thread is skipped, or a part of it, and why.
+///
+/// # Panics
+/// If the list cannot be written to.
+pub fn skipped(reason: impl Display) {
+    let thread = std::thread::current();
+    let line = format!("{}: {reason}\n", thread.name().unwrap_or("a test"));
+    eprint!("SKIPPED: {line}");
+    if let Some(list) = std::env::var_os(LIST) {
+        let list = Path::new(&list);
+        append(list, &line).unwrap_or_else(|error| panic!("{}: {error}", list.display()));
+    }
+}
+
+/// Adds a line in one piece, so that those of tests beside this one stay whole.
+fn append(list: &Path, line: &str) -> io::Result<()> {
+    OpenOptions::new().create(true).append(true).open(list)?.write_all(line.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn skipped_tests_are_listed_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let list = folder.path().join("list");
+        append(&list, "before: of another test\n").unwrap();
+        let this = std::env::current_exe().unwrap();
+        let run = std::process::Command::new(this)
+            .args(["--exact", "tests::one_that_is_skipped", "--ignored"])
+            .env(LIST, &list)
+            .output()
+            .unwrap();
+        assert!(run.status.success(), "{run:?}");
+        let text = std::fs::read_to_string(&list).unwrap();
+        assert_eq!(
+            text,
+            "before: of another test\ntests::one_that_is_skipped: there is no such thing\n"
+        );
+    }
+
+    #[test]
+    #[ignore = "run by the test above, in a process of its own"]
+    fn one_that_is_skipped() {
+        skipped("there is no such thing");
+    }
+}
