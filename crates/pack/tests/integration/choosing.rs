@@ -83,7 +83,12 @@ fn every_axis_can_be_named() {
         refused(name, &options(Some("data"), Some("1yxb")), ErrorKind::Conflict, &["1x1x7x9x12"]);
     }
     // A single line: nothing else tells which axis of length 1 is the rows.
-    refused("line.h5", &options(Some("Data"), None), ErrorKind::Ambiguous, &["--axes", "11yxb"]);
+    refused(
+        "line.h5",
+        &options(Some("Data"), None),
+        ErrorKind::Ambiguous,
+        &["every axis with axes", "11yxb"],
+    );
     let line = options(Some("Data"), Some("11yxb"));
     assert_eq!(shape(&fixture("previews/line.h5"), &line), CubeShape::new(1, 9, 12));
     refused("line.h5", &options(None, None), ErrorKind::Ambiguous, &["::/Data", "::/Preview"]);

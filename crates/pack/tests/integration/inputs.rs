@@ -152,7 +152,7 @@ fn pipes_and_devices_beside_a_cube_are_refused() {
     std::fs::remove_file(&mask).unwrap();
     pipe(&mask);
     let error = convert(options()).unwrap_err();
-    assert_eq!((error.kind(), error.path()), (ErrorKind::Unsupported, Some(&*mask)), "{error}");
+    assert_eq!((error.kind(), error.path()), (ErrorKind::Malformed, Some(&*mask)), "{error}");
     std::fs::remove_file(&mask).unwrap();
     // The data beside a header, and the header beside data.
     let data = cubes_folder.join("cube000.img");

@@ -538,7 +538,7 @@ fn a_huge_header_is_refused_without_reading_it_whole() {
     let mut header = KEYS.as_bytes().to_vec();
     header.resize((4 << 20) + 1, b'\n');
     let folder = Folder::new(&[("x.hdr", &header), ("x.img", &counting(SIZE))]);
-    assert!(refusal(&folder.path("x.hdr")).what().contains("4 MiB"));
+    assert!(refusal(&folder.path("x.hdr")).what().contains(&format!("at most {}", 4 << 20)));
     header.pop();
     fs::write(folder.path("x.hdr"), &header).unwrap();
     assert_eq!(open(&folder.path("x.img"), None).info().dtype, DType::U16);
