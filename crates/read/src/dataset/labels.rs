@@ -1,5 +1,6 @@
 //! Splits, groups and labels of the samples.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use hsipack_format::Sample;
@@ -26,16 +27,17 @@ pub struct ClassCount {
 
 impl Labels {
     pub(super) fn of(samples: &[Sample]) -> Self {
-        let mut splits: Vec<String> =
-            samples.iter().filter_map(|sample| sample.split.clone()).collect();
-        splits.sort_unstable();
-        splits.dedup();
-        let (groups, group_of) = number(samples, |sample| sample.group.clone());
+        let (splits, _) = number(samples, |sample| sample.split.as_deref());
+        let splits = splits.into_iter().map(str::to_owned).collect();
+        let (groups, group_of) = number(samples, |sample| sample.group.as_deref());
+        let groups = groups.into_iter().map(str::to_owned).collect();
         let (labels, class_of) = number(samples, |sample| {
             sample.label.as_ref().filter(|label| !label.is_null()).map(Key::of)
         });
-        let mut classes: Vec<ClassCount> =
-            labels.into_iter().map(|key| ClassCount { label: key.label, count: 0 }).collect();
+        let mut classes: Vec<ClassCount> = labels
+            .into_iter()
+            .map(|key| ClassCount { label: key.label.clone(), count: 0 })
+            .collect();
         for class in class_of.iter().flatten() {
             classes[*class as usize].count += 1;
         }
@@ -69,35 +71,49 @@ impl Labels {
     }
 }
 
-/// The different keys of samples, sorted, and each sample's place among them.
-fn number<K: Ord + Clone>(
-    samples: &[Sample],
-    key: impl Fn(&Sample) -> Option<K>,
+/// The different keys of samples, sorted, and each sample's place among them. There may be millions of samples and few
+/// different keys: what is kept meanwhile are those.
+fn number<'a, K: Ord>(
+    samples: &'a [Sample],
+    key: impl Fn(&'a Sample) -> Option<K>,
 ) -> (Vec<K>, Vec<Option<u32>>) {
-    let keys: Vec<Option<K>> = samples.iter().map(key).collect();
-    let sorted: BTreeMap<&K, ()> = keys.iter().flatten().map(|key| (key, ())).collect();
-    let places: BTreeMap<&K, u32> =
-        sorted.into_keys().enumerate().map(|(place, key)| (key, place as u32)).collect();
-    let numbers = keys.iter().map(|key| key.as_ref().map(|key| places[key])).collect();
-    (places.into_keys().cloned().collect(), numbers)
+    // Keys are numbered as they come, and then by their order.
+    let mut numbers: BTreeMap<K, u32> = BTreeMap::new();
+    let mut number = |key: K| {
+        let next = numbers.len() as u32;
+        *numbers.entry(key).or_insert(next)
+    };
+    let mut of: Vec<Option<u32>> = samples.iter().map(|one| key(one).map(&mut number)).collect();
+    let mut places = vec![0; numbers.len()];
+    for (place, first) in numbers.values().enumerate() {
+        places[*first as usize] = place as u32;
+    }
+    of.iter_mut().flatten().for_each(|number| *number = places[*number as usize]);
+    (numbers.into_keys().collect(), of)
 }
 
 /// A label with an order: numbers by value, then texts.
 #[derive(Clone, Debug)]
-struct Key {
+struct Key<'a> {
     number: Option<f64>,
-    text: String,
-    label: Value,
+    /// Of what is no number.
+    text: Cow<'a, str>,
+    label: &'a Value,
 }
 
-impl Key {
-    fn of(label: &Value) -> Self {
-        let text = label.as_str().map_or_else(|| label.to_string(), str::to_owned);
-        Self { number: label.as_f64(), text, label: label.clone() }
+impl<'a> Key<'a> {
+    fn of(label: &'a Value) -> Self {
+        let number = label.as_f64();
+        let text = match label {
+            Value::String(text) => text.as_str().into(),
+            _ if number.is_some() => "".into(),
+            _ => label.to_string().into(),
+        };
+        Self { number, text, label }
     }
 }
 
-impl Ord for Key {
+impl Ord for Key<'_> {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         match (self.number, other.number) {
             (Some(a), Some(b)) => a.total_cmp(&b),
@@ -108,19 +124,19 @@ impl Ord for Key {
     }
 }
 
-impl PartialOrd for Key {
+impl PartialOrd for Key<'_> {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Key {
+impl PartialEq for Key<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Key {}
+impl Eq for Key<'_> {}
 
 #[cfg(test)]
 mod tests {

@@ -208,6 +208,14 @@ impl Dataset {
         self.stacks().get(stack).map_or(Vec::new(), |stack| BandStatistics::of_splits(&stack.image))
     }
 
+    /// The bad-band list of a stack, where its sources had one: whether each band is good.
+    pub fn good_bands(&self, stack: usize) -> Option<Vec<bool>> {
+        let image = &self.stacks().get(stack)?.image;
+        let list = image.meta().attributes.get("hsipack")?.get("good_bands")?.as_array()?;
+        let good = list.iter().map(serde_json::Value::as_bool).collect::<Option<Vec<_>>>()?;
+        (good.len() == image.shape().bands).then_some(good)
+    }
+
     /// Names of the boolean layers that a mask of a stack packs into its bits, bit 0 first; none if it holds class ids, or
     /// there is no such mask.
     pub fn mask_layers(&self, stack: usize, mask: &str) -> Vec<String> {

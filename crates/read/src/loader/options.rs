@@ -18,7 +18,8 @@ pub struct LoaderOptions {
     pub share: Share,
     /// Only samples of these splits; all if empty.
     pub splits: Vec<String>,
-    /// Only these samples, by id; all if `None`.
+    /// Only these samples, by id, each once; all if `None`. [`Order::Sequential`](crate::plan::Order::Sequential) keeps to
+    /// their order.
     pub samples: Option<Vec<u64>>,
     /// How often every sample of the dataset is drawn by [`Order::Weighted`](crate::plan::Order::Weighted), relative to the
     /// others, by id; what their column `weight` says, else 1, if `None`.

@@ -11,7 +11,7 @@ use super::times::Record;
 use crate::cache::{Cache, CacheKind};
 use crate::dataset::Dataset;
 use crate::decode::Decoder;
-use crate::plan::{Plan, PlanSample, Segment};
+use crate::plan::{Order, Plan, PlanSample, Segment};
 use crate::ring::Ring;
 use crate::{Error, ErrorKind, Result};
 
@@ -161,7 +161,8 @@ fn check_memory(dataset: &Dataset, options: &LoaderOptions, slot_bytes: usize) -
 /// Bytes that the loader notes about a slot, beside its batch.
 const NOTES_A_SLOT: u64 = 1024;
 
-/// Ids of the samples that were asked for, ascending.
+/// Ids of the samples that were asked for: as they were given in a sequential order, else ascending, so that an order
+/// that is drawn does not depend on how they were listed.
 fn choose(dataset: &Dataset, options: &LoaderOptions) -> Result<Vec<u32>> {
     let splits = dataset.labels().splits();
     if let Some(split) = options.splits.iter().find(|split| !splits.contains(split)) {
@@ -177,15 +178,16 @@ fn choose(dataset: &Dataset, options: &LoaderOptions) -> Result<Vec<u32>> {
         Some(ids) => ids.clone(),
         None => (0..dataset.len() as u64).collect(),
     };
-    ids.sort_unstable();
-    ids.dedup();
+    if options.plan.order != Order::Sequential {
+        ids.sort_unstable();
+    }
     let in_split = |id: &u64| {
         let split = &dataset.samples()[*id as usize].split;
         options.splits.is_empty()
             || split.as_ref().is_some_and(|split| options.splits.contains(split))
     };
-    if let Some(last) = ids.last().filter(|last| **last >= dataset.len() as u64) {
-        dataset.stack_of(*last as usize)?;
+    if let Some(missing) = ids.iter().find(|id| **id >= dataset.len() as u64) {
+        dataset.stack_of(*missing as usize)?;
     }
     let number = |id: u64| {
         u32::try_from(id)

@@ -19,16 +19,25 @@ use super::state::Segment;
 use crate::{Error, Result};
 use hsipack_format::{Opt, remedy};
 
-/// What becomes of the items that do not fill a last batch, of every shape.
+/// What becomes of the items that do not fill a last global batch, of every shape.
+///
+/// All ranks get equally many batches in any case, and none is empty: else training on several processes would hang.
+///
+/// | | items of the last batch | [`padding`](super::Item::padding) |
+/// |---|---|---|
+/// | `Pad` | batch size, on every rank | as many as are missing |
+/// | `Drop` | there is none | none |
+/// | `Short` | those that are left, divided over the ranks so that they differ by one at most | only where fewer are left than there are ranks: one for each rank that would have none |
+///
+/// Padding repeats items from the epoch's start.
 // The numbers are part of a plan's digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LastBatch {
-    /// The batch is filled up with items from the epoch's start, marked as [`padding`](super::Item::padding).
+    /// The batch is filled up on every rank, with padding.
     Pad = 0,
     /// They are left out of this epoch.
     Drop = 1,
-    /// The items are divided over the ranks as evenly as may be, so that ranks get a shorter batch. Where
-    /// there are fewer items than ranks, padding gives every rank one.
+    /// The batch is shorter; padding comes only where there are fewer items than ranks.
     Short = 2,
 }
 

@@ -133,8 +133,8 @@ pub struct Item {
     pub repeat: u32,
     /// The window to read.
     pub window: Window,
-    /// Whether it comes in another batch already and only fills this one up; leave it out of a validation's
-    /// figures.
+    /// Whether it comes in another batch, too, and only fills this one up (see [`LastBatch`]); leave it out of a
+    /// validation's figures.
     pub padding: bool,
 }
 
@@ -152,6 +152,8 @@ struct Inner {
     /// Number of every sample's shape.
     shape_of: Vec<u32>,
     shapes: Vec<CubeShape>,
+    /// See [`Plan::digest`]: every state has it, one a batch, and it goes over all samples.
+    digest: String,
 }
 
 impl Plan {
@@ -173,7 +175,8 @@ impl Plan {
         let length = options.epoch_length.unwrap_or(items);
         check_length(length, items)?;
         let pool = Pool { counts, strata, strata_count, weights, items };
-        Ok(Self(Arc::new(Inner { samples, options, pool, length, shape_of, shapes })))
+        let digest = digest(&samples, &options, &pool, length);
+        Ok(Self(Arc::new(Inner { samples, options, pool, length, shape_of, shapes, digest })))
     }
 
     /// The samples, as they were given.
@@ -198,22 +201,8 @@ impl Plan {
 
     /// A hash (hexadecimal) of all that decides which items an epoch has and how they are ordered and cropped,
     /// but for the seed: samples, order, crop, epoch length and last batch. It stays the same over versions.
-    pub fn digest(&self) -> String {
-        let Inner { samples, options, pool, length, .. } = &*self.0;
-        let settings =
-            [options.order as u64, options.last as u64, *length as u64, samples.len() as u64];
-        let samples = samples.iter().flat_map(|sample| {
-            [sample.sample, sample.rows, sample.columns, sample.bands].map(u64::from)
-        });
-        let strata = pool.strata.iter().map(|stratum| u64::from(*stratum));
-        let weights = pool.weights.iter().map(|weight| weight.to_bits());
-        let parts = settings
-            .into_iter()
-            .chain(options.crop.parts())
-            .chain(samples)
-            .chain(strata)
-            .chain(weights);
-        format!("{:016x}", random::fold(parts))
+    pub fn digest(&self) -> &str {
+        &self.0.digest
     }
 
     /// What is left of an epoch for one rank, after the `given` segments: empty at its start, else those of a
@@ -354,6 +343,23 @@ impl EpochPlan {
         let window = crop.window(sample, draw, labelled)?;
         Ok(Item { sample: sample.sample, repeat, window, padding })
     }
+}
+
+/// See [`Plan::digest`].
+fn digest(samples: &[PlanSample], options: &PlanOptions, pool: &Pool, length: usize) -> String {
+    let settings = [options.order as u64, options.last as u64, length as u64, samples.len() as u64];
+    let samples = samples.iter().flat_map(|sample| {
+        [sample.sample, sample.rows, sample.columns, sample.bands].map(u64::from)
+    });
+    let strata = pool.strata.iter().map(|stratum| u64::from(*stratum));
+    let weights = pool.weights.iter().map(|weight| weight.to_bits());
+    let parts = settings
+        .into_iter()
+        .chain(options.crop.parts())
+        .chain(samples)
+        .chain(strata)
+        .chain(weights);
+    format!("{:016x}", random::fold(parts))
 }
 
 fn check_samples(samples: &[PlanSample]) -> Result<()> {

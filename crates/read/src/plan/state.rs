@@ -50,7 +50,7 @@ impl State {
             epoch,
             seed: plan.options().seed,
             fingerprint: fingerprint.into(),
-            plan: plan.digest(),
+            plan: plan.digest().to_owned(),
             given: Vec::new(),
         }
     }

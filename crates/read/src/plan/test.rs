@@ -263,6 +263,93 @@ fn short_batches_are_even_over_the_ranks() {
     assert_eq!(rest(&plan, 0, &[], 3)[1].iter().filter(|item| item.padding).count(), 2);
 }
 
+/// Batches of every rank as (items of its own, padding), by the table of [`LastBatch`] and nothing else.
+fn naive_batches(
+    items: usize,
+    batch_size: usize,
+    world_size: usize,
+    last: LastBatch,
+) -> Vec<Vec<(usize, usize)>> {
+    let mut ranks = vec![Vec::new(); world_size];
+    let mut left = items;
+    while left >= batch_size * world_size {
+        ranks.iter_mut().for_each(|rank| rank.push((batch_size, 0)));
+        left -= batch_size * world_size;
+    }
+    if left == 0 || last == LastBatch::Drop {
+        return ranks;
+    }
+    for (number, rank) in ranks.iter_mut().enumerate() {
+        // One after the other, a rank takes as many as come to it.
+        let places = match last {
+            LastBatch::Pad => batch_size,
+            _ => (left / world_size + usize::from(number < left % world_size)).max(1),
+        };
+        let before = match last {
+            LastBatch::Pad => number * batch_size,
+            _ => (0..number).map(|n| left / world_size + usize::from(n < left % world_size)).sum(),
+        };
+        let own = places.min(left.saturating_sub(before));
+        rank.push((own, places - own));
+    }
+    ranks
+}
+
+#[test]
+fn last_batches_are_what_the_table_says() {
+    for last in [LastBatch::Pad, LastBatch::Drop, LastBatch::Short] {
+        for items in 1..=40 {
+            for (batch_size, world_size) in [1, 2, 3, 5, 8]
+                .into_iter()
+                .flat_map(|size| [1, 2, 3, 4, 7].map(|world| (size, world)))
+            {
+                let plan = plan(cubes(items), PlanOptions { last, ..PlanOptions::new(batch_size) });
+                let expected = naive_batches(items as usize, batch_size, world_size, last);
+                for (rank, expected) in expected.iter().enumerate() {
+                    let what = format!(
+                        "{last:?}: {items} items in batches of {world_size} x {batch_size}"
+                    );
+                    let Ok(epoch) = plan.epoch(0, &[], Share { rank, world_size }) else {
+                        assert!(expected.is_empty() && last == LastBatch::Drop, "{what}");
+                        continue;
+                    };
+                    let mut items = Vec::new();
+                    let batches: Vec<(usize, usize)> = (0..epoch.batches())
+                        .map(|n| {
+                            epoch.batch(n, None, &mut items).unwrap();
+                            let padding = items.iter().filter(|item| item.padding).count();
+                            (items.len() - padding, padding)
+                        })
+                        .collect();
+                    assert_eq!(&batches, expected, "{what}, rank {rank}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn padding_repeats_items_of_the_epoch() {
+    for last in [LastBatch::Pad, LastBatch::Short] {
+        let plan = plan(cubes(37), PlanOptions { last, ..PlanOptions::new(3) });
+        let batches = rest(&plan, 0, &[], 2);
+        let padding: Vec<Item> =
+            batches.iter().flatten().filter(|item| item.padding).copied().collect();
+        assert_eq!(padding.len(), if last == LastBatch::Pad { 5 } else { 1 });
+        for (item, first) in padding.iter().zip(batches.iter().flatten()) {
+            assert_eq!(*item, Item { padding: true, ..*first });
+        }
+    }
+}
+
+#[test]
+fn the_digest_is_computed_once_and_not_for_every_state() {
+    let plan = plan(cubes(20), PlanOptions::new(2));
+    let digest = plan.digest();
+    assert_eq!(State::new(&plan, "abc", 0).plan, digest);
+    assert!(std::ptr::eq(digest, plan.digest()));
+}
+
 #[test]
 fn dropped_items_are_counted() {
     let plan = plan(ragged(50), PlanOptions { last: LastBatch::Drop, ..PlanOptions::new(3) });

@@ -227,9 +227,14 @@ fn splits_and_lists_of_samples_are_kept_to() {
     let mut order = ids(&mut Loader::new(&dataset, test).unwrap());
     order.sort_unstable();
     assert_eq!(order, [3, 7, 11]);
-    let mut listed = LoaderOptions { samples: Some(vec![7, 2, 2, 9]), ..options(2) };
+    let mut listed = LoaderOptions { samples: Some(vec![7, 2, 9]), ..options(2) };
+    let shuffled = ids(&mut Loader::new(&dataset, listed.clone()).unwrap());
+    listed.samples = Some(vec![9, 7, 2]);
+    assert_eq!(ids(&mut Loader::new(&dataset, listed.clone()).unwrap()), shuffled);
     listed.plan.order = Order::Sequential;
-    assert_eq!(ids(&mut Loader::new(&dataset, listed).unwrap()), [2, 7, 9]);
+    assert_eq!(ids(&mut Loader::new(&dataset, listed).unwrap()), [9, 7, 2], "in their order");
+    let twice = LoaderOptions { samples: Some(vec![7, 2, 2]), ..options(2) };
+    assert!(Loader::new(&dataset, twice).unwrap_err().to_string().contains("sample 2 comes twice"));
     let wrong = LoaderOptions { splits: vec!["val".into()], ..options(2) };
     let error = Loader::new(&dataset, wrong).unwrap_err();
     assert!(error.to_string().contains("test, train"), "{error}");
