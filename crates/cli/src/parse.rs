@@ -83,9 +83,13 @@ pub fn bytes(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Bytes a second: `1000MB/s`; the `/s` may be left out.
+/// Bytes a second, with their unit: `1000MB/s`; the `/s` may be left out.
 pub fn rate(text: &str) -> Result<u64, String> {
-    let rate = bytes(text.strip_suffix("/s").unwrap_or(text)).map(|rate| rate as u64);
+    let size = text.strip_suffix("/s").unwrap_or(text).trim_end();
+    if size.ends_with(|last: char| last.is_ascii_digit() || last == '.') {
+        return Err("the unit is missing; give a rate such as 1000MB/s".to_owned());
+    }
+    let rate = bytes(size).map(|rate| rate as u64);
     rate.map_err(|error| format!("{error}; give a rate such as 1000MB/s"))
 }
 
@@ -206,6 +210,10 @@ mod tests {
         assert_eq!(bands("3,0-2"), Ok(BandSelection::Numbers(vec![3, 0, 1, 2])));
         assert_eq!(wavelengths("450-700.5"), Ok(BandSelection::Wavelengths(vec![(450.0, 700.5)])));
         assert_eq!(rate("1000MB/s"), Ok(1_000_000_000));
+        assert_eq!((rate("5 B/s"), rate("1.5kB")), (Ok(5), Ok(1500)));
+        for bad in ["1", "1000", "1.", "1/s", "1000 /s"] {
+            assert!(rate(bad).unwrap_err().contains("the unit is missing"), "{bad}");
+        }
         assert_eq!(duration("1.5ms"), Ok(Duration::from_micros(1500)));
         assert_eq!(pixels("64x48"), Ok([64, 48]));
         assert_eq!(pixels("64"), Ok([64, 64]));

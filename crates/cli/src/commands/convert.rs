@@ -89,7 +89,7 @@ pub struct Args {
     mask: Vec<MaskOption>,
 
     /// Class id for cubes that have no mask file (0 to 65535) [default: a missing mask is an error]
-    #[arg(long, value_name = "ID", help_heading = "Samples")]
+    #[arg(long, value_name = "ID", requires = "mask", help_heading = "Samples")]
     mask_fill: Option<u16>,
 
     /// White reference: a cube of the same sensor, averaged over its rows, or `auto` for

@@ -98,7 +98,9 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Samples")]
     epoch_length: Option<u32>,
 
-    /// What becomes of a last batch that is not full: filled up with others, left out, or shorter
+    /// What becomes of a last batch that is not full: pad fills it up on every rank, with padding; drop leaves
+    /// it out; short divides what is left over the ranks, with padding only where fewer cubes are left than
+    /// there are ranks. All ranks get equally many batches
     #[arg(long, value_enum, default_value_t = LastArg::Short, help_heading = "Samples")]
     last: LastArg,
 

@@ -43,6 +43,7 @@ def test_options_that_mean_nothing_are_wrong_usage(hsipack: Hsipack) -> None:
     for words, names in (
         (["--shape", "24x32"], "ROWSxCOLUMNSxBANDS"),
         (["--rate-limit", "fast"], "unlimited"),
+        (["--rate-limit", "1000"], "the unit is missing"),
         (["--step-time", "1ms", "--network", "small"], "--network"),
         (["--no-augment", "--augment", "a.json"], "--augment"),
         (["cubes", "--shape", "4x4x4"], "--shape"),

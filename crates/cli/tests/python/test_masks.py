@@ -197,6 +197,14 @@ def test_masks_that_do_not_fit(hsipack: Hsipack, tmp_path: Path) -> None:
     assert "--mask-fill" in message
 
 
+def test_a_fill_without_masks_is_wrong_usage(hsipack: Hsipack, tmp_path: Path) -> None:
+    write_cubes(tmp_path / "in", 1)
+    done = hsipack.run("convert", tmp_path / "in", "--mask-fill", 3, "-o", tmp_path / "out")
+    assert done.returncode == 2
+    assert "--mask <" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
 def test_cubes_without_a_mask_are_filled(hsipack: Hsipack, tmp_path: Path) -> None:
     write_cubes(tmp_path / "in", 3)
     np.save(tmp_path / "cube_001_gt.npy", class_map().astype(np.uint8))
