@@ -1,10 +1,12 @@
 //! An open dataset: samples, stacks, random access.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use hsipack_format::DType;
+use hsipack_format::samples::RESERVED_KEYS;
+use hsipack_format::{DType, Sample};
 use hsipack_measure::machine;
 use hsipack_read::store::StoreKind;
 use hsipack_read::{BandStatistics, OfProcess, OpenOptions, Result, Verify};
@@ -95,22 +97,89 @@ impl Dataset {
         &self.fingerprint
     }
 
-    /// `samples.jsonl` as one list.
-    fn samples_json(&self, py: Python<'_>) -> PyResult<String> {
+    /// What is known of these samples, as one list.
+    fn samples_json(&self, py: Python<'_>, ids: Vec<usize>) -> PyResult<String> {
         let dataset = self.get(py)?;
-        Ok(py.detach(|| serde_json::to_string(dataset.samples()).expect("plain data")))
+        py.detach(|| {
+            let samples = ids.iter().map(|id| sample(&dataset, *id)).collect::<Result<Vec<_>>>()?;
+            Ok(serde_json::to_string(&samples).expect("plain data"))
+        })
+        .or_raise(py)
     }
 
-    /// Splits, groups, classes, and the class of every sample (-1 if it has none).
+    /// Names, classes (-1 without one) and stacks' numbers of these samples.
+    fn about(&self, py: Python<'_>, ids: Vec<usize>) -> PyResult<Vec<(String, i64, usize)>> {
+        let dataset = self.get(py)?;
+        let about = |id: &usize| {
+            let class = dataset.labels().class_of(*id).map_or(-1, i64::from);
+            Ok((sample(&dataset, *id)?.name.clone(), class, dataset.stack_of(*id)?))
+        };
+        ids.iter().map(about).collect::<Result<_>>().or_raise(py)
+    }
+
+    /// Numbers of the stacks that hold these samples, ascending.
+    fn stacks_of(&self, py: Python<'_>, ids: Vec<usize>) -> PyResult<Vec<usize>> {
+        let dataset = self.get(py)?;
+        let stacks = ids.iter().map(|id| dataset.stack_of(*id)).collect::<Result<BTreeSet<_>>>();
+        Ok(stacks.or_raise(py)?.into_iter().collect())
+    }
+
+    /// Ids of the samples of these splits, ascending.
+    fn of_splits(&self, py: Python<'_>, names: Vec<String>) -> PyResult<Vec<usize>> {
+        let dataset = self.get(py)?;
+        let chosen = |sample: &Sample| sample.split.as_ref().is_some_and(|one| names.contains(one));
+        let samples = dataset.samples().iter().enumerate();
+        Ok(samples.filter(|(_, sample)| chosen(sample)).map(|(id, _)| id).collect())
+    }
+
+    /// Names of all that is known of any sample, sorted.
+    fn columns(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let dataset = self.get(py)?;
+        let mut names: BTreeSet<&str> = BTreeSet::new();
+        names.extend(RESERVED_KEYS);
+        for sample in dataset.samples() {
+            names.extend(sample.columns.keys().map(String::as_str));
+            let own = [
+                ("split", sample.split.is_some()),
+                ("group", sample.group.is_some()),
+                ("label", sample.label.is_some()),
+            ];
+            names.extend(own.into_iter().filter(|(_, known)| *known).map(|(name, _)| name));
+        }
+        Ok(names.into_iter().map(str::to_owned).collect())
+    }
+
+    /// One thing that is known of every sample, as one list; null where it is not known.
+    fn column_json(&self, py: Python<'_>, name: &str) -> PyResult<String> {
+        let dataset = self.get(py)?;
+        let values: Vec<Value> = py.detach(|| {
+            let value = |sample: &Sample| match name {
+                "id" => json!(sample.id),
+                "name" => json!(sample.name),
+                "split" => json!(sample.split),
+                "group" => json!(sample.group),
+                "label" => json!(sample.label),
+                "stack" => json!(sample.stack),
+                "index" => json!(sample.index),
+                "nan" => json!(sample.nan),
+                "inf" => json!(sample.inf),
+                "range" => json!(sample.range),
+                "source" => json!(sample.source),
+                name => sample.columns.get(name).cloned().unwrap_or_default(),
+            };
+            dataset.samples().iter().map(value).collect()
+        });
+        Ok(Value::from(values).to_string())
+    }
+
+    /// Names of splits and groups, and the classes' labels.
     fn labels_json(&self, py: Python<'_>) -> PyResult<String> {
         let dataset = self.get(py)?;
         let labels = dataset.labels();
-        let class_of = |sample| labels.class_of(sample).map_or(-1, i64::from);
         let labels = json!({
             "splits": labels.splits(),
             "groups": labels.groups(),
             "classes": labels.classes().iter().map(|class| &class.label).collect::<Vec<_>>(),
-            "class_of": (0..dataset.len()).map(class_of).collect::<Vec<_>>(),
         });
         Ok(labels.to_string())
     }
@@ -150,6 +219,10 @@ impl Dataset {
     }
 }
 
+fn sample(dataset: &hsipack_read::Dataset, id: usize) -> Result<&Sample> {
+    dataset.stack_of(id).map(|_| &dataset.samples()[id])
+}
+
 fn describe(dataset: &hsipack_read::Dataset, number: usize) -> Value {
     let stack = &dataset.stacks()[number];
     let shape = stack.image.shape();
@@ -180,6 +253,7 @@ fn describe(dataset: &hsipack_read::Dataset, number: usize) -> Value {
         "add_offset": dataset.add_offset(number),
         "stats": stats,
         "split_stats": split_stats,
+        "good_bands": dataset.good_bands(number),
         "masks": stack.masks.iter().map(mask).collect::<Vec<_>>(),
     })
 }

@@ -19,7 +19,7 @@ use crate::array::Array;
 use crate::augment::pairs;
 use crate::dataset::Dataset;
 use crate::errors::OrRaise;
-use crate::settings::Settings;
+use crate::settings::{Settings, read};
 use crate::task::{LOOK, Task, Worker, patiently};
 
 /// A device loader and what augments its batches.
@@ -206,10 +206,11 @@ impl Loader {
     fn new(
         py: Python<'_>,
         dataset: &Dataset,
-        settings: Settings,
+        settings: &Bound<'_, PyAny>,
         state: Option<&str>,
     ) -> PyResult<Self> {
         let dataset = dataset.get(py)?;
+        let settings: Settings = read(settings)?;
         let (options, device) = (settings.loader().or_raise(py)?, settings.device().or_raise(py)?);
         let pipeline = settings.pipeline().or_raise(py)?;
         let state = state.map(State::from_json).transpose().or_raise(py)?;

@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 use serde::Serialize;
 
 use crate::errors::OrRaise;
-use crate::settings::named;
+use crate::settings::{named, read};
 use crate::task::{LOOK, Task, patiently};
 
 /// A dictionary with the settings of a conversion; `hsipack.convert` makes it.
@@ -174,10 +174,10 @@ impl Settings {
 #[pyfunction]
 pub fn convert(
     py: Python<'_>,
-    settings: Settings,
+    settings: &Bound<'_, PyAny>,
     progress: Option<Bound<'_, PyAny>>,
 ) -> PyResult<String> {
-    let options = settings.options().or_raise(py)?;
+    let options = read::<Settings>(settings)?.options().or_raise(py)?;
     let total = Arc::new(AtomicU64::new(0));
     let known = total.clone();
     let work = move |progress: &Progress| {
@@ -193,8 +193,8 @@ pub fn convert(
 
 /// Says what a conversion would do, as JSON; nothing is written.
 #[pyfunction]
-pub fn estimate(py: Python<'_>, settings: Settings) -> PyResult<String> {
-    let options = settings.options().or_raise(py)?;
+pub fn estimate(py: Python<'_>, settings: &Bound<'_, PyAny>) -> PyResult<String> {
+    let options = read::<Settings>(settings)?.options().or_raise(py)?;
     let estimate = patiently(py, move || packing::dry_run(&options))?.or_raise(py)?;
     Ok(json(&estimate))
 }

@@ -8,7 +8,10 @@ use hsipack_read::{
     CacheKind, DeviceOptions, Error, LoaderOptions, MemoryOptions, Normalization, OnDamage, Result,
 };
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 use tch::{Device, Kind};
+
+use crate::errors::OrRaise;
 
 /// A dictionary with the settings of a loader; `hsipack.Loader` makes it.
 #[derive(FromPyObject)]
@@ -157,6 +160,25 @@ impl CropSettings {
         ];
         named("crop", &self.kind, &crops)
     }
+}
+
+/// The settings that Python made, whose values it has checked. What is no value of its type nevertheless is an error
+/// like any other, and not Python's own.
+pub fn read<'a, 'py, T: FromPyObject<'a, 'py, Error = PyErr>>(
+    settings: &'a Bound<'py, PyAny>,
+) -> PyResult<T> {
+    settings.extract().or_else(|error: PyErr| {
+        let py = settings.py();
+        let what = error.value(py).to_string();
+        // "failed to extract field Settings.slots", and why as its cause.
+        let name = what.rsplit('.').next().unwrap_or(&what).to_owned();
+        let why = error.cause(py).map_or(what, |cause| cause.value(py).to_string());
+        let value = settings.get_item(PyString::new(py, &name));
+        let value = value
+            .and_then(|value| value.repr())
+            .map_or_else(|_| "…".into(), |text| text.to_string());
+        Err(Error::conflict(format!("{name}={value}: {why}"))).or_raise(py)
+    })
 }
 
 /// The element type of that name.

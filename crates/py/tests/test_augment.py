@@ -349,9 +349,11 @@ def test_masks_are_filled_as_asked() -> None:
         mask = both(images(), {"labels": labels(torch.uint8)})[1]["labels"]
         assert mask[0, 0, 0] == 255
         assert set(mask.unique().tolist()) == {0, 1, 2, 3, 255}
-    assert (
-        augment.AugmentationSequential(turn, mask_fill={"x": 9})(images(), labels())[1] < 4
-    ).all()
+    for_two = augment.AugmentationSequential(turn, mask_fill={"labels": 255, "other": 1})
+    assert for_two(images(), {"labels": labels(torch.uint8)})[1]["labels"][0, 0, 0] == 255
+    misspelt = augment.AugmentationSequential(turn, mask_fill={"x": 9})
+    with pytest.raises(hsipack.ConflictError, match=r"mask_fill for 'x'.*the masks are mask"):
+        misspelt(images(), labels())
 
 
 def test_fusing_and_kornia_0_8_are_passed_on() -> None:
@@ -443,7 +445,11 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         (lambda a: a(images(), {"mask": labels()}, labels(), labels()), None),
         (lambda a: a(images(), {"mask": labels()}, {"mask": labels()}), "several masks"),
         (lambda a: a(images(), ids=[1, 2]), "2 ids for 4"),
-        (lambda a: a(images(), ids=[-1, 2, 3, 4]), "below 0"),
+        (lambda a: a(images(), ids=[-1, 2, 3, 4]), r"ids=-1 .*from 0 on"),
+        (lambda a: a(images(), ids=[True, False, True, True]), "ids=True"),
+        (lambda a: a(images(), ids="1234"), "ids='1234'"),
+        (lambda a: a(images(), epoch=-1), r"epoch=-1 .*from 0 on"),
+        (lambda a: a(images(), epoch=1.5), r"epoch=1.5 .*whole number"),
         (lambda a: a({"picture": images()}), "`image`"),
         (lambda a: a({"image": images()}, labels()), "dict"),
         (lambda a: a({"image": images()}, mask_keys=["labels"]), "without the masks"),

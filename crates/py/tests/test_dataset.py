@@ -59,6 +59,49 @@ def test_what_is_known_of_the_samples_makes_a_table(dataset: str) -> None:
     assert stats.nan.tolist() == [0] * BANDS
 
 
+class OnlyWhatIsNeeded:
+    """A native dataset that refuses to tell of all samples."""
+
+    def __init__(self, native: Any) -> None:
+        self._native = native
+        self.told = 0
+
+    def __len__(self) -> int:
+        return len(self._native)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._native, name)
+
+    def samples_json(self, ids: list[int]) -> str:
+        self.told += len(ids)
+        text: str = self._native.samples_json(ids)
+        return text
+
+
+def test_what_is_known_of_samples_is_read_when_it_is_looked_at(dataset: str) -> None:
+    ds = hsipack.open(dataset)
+    native = OnlyWhatIsNeeded(ds._native)
+    ds._native = native  # type: ignore[assignment]
+    val = ds.split("val")
+    assert val[0]["name"] == "cube_03"
+    assert val.read(1)["id"] == 7
+    assert (val.masks, val.select([0]).ids, len(val.samples)) == (["labels", "layers"], [3], 3)
+    assert val.samples.column("age") == [30, 70, 110]
+    assert native.told == 0
+    assert val.samples[1]["name"] == "cube_07"
+    assert native.told == 1
+    assert [sample["id"] for sample in val.samples[1:]] == [7, 11]
+    assert native.told == 3
+    lines = (Path(dataset) / "samples.jsonl").read_text().splitlines()
+    assert ds.samples == [json.loads(line) for line in lines]
+    assert ds.samples[-1] == json.loads(lines[-1])
+    assert set(ds.samples.columns) == {key for line in lines for key in json.loads(line)}
+    for name in ds.samples.columns:
+        assert ds.samples.column(name) == [json.loads(line).get(name) for line in lines]
+    with pytest.raises(IndexError, match="sample 12 of 12"):
+        ds.samples[12]
+
+
 def test_parts_of_the_dataset_and_of_samples(dataset: str) -> None:
     ds = hsipack.open(dataset)
     val = ds.split("val")

@@ -300,6 +300,38 @@ def test_samplers(dataset: str) -> None:
         make(ds, sampler="class_balanced", shuffle=True)
 
 
+@pytest.mark.parametrize("count", [1, 2, 5, 7, 12])
+@pytest.mark.parametrize("world_size", [1, 2, 3])
+def test_last_batches_are_what_the_table_says(dataset: str, count: int, world_size: int) -> None:
+    part = hsipack.open(dataset).select(range(count))
+    full, left = divmod(count, 3 * world_size)
+    for options, last in [
+        ({}, "short"),
+        ({"drop_last": True}, "drop"),
+        ({"pad_last": True}, "pad"),
+    ]:
+        if last == "drop" and full == 0:
+            with pytest.raises(hsipack.ConflictError, match="drop"):
+                make(part, 3, rank=0, world_size=world_size, **options)
+            continue
+        sizes, own = [], []
+        for rank in range(world_size):
+            batches = list(make(part, 3, rank=rank, world_size=world_size, **options))
+            sizes.append([len(batch["id"]) for batch in batches])
+            own.append([int((~batch["padding"]).sum()) for batch in batches])
+        assert {len(one) for one in sizes} == {full + (left > 0 and last != "drop")}
+        assert all(one[:full] == [3] * full for one in own)
+        lasts = [(size[-1], mine[-1]) for size, mine in zip(sizes, own, strict=True)]
+        if left == 0 or last == "drop":
+            assert set(lasts) == {(3, 3)}
+        elif last == "pad":
+            assert [size for size, _ in lasts] == [3] * world_size
+            assert sum(mine for _, mine in lasts) == left
+        else:
+            shares = [left // world_size + (rank < left % world_size) for rank in range(world_size)]
+            assert lasts == [(max(share, 1), share) for share in shares]
+
+
 @pytest.mark.parametrize("last", ["short", "drop", "pad"])
 def test_ranks_share_the_epoch(dataset: str, last: str) -> None:
     options = {"drop_last": last == "drop", "pad_last": last == "pad", "shuffle": True}

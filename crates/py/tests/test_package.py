@@ -10,7 +10,10 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import typing
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import hsipack
 import pytest
@@ -70,6 +73,48 @@ def test_the_command_comes_with_the_package(dataset: str) -> None:
 def test_versions_agree() -> None:
     assert importlib.metadata.version("hsipack") == hsipack.__version__
     assert importlib.metadata.requires("hsipack") == [f"torch=={hsipack.TORCH}", "numpy>=1.24"]
+
+
+def test_what_public_calls_give_is_exported() -> None:
+    """Every class of hsipack's that a public method, property or field is of has a public name."""
+    public = {
+        getattr(module, name)
+        for module in (hsipack, hsipack.augment)
+        for name in module.__all__
+        if isinstance(getattr(module, name), type)
+    }
+    seen, missing = set(), set()
+    for thing in public | {value for value in vars(hsipack).values() if inspect.isfunction(value)}:
+        for name, kind in returned(thing):
+            seen.add(kind)
+            if kind not in public:
+                missing.add(f"{thing.__name__}{name}: {kind.__name__}")
+    assert len(seen) > 8
+    assert not missing
+
+
+def returned(thing: Any) -> Iterator[tuple[str, type]]:
+    """Names of methods, properties and fields, and classes of hsipack's that they are of."""
+    members: dict[str, Any] = {"": thing} if inspect.isfunction(thing) else {}
+    if isinstance(thing, type):
+        members |= {f".{name}": value for name, value in vars(thing).items() if name[0] != "_"}
+        fields = typing.get_type_hints(thing)
+        for name in getattr(thing, "__dataclass_fields__", {}):
+            yield from ((f".{name}", kind) for kind in classes(fields[name]))
+    for name, value in members.items():
+        function = value.fget if isinstance(value, property) else getattr(value, "func", value)
+        if inspect.isfunction(function):
+            unpack = {"Unpack": typing.Any, **vars(hsipack)}
+            hint = typing.get_type_hints(function, localns=unpack).get("return")
+            yield from ((name, kind) for kind in classes(hint))
+
+
+def classes(hint: Any) -> Iterator[type]:
+    """Classes of hsipack's in a type."""
+    if isinstance(hint, type) and hint.__module__.split(".")[0] == "hsipack":
+        yield hint
+    for part in typing.get_args(hint):
+        yield from classes(part)
 
 
 def test_the_stub_tells_of_everything_native() -> None:

@@ -44,6 +44,7 @@ from hsipack.reports import (  # noqa: E402
     ValidateReport,
     WorstError,
 )
+from hsipack.samples import Samples  # noqa: E402
 
 __all__ = [
     "TORCH",
@@ -67,6 +68,7 @@ __all__ = [
     "Problem",
     "RandomCrop",
     "RangeError",
+    "Samples",
     "Stack",
     "StackEstimate",
     "Stats",

@@ -16,7 +16,7 @@ any other library.
 """
 
 
-def check_output(output: str, outputs: tuple[str, ...]) -> None:
+def check_output(output: object, outputs: tuple[str, ...]) -> None:
     """Refuses what is no output."""
     if output not in outputs:
         raise ConflictError(
@@ -37,6 +37,6 @@ def given(array: Array, output: Output) -> Any:
     return np.asarray(array) if output == "numpy" else array
 
 
-def dtype_name(dtype: torch.dtype | str) -> str:
-    """``float16`` for ``torch.float16`` and its names."""
+def dtype_name(dtype: torch.dtype) -> str:
+    """``float16`` for ``torch.float16``."""
     return str(dtype).removeprefix("torch.")

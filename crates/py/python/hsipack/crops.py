@@ -1,7 +1,11 @@
 """Which part of every cube a loader reads. Only the chunks that it touches are decompressed."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Any
+
+from hsipack import _options
 
 Size = int | tuple[int, int]
 """Pixels: (rows, columns), or one number for a square."""
@@ -54,29 +58,30 @@ class GridCrop:
 Crop = RandomCrop | CenterCrop | GridCrop
 
 
-def pair(size: Size) -> tuple[int, int]:
-    """(rows, columns) of a size."""
-    if isinstance(size, int):
-        return size, size
-    rows, columns = size
-    return int(rows), int(columns)
-
-
 def settings(crop: Crop | Size | None) -> dict[str, Any] | None:
     """A crop as the native loader takes it."""
     if crop is None:
         return None
     if not isinstance(crop, RandomCrop | CenterCrop | GridCrop):
-        crop = RandomCrop(crop)
-    rows, columns = pair(crop.size)
-    step = pair(crop.step if isinstance(crop, GridCrop) and crop.step is not None else crop.size)
+        rows, columns = _options.pixels("crop", crop)
+        crop = RandomCrop((rows, columns))
+    kind = type(crop).__name__
+    rows, columns = _options.pixels(f"{kind}: size", crop.size)
+    step = rows, columns
+    if isinstance(crop, GridCrop) and crop.step is not None:
+        step = _options.pixels("GridCrop: step", crop.step)
+    per_cube, min_labelled = 1, 0.0
+    if isinstance(crop, RandomCrop):
+        most = (1 << 32) - 1
+        per_cube = _options.natural("RandomCrop: per_cube", crop.per_cube, most=most)
+        min_labelled = _options.number("RandomCrop: min_labelled", crop.min_labelled)
     kinds = {RandomCrop: "random", CenterCrop: "center", GridCrop: "grid"}
     return {
         "kind": kinds[type(crop)],
         "rows": rows,
         "columns": columns,
-        "per_cube": crop.per_cube if isinstance(crop, RandomCrop) else 1,
-        "min_labelled": crop.min_labelled if isinstance(crop, RandomCrop) else 0.0,
+        "per_cube": per_cube,
+        "min_labelled": min_labelled,
         "row_step": step[0],
         "column_step": step[1],
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import operator
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -15,9 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from hsipack import _hsipack
+from hsipack import _hsipack, _options
 from hsipack._arrays import check_output, dtype_name, given, tensor
 from hsipack._errors import ConflictError
+from hsipack._options import Indices
+from hsipack.samples import Samples
 
 Floats = npt.NDArray[np.float64]
 Sample = dict[str, Any]
@@ -31,7 +32,7 @@ def mask_key(name: str) -> str:
     return f"mask_{name}" if name in TAKEN else name
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Stats:
     """Per-band statistics of the stored values of a stack, or of one split of it, computed when it
     was packed; one value a band each.
@@ -52,6 +53,18 @@ class Stats:
     std: Floats
     nan: npt.NDArray[np.int64]
 
+    def __repr__(self) -> str:
+        return (
+            f"<hsipack.Stats of {len(self.mean)} bands: mean {_span(self.mean)}, "
+            f"std {_span(self.std)}, {int(self.nan.sum())} NaN values>"
+        )
+
+
+def _span(values: Floats) -> str:
+    """From the least to the greatest of the values that are known."""
+    known = values[np.isfinite(values)]
+    return f"{known.min():.4g} to {known.max():.4g}" if known.size else "unknown"
+
 
 @dataclass(frozen=True)
 class Mask:
@@ -68,7 +81,7 @@ class Mask:
     layers: tuple[str, ...]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Stack:
     """The cubes of one shape.
 
@@ -84,6 +97,8 @@ class Stack:
         stats: per-band statistics, where recorded.
         split_stats: the same of the samples of each split, where recorded.
         masks: masks by name.
+        bad_bands: numbers of the bands to do without, from 0: those without any value but NaN,
+            and those that the source marks as bad.
     """
 
     name: str
@@ -97,6 +112,17 @@ class Stack:
     stats: Stats | None
     split_stats: dict[str, Stats]
     masks: dict[str, Mask]
+    bad_bands: tuple[int, ...]
+
+    def __repr__(self) -> str:
+        parts = [f"{self.samples} cubes", self.dtype]
+        if self.wavelengths is not None:
+            parts.append(f"{_span(self.wavelengths)} nm")
+        if self.masks:
+            parts.append(f"masks {', '.join(self.masks)}")
+        if self.bad_bands:
+            parts.append(f"{len(self.bad_bands)} bad bands")
+        return f"<hsipack.Stack {self.name}: {'; '.join(parts)}>"
 
 
 def _stats(figures: dict[str, Any]) -> Stats:
@@ -110,8 +136,13 @@ def _stack(values: dict[str, Any]) -> Stack:
     def floats(name: str) -> Floats | None:
         return None if values[name] is None else np.array(values[name], dtype=np.float64)
 
-    figures = values["stats"]
+    stats = None if values["stats"] is None else _stats(values["stats"])
     rows, columns, bands = values["shape"]
+    bad = np.zeros(bands, dtype=np.bool_)
+    if stats is not None:
+        bad |= stats.nan == values["samples"] * rows * columns
+    if values["good_bands"] is not None:
+        bad |= ~np.array(values["good_bands"], dtype=np.bool_)
     masks = [Mask(mask["name"], mask["dtype"], tuple(mask["layers"])) for mask in values["masks"]]
     return Stack(
         name=values["name"],
@@ -122,9 +153,10 @@ def _stack(values: dict[str, Any]) -> Stack:
         fwhm=floats("fwhm"),
         scale_factor=values["scale_factor"],
         add_offset=values["add_offset"],
-        stats=None if figures is None else _stats(figures),
+        stats=stats,
         split_stats={name: _stats(one) for name, one in values["split_stats"].items()},
         masks={mask.name: mask for mask in masks},
+        bad_bands=tuple(np.flatnonzero(bad).tolist()),
     )
 
 
@@ -147,12 +179,19 @@ class Dataset(torch.utils.data.Dataset[Any]):
     Only statistics that are asked for first in another process are then those of all samples.
     For training, :class:`hsipack.Loader` is several times as fast.
 
+    **Numbers are places.** What :meth:`split` and :meth:`select` give is a dataset too, whose
+    samples are numbered from 0, as those of torch's ``Subset`` are: ``ds[i]``, ``ds.read(i)``,
+    ``ds.select([i])``, weights and samplers all mean the same sample by ``i``. A sample's number in
+    the whole dataset is its id: ``ds.ids``, ``sample["id"]``, ``ds.select(ids=[…])``.
+
     Args:
         path: the dataset, a folder.
-        split: only samples of this split.
-        samples: only these samples, by id, in this order.
+        split: only samples of this split, or of several.
+        samples: only these samples, by their ids, in this order; or a boolean for every sample of
+            the whole dataset. With ``split``, those of them that are of it.
         masks: names of the masks to read; all that every stack has if ``None``; none if empty.
-        bands: bands to read, numbered from 0, in this order; all if ``None``.
+        bands: bands to read, numbered from 0, in this order; or a slice, or a boolean for every
+            band; all if ``None``.
         dtype: element type of images, such as ``torch.float32``; as stored if ``None``.
         physical: multiply by the dataset's ``scale_factor`` and add its ``add_offset``; give a
             ``dtype`` that holds them.
@@ -182,11 +221,11 @@ class Dataset(torch.utils.data.Dataset[Any]):
         self,
         path: str | os.PathLike[str],
         *,
-        split: str | None = None,
-        samples: Sequence[int] | None = None,
-        masks: Sequence[str] | None = None,
-        bands: Sequence[int] | None = None,
-        dtype: torch.dtype | None = None,
+        split: str | Sequence[str] | None = None,
+        samples: Indices | None = None,
+        masks: str | Sequence[str] | None = None,
+        bands: Indices | None = None,
+        dtype: torch.dtype | npt.DTypeLike | None = None,
         physical: bool = False,
         transform: Callable[[Sample], Any] | None = None,
         output: Literal["torch", "numpy"] = "torch",
@@ -194,22 +233,27 @@ class Dataset(torch.utils.data.Dataset[Any]):
         store: str = "mmap",
     ) -> None:
         check_output(output, ("torch", "numpy"))
-        self._path = os.fspath(path)
-        self._native = _hsipack.Dataset(self._path, verify, store)
-        self._reading = {"verify": verify, "store": store}
-        self._bands = None if bands is None else [operator.index(band) for band in bands]
-        self._asked_masks = None if masks is None else list(masks)
-        self._dtype = dtype
-        self._physical = physical
+        self._path = _options.path("path", path)
+        self._reading = {
+            "verify": _options.text("verify", verify),
+            "store": _options.text("store", store),
+        }
+        self._native = _hsipack.Dataset(self._path, **self._reading)
+        self._asked_masks = None if masks is None else _options.names("masks", masks)
+        self._dtype = None if dtype is None else _element_type(dtype)
+        self._physical = _options.flag("physical", physical)
+        if transform is not None and not callable(transform):
+            raise _options.wrong("transform", transform, "give a function of a sample")
         self._transform = transform
         self._output = output
         self._ids: list[int] | None = None
         self._split: str | None = split
         if samples is not None:
-            self._ids = self._checked(samples)
+            self._ids = self._ids_of("samples", samples)
         if split is not None:
             self._ids = self._of_split(split)
-        self._check_masks_and_bands()
+        self._bands = self._checked_bands(bands)
+        self._check_masks()
 
     # What it is made of again elsewhere.
 
@@ -257,23 +301,17 @@ class Dataset(torch.utils.data.Dataset[Any]):
         return {stack.name: stack for stack in stacks}
 
     @cached_property
-    def _records(self) -> list[dict[str, Any]]:
-        records: list[dict[str, Any]] = json.loads(self._native.samples_json())
-        keys = dict.fromkeys(key for record in records for key in record)
-        # What one sample has all have, if need be as None.
-        return [{key: record.get(key) for key in keys} for record in records]
-
-    @property
-    def samples(self) -> list[dict[str, Any]]:
+    def samples(self) -> Samples:
         """What is known of every sample: id, name, stack, split, group, label, source and the
-        columns of your table. All have the same keys; what is missing is ``None``.
+        columns of your table. A sequence of dictionaries, which are read when they are looked at. All
+        have the same keys; what is missing is ``None``.
 
         >>> import pandas
         >>> table = pandas.DataFrame(hsipack.open(dataset_path).samples)
         >>> table.groupby("split")["name"].count().to_dict()
         {'train': 9, 'val': 3}
         """
-        return self._records if self._ids is None else [self._records[one] for one in self._ids]
+        return Samples(self._native, self._path, self._ids)
 
     @cached_property
     def _labels(self) -> dict[str, Any]:
@@ -303,7 +341,7 @@ class Dataset(torch.utils.data.Dataset[Any]):
         """Names of the masks that samples have."""
         if self._asked_masks is not None:
             return list(self._asked_masks)
-        stacks = list(self._used_stacks())
+        stacks = self._used_stacks()
         names = list(stacks[0].masks) if stacks else []
         return [name for name in names if all(name in stack.masks for stack in stacks)]
 
@@ -341,7 +379,7 @@ class Dataset(torch.utils.data.Dataset[Any]):
             ConflictError: if samples are of several stacks; ``stacks[name].stats`` tells each
                 one's.
         """
-        stacks = list(self._used_stacks())
+        stacks = self._used_stacks()
         if len(stacks) > 1:
             raise ConflictError(
                 "cubes of different shapes have statistics of their own",
@@ -367,17 +405,16 @@ class Dataset(torch.utils.data.Dataset[Any]):
             )
         return stack.split_stats.get(self._split, stack.stats)
 
-    def _used_stacks(self) -> Iterator[Stack]:
+    def _used_stacks(self) -> list[Stack]:
+        stacks = list(self.stacks.values())
         if self._ids is None:
-            yield from self.stacks.values()
-        else:
-            names = {self._records[one]["stack"] for one in self._ids}
-            yield from (stack for name, stack in self.stacks.items() if name in names)
+            return stacks
+        return [stacks[number] for number in self._native.stacks_of(self._ids)]
 
     # Parts of it.
 
-    def split(self, name: str) -> Dataset:
-        """The samples of a split.
+    def split(self, name: str | Sequence[str]) -> Dataset:
+        """The samples of a split, or of several.
 
         Raises:
             ConflictError: if no sample is of it.
@@ -386,37 +423,76 @@ class Dataset(torch.utils.data.Dataset[Any]):
         part._split = name
         return part
 
-    def select(self, samples: Sequence[int]) -> Dataset:
-        """These samples, by their ids in the whole dataset, in this order.
+    def select(self, samples: Indices | None = None, *, ids: Indices | None = None) -> Dataset:
+        """These samples, in this order.
+
+        Args:
+            samples: their places in this dataset, as in ``ds[i]``: numbers from 0 (from the end, if
+                they are below 0), a slice, or a boolean for every sample.
+            ids: their ids instead, which are their places in the whole dataset, whatever part of it
+                this is.
 
         Raises:
             ConflictError: if there is no such sample.
+
+        >>> train = hsipack.open(dataset_path).split("train")
+        >>> train.ids
+        [0, 1, 2, 4, 5, 6, 8, 9, 10]
+        >>> train.select([3, 4]).ids, train.select(ids=[4, 5]).ids
+        ([4, 5], [4, 5])
         """
-        return self._copy(self._checked(samples))
+        if (samples is None) == (ids is None):
+            raise ConflictError("select needs samples or ids", remedy="give one of them")
+        if ids is not None:
+            return self._copy(self._ids_of("ids", ids))
+        places = _options.indices(
+            "samples", samples, len(self), "samples", negative=True, at=self._path
+        )
+        return self._copy(places if self._ids is None else [self._ids[one] for one in places])
 
-    def _of_split(self, name: str) -> list[int]:
-        ids = [one for one in self.ids if self._records[one].get("split") == name]
-        if not ids:
-            there = ", ".join(self.splits)
+    def _of_split(self, name: str | Sequence[str]) -> list[int]:
+        names = _options.names("split", name)
+        unknown = [one for one in names if one not in self.splits]
+        chosen = self._native.of_splits(names)
+        if self._ids is not None:
+            there = set(chosen)
+            chosen = [one for one in self._ids if one in there]
+        if unknown or not chosen:
+            there_are = ", ".join(self.splits)
             raise ConflictError(
-                f"no sample is of split {name!r}",
+                f"no sample is of split {', '.join(map(repr, unknown or names))}",
                 path=self._path,
-                remedy=f"it has {there}" if there else "it has no splits; pack it with a table",
+                remedy=f"it has {there_are}"
+                if there_are
+                else "it has no splits; pack it with a table",
             )
-        return ids
+        return chosen
 
-    def _checked(self, samples: Sequence[int]) -> list[int]:
-        ids = [operator.index(sample) for sample in samples]
-        for one in ids:
-            if not 0 <= one < len(self._native):
-                raise ConflictError(
-                    f"there is no sample {one}",
-                    path=self._path,
-                    remedy=f"samples are numbered from 0 to {len(self._native) - 1}",
-                )
-        return ids
+    def _ids_of(self, name: str, ids: object) -> list[int]:
+        return _options.indices(name, ids, len(self._native), "samples", at=self._path)
 
-    def _check_masks_and_bands(self) -> None:
+    def _checked_bands(self, bands: object) -> list[int] | None:
+        """The numbers of bands of what is read."""
+        if bands is None:
+            return None
+        stacks = sorted(self._used_stacks(), key=lambda stack: stack.shape[2])
+        if not stacks:
+            raise ConflictError("there are no samples", path=self._path, remedy="choose some")
+        least, most = stacks[0], stacks[-1]
+        count = least.shape[2]
+        if count != most.shape[2] and _options.depends_on_length(bands):
+            raise ConflictError(
+                f"bands={_options.shown(bands)} for stacks of {count} and {most.shape[2]} bands",
+                path=self._path,
+                remedy="give numbers of bands, or choose the samples of one stack",
+            )
+        where = f" in stack {least.name}"
+        numbers = _options.indices("bands", bands, count, "bands", where=where, at=self._path)
+        if not numbers:
+            raise ConflictError("no bands are chosen", remedy="choose some, or all")
+        return numbers
+
+    def _check_masks(self) -> None:
         for stack in self._used_stacks():
             for name in self._asked_masks or ():
                 if name not in stack.masks:
@@ -425,13 +501,6 @@ class Dataset(torch.utils.data.Dataset[Any]):
                         f"stack {stack.name} has no mask {name!r}",
                         path=self._path,
                         remedy=f"its masks: {there}",
-                    )
-            for band in self._bands or ():
-                if not 0 <= band < stack.shape[2]:
-                    raise ConflictError(
-                        f"there is no band {band} in stack {stack.name}",
-                        path=self._path,
-                        remedy=f"bands are numbered from 0 to {stack.shape[2] - 1}",
                     )
 
     # Its samples.
@@ -469,11 +538,14 @@ class Dataset(torch.utils.data.Dataset[Any]):
         torch.Size([7, 8, 16])
         """
         one = self._id(index)
-        shape = self.stacks[self._records[one]["stack"]].shape
-        return self._read([one], _bounds(rows, shape[0]), _bounds(columns, shape[1]))[0]
+        (_, _, stack), *_ = self._native.about([one])
+        shape = list(self.stacks.values())[stack].shape
+        bounds = _bounds("rows", rows, shape[0]), _bounds("columns", columns, shape[1])
+        return self._read([one], *bounds)[0]
 
     def _id(self, index: int) -> int:
-        place = operator.index(index)
+        remedy = "give the place of one sample; ds.select takes several"
+        place = _options.whole("index", index, remedy)
         length = len(self)
         if not -length <= place < length:
             raise IndexError(f"sample {place} of {length} in {self._path}")
@@ -485,17 +557,28 @@ class Dataset(torch.utils.data.Dataset[Any]):
     ) -> list[Sample]:
         threads = torch.get_num_threads()
         read = self._native.read(ids, (rows, columns), self._bands, self.masks, threads)
-        return [self._sample(one, *arrays) for one, arrays in zip(ids, read, strict=True)]
+        about = self._native.about(ids)
+        return [
+            self._sample(one, *known, *arrays)
+            for one, known, arrays in zip(ids, about, read, strict=True)
+        ]
 
-    def _sample(self, one: int, image: _hsipack.Array, masks: list[_hsipack.Array]) -> Sample:
-        record = self._records[one]
-        stack = self.stacks[record["stack"]]
+    def _sample(
+        self,
+        one: int,
+        name: str,
+        label: int,
+        number: int,
+        image: _hsipack.Array,
+        masks: list[_hsipack.Array],
+    ) -> Sample:
+        stack = list(self.stacks.values())[number]
         sample: Sample = {"image": self._image(image, stack)}
-        for name, mask in zip(self.masks, masks, strict=True):
-            sample[mask_key(name)] = self._mask(mask, stack.masks[name])
-        sample["label"] = self._labels["class_of"][one]
+        for mask_name, mask in zip(self.masks, masks, strict=True):
+            sample[mask_key(mask_name)] = self._mask(mask, stack.masks[mask_name])
+        sample["label"] = label
         sample["id"] = one
-        sample["name"] = record["name"]
+        sample["name"] = name
         return sample
 
     def _image(self, array: _hsipack.Array, stack: Stack) -> Any:
@@ -532,9 +615,18 @@ def _numpy(image: torch.Tensor) -> Any:
     return image.numpy()
 
 
-def _bounds(part: slice | None, axis: int) -> tuple[int, int] | None:
+def _element_type(dtype: object) -> torch.dtype:
+    found = getattr(torch, _options.dtype("dtype", dtype), None)
+    if isinstance(found, torch.dtype):
+        return found
+    raise _options.wrong("dtype", dtype, "give an element type, such as torch.float32")
+
+
+def _bounds(name: str, part: slice | None, axis: int) -> tuple[int, int] | None:
     if part is None:
         return None
+    if not isinstance(part, slice):
+        raise _options.wrong(name, part, f"give a slice of {name}, such as slice(100, 164)")
     start, stop, step = part.indices(axis)
     if step != 1 or stop <= start:
         raise ConflictError(

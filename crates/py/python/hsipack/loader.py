@@ -6,35 +6,31 @@ import atexit
 import contextlib
 import json
 import math
-import operator
 import os
 import pathlib
 import warnings
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch.utils.data import (
-    RandomSampler,
-    Sampler,
-    SequentialSampler,
-    SubsetRandomSampler,
-    WeightedRandomSampler,
-)
+from torch.utils.data import Sampler
 
-from hsipack import _hsipack, augment, crops
-from hsipack._arrays import Output, check_output, dtype_name, given
+from hsipack import _hsipack, _options, _torch_data, augment, crops
+from hsipack._arrays import Output, check_output, given
 from hsipack._errors import ConflictError, Error, UnsupportedError
+from hsipack._options import Indices
+from hsipack._torch_data import DataLoaderOptions, Readable
 from hsipack.crops import Crop, Size
 from hsipack.dataset import TAKEN, Dataset, mask_key
 
-Batch = dict[str, Any]
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
-NAMED_SAMPLERS = ("class_balanced", "groups_spread", "groups_together")
+Batch = dict[str, Any]
 
 
 class Loader:
@@ -54,8 +50,8 @@ class Loader:
     window  (B, 4) int64: first row, first column, rows and columns of what was read
     repeat  (B,) int64: which of the sample's crops in the epoch
     epoch   the epoch, counted from 0
-    padding (B,) bool: the sample came before and only fills the batch up; leave it out of a
-            validation's figures
+    padding (B,) bool: the sample comes in another batch of the epoch, too, and only fills this one
+            up (see **Last batches**); leave it out of a validation's figures
     COLUMN  one for every name in ``columns``: (B,) int64, float64 or bool, or a list
     mixed   if augmentations mix samples: for each a {"partners": [...], "shares": [...]}, for
             mixing labels alike
@@ -69,9 +65,26 @@ class Loader:
     further batches are copied. With ``copy=False`` they never are, and keeping all slots makes the
     next batch a ``ConflictError``.
 
+    **Last batches.** All ranks get equally many batches, or training would hang. What becomes of
+    the samples that do not fill a batch on every rank (where cubes have several shapes: of each
+    shape):
+
+    ========= =================================================================================
+    (default) divided over the ranks as evenly as may be, so that last batches are shorter, by one
+              sample at most on some ranks; only if there are fewer samples than ranks, each rank
+              without one gets one ``padding`` sample
+    drop_last left out of this epoch, on all ranks; there is no padding
+    pad_last  every rank's last batch is filled up to ``batch_size`` with ``padding`` samples
+    ========= =================================================================================
+
+    Arguments of torch's ``DataLoader`` that a loader has no use for (``num_workers``,
+    ``pin_memory``, ``collate_fn``, …) are refused with what to do instead.
+
     Args:
-        dataset: a dataset, or the path of one. Its split, samples, masks and bands are what is
-            read; without ``shuffle`` in the order of ids.
+        dataset: a dataset, the path of one, or a ``Subset`` (``random_split``) or ``ConcatDataset``
+            of its parts. Its split, samples, masks and bands are what is read, in its order;
+            ``dtype``, ``physical`` and ``output`` are the loader's own, and a dataset with a
+            ``transform`` is refused.
         batch_size: samples (crops, if cubes are cropped) of a batch of this rank.
         shuffle: in a new order every epoch, over all ranks.
         seed: of order, crops and augmentations.
@@ -83,19 +96,21 @@ class Loader:
             ``AugmentationSequential``; done on the device.
         sampler: ``"class_balanced"``, ``"groups_spread"``, ``"groups_together"``, a weight for
             every sample, or one of torch's Random-, Sequential-, SubsetRandom- and
-            WeightedRandomSampler.
-        drop_last: leave out samples that do not fill a last batch.
-        pad_last: fill a last batch up instead, with samples marked as ``padding``. All ranks get
-            equally many batches in any case.
+            WeightedRandomSampler (the last with replacement). Weights and a sampler's places are
+            those of the samples that are read: of ``dataset`` or, with ``split``, of that part of
+            it. Order is drawn from ``seed``: samplers with a ``generator`` are refused.
+        drop_last: leave out samples that do not fill a last batch; see above.
+        pad_last: fill a last batch up instead, with samples marked as ``padding``; see above.
         epoch_length: samples of an epoch over all ranks; every one once if ``None``.
         rank: number of this process among those that train together; torch.distributed's, if it is
             initialised.
         world_size: how many those are; likewise.
-        split: only samples of this split.
+        split: only samples of this split, or of several.
         masks: names of masks; the dataset's if ``None``, none if empty.
         mask_dtype: of class ids; the least that holds them if ``None`` (uint8 as uint8, uint16 as
             int32).
-        bands: bands to read, in this order; the dataset's if ``None``.
+        bands: bands to read, numbered from 0, in this order; or a slice, or a boolean for every
+            band; the dataset's if ``None``.
         columns: columns of the table, or ``group`` and ``label`` themselves, to be given with every
             batch.
         layers: unpack masks of boolean layers; else their bits are given.
@@ -111,7 +126,7 @@ class Loader:
         copy: see above.
         cache: keep chunks in memory from the first epoch on: ``"compressed"`` saves reading,
             ``"decoded"`` decoding, too.
-        cache_size: bytes that the cache may take.
+        cache_size: bytes that the cache may take; a cache needs it.
         on_damage: ``"error"``, or ``"skip"`` samples whose chunks are damaged, and count them.
         locked: lock the ring's memory against being swapped out, where that is allowed.
         trace: record what every thread does when, for :meth:`save_trace`; at most a million events
@@ -139,13 +154,13 @@ class Loader:
 
     def __init__(
         self,
-        dataset: Dataset | str | os.PathLike[str],
+        dataset: Readable,
         batch_size: int = 1,
         *,
         shuffle: bool = False,
         seed: int = 0,
         device: torch.device | str | int | None = None,
-        dtype: torch.dtype = torch.float16,
+        dtype: torch.dtype | npt.DTypeLike = torch.float16,
         crop: Crop | Size | None = None,
         augment: augment.Augmentations | None = None,
         sampler: str | Sequence[float] | torch.Tensor | Sampler[Any] | None = None,
@@ -154,11 +169,11 @@ class Loader:
         epoch_length: int | None = None,
         rank: int | None = None,
         world_size: int | None = None,
-        split: str | None = None,
-        masks: Sequence[str] | None = None,
-        mask_dtype: torch.dtype | None = None,
-        bands: Sequence[int] | None = None,
-        columns: Sequence[str] = (),
+        split: str | Sequence[str] | None = None,
+        masks: str | Sequence[str] | None = None,
+        mask_dtype: torch.dtype | npt.DTypeLike | None = None,
+        bands: Indices | None = None,
+        columns: str | Sequence[str] = (),
         layers: bool = True,
         physical: bool = False,
         nan: float | None = None,
@@ -172,62 +187,72 @@ class Loader:
         locked: bool = True,
         trace: bool = False,
         output: Output = "torch",
+        **others: Unpack[DataLoaderOptions],
     ) -> None:
+        _torch_data.refuse(others)
         check_output(output, ("torch", "numpy", "dlpack"))
-        if not isinstance(dataset, Dataset):
-            dataset = Dataset(dataset)
+        dataset = _torch_data.opened(dataset)
         if split is not None:
             dataset = dataset.split(split)
-        order, samples, weights, length = _order(dataset, shuffle, sampler)
-        if samples is not None and len(set(samples)) < len(samples):
+        if dataset._transform is not None:
+            raise UnsupportedError(
+                "a loader over a dataset with a transform",
+                remedy="open it without, and change the batch in your loop; or use the dataset "
+                "with torch's DataLoader",
+            )
+        order = _torch_data.order(dataset, _options.flag("shuffle", shuffle), sampler)
+        if order.ids is not None and len(set(order.ids)) < len(order.ids):
             raise ConflictError(
                 "a sample is chosen more than once",
                 path=dataset.path,
                 remedy="choose each once, and give weights to draw some more often",
             )
-        if drop_last and pad_last:
+        if _options.flag("drop_last", drop_last) & _options.flag("pad_last", pad_last):
             raise ConflictError("both drop_last and pad_last", remedy="choose one of them")
         rank, world_size = _share(rank, world_size)
-        if masks is None:
-            masks = dataset.masks
-        if bands is None:
-            bands = dataset._bands
+        length = order.length if epoch_length is None else epoch_length
+        mask_names = dataset.masks if masks is None else _options.names("masks", masks)
+        band_numbers = dataset._bands if bands is None else dataset._checked_bands(bands)
+        seed = _options.natural("seed", seed, least=0, most=(1 << 64) - 1)
+        threads = None if num_threads is None else _options.natural("num_threads", num_threads)
         self._settings: dict[str, Any] = {
-            "batch_size": _natural("batch_size", batch_size),
-            "order": order,
-            "seed": _natural("seed", seed, least=0),
+            "batch_size": _options.natural("batch_size", batch_size),
+            "order": order.name,
+            "seed": seed,
             "crop": crops.settings(crop),
             "last": "drop" if drop_last else "pad" if pad_last else "short",
-            "epoch_length": length if epoch_length is None else epoch_length,
+            "epoch_length": None if length is None else _options.natural("epoch_length", length),
             "rank": rank,
             "world_size": world_size,
-            "samples": samples,
-            "weights": weights,
-            "masks": list(masks),
-            "bands": None if bands is None else [operator.index(band) for band in bands],
-            "threads": None if num_threads is None else _natural("num_threads", num_threads),
-            "slots": _natural("slots", slots),
-            "locked": locked,
-            "on_damage": on_damage,
-            "cache": cache,
-            "cache_bytes": _natural("cache_size", cache_size, least=0),
+            "samples": order.ids,
+            "weights": order.weights,
+            "masks": mask_names,
+            "bands": band_numbers,
+            "threads": threads,
+            "slots": _options.natural("slots", slots),
+            "locked": _options.flag("locked", locked),
+            "on_damage": _options.text("on_damage", on_damage),
+            **_cache(dataset, cache, cache_size),
             "device": _device(device, output),
-            "dtype": dtype_name(dtype),
-            "mask_dtype": None if mask_dtype is None else dtype_name(mask_dtype),
-            "layers": layers,
-            "physical": physical,
-            "nan": nan,
+            "dtype": _options.dtype("dtype", dtype),
+            "mask_dtype": None if mask_dtype is None else _options.dtype("mask_dtype", mask_dtype),
+            "layers": _options.flag("layers", layers),
+            "physical": _options.flag("physical", physical),
+            "nan": None if nan is None else _options.number("nan", nan),
             **_normalization(normalize),
-            "copy": copy,
-            "trace": trace,
+            "copy": _options.flag("copy", copy),
+            "trace": _options.flag("trace", trace),
             # For hsipack.diagnose.
             "repeat": False,
             "emulated_bus": None,
-            "pipeline": _pipeline(augment, seed),
+            "pipeline": _pipeline(augment, seed, mask_names),
         }
+        if normalize is not None and nan is None:
+            _warn_of_nan(dataset, band_numbers, normalize)
         self._dataset = dataset
         self._output: Output = output
-        self._columns = {name: _column(dataset, name) for name in columns}
+        column_names = _options.names("columns", columns)
+        self._columns = {name: _column(dataset, name) for name in column_names}
         self._start(None)
         if self._native.lacks_train_statistics():
             warnings.warn(
@@ -337,11 +362,12 @@ class Loader:
         Not needed if epochs simply follow each other.
         """
         self._iteration = self._taken = None
-        self._native.set_epoch(_natural("epoch", epoch, least=0))
+        self._native.set_epoch(_options.natural("epoch", epoch, least=0))
 
     @property
-    def batch_sampler(self) -> _Epochs:
-        """What Lightning tells the number of every epoch, as it does a DataLoader's samplers.
+    def batch_sampler(self) -> Any:
+        """For frameworks: what Lightning tells the number of every epoch, as it does a
+        DataLoader's samplers.
 
         So an epoch after a checkpoint is the one that it would have been.
         """
@@ -373,6 +399,8 @@ class Loader:
             ConflictError: if the state is of another dataset or seed, or, in the midst of an epoch,
                 of other samples, order or crops. The loader then stays where it is.
         """
+        if not isinstance(state, Mapping):
+            raise _options.wrong("state", state, "give what state_dict() gave")
         self._native.load_state(json.dumps(dict(state)))
         self._iteration = self._taken = None
 
@@ -495,18 +523,11 @@ def _close_all() -> None:
             loader.close()
 
 
-def _natural(name: str, value: int, *, least: int = 1) -> int:
-    number = operator.index(value)
-    if number < least:
-        raise ConflictError(f"{name}={number}", remedy=f"give a number from {least} on")
-    return number
-
-
 def _share(rank: int | None, world_size: int | None) -> tuple[int, int]:
     if (rank is None) != (world_size is None):
         raise ConflictError("only one of rank and world_size", remedy="give both, or neither")
     if rank is not None and world_size is not None:
-        return _natural("rank", rank, least=0), _natural("world_size", world_size)
+        return _options.natural("rank", rank, least=0), _options.natural("world_size", world_size)
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()
@@ -518,7 +539,7 @@ def _device(device: torch.device | str | int | None, output: Output) -> int | No
     if device is None:
         on_cpu = output == "numpy" or not torch.cuda.is_available()
         return None if on_cpu else torch.cuda.current_device()
-    device = torch.device(device)
+    device = _options.device("device", device)
     if device.type == "cpu":
         return None
     if output == "numpy":
@@ -549,73 +570,74 @@ def _normalization(
 def _floats(figures: Any) -> list[float]:
     """Numbers of bands: of an array, a list or a tensor on any device, or one for all."""
     values = figures.cpu() if isinstance(figures, torch.Tensor) else figures
-    return [float(value) for value in np.atleast_1d(np.asarray(values, dtype=np.float64)).ravel()]
+    try:
+        numbers = np.atleast_1d(np.asarray(values, dtype=np.float64)).ravel()
+    except (TypeError, ValueError):
+        raise ConflictError(
+            f"normalize: {_options.shown(figures)} is no list of numbers",
+            remedy="give (mean, std), one number a band each",
+        ) from None
+    return [float(number) for number in numbers]
 
 
-def _pipeline(augmentations: augment.Augmentations | None, seed: int) -> str | None:
+def _cache(dataset: Dataset, cache: object, size: int) -> dict[str, Any]:
+    """The cache's settings; one without the other does nothing."""
+    size = _options.natural("cache_size", size, least=0)
+    if cache is not None:
+        cache = _options.choice("cache", cache, ("compressed", "decoded"))
+    if cache is None and size:
+        raise ConflictError(
+            f"cache_size={size} without a cache", remedy='give cache="compressed" or "decoded", too'
+        )
+    if cache is not None and not size:
+        stored, decoded = dataset._native.sizes()
+        most = decoded if cache == "decoded" else stored
+        raise ConflictError(
+            f"cache={cache!r} without a size",
+            path=dataset.path,
+            remedy=f"give cache_size in bytes, too; all of the dataset takes {most}",
+        )
+    return {"cache": cache, "cache_bytes": size}
+
+
+def _pipeline(
+    augmentations: augment.Augmentations | None, seed: int, masks: list[str]
+) -> str | None:
     if augmentations is None:
         return None
     pipeline = augment.sequential(augmentations, seed=seed)
+    pipeline.check_masks(masks, all_read=True)
     return pipeline.to_json() if len(pipeline) else None
 
 
-def _order(
-    dataset: Dataset, shuffle: bool, sampler: object
-) -> tuple[str, list[int] | None, list[float] | None, int | None]:
-    """The order's name, ids of the samples, weights of all samples, samples of an epoch."""
-    ids = dataset._ids
-    if sampler is None:
-        return "shuffled" if shuffle else "sequential", ids, None, None
-    if shuffle:
-        raise ConflictError("both shuffle and a sampler", remedy="leave shuffle out")
-    if isinstance(sampler, str):
-        if sampler not in NAMED_SAMPLERS:
-            names = ", ".join(NAMED_SAMPLERS)
-            raise ConflictError(
-                f"there is no sampler {sampler!r}", remedy=f"give one of {names}, or weights"
-            )
-        return sampler, ids, None, None
-    if isinstance(sampler, SequentialSampler):
-        return "sequential", ids, None, None
-    if isinstance(sampler, RandomSampler) and not sampler.replacement:
-        return "shuffled", ids, None, sampler._num_samples
-    if isinstance(sampler, SubsetRandomSampler):
-        places = [operator.index(place) for place in sampler.indices]
-        return "shuffled", [dataset._id(place) for place in places], None, None
-    length = None
-    if isinstance(sampler, WeightedRandomSampler) and sampler.replacement:
-        length, sampler = sampler.num_samples, sampler.weights
-    elif isinstance(sampler, Sampler):
-        raise UnsupportedError(
-            f"a sampler of type {type(sampler).__name__}",
-            remedy="give shuffle, weights, or one of Random-, Sequential-, SubsetRandom- and "
-            "WeightedRandomSampler; ranks are told apart without a DistributedSampler",
+def _warn_of_nan(dataset: Dataset, bands: list[int] | None, normalize: object) -> None:
+    """Says that NaN values are normalised, in which bands, and what to do."""
+    for stack in dataset._used_stacks():
+        if stack.stats is None:
+            continue
+        read = np.arange(stack.shape[2]) if bands is None else np.array(bands)
+        missing = read[stack.stats.nan[read] > 0]
+        if not missing.size:
+            continue
+        some = ", ".join(map(str, missing[:5].tolist())) + (", …" if missing.size > 5 else "")
+        how = repr(normalize) if isinstance(normalize, str) else "(mean, std)"
+        warnings.warn(
+            f"normalize={how} over NaN values, which are in {missing.size} of {read.size} bands of "
+            f"stack {stack.name} ({some}) and stay NaN; leave bands out with bands= (see "
+            "stack.bad_bands), or have NaN replaced with nan=",
+            stacklevel=3,
         )
-    return "weighted", ids, _weights(dataset, sampler), length
-
-
-def _weights(dataset: Dataset, weights: object) -> list[float]:
-    given_weights = np.asarray(weights, dtype=np.float64)
-    if given_weights.shape != (len(dataset),):
-        raise ConflictError(
-            f"weights of shape {given_weights.shape} for {len(dataset)} samples",
-            path=dataset.path,
-            remedy="give one weight for every sample",
-        )
-    everywhere = np.zeros(len(dataset._native))
-    everywhere[dataset.ids] = given_weights
-    return [float(weight) for weight in everywhere]
+        return
 
 
 def _column(dataset: Dataset, name: str) -> Any:
     """The column's values for every sample of the whole dataset: an array if all are numbers."""
-    values = [record.get(name) for record in dataset._records]
+    values: list[Any] = json.loads(dataset._native.column_json(name))
     if (name in TAKEN and name != "label") or all(value is None for value in values):
-        there = sorted({key for record in dataset._records for key in record})
         raise ConflictError(
             f"there is no column {name!r} to be given",
             path=dataset.path,
-            remedy=f"it has {', '.join(there)}",
+            remedy=f"it has {', '.join(dataset._native.columns())}",
         )
     if all(isinstance(value, bool) for value in values):
         return np.array(values, dtype=np.bool_)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from hsipack import _hsipack, reports
+import numpy as np
+import torch
+
+from hsipack import _hsipack, _options, reports
+from hsipack._errors import ConflictError
 from hsipack.reports import ConvertReport, Estimate, ValidateReport
 
 Path = str | os.PathLike[str]
@@ -22,7 +27,7 @@ def convert(
     table: Path | None = None,
     path_columns: str | None = None,
     mask_fill: int | None = None,
-    exclude: Sequence[str] = (),
+    exclude: str | Sequence[str] = (),
     skip_errors: bool = False,
     resume: bool = False,
     append: bool = False,
@@ -67,7 +72,7 @@ def convert(
         table: CSV with a column ``name``; the others (label, group, split, any) come along as
             numbers, booleans (``True``, ``False``) or text; empty cells are ``None``.
         path_columns: regular expression on the path whose named groups become columns.
-        mask_fill: class id for cubes that have no mask file; an error if ``None``.
+        mask_fill: class id for cubes that have no mask file, with ``mask``; an error if ``None``.
         exclude: globs of files to leave out.
         skip_errors: leave out inputs that cannot be opened.
         resume: go on with what was interrupted.
@@ -84,7 +89,7 @@ def convert(
             as hold 99 % of the real information; all if ``None``.
         normalize: spectra: ``"none"``, ``"l1"``, ``"l2"`` or ``"snv"``. NaN and infinities take no
             part and are NaN; what there is nothing to divide by becomes 0.
-        bands: bands to keep, numbered from 0, in this order.
+        bands: bands to keep, numbered from 0, in this order; of a mask ``np.flatnonzero(mask)``.
         wavelengths: bands to keep, as ranges of their centres in nm.
         drop_bad_bands: drop those that the file marks.
         white, dark: reference cubes, or ``"auto"``; each file in its own scale, corrected by the
@@ -110,7 +115,7 @@ def convert(
     (12, 0)
     """
     arguments = dict(locals())
-    settings = _settings(arguments, _command("convert", arguments, convert))
+    settings = _settings("convert", arguments)
     return reports.convert_report(_hsipack.convert(settings, progress))
 
 
@@ -125,7 +130,7 @@ def estimate(inputs: Path | Sequence[Path], output: Path, **options: Any) -> Est
     if unknown := sorted(set(options) - set(defaults)):
         raise TypeError(f"estimate() got an unexpected keyword argument {unknown[0]!r}")
     arguments = {"inputs": inputs, "output": output} | defaults | options
-    settings = _settings(arguments, _command("estimate", arguments, convert))
+    settings = _settings("estimate", arguments)
     return reports.estimate_report(_hsipack.estimate(settings))
 
 
@@ -158,55 +163,159 @@ def validate(
     >>> report.ok, report.samples, report.problems
     (True, 12, [])
     """
-    root = None if source_root is None else os.fspath(source_root)
-    report = _hsipack.validate(os.fspath(path), quick, source, root, jobs, progress)
-    return reports.validate_report(report)
+    root = None if source_root is None else _options.path("source_root", source_root)
+    quick, source = _options.flag("quick", quick), _options.flag("source", source)
+    threads = None if jobs is None else _options.natural("jobs", jobs)
+    _check_progress(progress)
+    where = _options.path("path", path)
+    return reports.validate_report(_hsipack.validate(where, quick, source, root, threads, progress))
 
 
-def _settings(arguments: dict[str, Any], command: str) -> dict[str, Any]:
+Check = Callable[[str, Any], Any]
+
+
+def _settings(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    _check_progress(arguments.get("progress"))
     settings = {name: value for name, value in arguments.items() if name != "progress"}
-    settings["inputs"] = _paths(settings["inputs"])
-    settings["output"] = os.fspath(settings["output"])
-    for name in ("white", "dark", "table"):
-        if settings[name] is not None:
-            settings[name] = os.fspath(settings[name])
-    settings["exclude"] = list(settings["exclude"])
+    for option, check in _CHECKS.items():
+        settings[option] = check(option, settings[option])
+    if settings["mask_fill"] is not None and settings["mask"] is None:
+        raise ConflictError("mask_fill without mask", remedy="say where the masks lie with mask")
     settings["masks"] = _masks(settings.pop("mask"))
-    chunk = settings["chunk"]
-    settings["chunk"] = (chunk, None) if isinstance(chunk, int) else chunk
     settings["shard_bytes"] = settings.pop("shard_size")
-    settings["command"] = command
+    settings["command"] = _command(name, arguments, convert.__kwdefaults__ or {})
     return settings
 
 
-def _paths(inputs: Path | Sequence[Path]) -> list[str]:
+def _maybe(check: Check) -> Check:
+    """The check of an option that may be None."""
+    return lambda name, value: None if value is None else check(name, value)
+
+
+def _natural(least: int, most: int = (1 << 63) - 1) -> Check:
+    return lambda name, value: _options.natural(name, value, least=least, most=most)
+
+
+def _name_or_number(name: str, value: Any) -> str | float:
+    return value if isinstance(value, str) else _options.number(name, value)
+
+
+def _mantissa_bits(name: str, value: Any) -> str | int:
+    return value if isinstance(value, str) else _options.whole(name, value)
+
+
+def _chunk(name: str, value: Any) -> tuple[int, int | None]:
+    try:
+        return _options.natural(name, operator.index(value)), None
+    except TypeError:
+        return _options.pixels(name, value)
+
+
+def _bands(name: str, value: Any) -> list[int]:
+    if _options.depends_on_length(value):
+        remedy = "give numbers of bands; of a mask np.flatnonzero(mask), of a slice list(range(…))"
+        raise _options.wrong(name, value, remedy)
+    given = _options.elements(name, value, "bands")
+    return [_options.natural(name, band, least=0) for band in given]
+
+
+def _ranges(name: str, value: Any) -> list[tuple[float, float]]:
+    try:
+        return [(float(low), float(high)) for low, high in value]
+    except (TypeError, ValueError):
+        remedy = "give (least, greatest) of each range in nm, such as [(450, 900)]"
+        raise _options.wrong(name, value, remedy) from None
+
+
+def _paths(name: str, inputs: Any) -> list[str]:
     if isinstance(inputs, str | os.PathLike):
-        inputs = [inputs]
-    return [os.fspath(path) for path in inputs]
+        return [_options.path(name, inputs)]
+    if isinstance(inputs, Mapping) or not hasattr(inputs, "__iter__"):
+        raise _options.wrong(name, inputs, "give paths of files or folders")
+    return [_options.path(name, one) for one in inputs]
 
 
-def _masks(masks: Masks | None) -> list[tuple[str, str | None, str]]:
+def _check_progress(progress: object) -> None:
+    if progress is not None and not callable(progress):
+        raise _options.wrong("progress", progress, "give a function of two numbers")
+
+
+_CHECKS: dict[str, Check] = {
+    "inputs": _paths,
+    "output": _options.path,
+    "table": _maybe(_options.path),
+    "path_columns": _maybe(_options.text),
+    "mask_fill": _maybe(_natural(0, (1 << 16) - 1)),
+    "exclude": _options.names,
+    "skip_errors": _options.flag,
+    "resume": _options.flag,
+    "append": _options.flag,
+    "axes": _maybe(_options.text),
+    "dtype": _options.dtype,
+    "scale": _name_or_number,
+    "nodata": _name_or_number,
+    "ignore_value": _maybe(_options.number),
+    "raw_values": _options.flag,
+    "keep_bits": _maybe(_mantissa_bits),
+    "normalize": _options.text,
+    "bands": _maybe(_bands),
+    "wavelengths": _maybe(_ranges),
+    "drop_bad_bands": _options.flag,
+    "white": _maybe(_options.path),
+    "dark": _maybe(_options.path),
+    "white_reflectance": _options.number,
+    "wavelength_tolerance": _options.number,
+    "codec": _options.text,
+    "level": _natural(0, 255),
+    "shuffle": _options.text,
+    "chunk": _maybe(_chunk),
+    "shard_size": _maybe(_natural(1)),
+    "jobs": _maybe(_natural(1)),
+    "memory": _maybe(_natural(1)),
+}
+"""What every option of ``convert`` has to be."""
+
+
+def _masks(masks: Any) -> list[tuple[str, str | None, str]]:
     """Name, layer, pattern."""
     if masks is None:
         return []
-    if isinstance(masks, str):
-        return [("mask", None, masks)]
+    if isinstance(masks, str | os.PathLike):
+        return [("mask", None, _options.path("mask", masks))]
+    remedy = "give a path with {stem} in it, or paths by the masks' names"
+    if not isinstance(masks, Mapping):
+        raise _options.wrong("mask", masks, remedy)
     flat: list[tuple[str, str | None, str]] = []
     for name, pattern in masks.items():
-        if isinstance(pattern, str):
-            flat.append((name, None, pattern))
+        if not isinstance(name, str):
+            raise _options.wrong("mask", masks, remedy)
+        if isinstance(pattern, Mapping):
+            layers = pattern.items()
+            flat.extend((name, str(layer), _options.path("mask", one)) for layer, one in layers)
         else:
-            flat.extend((name, layer, path) for layer, path in pattern.items())
+            flat.append((name, None, _options.path("mask", pattern)))
     return flat
 
 
-def _command(name: str, arguments: Mapping[str, Any], of: Callable[..., Any]) -> str:
+def _command(name: str, arguments: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
     """The call as it is recorded in the dataset; without what does not decide its content."""
-    defaults = of.__kwdefaults__ or {}
-    words = [repr(_paths(arguments["inputs"])), repr(os.fspath(arguments["output"]))]
+    words = [
+        repr(_paths("inputs", arguments["inputs"])),
+        repr(_options.path("output", arguments["output"])),
+    ]
     for key, default in defaults.items():
-        value = arguments[key]
+        value = _plain(arguments[key])
         if key not in ("progress", "resume") and value != default:
-            value = os.fspath(value) if isinstance(value, os.PathLike) else value
             words.append(f"{key}={value!r}")
     return f"hsipack.{name}({', '.join(words)})"
+
+
+def _plain(value: Any) -> Any:
+    """A value as it would be typed: arrays, paths and element types as lists and texts."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, type | np.dtype | torch.dtype):
+        return _options.dtype("dtype", value)
+    return value.tolist() if hasattr(value, "tolist") else value

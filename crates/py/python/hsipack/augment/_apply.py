@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils import dlpack
 
-from hsipack import _hsipack
+from hsipack import _hsipack, _options
 from hsipack._errors import ConflictError, UnsupportedError
 from hsipack.augment._arguments import plain
 
@@ -102,7 +102,10 @@ class Applicable:
         Raises ConflictError if shapes, element types or options do not fit, UnsupportedError for
         images that need gradients.
         """
+        if epoch is not None:
+            epoch = _options.natural("epoch", epoch, least=0)
         call = _taken_apart(image, masks, mask_keys, self._keys)
+        self.check_masks([name for name, _ in call.masks])
         samples = self._samples(call, ids, epoch)
         made, self._drawn = self._native().augment(*call.capsules(), epoch or 0, samples, False)
         return self._made(call, *made)
@@ -127,6 +130,9 @@ class Applicable:
         made = self._native().replay(*call.capsules(), drawn, False)
         self._drawn = drawn
         return self._made(call, *made)
+
+    def check_masks(self, names: Sequence[str], *, all_read: bool = False) -> None:
+        """Refuses options for masks that are not among these."""
 
     def _made(
         self,
@@ -332,16 +338,20 @@ def _batches(masks: list[tuple[str, Tensor]], batched: bool) -> list[tuple[str, 
 
 def _keys_of(ids: Ids, count: int) -> list[tuple[int, int]]:
     given = plain(ids)
-    listed: Sequence[Any] = [given] if isinstance(given, int) else given
-    keys = [
-        (int(entry[0]), int(entry[1])) if isinstance(entry, list) else (int(entry), 0)
-        for entry in listed
-    ]
+    listed = given if isinstance(given, list) else [given]
+    keys = [_key(entry) for entry in listed]
     if len(keys) != count:
         raise ConflictError(f"{len(keys)} ids for {count} samples", remedy="give one for each")
-    if any(number < 0 for key in keys for number in key):
-        raise ConflictError(f"ids {keys}", remedy="give ids that are not below 0")
     return keys
+
+
+def _key(entry: Any) -> tuple[int, int]:
+    if not isinstance(entry, list):
+        return _options.natural("ids", entry, least=0), 0
+    if len(entry) != 2:
+        raise _options.wrong("ids", entry, "give numbers, or pairs (number, which of its crops)")
+    sample, crop = (_options.natural("ids", one, least=0) for one in entry)
+    return sample, crop
 
 
 def _known_keys(data_keys: Sequence[Any]) -> list[str]:

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, overload
 
-from hsipack._errors import FileError, MalformedError, UnsupportedError
+from hsipack import _options
+from hsipack._errors import ConflictError, FileError, MalformedError, UnsupportedError
 from hsipack.augment import _arguments as read
 from hsipack.augment import geometric, mixing, values
 from hsipack.augment._apply import Applicable
@@ -74,6 +75,22 @@ class AugmentationSequential(Applicable):
             "kornia": kornia,
         }
         self._pipeline = self._native()
+
+    def check_masks(self, names: Sequence[str], *, all_read: bool = False) -> None:
+        """Refuses a ``mask_fill`` for a mask that is not among these: if these are all that will be
+        read, or if one of them has no ``mask_fill`` and may be meant.
+
+        Raises ConflictError, which names it.
+        """
+        fill = self._options["mask_fill"]
+        if not names or not isinstance(fill, dict):
+            return
+        unknown = [name for name in fill if name not in names]
+        if unknown and (all_read or any(name not in fill for name in names)):
+            raise ConflictError(
+                f"mask_fill for {', '.join(map(repr, unknown))}, which is no mask here",
+                remedy=f"the masks are {', '.join(names)}",
+            )
 
     def config(self) -> dict[str, Any]:
         """The configuration: ``ops``, ``seed``, ``fuse``, ``mask_fill``, ``kornia``; plain data as
@@ -182,8 +199,10 @@ def _parsed(text: str) -> Any:
 
 
 def _made(config: Sequence[Augmentation | Config] | Config, seed: int) -> AugmentationSequential:
-    if not isinstance(config, Mapping):
+    if isinstance(config, Sequence):
         return AugmentationSequential(*config, seed=seed)
+    if not isinstance(config, Mapping):
+        raise _foreign(config)
     unknown = sorted(set(config) - set(_DEFAULTS) - {"ops"})
     if unknown or "ops" not in config:
         what = f"a configuration with {unknown}" if unknown else "a configuration without ops"
@@ -201,10 +220,7 @@ def _augmentation(entry: Augmentation | Config) -> Augmentation:
             "an AugmentationSequential within another", remedy="unpack it: *augmentations"
         )
     if not isinstance(entry, Mapping):
-        raise UnsupportedError(
-            f"{type(entry).__module__}.{type(entry).__name__} is no augmentation of hsipack",
-            remedy="take the class of the same name from hsipack.augment",
-        )
+        raise _foreign(entry)
     # With the options as they are: the library checks them and has the defaults.
     kind = _CLASSES.get(str(entry.get("op")), Augmentation)
     made = kind.__new__(kind)
@@ -216,6 +232,19 @@ def _augmentation(entry: Augmentation | Config) -> Augmentation:
 def _constant(name: str) -> float | None:
     """JSON has no NaN; among the numbers of bands null stands for it."""
     return None if name == "NaN" else float(name)
+
+
+def _foreign(thing: object) -> UnsupportedError:
+    """The error for an augmentation of another library, or something else."""
+    if isinstance(thing, (str, int, float, type(None))):
+        return UnsupportedError(
+            f"{_options.shown(thing)} is no augmentation",
+            remedy='give augmentations of hsipack.augment, or configurations {"op": "hflip"}',
+        )
+    return UnsupportedError(
+        f"{type(thing).__module__}.{type(thing).__name__} is no augmentation of hsipack",
+        remedy="take the class of the same name from hsipack.augment, or call yours in your loop",
+    )
 
 
 def _classes() -> dict[str, type[Augmentation]]:

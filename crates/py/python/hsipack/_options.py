@@ -1,0 +1,255 @@
+"""What users give as options, checked: whatever is wrong is an error that names the option."""
+
+from __future__ import annotations
+
+import math
+import operator
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from hsipack._errors import ConflictError
+
+Indices: TypeAlias = Sequence[int] | Sequence[bool] | slice | npt.NDArray[Any] | torch.Tensor
+"""Some of several things: their numbers, a slice, or a boolean for each."""
+
+_SHOWN = 60
+
+
+def wrong(name: str, value: object, remedy: str) -> ConflictError:
+    """The error for an option that is something else than it has to be."""
+    return ConflictError(f"{name}={shown(value)}", remedy=remedy)
+
+
+def shown(value: object) -> str:
+    """A value in an error: itself if it is short, else its type."""
+    text = repr(value)
+    if len(text) <= _SHOWN and "\n" not in text:
+        return text
+    return f"{type(value).__name__}(…)"
+
+
+def flag(name: str, value: object) -> bool:
+    """True or False."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    raise wrong(name, value, "give True or False")
+
+
+def natural(name: str, value: object, *, least: int = 1, most: int = (1 << 63) - 1) -> int:
+    """A whole number from ``least`` to ``most``."""
+    number = whole(name, value)
+    if number < least:
+        raise wrong(name, value, f"give a number from {least} on")
+    if number > most:
+        raise wrong(name, value, f"give a number up to {most}")
+    return number
+
+
+def whole(name: str, value: object, remedy: str = "give a whole number") -> int:
+    """A whole number, of Python's, NumPy's or torch's."""
+    if not _is_bool(value):
+        try:
+            return operator.index(value)  # type: ignore[arg-type]
+        except (TypeError, ValueError, RuntimeError):
+            pass
+    raise wrong(name, value, remedy)
+
+
+def number(name: str, value: object) -> float:
+    """A number, which may be NaN or infinite."""
+    if not isinstance(value, str | bytes) and not _is_bool(value):
+        try:
+            return float(value)  # type: ignore[arg-type]
+        except (TypeError, ValueError, RuntimeError, OverflowError):
+            pass
+    raise wrong(name, value, "give a number")
+
+
+def finite(name: str, value: object) -> float:
+    """A finite number."""
+    given = number(name, value)
+    if math.isfinite(given):
+        return given
+    raise wrong(name, value, "give a finite number")
+
+
+def text(name: str, value: object, example: str = "") -> str:
+    """A text."""
+    if isinstance(value, str):
+        return value
+    raise wrong(name, value, f"give a text{f', such as {example!r}' if example else ''}")
+
+
+def choice(name: str, value: object, choices: Sequence[str]) -> str:
+    """One of several texts."""
+    if isinstance(value, str) and value in choices:
+        return value
+    remedy = f"give one of {', '.join(choices)}"
+    if isinstance(value, str):
+        raise ConflictError(f"there is no {name} {value!r}", remedy=remedy)
+    raise wrong(name, value, remedy)
+
+
+def names(name: str, value: object) -> list[str]:
+    """Several texts; a text alone is a list of one."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, Iterable) and not isinstance(value, Mapping | bytes):
+        given = list(value)
+        if all(isinstance(one, str) for one in given):
+            return given
+    raise wrong(name, value, "give a name, or a list of names")
+
+
+def path(name: str, value: object) -> str:
+    """A path as text."""
+    if isinstance(value, str | os.PathLike):
+        given = os.fspath(value)
+        if isinstance(given, str):
+            return given
+    if hasattr(value, "to_csv"):
+        remedy = f"write it to a file first, with .to_csv('table.csv'), and give {name}='table.csv'"
+        raise wrong(name, value, remedy)
+    raise wrong(name, value, "give a path: text or a pathlib.Path")
+
+
+def pixels(name: str, value: object) -> tuple[int, int]:
+    """(rows, columns); a number stands for both."""
+    remedy = f"give {name}=(rows, columns) in pixels, or one number for a square"
+    if isinstance(value, Sequence | np.ndarray | torch.Tensor) and not isinstance(value, str):
+        if len(value) != 2:
+            raise wrong(name, value, remedy)
+        rows, columns = value
+    else:
+        rows = columns = value
+    most = (1 << 32) - 1
+    try:
+        return natural(name, rows, most=most), natural(name, columns, most=most)
+    except ConflictError:
+        raise wrong(name, value, remedy) from None
+
+
+def dtype(name: str, value: object) -> str:
+    """``float32`` for ``torch.float32``, ``numpy.float32`` and ``"float32"``."""
+    if isinstance(value, torch.dtype):
+        return str(value).removeprefix("torch.")
+    if isinstance(value, str):
+        return value.removeprefix("torch.")
+    try:
+        if value is not None:
+            return np.dtype(value).name  # type: ignore[call-overload, no-any-return]
+    except TypeError:
+        pass
+    raise wrong(name, value, "give an element type, such as torch.float32")
+
+
+def device(name: str, value: object) -> torch.device:
+    """A device of torch's."""
+    try:
+        if isinstance(value, str | int | torch.device) and not _is_bool(value):
+            return torch.device(value)
+    except RuntimeError:
+        pass
+    raise wrong(name, value, 'give "cpu", "cuda" or "cuda:0"')
+
+
+def indices(
+    name: str,
+    value: object,
+    length: int,
+    things: str,
+    *,
+    negative: bool = False,
+    where: str = "",
+    at: str | None = None,
+) -> list[int]:
+    """Places in a list of ``length`` things: numbers from 0, a slice, or a mask of booleans, one
+    for every thing. Lists, NumPy's arrays and torch's tensors are taken.
+
+    Args:
+        name: the option.
+        value: what was given.
+        length: how many things there are.
+        things: what they are, such as ``bands``.
+        negative: whether numbers below 0 count from the end.
+        where: what has the things, such as ``" in stack 20x24x7"``.
+        at: the file concerned.
+    """
+    if isinstance(value, slice):
+        try:
+            return list(range(*value.indices(length)))
+        except TypeError:
+            raise wrong(name, value, "give a slice of whole numbers") from None
+    given = elements(name, value, things)
+    if given and all(_is_bool(one) for one in given):
+        return _of_mask(name, given, length, things, where, at)
+    places = [_place(name, one, things) for one in given]
+    for place in places:
+        if not (-length if negative else 0) <= place < length:
+            raise ConflictError(
+                f"there is no {things.removesuffix('s')} {place}{where}",
+                path=at,
+                remedy=f"{things} are numbered from 0 to {length - 1}"
+                if length
+                else f"there are no {things}",
+            )
+    return [place + length if place < 0 else place for place in places]
+
+
+def depends_on_length(value: object) -> bool:
+    """Whether indices mean something else in a longer list: a slice, or a mask."""
+    if isinstance(value, slice):
+        return True
+    if hasattr(value, "dtype"):
+        return str(value.dtype).removeprefix("torch.") == "bool"
+    return isinstance(value, Sequence) and any(_is_bool(one) for one in value)
+
+
+def elements(name: str, value: object, things: str) -> list[Any]:
+    """Numbers, or booleans, of a list, an array or a tensor of one axis."""
+    remedy = f"give a list of numbers of {things}, or of booleans, one for each"
+    if isinstance(value, torch.Tensor):
+        value = value.detach().cpu().numpy()
+    if hasattr(value, "dtype") and hasattr(value, "__array__"):
+        array = np.asarray(value)
+        if array.ndim != 1 or (array.size and array.dtype.kind not in "biuO"):
+            raise wrong(name, value, remedy)
+        listed: list[Any] = array.tolist()
+        return listed
+    if not isinstance(value, Iterable) or isinstance(value, str | bytes | Mapping):
+        raise wrong(name, value, remedy)
+    given = list(value)
+    if any(_is_bool(one) for one in given) and not all(_is_bool(one) for one in given):
+        raise ConflictError(f"{name} has numbers and booleans", remedy=remedy)
+    return given
+
+
+def _of_mask(
+    name: str, mask: list[Any], length: int, things: str, where: str, at: str | None
+) -> list[int]:
+    if len(mask) != length:
+        raise ConflictError(
+            f"{name} is a mask of {len(mask)} booleans for {length} {things}{where}",
+            path=at,
+            remedy=f"give one True or False for each of the {length}, or numbers",
+        )
+    return [place for place, chosen in enumerate(mask) if chosen]
+
+
+def _place(name: str, value: Any, things: str) -> int:
+    try:
+        return operator.index(value)
+    except (TypeError, ValueError, RuntimeError):
+        remedy = f"give whole numbers of {things}, or booleans, one for each"
+        raise ConflictError(f"{name} has {shown(value)} in it", remedy=remedy) from None
+
+
+def _is_bool(value: object) -> bool:
+    return isinstance(value, bool | np.bool_) or (
+        isinstance(value, torch.Tensor) and value.dtype == torch.bool
+    )

@@ -1,0 +1,238 @@
+"""What people are used to from torch.utils.data, as a loader takes it: parts of datasets, samplers,
+and the arguments of a DataLoader.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import numpy as np
+import torch
+from torch.utils.data import (
+    ConcatDataset,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+    Subset,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
+
+from hsipack import _options
+from hsipack._errors import ConflictError, UnsupportedError
+from hsipack.dataset import Dataset
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Readable = Dataset | str | os.PathLike[str] | Subset[Any] | ConcatDataset[Any]
+"""What a loader reads: a dataset, its path, or torch's parts of datasets."""
+
+NAMED_SAMPLERS = ("class_balanced", "groups_spread", "groups_together")
+
+
+class DataLoaderOptions(TypedDict, total=False):
+    """Arguments of torch's DataLoader that a loader has no use for; each is refused with what to do
+    instead.
+    """
+
+    batch_sampler: Any
+    collate_fn: Any
+    generator: Any
+    in_order: Any
+    multiprocessing_context: Any
+    num_workers: Any
+    persistent_workers: Any
+    pin_memory: Any
+    pin_memory_device: Any
+    prefetch_factor: Any
+    timeout: Any
+    transform: Any
+    worker_init_fn: Any
+
+
+_INSTEAD = {
+    "batch_sampler": "give batch_size, and sampler or shuffle",
+    "collate_fn": "leave it out: batches are decompressed in place, those of cubes of different "
+    "shapes by shape; change a batch in your loop, or use hsipack.open with a DataLoader",
+    "generator": "give seed=generator.initial_seed(): order, crops and augmentations are drawn "
+    "from the seed",
+    "in_order": "leave it out: batches always come in order",
+    "multiprocessing_context": "leave it out: threads decode, there are no worker processes",
+    "num_workers": "give num_threads, or leave it out: threads decode, one a core, and there are "
+    "no worker processes",
+    "persistent_workers": "leave it out: the threads live as long as the loader",
+    "pin_memory": "leave it out: with a GPU, batches are copied ahead from page-locked memory",
+    "pin_memory_device": "give device: batches are copied there ahead, from page-locked memory",
+    "prefetch_factor": "give slots: the batches in use, ready and being decoded",
+    "timeout": "leave it out: what cannot be read is an error, and Ctrl-C ends a wait",
+    "transform": "give augment, or change the batch in your loop; hsipack.open with a DataLoader "
+    "calls a transform with every sample",
+    "worker_init_fn": "leave it out: there are no worker processes, and seed decides all that is "
+    "drawn",
+}
+
+
+def refuse(others: Mapping[str, object]) -> None:
+    """Refuses a DataLoader's arguments with what to do instead, and unknown ones as Python does."""
+    for name in others:
+        if name not in _INSTEAD:
+            raise TypeError(f"Loader.__init__() got an unexpected keyword argument {name!r}")
+        raise UnsupportedError(f"{name} is an option of torch's DataLoader", remedy=_INSTEAD[name])
+
+
+# Parts of datasets.
+
+
+def opened(dataset: object) -> Dataset:
+    """The dataset, or the part of one, that a loader is to read."""
+    if isinstance(dataset, Dataset):
+        return dataset
+    if isinstance(dataset, Subset):
+        return opened(dataset.dataset).select(dataset.indices)
+    if isinstance(dataset, ConcatDataset):
+        return _joined([opened(part) for part in dataset.datasets])
+    if isinstance(dataset, str | os.PathLike):
+        return Dataset(dataset)
+    raise ConflictError(
+        f"a loader over {_options.shown(dataset)}",
+        remedy="give a packed dataset, its path, or a Subset or ConcatDataset of its parts; "
+        "hsipack.convert packs files",
+    )
+
+
+def _joined(parts: Sequence[Dataset]) -> Dataset:
+    """Parts of one dataset as one."""
+    first = parts[0]
+    for part in parts[1:]:
+        if part.fingerprint != first.fingerprint:
+            raise UnsupportedError(
+                f"a loader over several datasets: {first.path} and {part.path}",
+                remedy="pack them into one with hsipack.convert(…, append=True), or make a loader "
+                "of each",
+            )
+        if (part._bands, part.masks) != (first._bands, first.masks):
+            raise ConflictError(
+                "parts of a dataset with different bands or masks",
+                path=first.path,
+                remedy="open them with the same bands and masks",
+            )
+    return first.select(ids=[one for part in parts for one in part.ids])
+
+
+# Samplers.
+
+
+@dataclass(frozen=True)
+class Order:
+    """In which order samples come.
+
+    Attributes:
+        name: the order's name in the library.
+        ids: the samples; all if None.
+        weights: of all samples of the whole dataset, where they are drawn by weight.
+        length: samples of an epoch; each once if None.
+    """
+
+    name: str
+    ids: list[int] | None
+    weights: list[float] | None = None
+    length: int | None = None
+
+
+def order(dataset: Dataset, shuffle: bool, sampler: object) -> Order:
+    """The order that shuffle and sampler ask for; places that samplers name are those of
+    ``dataset``.
+    """
+    ids = dataset._ids
+    if sampler is None:
+        return Order("shuffled" if shuffle else "sequential", ids)
+    if shuffle:
+        raise ConflictError("both shuffle and a sampler", remedy="leave shuffle out")
+    if isinstance(sampler, str):
+        if sampler not in NAMED_SAMPLERS:
+            known = ", ".join(NAMED_SAMPLERS)
+            raise ConflictError(
+                f"there is no sampler {sampler!r}", remedy=f"give one of {known}, or weights"
+            )
+        return Order(sampler, ids)
+    if isinstance(sampler, Sampler):
+        return _of_torch(dataset, sampler)
+    return Order("weighted", ids, _weights(dataset, sampler))
+
+
+def _of_torch(dataset: Dataset, sampler: Sampler[Any]) -> Order:
+    kind = type(sampler)
+    if getattr(sampler, "generator", None) is not None:
+        raise UnsupportedError(
+            f"a {kind.__name__} with a generator",
+            remedy="make it without one, and give the loader seed=generator.initial_seed()",
+        )
+    if kind is SequentialSampler:
+        return Order("sequential", _all_of(dataset, sampler))
+    if kind is RandomSampler:
+        ids = _all_of(dataset, sampler)
+        length: int | None = sampler._num_samples  # type: ignore[attr-defined]
+        if sampler.replacement:  # type: ignore[attr-defined]
+            length = len(dataset) if length is None else length
+            return Order("weighted", ids, _weights(dataset, np.ones(len(dataset))), length)
+        return Order("shuffled", ids, None, length)
+    if kind is SubsetRandomSampler:
+        places = sampler.indices  # type: ignore[attr-defined]
+        return Order("shuffled", dataset.select(places)._ids)
+    if kind is WeightedRandomSampler:
+        if not sampler.replacement:  # type: ignore[attr-defined]
+            raise UnsupportedError(
+                "a WeightedRandomSampler without replacement",
+                remedy="make it with replacement=True, or choose samples with ds.select and "
+                "shuffle them",
+            )
+        weights = _weights(dataset, sampler.weights)  # type: ignore[attr-defined]
+        return Order("weighted", dataset._ids, weights, sampler.num_samples)  # type: ignore[attr-defined]
+    raise UnsupportedError(
+        f"a sampler of type {kind.__name__}",
+        remedy="give shuffle, weights, or one of Random-, Sequential-, SubsetRandom- and "
+        "WeightedRandomSampler; ranks are told apart without a DistributedSampler",
+    )
+
+
+def _all_of(dataset: Dataset, sampler: Any) -> list[int] | None:
+    """The samples of a sampler over a whole dataset."""
+    count = len(sampler.data_source)
+    if count != len(dataset):
+        raise ConflictError(
+            f"a {type(sampler).__name__} over {count} samples for {len(dataset)} that are read",
+            path=dataset.path,
+            remedy="make it of what the loader reads, such as ds.split('train')",
+        )
+    return dataset._ids
+
+
+def _weights(dataset: Dataset, weights: object) -> list[float]:
+    """Weights of all samples of the whole dataset, of those of its part."""
+    wanted = "give one weight for every sample that is read"
+    if isinstance(weights, torch.Tensor):
+        weights = weights.detach().cpu()
+    try:
+        array = np.asarray(weights)
+        if array.dtype == np.bool_:
+            raise _options.wrong("sampler", weights, "choose samples with ds.select(mask)")
+        given = array.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, ConflictError):
+            raise
+        raise _options.wrong("sampler", weights, wanted) from None
+    if given.shape != (len(dataset),):
+        raise ConflictError(
+            f"weights of shape {given.shape} for {len(dataset)} samples",
+            path=dataset.path,
+            remedy=wanted,
+        )
+    if dataset._ids is not None:
+        everywhere = np.zeros(len(dataset._native))
+        everywhere[dataset._ids] = given
+        given = everywhere
+    return [float(weight) for weight in given]

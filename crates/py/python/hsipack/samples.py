@@ -1,0 +1,88 @@
+"""What is known of samples beside their cubes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any, overload
+
+from hsipack import _hsipack, _options
+
+# Samples that are read at a time where all are asked for.
+_RUN = 4096
+
+
+class Samples(Sequence[dict[str, Any]]):
+    """What is known of the samples of a dataset: a sequence of dictionaries, one for each, which
+    are read when they are looked at.
+
+    ``pandas.DataFrame(ds.samples)`` makes a table of it, ``list(ds.samples)`` a list. Of a slice
+    comes a list. Of a dataset of a million samples, :meth:`column` is much quicker.
+
+    >>> samples = hsipack.open(dataset_path).samples
+    >>> len(samples), samples[-1]["name"], [sample["age"] for sample in samples[:3]]
+    (12, 'cube_11', [0, 10, 20])
+    """
+
+    def __init__(self, native: _hsipack.Dataset, path: str, ids: list[int] | None) -> None:
+        self._native = native
+        self._path = path
+        self._ids: Sequence[int] = range(len(native)) if ids is None else ids
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @overload
+    def __getitem__(self, index: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[dict[str, Any]]: ...
+    def __getitem__(self, index: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
+        if isinstance(index, slice):
+            return self._read(self._ids[index])
+        place = _options.whole("index", index)
+        if not -len(self) <= place < len(self):
+            raise IndexError(f"sample {place} of {len(self)} in {self._path}")
+        return self._read([self._ids[place]])[0]
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for start in range(0, len(self), _RUN):
+            yield from self._read(self._ids[start : start + _RUN])
+
+    @cached_property
+    def columns(self) -> list[str]:
+        """Names of what is known of the samples of the whole dataset, sorted."""
+        return self._native.columns()
+
+    def column(self, name: str) -> list[Any]:
+        """One thing that is known of every sample, without reading the others; None where it is not
+        known.
+
+        Raises:
+            ConflictError: if no sample has it.
+
+        >>> hsipack.open(dataset_path).split("val").samples.column("age")
+        [30, 70, 110]
+        """
+        name = _options.choice("column", name, self.columns)
+        values: list[Any] = json.loads(self._native.column_json(name))
+        return [values[one] for one in self._ids]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Samples | list):
+            return NotImplemented
+        return len(self) == len(other) and all(
+            one == two for one, two in zip(self, other, strict=True)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<hsipack.Samples: {len(self)} of {self._path}>"
+
+    def _read(self, ids: Sequence[int]) -> list[dict[str, Any]]:
+        records: list[dict[str, Any]] = json.loads(self._native.samples_json(list(ids)))
+        for record in records:
+            # What one sample has all have, if need be as None.
+            record.update((name, None) for name in self.columns if name not in record)
+        return records
