@@ -18,6 +18,7 @@ import pandas
 import pytest
 import torch
 from conftest import BANDS, COLUMNS, CUBES, ROWS
+from hsipack import _hsipack
 from torch.utils.data import (
     BatchSampler,
     ConcatDataset,
@@ -395,6 +396,14 @@ def test_values_that_mean_nothing_are_errors_that_name_the_option(
     with pytest.raises(hsipack.Error, match=message) as caught:
         make(dataset, **options)
     assert caught.value.remedy
+
+
+def test_what_the_native_part_cannot_read_is_an_error_that_names_it(dataset: str) -> None:
+    ds = hsipack.open(dataset)
+    settings = make(ds)._settings
+    for name, value in [("slots", "x"), ("seed", -1), ("nan", "x"), ("masks", 5)]:
+        with pytest.raises(hsipack.ConflictError, match=f"^{name}={value!r}: "):
+            _hsipack.Loader(ds._native, {**settings, name: value}, None)
 
 
 def test_wrong_values_of_datasets_and_their_methods(dataset: str) -> None:

@@ -206,7 +206,7 @@ def depends_on_length(value: object) -> bool:
     if isinstance(value, slice):
         return True
     if hasattr(value, "dtype"):
-        return str(value.dtype).removeprefix("torch.") == "bool"
+        return str(value.dtype).removeprefix("torch.") in ("bool", "boolean")
     return isinstance(value, Sequence) and any(_is_bool(one) for one in value)
 
 

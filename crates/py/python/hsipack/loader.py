@@ -45,7 +45,7 @@ class Loader:
     MASK    one for every mask: class ids (B, rows, columns), or boolean layers (B, layers, rows,
             columns)
     label   (B,) int64: numbers of the samples' classes, see ``ds.classes``; -1 without a label
-    id      (B,) int64: numbers of the samples in the dataset
+    id      (B,) int64: ids of the samples, their numbers in the whole dataset
     name    list of their names
     window  (B, 4) int64: first row, first column, rows and columns of what was read
     repeat  (B,) int64: which of the sample's crops in the epoch
