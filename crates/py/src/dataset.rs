@@ -229,7 +229,7 @@ fn describe(dataset: &hsipack_read::Dataset, number: usize) -> Value {
     let figures = |stats: BandStatistics| {
         json!({
             "min": stats.min, "max": stats.max, "mean": stats.mean,
-            "std": stats.std, "nan": stats.nan,
+            "std": stats.std, "nan": stats.nan, "count": stats.count,
         })
     };
     let stats = dataset.statistics(number).map(figures);

@@ -34,8 +34,8 @@ def mask_key(name: str) -> str:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Stats:
-    """Per-band statistics of the stored values of a stack, or of one split of it, computed when it
-    was packed; one value a band each.
+    """Per-band statistics of the stored values of a stack, or of splits of it, computed when it was
+    packed; one value a band each.
 
     Stored values x ``scale_factor`` are physical ones. Bands without finite values have NaN.
 
@@ -45,6 +45,7 @@ class Stats:
         mean: mean of the finite values.
         std: standard deviation of the finite values, dividing by their number.
         nan: number of NaN values.
+        count: number of finite values.
     """
 
     min: Floats
@@ -52,6 +53,7 @@ class Stats:
     mean: Floats
     std: Floats
     nan: npt.NDArray[np.int64]
+    count: npt.NDArray[np.int64]
 
     def __repr__(self) -> str:
         return (
@@ -129,7 +131,30 @@ def _stats(figures: dict[str, Any]) -> Stats:
     minimum, maximum, mean, std = (
         np.array(figures[name], dtype=np.float64) for name in ("min", "max", "mean", "std")
     )
-    return Stats(minimum, maximum, mean, std, np.array(figures["nan"], dtype=np.int64))
+    nan, count = (np.array(figures[name], dtype=np.int64) for name in ("nan", "count"))
+    return Stats(minimum, maximum, mean, std, nan, count)
+
+
+def _together(parts: Sequence[Stats]) -> Stats:
+    """Statistics of all values of some parts, which have no value in common."""
+    if len(parts) == 1:
+        return parts[0]
+    counts = np.array([part.count for part in parts])
+    count = counts.sum(axis=0)
+    # Bands of a part that have no finite value count for nothing.
+    means = np.nan_to_num(np.array([part.mean for part in parts]))
+    variances = np.nan_to_num(np.array([part.std for part in parts])) ** 2
+    some = np.where(count > 0, count, np.nan)
+    mean = (counts * means).sum(axis=0) / some
+    variance = (counts * (variances + (means - mean) ** 2)).sum(axis=0) / some
+    return Stats(
+        min=np.fmin.reduce([part.min for part in parts]),
+        max=np.fmax.reduce([part.max for part in parts]),
+        mean=mean,
+        std=np.sqrt(variance),
+        nan=np.sum([part.nan for part in parts], axis=0),
+        count=count,
+    )
 
 
 def _stack(values: dict[str, Any]) -> Stack:
@@ -247,7 +272,7 @@ class Dataset(torch.utils.data.Dataset[Any]):
         self._transform = transform
         self._output = output
         self._ids: list[int] | None = None
-        self._split: str | None = split
+        self._splits = None if split is None else tuple(_options.names("split", split))
         if samples is not None:
             self._ids = self._ids_of("samples", samples)
         if split is not None:
@@ -370,10 +395,10 @@ class Dataset(torch.utils.data.Dataset[Any]):
         """Per-band statistics of stored values, of the bands that samples have; ``None`` where they
         are not recorded.
 
-        Of a dataset that is one split (or samples chosen from it), they are those of all samples of
-        the split; else those of the whole stack, whatever samples are chosen. Datasets that older
-        versions packed record none of splits: those of the whole stack are given then, with a
-        warning.
+        Of a dataset that is a split, or several (or samples chosen from them), they are those of
+        all samples of these splits; else those of the whole stack, whatever samples are chosen.
+        Datasets that older versions packed record none of splits: those of the whole stack are
+        given then, with a warning.
 
         Raises:
             ConflictError: if samples are of several stacks; ``stacks[name].stats`` tells each
@@ -390,20 +415,24 @@ class Dataset(torch.utils.data.Dataset[Any]):
         if stats is None or self._bands is None:
             return stats
         chosen = (
-            getattr(stats, name)[self._bands] for name in ("min", "max", "mean", "std", "nan")
+            getattr(stats, name)[self._bands]
+            for name in ("min", "max", "mean", "std", "nan", "count")
         )
         return Stats(*chosen)
 
     def _stats_of(self, stack: Stack) -> Stats | None:
-        if self._split is None or stack.stats is None:
+        if self._splits is None or stack.stats is None:
             return stack.stats
-        if self._split not in stack.split_stats:
-            warnings.warn(
-                f"{self._path} records no statistics of split {self._split!r}: those of all splits "
-                "together are given; pack it again to have them",
-                stacklevel=3,
-            )
-        return stack.split_stats.get(self._split, stack.stats)
+        # A stack need not have samples of every split.
+        recorded = [stack.split_stats[name] for name in self._splits if name in stack.split_stats]
+        if recorded:
+            return _together(recorded)
+        warnings.warn(
+            f"{self._path} records no statistics of split {', '.join(map(repr, self._splits))}: "
+            "those of all splits together are given; pack it again to have them",
+            stacklevel=3,
+        )
+        return stack.stats
 
     def _used_stacks(self) -> list[Stack]:
         stacks = list(self.stacks.values())
@@ -420,7 +449,7 @@ class Dataset(torch.utils.data.Dataset[Any]):
             ConflictError: if no sample is of it.
         """
         part = self._copy(self._of_split(name))
-        part._split = name
+        part._splits = tuple(_options.names("split", name))
         return part
 
     def select(self, samples: Indices | None = None, *, ids: Indices | None = None) -> Dataset:

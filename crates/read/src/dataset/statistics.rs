@@ -6,6 +6,8 @@ use serde_json::Value;
 /// Per-band statistics of the stored values of a stack, or of one split of it; one value a band each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BandStatistics {
+    /// Finite values.
+    pub count: Vec<u64>,
     /// Least finite value.
     pub min: Vec<f64>,
     /// Greatest finite value.
@@ -43,13 +45,16 @@ impl BandStatistics {
         let real = |key: &str| {
             Some(list(key)?.iter().map(|value| value.as_f64().unwrap_or(f64::NAN)).collect())
         };
-        let whole = |value: &Value| value.as_u64().unwrap_or(0);
+        let whole = |key: &str| {
+            Some(list(key)?.iter().map(|value| value.as_u64().unwrap_or(0)).collect())
+        };
         Some(Self {
+            count: whole("count")?,
             min: real("min")?,
             max: real("max")?,
             mean: real("mean")?,
             std: real("std")?,
-            nan: list("nan")?.iter().map(whole).collect(),
+            nan: whole("nan")?,
         })
     }
 }
