@@ -328,8 +328,8 @@ class Dataset(torch.utils.data.Dataset[Any]):
     @cached_property
     def samples(self) -> Samples:
         """What is known of every sample: id, name, stack, split, group, label, source and the
-        columns of your table. A sequence of dictionaries, which are read when they are looked at. All
-        have the same keys; what is missing is ``None``.
+        columns of your table. A sequence of dictionaries, which are read when they are looked at.
+        All have the same keys; what is missing is ``None``.
 
         >>> import pandas
         >>> table = pandas.DataFrame(hsipack.open(dataset_path).samples)
