@@ -127,7 +127,7 @@ def npy_2d(folder: Path) -> Path:
 
 
 def npy_5d(folder: Path) -> Path:
-    np.save(folder / "cube.npy", smooth_cube()[None, None])
+    np.save(folder / "cube.npy", np.stack([smooth_cube()] * 2)[None])
     return folder / "cube.npy"
 
 
