@@ -113,7 +113,7 @@ impl Report {
                 let _ = writeln!(
                     out,
                     "<div><h3>{}</h3><p class=\"muted\">The run took less than {WINDOW_S} s, too short for a chart. \
-                     More epochs (--epochs) take longer.</p></div>",
+                     More epochs take longer.</p></div>",
                     escape(&mean)
                 );
                 continue;

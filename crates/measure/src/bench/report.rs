@@ -108,7 +108,7 @@ impl Entry {
         self.epoch_s.is_unsteady().then(|| {
             format!(
                 "the repeats of {}{at} differ by much ({:.3} s an epoch, standard deviation {:.3} s): \
-                 end what else the machine does, and measure longer (--epochs) or more often (--repeats)",
+                 end what else the machine does, and measure more epochs or more repeats",
                 self.name, self.epoch_s.mean, self.epoch_s.sd
             )
         })

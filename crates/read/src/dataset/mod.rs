@@ -121,15 +121,7 @@ impl Dataset {
         let stack_of = packed.samples().iter().map(place).collect();
         let labels = Labels::of(packed.samples());
         let verify = options.verify;
-        Ok(Self(Arc::new(Inner {
-            packed,
-            files,
-            stack_of,
-            labels,
-            store,
-            verify,
-            may_lack_files,
-        })))
+        Ok(Self(Arc::new(Inner { packed, files, stack_of, labels, store, verify, may_lack_files })))
     }
 
     /// Where it lies.

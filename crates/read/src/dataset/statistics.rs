@@ -45,9 +45,8 @@ impl BandStatistics {
         let real = |key: &str| {
             Some(list(key)?.iter().map(|value| value.as_f64().unwrap_or(f64::NAN)).collect())
         };
-        let whole = |key: &str| {
-            Some(list(key)?.iter().map(|value| value.as_u64().unwrap_or(0)).collect())
-        };
+        let whole =
+            |key: &str| Some(list(key)?.iter().map(|value| value.as_u64().unwrap_or(0)).collect());
         Some(Self {
             count: whole("count")?,
             min: real("min")?,
