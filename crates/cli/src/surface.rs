@@ -99,6 +99,7 @@ fn flags(option: Opt) -> &'static [&'static str] {
         Opt::Dtype => &["dtype"],
         Opt::Scale => &["scale"],
         Opt::Nodata => &["nodata"],
+        Opt::RawValues => &["raw-values"],
         Opt::KeepBits => &["keep-bits"],
         Opt::Bands => &["bands"],
         Opt::DropBadBands => &["drop-bad-bands"],

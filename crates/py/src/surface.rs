@@ -35,6 +35,7 @@ fn taker(option: Opt) -> Taker {
         Opt::Dtype => of("convert", "dtype"),
         Opt::Scale => of("convert", "scale"),
         Opt::Nodata => of("convert", "nodata"),
+        Opt::RawValues => of("convert", "raw_values"),
         Opt::KeepBits => of("convert", "keep_bits"),
         Opt::Bands => of("convert", "bands"),
         Opt::DropBadBands => of("convert", "drop_bad_bands"),

@@ -539,7 +539,7 @@ def test_bad_bands_are_those_without_values_and_those_marked(gappy: Path, datase
 
 
 def test_normalising_over_nan_says_so_once(gappy: Path, dataset: str) -> None:
-    message = r"2 of 7 bands of stack 6x5x7 \(2, 4\); .*bands=.*nan="
+    message = r"2 of 7 bands of stack 6x5x7 \(2, 4\) and stay NaN; .*bands=.*nan="
     with pytest.warns(UserWarning, match=message) as caught:
         functools.reduce(operator.iadd, [list(make(gappy, normalize="l2")) for _ in range(2)])
     assert len(caught) == 2  # one for each loader; by default Python shows the first

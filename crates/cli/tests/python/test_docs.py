@@ -7,10 +7,11 @@ ROOT = Path(__file__).parents[4]
 
 
 def unsafe_files() -> list[str]:
-    """Files under crates/*/src that have `unsafe` code, below crates/."""
+    """Files under crates/*/src that have `unsafe` code in front of their tests, below crates/."""
     code = re.compile(r"\bunsafe (\{|fn |impl |extern )")
     files = sorted((ROOT / "crates").glob("*/src/**/*.rs"))
-    lines = {file: file.read_text(encoding="utf-8").splitlines() for file in files}
+    tests = re.compile(r"^#\[cfg\(.*\btest\b.*\)\]\nmod ", re.MULTILINE)
+    lines = {file: tests.split(file.read_text(encoding="utf-8"))[0].splitlines() for file in files}
     return [
         file.relative_to(ROOT / "crates").as_posix()
         for file in files

@@ -169,8 +169,11 @@ def test_float32_keeps_bits_too(bits: int, dtype: str, hsipack: Hsipack, tmp_pat
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["--keep-bits", "11"], "not a number of mantissa bits of float16"),
-        (["--keep-bits", "22", "--dtype", "float32"], "not a number of mantissa bits of float32"),
+        (["--keep-bits", "11"], "not a number of mantissa bits to keep of float16"),
+        (
+            ["--keep-bits", "22", "--dtype", "float32"],
+            "not a number of mantissa bits to keep of float32",
+        ),
     ],
 )
 def test_impossible_bits(words: list[str], reason: str, hsipack: Hsipack, tmp_path: Path) -> None:

@@ -435,7 +435,7 @@ def test_references_calibrate(columns: int, use: str, hsipack: Hsipack, tmp_path
 
 
 @pytest.mark.parametrize("raw", [False, True])
-@pytest.mark.parametrize("scales", [(10000, 10000, 10000), (10000, None, 100), (None, 50, None)])
+@pytest.mark.parametrize("scales", [(10000, 10000, 10000), (10000, 5000, 100), (None, None, None)])
 def test_every_file_is_calibrated_in_its_own_scale(
     scales: tuple[float | None, ...], raw: bool, hsipack: Hsipack, tmp_path: Path
 ) -> None:
@@ -471,6 +471,24 @@ def test_every_file_is_calibrated_in_its_own_scale(
         assert noted == (not raw and any(scale != scales[0] for scale in used))
         done = hsipack.run("validate", out, "--source")
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("scales", [(10000, None), (None, 10000)])
+def test_a_reference_that_lost_its_scale_is_refused(
+    scales: tuple[float | None, ...], hsipack: Hsipack, tmp_path: Path
+) -> None:
+    cube, dark = (
+        write_envi(tmp_path / f"{name}.hdr", array, reflectance_scale_factor=scale)
+        for name, array, scale in (
+            ("cube", smooth_cube(dtype="uint16"), scales[0]),
+            ("dark", reference(5, 9, 2, 90), scales[1]),
+        )
+    )
+    out = tmp_path / "out"
+    message = hsipack.refuse(cube, "--dark", dark, out=out, names=dark)
+    for words in ("cube.hdr", "dark.hdr", "says nothing of a scale", "--raw-values"):
+        assert words in message
+    hsipack.convert(cube, "--dark", dark, "--raw-values", out=out)
 
 
 @pytest.mark.parametrize(

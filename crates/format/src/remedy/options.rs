@@ -61,6 +61,8 @@ options! {
     Scale "scale" = "auto";
     /// What missing values become.
     Nodata "nodata" = "nan";
+    /// Pack stored numbers: apply no scale of the sources.
+    RawValues "raw_values";
     /// Mantissa bits to keep.
     KeepBits "keep_bits" = "auto";
     /// Bands to keep.

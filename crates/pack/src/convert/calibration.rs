@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hsipack_format::{Error, Result};
+use hsipack_format::{Error, Opt, Result, remedy};
 
 use super::options::{Reference, ValueOptions};
 use crate::input::Input;
@@ -53,7 +53,13 @@ impl References {
     fn open(options: &ValueOptions, input: &Input, info: &CubeInfo) -> Result<Self> {
         let open = |reference: &Option<Reference>, kind: &str| match reference {
             None => Ok(None),
-            Some(reference) => open_reference(reference, kind, input, info).map(Some),
+            Some(reference) => {
+                let source = open_reference(reference, kind, input, info)?;
+                if !options.raw_values {
+                    check_scale(source.info(), input, info)?;
+                }
+                Ok(Some(source))
+            }
         };
         Ok(Self { white: open(&options.white, "WHITEREF")?, dark: open(&options.dark, "DARKREF")? })
     }
@@ -95,6 +101,30 @@ impl References {
         }
         fit
     }
+}
+
+/// Refuses a reference of the cube's own type where only one of them says how its numbers are scaled: most likely the other
+/// lost it on the way, and what came of the two would mean nothing.
+fn check_scale(reference: &CubeInfo, input: &Input, cube: &CubeInfo) -> Result<()> {
+    let scaled = [cube.scaling, reference.scaling].map(|scaling| scaling != Scaling::NONE);
+    if reference.dtype != cube.dtype || scaled[0] == scaled[1] {
+        return Ok(());
+    }
+    let (with, without) = if scaled[0] {
+        (input.text(), reference.files[0].display().to_string())
+    } else {
+        (reference.files[0].display().to_string(), input.text())
+    };
+    let scaling = if scaled[0] { cube.scaling } else { reference.scaling };
+    Err(Error::conflict(format!(
+        "{with} scales its numbers by {}, but {without} says nothing of a scale",
+        scale_text(scaling)
+    ))
+    .at(&reference.files[0])
+    .with_remedy(remedy![
+        "give both files the same scale factor, or calibrate stored numbers with ",
+        Opt::RawValues
+    ]))
 }
 
 fn scale_text(scaling: Scaling) -> String {

@@ -141,7 +141,10 @@ fn nothing_to_append_to(output: &Path) -> Error {
 /// What shows before anything is written.
 fn check_output(options: &ConvertOptions) -> Result<()> {
     let output = &options.output;
-    if options.mode == Mode::Create && output.symlink_metadata().is_ok() {
+    if options.mode != Mode::Create {
+        return Ok(());
+    }
+    if output.symlink_metadata().is_ok() {
         return Err(output_exists(output));
     }
     let folder = staging::parent(output);

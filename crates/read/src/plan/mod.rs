@@ -225,10 +225,10 @@ impl Plan {
         .resume(given, options.batch_size, share.world_size)?;
         if cut.len() == 0 && cut.dropped() == *length {
             return Err(Error::conflict(format!(
-                "dropping last batches drops all of {} in batches of {} x {}",
+                "no batch is left when the last one is dropped: an epoch has {}, a batch of {} ranks together {}",
                 plural(*length, "item"),
                 share.world_size,
-                options.batch_size
+                share.world_size * options.batch_size
             ))
             .with_remedy(remedy![
                 "choose a smaller ",

@@ -43,7 +43,7 @@ fn made() -> (tempfile::TempDir, Written) {
     );
     for (stack, factor) in [("9x8x5", 1.0), ("12x10x5", 2.0)] {
         let stats = json!({
-            "min": [0, 0, 0, 0, 0], "max": [1, 1, 1, 1, 1], "nan": [0, 0, 0, 0, 0],
+            "min": [0, 0, 0, 0, 0], "max": [1, 1, 1, 1, 1], "nan": [0, 0, 0, 0, 0], "count": [9, 9, 9, 0, 9],
             "mean": [1.5, 2.0, 3.0, null, 5.0], "std": [2.0, 0.0, 0.5 * factor, null, 4.0],
         });
         edit(&path.join(stack).join("image"), |attributes| {
@@ -321,7 +321,7 @@ fn statistics_of_the_train_split_standardise_where_there_is_one() {
     for stack in ["9x8x5", "12x10x5"] {
         let stats = |mean: f64| {
             json!({
-                "min": [0, 0, 0, 0, 0], "max": [1, 1, 1, 1, 1], "nan": [0, 0, 0, 0, 0],
+                "min": [0, 0, 0, 0, 0], "max": [1, 1, 1, 1, 1], "nan": [0, 0, 0, 0, 0], "count": [9, 9, 9, 0, 9],
                 "mean": [mean, 1.0, 1.0, null, 1.0], "std": [4.0, 4.0, 4.0, null, 4.0],
             })
         };

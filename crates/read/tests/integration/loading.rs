@@ -519,5 +519,5 @@ fn contradictions_are_told_at_once() {
     }
     let mut drops = options(7);
     drops.plan.last = LastBatch::Drop;
-    assert!(text(drops).contains("drops all"));
+    assert!(text(drops).contains("no batch is left"));
 }

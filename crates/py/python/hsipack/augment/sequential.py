@@ -83,13 +83,13 @@ class AugmentationSequential(Applicable):
         Raises ConflictError, which names it.
         """
         fill = self._options["mask_fill"]
-        if not names or not isinstance(fill, dict):
+        if not isinstance(fill, dict) or not (names or all_read):
             return
         unknown = [name for name in fill if name not in names]
         if unknown and (all_read or any(name not in fill for name in names)):
             raise ConflictError(
                 f"mask_fill for {', '.join(map(repr, unknown))}, which is no mask here",
-                remedy=f"the masks are {', '.join(names)}",
+                remedy=f"the masks are {', '.join(names)}" if names else "there are no masks",
             )
 
     def config(self) -> dict[str, Any]:
