@@ -53,7 +53,8 @@ def test_preview_shows_what_augmentations_make(
         assert report["cubes"][:4] == ["cube0", "epoch 0", "epoch 1", "epoch 2"]
         pictures.append(pixels(tmp_path / name))
     assert np.array_equal(pictures[0], pictures[1])
-    # The first row: the sample, then what is made of it, at half its brightness; the classes' tints are as bright.
+    # The first row: the sample, then what is made of it, at half its brightness. The tints of the
+    # classes are as bright as they were.
     top = pictures[0][86:250]
     stored, augmented = top[:, 28:280], top[:, 296:548]
     assert augmented.mean() < 0.75 * stored.mean()
