@@ -2,7 +2,7 @@
 
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import h5py
 import netCDF4
@@ -86,11 +86,12 @@ def _numpy(root: Path) -> None:
 def _zarr(root: Path) -> None:
     named: dict[str, Any] = {"dimension_names": ["t", "c", "z", "y", "x"]}
     bands_first = CUBE.transpose(2, 0, 1)[None, :, None]
-    for name, version, values, options in (
+    stores: list[tuple[str, Literal[2, 3], Any, dict[str, Any]]] = [
         ("five_v2.zarr", 2, FIVE, {}),
         ("five_v3.zarr", 3, FIVE, {}),
         ("five_named.zarr", 3, bands_first, named),
-    ):
+    ]
+    for name, version, values, options in stores:
         group = zarr.open_group(root / name, mode="w", zarr_format=version)
         array = group.create_array(
             "data",
