@@ -140,7 +140,8 @@ fn loaders_that_are_stopped_fail_or_wait_leave_nothing_behind() {
     let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
     let end = Instant::now() + Duration::from_secs(seconds.unwrap_or(2));
     let (mut loaders, mut batches, mut errors, mut panics) = (0u64, 0, 0, 0);
-    while Instant::now() < end {
+    // Beside other tests a loader may take seconds: as many as say something, however long that takes.
+    while Instant::now() < end || loaders <= 5 || batches <= 50 {
         let written = &sets[dice.below(sets.len() as u64) as usize];
         match catch_unwind(AssertUnwindSafe(|| live(written, &mut dice))) {
             Ok((more, failed)) => (batches, errors) = (batches + more, errors + failed),
@@ -154,7 +155,6 @@ fn loaders_that_are_stopped_fail_or_wait_leave_nothing_behind() {
     println!(
         "{loaders} loaders, {batches} batches, {errors} errors, {panics} panics of the consumer"
     );
-    assert!(loaders > 5 && batches > 50);
     if seconds.is_some() {
         // Alone in the process: no other test has loaders.
         assert_eq!(own_threads(), 0);
