@@ -486,7 +486,7 @@ def test_a_reference_that_lost_its_scale_is_refused(
     )
     out = tmp_path / "out"
     message = hsipack.refuse(cube, "--dark", dark, out=out, names=dark)
-    for words in ("cube.hdr", "dark.hdr", "says nothing of a scale", "--raw-values"):
+    for words in ("cube.img", "dark.img", "says nothing of a scale", "--raw-values"):
         assert words in message
     hsipack.convert(cube, "--dark", dark, "--raw-values", out=out)
 
