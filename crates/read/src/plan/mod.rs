@@ -225,9 +225,8 @@ impl Plan {
         .resume(given, options.batch_size, share.world_size)?;
         if cut.len() == 0 && cut.dropped() == *length {
             return Err(Error::conflict(format!(
-                "no batch is left when the last one is dropped: an epoch has {}, a batch of {} ranks together {}",
+                "no batch is left when the last one is dropped: an epoch has {}, a full batch of all ranks {}",
                 plural(*length, "item"),
-                share.world_size,
                 share.world_size * options.batch_size
             ))
             .with_remedy(remedy![

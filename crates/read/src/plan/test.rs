@@ -358,7 +358,7 @@ fn dropped_items_are_counted() {
     assert!(left.dropped() > 0);
     assert!(rest(&plan, 0, &[], 2).iter().all(|batch| batch.len() == 6));
     let error = plan.epoch(0, &[], Share { rank: 0, world_size: 90 }).unwrap_err().to_string();
-    assert!(error.contains("an epoch has 50 items, a batch of 90 ranks together 270"), "{error}");
+    assert!(error.contains("an epoch has 50 items, a full batch of all ranks 270"), "{error}");
 }
 
 #[test]
