@@ -12,7 +12,7 @@ OPS = [
     {"op": "affine", "degrees": 30, "padding": "reflection", "p": 1.0},
     {"op": "hflip", "p": 1.0},
     {"op": "transplant", "excluded_labels": [0], "p": 1.0},
-    {"op": "gain", "range": [0.5, 0.5]},
+    {"op": "gain", "range": [0.4, 0.4]},
 ]
 
 
@@ -53,11 +53,11 @@ def test_preview_shows_what_augmentations_make(
         assert report["cubes"][:4] == ["cube0", "epoch 0", "epoch 1", "epoch 2"]
         pictures.append(pixels(tmp_path / name))
     assert np.array_equal(pictures[0], pictures[1])
-    # The first row: the sample, then what is made of it, at half its brightness. The tints of the
+    # The first row: the sample, then what is made of it, at 0.4 of its brightness. The tints of the
     # classes are as bright as they were.
     top = pictures[0][86:250]
     stored, augmented = top[:, 28:280], top[:, 296:548]
-    assert augmented.mean() < 0.75 * stored.mean()
+    assert augmented.mean() < 0.7 * stored.mean()
 
     pipeline.write_text(json.dumps({"ops": [], "seed": 3}))
     done = torch_hsipack.run(
