@@ -60,11 +60,24 @@ def undisturbed(hsipack: Hsipack, folder: Path, words: list[object]) -> float:
     return time.monotonic() - start
 
 
-def instants(seconds: float, seed: int) -> Iterator[float]:
-    """Instants to kill at: all over the time it takes, and a little beyond, none like another."""
-    chance = random.Random(seed)
-    for number in range(KILLS):
-        yield (number + chance.random()) / KILLS * seconds * 1.1
+class Instants:
+    """Instants to kill at: all over the time it takes, and a little beyond, none like another.
+
+    How long it takes is the shortest time seen: on a busy machine, kills spread over one slow run
+    would come too late.
+    """
+
+    def __init__(self, seconds: float, seed: int) -> None:
+        self.seconds = seconds
+        self.chance = random.Random(seed)
+
+    def __iter__(self) -> Iterator[float]:
+        for number in range(KILLS):
+            yield (number + self.chance.random()) / KILLS * self.seconds * 1.1
+
+    def too_late(self, instant: float) -> None:
+        """It had ended before this instant."""
+        self.seconds = min(self.seconds, instant)
 
 
 def kill_at(hsipack: Hsipack, words: list[object], folder: Path, instant: float) -> bool:
@@ -136,17 +149,19 @@ def test_killed_conversions_go_on_where_they_were(
     for name in ("warm", "whole"):
         (tmp_path / name).mkdir()
         times.append(undisturbed(hsipack, tmp_path / name, words))
-    # The shorter one: on a busy machine, kills spread over the longer one would come too late.
-    seconds = min(times)
+    kills = Instants(min(times), 1)
     whole = timeless_tree(tmp_path / "whole/out")
     wanted = all_cubes(inputs)[:16]
     killed = resumed = 0
-    for number, instant in enumerate(instants(seconds, 1)):
+    for number, instant in enumerate(kills):
         folder = tmp_path / str(number)
         folder.mkdir()
         out = folder / "out"
         with Watcher(out, {0, 16}, wanted):
-            killed += kill_at(hsipack, words, folder, instant)
+            if kill_at(hsipack, words, folder, instant):
+                killed += 1
+            else:
+                kills.too_late(instant)
             resumed += (partial(out) / "state").is_dir()
             # Every other one is killed again while it goes on.
             if number % 2:
@@ -175,18 +190,24 @@ def test_killed_appends_leave_the_dataset_readable(
     undisturbed(hsipack, base, first)
     before = tree(base / "out")
     words = convert(inputs, "second")
-    shutil.copytree(base, tmp_path / "whole")
-    seconds = undisturbed(hsipack, tmp_path / "whole", [*words, "--append"])
+    times = []
+    for name in ("warm", "whole"):
+        shutil.copytree(base, tmp_path / name)
+        times.append(undisturbed(hsipack, tmp_path / name, [*words, "--append"]))
+    kills = Instants(min(times), 2)
     whole = timeless_tree(tmp_path / "whole/out", command=False)
     wanted = np.delete(all_cubes(inputs), 15, axis=0)
     assert_same_bits(read_everywhere(tmp_path / "whole/out"), wanted)
     killed = 0
-    for number, instant in enumerate(instants(seconds, 2)):
+    for number, instant in enumerate(kills):
         folder = tmp_path / str(number)
         shutil.copytree(base, folder)
         out = folder / "out"
         with Watcher(out, {15, 24}, wanted) as watcher:
-            killed += kill_at(hsipack, [*words, "--append"], folder, instant)
+            if kill_at(hsipack, [*words, "--append"], folder, instant):
+                killed += 1
+            else:
+                kills.too_late(instant)
             now = tree(out)
             assert now == before or timeless_tree(out, command=False) == whole
             valid = hsipack.run("validate", out)
