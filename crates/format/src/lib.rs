@@ -72,5 +72,5 @@ pub use dtype::DType;
 pub use error::{Error, ErrorKind, Result};
 pub use grid::{Grid, Tile};
 pub use remedy::{Command, Opt, Remedy};
-pub use samples::Sample;
+pub use samples::{Sample, Samples};
 pub use spectrum::SpectralNorm;

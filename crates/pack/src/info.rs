@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 
 use hsipack_format::dataset::{ChunkArray, Scaling};
-use hsipack_format::{Command, DType, Dataset, Result, Sample, Stack, remedy};
+use hsipack_format::samples::Keys;
+use hsipack_format::{Command, DType, Dataset, Result, Stack, remedy};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -386,10 +387,10 @@ impl DatasetReport {
             stored_bytes,
             uncompressed_bytes,
             ratio: uncompressed_bytes as f64 / (stored_bytes.max(1)) as f64,
-            splits: count(samples, |sample| sample.split.clone()),
-            groups: count(samples, |sample| sample.group.clone()),
-            labels: count(samples, |sample| sample.label.as_ref().map(label_text)),
-            columns: columns(samples),
+            splits: count(samples.splits(), String::clone),
+            groups: count(samples.groups(), String::clone),
+            labels: count(samples.labels(), label_text),
+            columns: samples.columns().to_vec(),
             created_by: word("created_by"),
             created: word("created"),
             command: word("command").filter(|command| !command.is_empty()),
@@ -400,26 +401,28 @@ impl DatasetReport {
 }
 
 /// How many samples have each value; empty if none has any.
-fn count(samples: &[Sample], value: impl Fn(&Sample) -> Option<String>) -> BTreeMap<String, usize> {
-    let mut counts = BTreeMap::new();
-    for sample in samples {
-        *counts.entry(value(sample).unwrap_or_default()).or_insert(0) += 1;
+fn count<K>(keys: &Keys<K>, text: impl Fn(&K) -> String) -> BTreeMap<String, usize> {
+    let mut counts = vec![0; keys.different().len()];
+    let mut without = 0;
+    for number in keys.numbers() {
+        *number.map_or(&mut without, |number| &mut counts[number as usize]) += 1;
     }
-    if counts.len() == 1 && counts.contains_key("") { BTreeMap::new() } else { counts }
+    let mut all = BTreeMap::new();
+    for (key, count) in keys
+        .different()
+        .iter()
+        .map(text)
+        .chain([String::new()])
+        .zip(counts.into_iter().chain([without]))
+    {
+        *all.entry(key).or_insert(0) += count;
+    }
+    all.retain(|_, count| *count > 0);
+    if all.len() == 1 && all.contains_key("") { BTreeMap::new() } else { all }
 }
 
 fn label_text(label: &Value) -> String {
     label.as_str().map_or_else(|| label.to_string(), str::to_owned)
-}
-
-fn columns(samples: &[Sample]) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    for name in samples.iter().flat_map(|sample| sample.columns.keys()) {
-        if !names.contains(name) {
-            names.push(name.clone());
-        }
-    }
-    names
 }
 
 /// Bytes of an array's shard files.

@@ -143,10 +143,11 @@ impl Mender<'_> {
 
     /// Writes wavelengths and fwhm again, as the first source that has them gives them.
     fn mend_coordinates(&mut self, stack: &str) -> Result<()> {
-        let samples = self.dataset.samples().iter().filter(|sample| sample.stack == stack);
+        let place = self.dataset.stacks().iter().position(|one| one.name == stack);
+        let samples = self.dataset.samples();
         let mut reason = Error::damaged("no source gives its wavelengths");
-        for sample in samples {
-            match self.source_bands(sample) {
+        for id in place.into_iter().flat_map(|stack| samples.ids_in(stack)) {
+            match self.source_bands(&samples.get(id)) {
                 Ok([wavelength, fwhm]) if wavelength.is_some() => {
                     let folder = self.dataset.path().join(stack);
                     for (array, values) in [(WAVELENGTH, wavelength), (FWHM, fwhm)] {
@@ -223,7 +224,7 @@ impl Mender<'_> {
             match damage.get(&index) {
                 Some(bad) => {
                     let sample = self.sample(stack, index)?;
-                    self.write_again(sample, stack, array, bad, old.as_ref(), &mut writer)?;
+                    self.write_again(&sample, stack, array, bad, old.as_ref(), &mut writer)?;
                     names.push(sample.name.clone());
                     chunks += bad.len();
                 }
@@ -246,13 +247,12 @@ impl Mender<'_> {
         Ok(())
     }
 
-    fn sample(&self, stack: &Stack, index: usize) -> Result<&Sample> {
-        let found = self
-            .dataset
-            .samples()
-            .iter()
-            .find(|sample| sample.stack == stack.name && sample.index == index);
-        found.ok_or_else(|| Error::damaged(format!("no sample has index {index}")))
+    fn sample(&self, stack: &Stack, index: usize) -> Result<Sample> {
+        let samples = self.dataset.samples();
+        let place = self.dataset.stacks().iter().position(|one| one.name == stack.name);
+        let id = place.and_then(|place| samples.id_at(place, index));
+        id.map(|id| samples.get(id))
+            .ok_or_else(|| Error::damaged(format!("no sample has index {index}")))
     }
 
     /// Writes all chunks of a sample: those in `bad` made again, the others as they were.

@@ -57,17 +57,15 @@ pub fn is_dataset(path: &Path) -> bool {
 ///
 /// # Errors
 /// If there is no such sample.
-pub fn find_sample<'a>(dataset: &'a Dataset, text: &str) -> Result<&'a Sample> {
+pub fn find_sample(dataset: &Dataset, text: &str) -> Result<Sample> {
     let samples = dataset.samples();
-    let by_id = text.parse::<usize>().ok().and_then(|id| samples.get(id));
-    by_id.or_else(|| samples.iter().find(|sample| sample.name == text)).ok_or_else(|| {
+    samples.find(text).map(|id| samples.get(id)).ok_or_else(|| {
         let error = Error::conflict(format!("no sample {text}")).at(dataset.path());
-        match samples {
-            [] => error,
-            [first, ..] => error.with_remedy(format!(
-                "give an id from 0 to {} or a name such as {}; samples.jsonl lists them",
+        match samples.names().next() {
+            None => error,
+            Some(first) => error.with_remedy(format!(
+                "give an id from 0 to {} or a name such as {first}; samples.jsonl lists them",
                 samples.len() - 1,
-                first.name
             )),
         }
     })

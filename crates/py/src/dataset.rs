@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
+use hsipack_format::DType;
 use hsipack_format::samples::RESERVED_KEYS;
-use hsipack_format::{DType, Sample};
 use hsipack_measure::machine;
 use hsipack_read::store::StoreKind;
 use hsipack_read::{BandStatistics, OfProcess, OpenOptions, Result, Verify};
@@ -100,11 +100,10 @@ impl Dataset {
     /// What is known of these samples, as one list.
     fn samples_json(&self, py: Python<'_>, ids: Vec<usize>) -> PyResult<String> {
         let dataset = self.get(py)?;
-        py.detach(|| {
-            let samples = ids.iter().map(|id| sample(&dataset, *id)).collect::<Result<Vec<_>>>()?;
-            Ok(serde_json::to_string(&samples).expect("plain data"))
-        })
-        .or_raise(py)
+        let lines = ids.iter().map(|id| dataset.stack_of(*id).map(|_| dataset.samples().line(*id)));
+        let lines = lines.collect::<Result<Vec<_>>>().or_raise(py)?;
+        let list = [b"[".as_slice(), &lines.join(b",".as_slice()), b"]"].concat();
+        Ok(String::from_utf8(list).expect("JSON that was read is UTF-8"))
     }
 
     /// Names, classes (-1 without one) and stacks' numbers of these samples.
@@ -112,7 +111,8 @@ impl Dataset {
         let dataset = self.get(py)?;
         let about = |id: &usize| {
             let class = dataset.labels().class_of(*id).map_or(-1, i64::from);
-            Ok((sample(&dataset, *id)?.name.clone(), class, dataset.stack_of(*id)?))
+            let stack = dataset.stack_of(*id)?;
+            Ok((dataset.samples().name(*id).to_owned(), class, stack))
         };
         ids.iter().map(about).collect::<Result<_>>().or_raise(py)
     }
@@ -127,25 +127,26 @@ impl Dataset {
     /// Ids of the samples of these splits, ascending.
     fn of_splits(&self, py: Python<'_>, names: Vec<String>) -> PyResult<Vec<usize>> {
         let dataset = self.get(py)?;
-        let chosen = |sample: &Sample| sample.split.as_ref().is_some_and(|one| names.contains(one));
-        let samples = dataset.samples().iter().enumerate();
-        Ok(samples.filter(|(_, sample)| chosen(sample)).map(|(id, _)| id).collect())
+        let splits = dataset.samples().splits();
+        let chosen: Vec<bool> =
+            splits.different().iter().map(|split| names.contains(split)).collect();
+        let numbers = splits.numbers().enumerate();
+        let of = numbers.filter(|(_, number)| number.is_some_and(|number| chosen[number as usize]));
+        Ok(of.map(|(id, _)| id).collect())
     }
 
     /// Names of all that is known of any sample, sorted.
     fn columns(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let dataset = self.get(py)?;
-        let mut names: BTreeSet<&str> = BTreeSet::new();
-        names.extend(RESERVED_KEYS);
-        for sample in dataset.samples() {
-            names.extend(sample.columns.keys().map(String::as_str));
-            let own = [
-                ("split", sample.split.is_some()),
-                ("group", sample.group.is_some()),
-                ("label", sample.label.is_some()),
-            ];
-            names.extend(own.into_iter().filter(|(_, known)| *known).map(|(name, _)| name));
-        }
+        let samples = dataset.samples();
+        let mut names = BTreeSet::from(RESERVED_KEYS);
+        names.extend(samples.columns().iter().map(String::as_str));
+        let own = [
+            ("split", samples.splits().different().is_empty()),
+            ("group", samples.groups().different().is_empty()),
+            ("label", samples.labels().different().is_empty()),
+        ];
+        names.extend(own.into_iter().filter(|(_, nobody)| !*nobody).map(|(name, _)| name));
         Ok(names.into_iter().map(str::to_owned).collect())
     }
 
@@ -153,21 +154,22 @@ impl Dataset {
     fn column_json(&self, py: Python<'_>, name: &str) -> PyResult<String> {
         let dataset = self.get(py)?;
         let values: Vec<Value> = py.detach(|| {
-            let value = |sample: &Sample| match name {
-                "id" => json!(sample.id),
-                "name" => json!(sample.name),
-                "split" => json!(sample.split),
-                "group" => json!(sample.group),
-                "label" => json!(sample.label),
-                "stack" => json!(sample.stack),
-                "index" => json!(sample.index),
-                "nan" => json!(sample.nan),
-                "inf" => json!(sample.inf),
-                "range" => json!(sample.range),
-                "source" => json!(sample.source),
-                name => sample.columns.get(name).cloned().unwrap_or_default(),
+            let samples = dataset.samples();
+            let value = |id: usize| match name {
+                "id" => json!(id),
+                "name" => json!(samples.name(id)),
+                "split" => json!(samples.splits().get(id)),
+                "group" => json!(samples.groups().get(id)),
+                "label" => json!(samples.labels().get(id)),
+                "stack" => json!(dataset.stacks()[samples.stack(id)].name),
+                "index" => json!(samples.index(id)),
+                "nan" => json!(samples.get(id).nan),
+                "inf" => json!(samples.get(id).inf),
+                "range" => json!(samples.get(id).range),
+                "source" => json!(samples.get(id).source),
+                name => samples.get(id).columns.remove(name).unwrap_or_default(),
             };
-            dataset.samples().iter().map(value).collect()
+            (0..samples.len()).map(value).collect()
         });
         Ok(Value::from(values).to_string())
     }
@@ -217,10 +219,6 @@ impl Dataset {
         };
         Ok(all.into_iter().map(arrays).collect())
     }
-}
-
-fn sample(dataset: &hsipack_read::Dataset, id: usize) -> Result<&Sample> {
-    dataset.stack_of(id).map(|_| &dataset.samples()[id])
 }
 
 fn describe(dataset: &hsipack_read::Dataset, number: usize) -> Value {

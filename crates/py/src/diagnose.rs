@@ -11,11 +11,11 @@ use crate::errors::OrRaise;
 /// Some of `samples`, which take `decoded_bytes`, that all levels read.
 #[pyfunction]
 pub fn diagnosis_samples(
-    samples: Vec<u64>,
+    samples: Vec<usize>,
     decoded_bytes: u64,
     batch_size: usize,
     per_sample: usize,
-) -> Vec<u64> {
+) -> Vec<usize> {
     subset(&samples, decoded_bytes, batch_size, per_sample)
 }
 

@@ -385,7 +385,7 @@ fn given<'py>(py: Python<'py>, ready: Ready) -> PyResult<Bound<'py, PyDict>> {
     given.set_item("windows", items.iter().map(window).collect::<Vec<_>>())?;
     let labels = batch.classes().map(|class| class.map_or(-1, i64::from));
     given.set_item("labels", labels.collect::<Vec<_>>())?;
-    given.set_item("names", batch.samples().map(|one| one.name.as_str()).collect::<Vec<_>>())?;
+    given.set_item("names", batch.names().collect::<Vec<_>>())?;
     given.set_item("mixed", pairs(mixed))?;
     let masks = std::mem::take(&mut batch.masks);
     let masks: Vec<_> = masks.into_iter().map(|(name, mask)| (name, Array::new(mask))).collect();

@@ -25,7 +25,7 @@ pub struct Settings {
     epoch_length: Option<usize>,
     rank: usize,
     world_size: usize,
-    samples: Option<Vec<u64>>,
+    samples: Option<Vec<usize>>,
     weights: Option<Vec<f64>>,
     masks: Option<Vec<String>>,
     bands: Option<Vec<usize>>,

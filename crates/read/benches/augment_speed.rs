@@ -76,7 +76,7 @@ fn batch(request: &Request, device: Device) -> Batch {
 fn once(request: &Request, batch: &Batch, epoch: u64, device: Device) -> f64 {
     let pipeline = Pipeline { fuse: request.fuse, ..Pipeline::new(request.ops.clone()) };
     let samples: Vec<SampleKey> =
-        (0..request.size[0] as u64).map(|sample| SampleKey { sample, repeat: 0 }).collect();
+        (0..request.size[0] as usize).map(|sample| SampleKey { sample, repeat: 0 }).collect();
     let masks = batch.masks.iter().enumerate().map(|(number, mask)| Mask {
         name: format!("mask {number}"),
         labels: mask.shallow_clone(),

@@ -342,14 +342,14 @@ fn codec_of(path: &Path) -> Result<Option<String>> {
 
 /// The stack with the most cubes: its shape, and the ids of the first `count`.
 fn largest_stack(dataset: &Dataset, count: Option<usize>) -> Result<(CubeSize, Vec<usize>)> {
-    let stack = dataset.stacks().iter().max_by_key(|stack| stack.image.len());
-    let Some(stack) = stack.filter(|stack| !stack.image.is_empty()) else {
+    let stacks = dataset.stacks().iter().enumerate();
+    let largest = stacks.max_by_key(|(_, stack)| stack.image.len());
+    let Some((place, stack)) = largest.filter(|(_, stack)| !stack.image.is_empty()) else {
         return Err(Error::conflict("the dataset has no samples")
             .at(dataset.path())
             .with_remedy(remedy!["pack some with ", Command::Convert]));
     };
-    let samples = dataset.samples().iter().filter(|sample| sample.stack == stack.name);
-    let ids = samples.map(|sample| sample.id as usize).take(count.unwrap_or(usize::MAX)).collect();
+    let ids = dataset.samples().ids_in(place).take(count.unwrap_or(usize::MAX)).collect();
     Ok((CubeSize::from(ChunkArray::shape(&stack.image)), ids))
 }
 

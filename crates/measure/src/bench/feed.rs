@@ -264,7 +264,7 @@ impl Given {
     }
 
     /// Ids of its cubes.
-    pub fn ids(&self) -> Vec<u64> {
+    pub fn ids(&self) -> Vec<usize> {
         match &self.0 {
             Batch::Loaded(loaded) => loaded.keys.iter().map(|key| key.sample).collect(),
             Batch::Ring(batch) => {

@@ -76,8 +76,7 @@ pub struct Workers {
 /// As [`Plan::new`].
 pub fn plan(cubes: usize, shape: CubeSize, batch_size: usize, seed: u64) -> Result<Plan> {
     let [rows, columns, bands] = [shape.rows, shape.columns, shape.bands].map(|size| size as u32);
-    let samples =
-        (0..cubes as u32).map(|sample| PlanSample::new(sample, rows, columns, bands)).collect();
+    let samples = (0..cubes).map(|sample| PlanSample::new(sample, rows, columns, bands)).collect();
     Plan::new(samples, PlanOptions { seed, ..PlanOptions::new(batch_size) })
 }
 
@@ -183,7 +182,7 @@ impl Work {
     /// A cube in new memory, augmented.
     fn cube(&self, item: &Item, epoch: u64) -> Result<Tensor> {
         let CubeSize { rows, columns, bands } = self.shape;
-        let sample = item.sample as usize;
+        let sample = item.sample;
         let cube = match &self.files {
             Files::Npy(folder, store) => {
                 let file = store.open(&npy::path(folder, sample))?;

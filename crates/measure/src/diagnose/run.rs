@@ -62,7 +62,7 @@ pub struct Run<'a> {
     /// Is told what goes on.
     tell: &'a mut dyn FnMut(&str),
     /// Samples that all levels read: few enough to be kept in memory.
-    samples: Vec<u64>,
+    samples: Vec<usize>,
 }
 
 /// What differs from the options.
@@ -118,27 +118,25 @@ fn open(options: &RunOptions) -> Result<Dataset> {
 }
 
 /// Bytes of the chunks of some samples, stored and decoded.
-fn sizes(dataset: &Dataset, samples: &[u64]) -> (u64, u64) {
+fn sizes(dataset: &Dataset, samples: &[usize]) -> (u64, u64) {
     let all = dataset.len().max(1) as f64;
     let share = samples.len() as f64 / all;
     let stored = machine::stored_bytes(dataset.path()) as f64 * share;
     (stored.ceil() as u64, (dataset.decoded_bytes() as f64 * share).ceil() as u64)
 }
 
-fn chosen(dataset: &Dataset, options: &LoaderOptions) -> Vec<u64> {
-    let all = options.samples.clone().unwrap_or_else(|| (0..dataset.len() as u64).collect());
-    let in_split = |id: &u64| {
-        let sample = dataset.samples().get(*id as usize);
-        options.splits.is_empty()
-            || sample
-                .and_then(|sample| sample.split.as_ref())
-                .is_some_and(|split| options.splits.contains(split))
-    };
-    all.into_iter().filter(in_split).collect()
+fn chosen(dataset: &Dataset, options: &LoaderOptions) -> Vec<usize> {
+    let all = options.samples.clone().unwrap_or_else(|| (0..dataset.len()).collect());
+    let there = all.into_iter().filter(|id| *id < dataset.len());
+    if options.splits.is_empty() {
+        return there.collect();
+    }
+    let split = |id: usize| dataset.samples().splits().get(id);
+    there.filter(|id| split(*id).is_some_and(|split| options.splits.contains(split))).collect()
 }
 
 /// Samples that all levels read.
-fn samples(dataset: &Dataset, options: &RunOptions) -> Result<Vec<u64>> {
+fn samples(dataset: &Dataset, options: &RunOptions) -> Result<Vec<usize>> {
     let chosen = chosen(dataset, &options.loader);
     let (_, decoded_bytes) = sizes(dataset, &chosen);
     let per_sample = match options.loader.plan.crop {

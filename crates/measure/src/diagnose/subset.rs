@@ -8,11 +8,11 @@ const BATCHES: usize = 12;
 /// Some of `chosen` samples, which take `decoded_bytes` when decoded, spread over all of them: 12 batches, or what fits
 /// into a quarter of the memory, but one batch at least. Each gives `per_sample` items of a batch.
 pub fn subset(
-    chosen: &[u64],
+    chosen: &[usize],
     decoded_bytes: u64,
     batch_size: usize,
     per_sample: usize,
-) -> Vec<u64> {
+) -> Vec<usize> {
     let each = (decoded_bytes / chosen.len().max(1) as u64).max(1);
     let room =
         machine::available_memory().map_or(usize::MAX, |memory| (memory / 4 / each) as usize);
@@ -29,7 +29,7 @@ mod tests {
 
     #[test]
     fn whole_batches_are_spread_over_all_samples() {
-        let all: Vec<u64> = (0..1000).collect();
+        let all: Vec<usize> = (0..1000).collect();
         let some = subset(&all, 1000, 6, 1);
         assert_eq!((some.len(), some[0], some[36]), (72, 0, 500));
         assert_eq!(subset(&all[..20], 20, 6, 1).len(), 18);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
-use hsipack_format::{Command, CubeShape, DType, Dataset, ErrorKind, Opt, Stack, Tile};
+use hsipack_format::{Command, CubeShape, DType, Dataset, ErrorKind, Opt, Samples, Stack, Tile};
 use hsipack_pack::convert::{ConvertOptions, plan};
 use hsipack_pack::precision::{self, Budget};
 use hsipack_pack::target;
@@ -161,11 +161,9 @@ impl Sample {
             if stop.load(Ordering::Relaxed) {
                 return Err(Error::new(ErrorKind::Interrupted, "stopped"));
             }
-            let sample = &all[number * all.len() / cubes];
-            let stack = dataset.stack(&sample.stack).ok_or_else(|| {
-                Error::damaged(format!("sample {} is in no stack", sample.name)).at(dataset.path())
-            })?;
-            pieces.push(rows_of(stack, sample, options.sample / VALUE / cubes)?);
+            let id = number * all.len() / cubes;
+            let stack = &dataset.stacks()[all.stack(id)];
+            pieces.push(rows_of(stack, all, id, options.sample / VALUE / cubes)?);
         }
         if pieces.is_empty() {
             return Err(Error::malformed("the dataset has no cubes").at(dataset.path()));
@@ -224,7 +222,7 @@ impl Sample {
 }
 
 /// Rows in the middle of a packed cube, about `values` values of them.
-fn rows_of(stack: &Stack, sample: &hsipack_format::Sample, values: usize) -> Result<Piece> {
+fn rows_of(stack: &Stack, samples: &Samples, id: usize, values: usize) -> Result<Piece> {
     let image = &stack.image;
     let shape = image.shape();
     let count = (values / shape.row_values()).clamp(1, shape.rows);
@@ -232,7 +230,7 @@ fn rows_of(stack: &Stack, sample: &hsipack_format::Sample, values: usize) -> Res
     let rows = start..start + count;
     let size = image.meta().dtype.size();
     let mut bytes = vec![0; count * shape.row_values() * size];
-    image.read_rows(sample.index, rows.clone(), &mut bytes)?;
+    image.read_rows(samples.index(id), rows.clone(), &mut bytes)?;
     let mut values = vec![0.0; count * shape.row_values()];
     let mut packed = vec![f16::ZERO; values.len()];
     if image.meta().dtype == DType::F32 {
@@ -243,7 +241,7 @@ fn rows_of(stack: &Stack, sample: &hsipack_format::Sample, values: usize) -> Res
         packed.convert_to_f32_slice(&mut values);
     }
     let wavelength = stack.wavelength.clone();
-    Ok(Piece { name: sample.name.clone(), shape, rows, values, packed, wavelength })
+    Ok(Piece { name: samples.name(id).to_owned(), shape, rows, values, packed, wavelength })
 }
 
 impl Piece {

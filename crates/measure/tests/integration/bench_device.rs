@@ -39,7 +39,7 @@ fn options(folder: &Path, augment: Augment) -> BenchOptions {
 }
 
 /// Ids and float32 images of two epochs.
-fn batches(strategy: Strategy, options: &BenchOptions, data: &Data) -> Vec<(Vec<u64>, Tensor)> {
+fn batches(strategy: Strategy, options: &BenchOptions, data: &Data) -> Vec<(Vec<usize>, Tensor)> {
     let mut feed = Feed::start(strategy, None, &options.settings, data, Device::Cpu).unwrap();
     assert_eq!(feed.batches_per_epoch(), 3);
     (0..6)
@@ -67,10 +67,10 @@ fn all_strategies_give_the_same_cubes_in_the_same_order() {
         let options = options(folder.path(), augment);
         let (data, _work) = prepare(&options, &progress::Progress::default(), &|_| {}).unwrap();
         let original = batches(Strategy::Original, &options, &data);
-        let mut seen: Vec<u64> = original[..3].iter().flat_map(|(ids, _)| ids.clone()).collect();
-        assert_ne!(seen, (0..7).collect::<Vec<u64>>(), "shuffled");
+        let mut seen: Vec<usize> = original[..3].iter().flat_map(|(ids, _)| ids.clone()).collect();
+        assert_ne!(seen, (0..7).collect::<Vec<usize>>(), "shuffled");
         seen.sort_unstable();
-        assert_eq!(seen, (0..7).collect::<Vec<u64>>());
+        assert_eq!(seen, (0..7).collect::<Vec<usize>>());
         for strategy in &Strategy::ALL[1..] {
             let own = batches(*strategy, &options, &data);
             for ((ids, image), (want_ids, want)) in own.iter().zip(&original) {

@@ -82,7 +82,7 @@ impl Metadata {
     }
 
     /// Adds `samples.jsonl`.
-    pub fn add_samples(&mut self, all: &[Sample]) {
+    pub fn add_samples(&mut self, all: impl IntoIterator<Item = Sample>) {
         self.add(SAMPLES.to_owned(), samples::encode(all));
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Instant;
 
-use hsipack_format::samples::{Sample, SourceRecord};
+use hsipack_format::samples::{Sample, Samples, SourceRecord};
 use hsipack_format::{Dataset, Error, ErrorKind, Opt, Result, Stack, remedy};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -263,14 +263,15 @@ fn write_metadata(
         };
         files.add_stack(stack, &options.values, stack.existing + stack.samples.len(), &all);
     }
-    let old = base.map(Dataset::samples).unwrap_or_default();
-    let mut samples = old.to_vec();
-    samples.extend(new_samples(plan, options, outcome, old.len()));
-    files.add_samples(&samples);
+    let old = base.map(Dataset::samples);
+    let there = old.map_or(0, Samples::len);
+    let new = new_samples(plan, options, outcome, there);
+    files.add_samples(old.into_iter().flat_map(Samples::iter).chain(new));
+    let count = there + plan.samples.len();
     files.add_root(match base {
-        None => metadata::new_root(&options.command, recipe(options), request, samples.len()),
+        None => metadata::new_root(&options.command, recipe(options), request, count),
         Some(base) => {
-            metadata::appended_root(base, &options.command, recipe(options), request, samples.len())
+            metadata::appended_root(base, &options.command, recipe(options), request, count)
         }
     });
     if let Some(base) = base {
@@ -292,8 +293,10 @@ fn appended_stats(
     let own = old.image.meta().attributes.get("hsipack").and_then(Value::as_object);
     let mut all = StackStats::from_attributes(own.unwrap_or(&Map::new()), old.image.shape().bands)
         .map_err(|error| error.at(old.image.folder()))?;
-    let there = base.samples().iter().filter(|sample| sample.stack == old.name);
-    let mut unknown: BTreeSet<&str> = there.filter_map(|sample| sample.split.as_deref()).collect();
+    let place = base.stacks().iter().position(|stack| stack.name == old.name);
+    let there = place.into_iter().flat_map(|stack| base.samples().ids_in(stack));
+    let splits = there.filter_map(|id| base.samples().splits().get(id));
+    let mut unknown: BTreeSet<&str> = splits.map(String::as_str).collect();
     unknown.retain(|split| !all.splits.contains_key(*split));
     all.merge(new);
     all.splits.retain(|split, _| plan.split_stats && !unknown.contains(split.as_str()));
@@ -316,7 +319,7 @@ fn new_samples<'a>(
         let scaling = sample.info.scaling;
         let applied = !scaling.is_none() && !options.values.raw_values;
         Sample {
-            id: (first + place) as u64,
+            id: first + place,
             name: sample.name.clone(),
             stack: plan.stacks[sample.stack].name.clone(),
             index: sample.index,

@@ -46,7 +46,7 @@ pub struct Exported {
     /// Every file.
     pub files: Vec<PathBuf>,
     /// Id of the sample.
-    pub sample: u64,
+    pub sample: usize,
     /// Its name.
     pub name: String,
     /// Rows, columns, bands.
@@ -97,7 +97,7 @@ pub fn export(options: &ExportOptions) -> Result<Exported> {
     }
     let dataset = Dataset::open(&options.dataset)?;
     let sample = target::find_sample(&dataset, &options.sample)?;
-    let job = Job::new(&dataset, sample, options.mask.as_deref())?;
+    let job = Job::new(&dataset, &sample, options.mask.as_deref())?;
     let (dtype, scaling, notes) = match kind {
         Kind::Npy => npy::write(&job, &files[0])?,
         Kind::Envi => envi::write(&job, &files[0], &files[1])?,

@@ -232,7 +232,8 @@ mod tests {
         let options = ConvertOptions::new(vec![input.display().to_string()], &output);
         convert(&options, &Progress::default(), &|_| {}).unwrap();
         let dataset = Dataset::open(&output).unwrap();
-        let job = Job::new(&dataset, &dataset.samples()[0], None).unwrap();
+        let sample = dataset.samples().get(0);
+        let job = Job::new(&dataset, &sample, None).unwrap();
         let path = folder.path().join("a.tif");
         let mut file = Staged::create(&path).unwrap();
         encode::<TiffKindBig>(&job, DType::F32, file.writer(), &path).unwrap();

@@ -120,14 +120,14 @@ fn preview_cube(options: &PreviewOptions, input: &Input, source: &dyn Source) ->
 }
 
 fn preview_dataset(options: &PreviewOptions, dataset: &Dataset) -> Result<Previewed> {
-    let sample = match (&options.sample, dataset.samples()) {
+    let sample = match (&options.sample, dataset.samples().len()) {
         (Some(text), _) => target::find_sample(dataset, text)?,
-        (None, [only]) => only,
-        (None, []) => return Err(Error::damaged("the dataset has no samples").at(dataset.path())),
+        (None, 1) => dataset.samples().get(0),
+        (None, 0) => return Err(Error::damaged("the dataset has no samples").at(dataset.path())),
         (None, _) => return draw_sheet(options, dataset),
     };
-    let cube = Cube::of_sample(dataset, sample)?;
-    let mask = mask_of(dataset, sample, options.mask.as_deref(), true)?;
+    let cube = Cube::of_sample(dataset, &sample)?;
+    let mask = mask_of(dataset, &sample, options.mask.as_deref(), true)?;
     let sampling = sampling_of(&cube, mask.is_some());
     let map = mask.map(|mask| ClassMap::of_sample(mask, sample.index, &sampling)).transpose()?;
     let title = format!("{} (sample {})", sample.name, sample.id);
@@ -299,8 +299,8 @@ fn chart(lines: Vec<Line>, wavelengths: bool) -> Chart {
 
 fn draw_sheet(options: &PreviewOptions, dataset: &Dataset) -> Result<Previewed> {
     let samples = dataset.samples();
-    let shown: Vec<&Sample> =
-        spread(samples.len(), CELLS).into_iter().map(|place| &samples[place]).collect();
+    let shown: Vec<Sample> =
+        spread(samples.len(), CELLS).into_iter().map(|id| samples.get(id)).collect();
     let cells = (shown.iter())
         .map(|sample| cell(dataset, sample, options.mask.as_deref()))
         .collect::<Result<Vec<_>>>()?;
@@ -314,7 +314,7 @@ fn draw_sheet(options: &PreviewOptions, dataset: &Dataset) -> Result<Previewed> 
     };
     let (canvas, height) = page::sheet(&cells, &words, &stack_charts(dataset)?)?;
     canvas.save(&options.output, height)?;
-    let cubes = shown.iter().map(|sample| sample.name.clone()).collect();
+    let cubes = shown.into_iter().map(|sample| sample.name).collect();
     Ok(Previewed { output: options.output.clone(), cubes, captions: words.captions })
 }
 

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use hsipack_format::dataset::ChunkArray;
-use hsipack_format::{Dataset, Error, ErrorKind, Result, Sample, Stack, memory, threads};
+use hsipack_format::{Dataset, Error, ErrorKind, Result, Sample, Samples, Stack, memory, threads};
 
 use super::count::{self, Counts};
 use super::structure::{Broken, arrays};
-use super::{Problem, ProblemKind, sample_names};
+use super::{Problem, ProblemKind};
 use crate::convert::stats::{BandStats, StackStats};
 use crate::progress::Progress;
 
@@ -37,11 +37,9 @@ pub fn check(
     progress: &Progress,
 ) -> Result<(Vec<Problem>, u64, u64)> {
     let (mut problems, mut chunks, mut bytes) = (Vec::new(), 0, 0);
-    for stack in dataset.stacks() {
-        let names = sample_names(dataset, &stack.name);
-        let samples = dataset.samples().iter().filter(|sample| sample.stack == stack.name);
-        let splits: Vec<Option<&str>> = samples.map(|sample| sample.split.as_deref()).collect();
-        let of = Of { stack, names: &names, splits: &splits };
+    let samples = dataset.samples();
+    for (place, stack) in dataset.stacks().iter().enumerate() {
+        let of = Of { stack, place, samples };
         let mut whole = true;
         for array in arrays(stack) {
             let mut found = check_array(of, array, broken, jobs, progress)?;
@@ -52,8 +50,7 @@ pub fn check(
             let is_image = array.name() == stack.image.name();
             problems.append(&mut found.problems);
             if is_image {
-                let samples = dataset.samples().iter().filter(|sample| sample.stack == stack.name);
-                problems.extend(compare_samples(dataset, samples, &found.samples, &problems));
+                problems.extend(compare_samples(dataset, place, &found.samples, &problems));
                 if whole {
                     problems.extend(compare_bands(stack, &found));
                 }
@@ -67,10 +64,20 @@ pub fn check(
 #[derive(Clone, Copy)]
 struct Of<'a> {
     stack: &'a Stack,
-    /// Names of its samples, by their index.
-    names: &'a [String],
-    /// Their splits.
-    splits: &'a [Option<&'a str>],
+    /// Its place among the dataset's stacks.
+    place: usize,
+    samples: &'a Samples,
+}
+
+impl<'a> Of<'a> {
+    fn name(self, index: usize) -> Option<&'a str> {
+        self.samples.id_at(self.place, index).map(|id| self.samples.name(id))
+    }
+
+    fn split(self, index: usize) -> Option<&'a str> {
+        let id = self.samples.id_at(self.place, index)?;
+        self.samples.splits().get(id).map(String::as_str)
+    }
 }
 
 fn check_array(
@@ -175,7 +182,7 @@ impl<'a> Worker<'a> {
                 array: Some(self.array.name().to_owned()),
                 shard: Some(self.array.grid().locate(index).0),
                 index: Some(index),
-                sample: self.of.names.get(index).cloned(),
+                sample: self.of.name(index).map(str::to_owned),
                 chunk: Some(chunk),
                 ..Problem::of(ProblemKind::Chunk, self.array.folder(), &error)
             });
@@ -208,7 +215,7 @@ impl<'a> Worker<'a> {
         let sample = self.found.samples.entry(index).or_insert(Counts::EMPTY);
         self.bands.iter().for_each(|band| sample.merge(band));
         merge_bands(&mut self.found.bands, &self.bands);
-        if let Some(split) = self.of.splits.get(index).copied().flatten() {
+        if let Some(split) = self.of.split(index) {
             match self.found.splits.get_mut(split) {
                 Some(bands) => merge_bands(bands, &self.bands),
                 None => drop(self.found.splits.insert(split.to_owned(), self.bands.clone())),
@@ -218,9 +225,9 @@ impl<'a> Worker<'a> {
 }
 
 /// Samples whose chunks are sound, but hold something else than was recorded.
-fn compare_samples<'a>(
+fn compare_samples(
     dataset: &Dataset,
-    samples: impl Iterator<Item = &'a Sample>,
+    stack: usize,
     found: &HashMap<usize, Counts>,
     damaged: &[Problem],
 ) -> Vec<Problem> {
@@ -232,14 +239,15 @@ fn compare_samples<'a>(
         let range = (counts.finite > 0).then_some([counts.min, counts.max]);
         (sample.nan, sample.inf, sample.range) != (counts.nan, counts.inf, range)
     };
+    let samples = dataset.samples().ids_in(stack).map(|id| dataset.samples().get(id));
     let wrong = samples
         .filter(|sample| found.get(&sample.index).is_some_and(|counts| differs(sample, counts)));
     wrong
         .filter(|sample| !is_damaged(sample))
         .map(|sample| Problem {
-            stack: Some(sample.stack.clone()),
+            stack: Some(sample.stack),
             index: Some(sample.index),
-            sample: Some(sample.name.clone()),
+            sample: Some(sample.name),
             ..Problem::new(
                 ProblemKind::Record,
                 &file,

@@ -243,13 +243,3 @@ fn finish(report: &mut Report, start: Instant) {
     report.ok = report.problems.is_empty();
     report.seconds = start.elapsed().as_secs_f64();
 }
-
-/// The name of sample `index` of a stack.
-fn sample_names(dataset: &Dataset, stack: &str) -> Vec<String> {
-    dataset
-        .samples()
-        .iter()
-        .filter(|sample| sample.stack == stack)
-        .map(|sample| sample.name.clone())
-        .collect()
-}

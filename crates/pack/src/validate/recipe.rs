@@ -17,7 +17,7 @@ pub struct Recipe {
     /// The class id of cubes without a mask.
     pub mask_fill: Option<u16>,
     /// Samples before this number, and not before that of the recipe before it, were made this way.
-    pub until: u64,
+    pub until: usize,
 }
 
 /// The recipes of a dataset, in the order of the samples.
@@ -45,14 +45,14 @@ pub fn read(dataset: &Dataset) -> Result<Vec<Recipe>> {
             values: serde_json::from_value(part("values")).map_err(|_| missing())?,
             masks: serde_json::from_value(part("masks")).map_err(|_| missing())?,
             mask_fill: serde_json::from_value(part("mask_fill")).map_err(|_| missing())?,
-            until,
+            until: usize::try_from(until).unwrap_or(usize::MAX),
         })
     });
     recipes.collect()
 }
 
 /// The recipe of sample `id`.
-pub fn of(recipes: &[Recipe], id: u64) -> Option<&Recipe> {
+pub fn of(recipes: &[Recipe], id: usize) -> Option<&Recipe> {
     recipes.iter().find(|recipe| id < recipe.until)
 }
 

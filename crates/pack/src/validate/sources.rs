@@ -44,8 +44,9 @@ pub fn check(
     let recipes = recipe::read(dataset)?;
     let damaged: std::collections::HashSet<&str> =
         known.iter().filter_map(|problem| problem.sample.as_deref()).collect();
-    let samples: Vec<&Sample> =
-        dataset.samples().iter().filter(|sample| !damaged.contains(sample.name.as_str())).collect();
+    let samples = dataset.samples();
+    let ids: Vec<usize> =
+        (0..samples.len()).filter(|id| !damaged.contains(samples.name(*id))).collect();
     let next = AtomicUsize::new(0);
     let all = Mutex::new(Vec::new());
     let refused = AtomicBool::new(false);
@@ -58,12 +59,12 @@ pub fn check(
             rows: RowBuffer::new(),
             scratch: Scratch::default(),
         };
-        while let Some(sample) = samples.get(next.fetch_add(1, Ordering::Relaxed)) {
+        while let Some(id) = ids.get(next.fetch_add(1, Ordering::Relaxed)) {
             if stopped() {
                 break;
             }
-            let result = comparer.compare(sample);
-            all.lock().unwrap_or_else(PoisonError::into_inner).push((sample.id, result));
+            let result = comparer.compare(&samples.get(*id));
+            all.lock().unwrap_or_else(PoisonError::into_inner).push((*id, result));
             progress.cubes.fetch_add(1, Ordering::Relaxed);
         }
     };
@@ -75,14 +76,14 @@ pub fn check(
     let mut results = all.into_inner().unwrap_or_else(PoisonError::into_inner);
     results.sort_by_key(|(id, _)| *id);
     let mut found = Found::default();
-    for ((_, result), sample) in results.into_iter().zip(&samples) {
+    for (id, result) in results {
         match result {
             Ok(None) => found.samples += 1,
             Ok(Some(problem)) => {
                 found.samples += 1;
                 found.problems.push(problem);
             }
-            Err(error) => found.unchecked.push(format!("{}: {error}", sample.name)),
+            Err(error) => found.unchecked.push(format!("{}: {error}", samples.name(id))),
         }
     }
     Ok(found)

@@ -9,7 +9,7 @@ use hsipack_format::shard::ShardIndex;
 use hsipack_format::{Dataset, Error, Result, Stack, small};
 use walkdir::WalkDir;
 
-use super::{Problem, ProblemKind, sample_names};
+use super::{Problem, ProblemKind};
 
 /// Shards that cannot be read at all: stack, array, shard.
 pub type Broken = HashSet<(String, String, usize)>;
@@ -80,19 +80,22 @@ fn metadata_files(path: &Path) -> Result<Vec<String>> {
 pub fn check_shards(dataset: &Dataset) -> Result<(Vec<Problem>, Broken)> {
     let mut problems = Vec::new();
     let mut broken = Broken::new();
-    for stack in dataset.stacks() {
+    for (place, stack) in dataset.stacks().iter().enumerate() {
         problems.extend(stack.problems.iter().map(|error| {
             let mut problem = Problem::of(ProblemKind::Coordinate, dataset.path(), error);
             problem.stack = Some(stack.name.clone());
             problem
         }));
-        let names = sample_names(dataset, &stack.name);
+        let name = |index| {
+            let samples = dataset.samples();
+            samples.id_at(place, index).map(|id| samples.name(id).to_owned())
+        };
         for array in arrays(stack) {
             if array.meta().chunk_shape.is_none() {
                 continue;
             }
             for shard in 0..array.shards() {
-                let found = check_shard(array, shard, &names);
+                let found = check_shard(array, shard, &name);
                 if found
                     .iter()
                     .any(|problem| problem.kind == ProblemKind::Shard && problem.sample.is_some())
@@ -116,7 +119,11 @@ pub fn arrays(stack: &Stack) -> impl Iterator<Item = &ChunkArray> {
     std::iter::once(&stack.image).chain(&stack.masks)
 }
 
-fn check_shard(array: &ChunkArray, shard: usize, names: &[String]) -> Vec<Problem> {
+fn check_shard(
+    array: &ChunkArray,
+    shard: usize,
+    name: &dyn Fn(usize) -> Option<String>,
+) -> Vec<Problem> {
     let grid = array.grid();
     let path = array.shard_path(shard);
     let first = shard * grid.samples_per_shard();
@@ -127,7 +134,7 @@ fn check_shard(array: &ChunkArray, shard: usize, names: &[String]) -> Vec<Proble
         Err(error) => {
             let lost = samples.map(|index| Problem {
                 index: Some(index),
-                sample: names.get(index).cloned(),
+                sample: name(index),
                 ..Problem::of(ProblemKind::Shard, &path, &error)
             });
             return lost.collect();
@@ -140,7 +147,7 @@ fn check_shard(array: &ChunkArray, shard: usize, names: &[String]) -> Vec<Proble
             let index = first + chunk / grid.chunks_per_sample();
             problems.push(Problem {
                 index: Some(index),
-                sample: names.get(index).cloned(),
+                sample: name(index),
                 chunk: Some(chunk % grid.chunks_per_sample()),
                 ..Problem::new(ProblemKind::Chunk, &path, "the chunk was never written")
             });

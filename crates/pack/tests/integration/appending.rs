@@ -116,7 +116,7 @@ fn a_dataset_can_be_opened_as_it_was_before_appends() {
     for earlier in [&before, &between] {
         let now = Dataset::open(&out).unwrap();
         let now = now.as_it_was(earlier.fingerprint()).unwrap().unwrap();
-        assert_eq!(now.samples(), earlier.samples());
+        assert!(now.samples().iter().eq(earlier.samples().iter()));
         assert_eq!(now.fingerprint(), earlier.fingerprint());
         check_values(&now);
     }

@@ -69,8 +69,10 @@ fn fitting(choices: &[usize], seed: u64) -> Pipeline {
     pipeline(&ops, seed)
 }
 
-fn keys(samples: u64) -> Vec<SampleKey> {
-    (0..samples).map(|sample| SampleKey { sample: 5 * sample + 1, repeat: sample % 2 }).collect()
+fn keys(samples: usize) -> Vec<SampleKey> {
+    (0..samples)
+        .map(|sample| SampleKey { sample: 5 * sample + 1, repeat: sample as u64 % 2 })
+        .collect()
 }
 
 fn images(samples: i64, kind: Kind) -> (Tensor, Tensor) {

@@ -208,11 +208,10 @@ impl<'a> ArrayRef<'a> {
         if error.kind() != ErrorKind::Damaged {
             return error;
         }
-        let stack = &self.dataset.stacks()[self.stack].name;
-        let mut samples = self.dataset.samples().iter();
-        let sample = samples.find(|sample| sample.stack == *stack && sample.index == index);
-        let name = sample.map_or_else(String::new, |sample| format!(" ({})", sample.name));
-        let id = sample.map_or(index as u64, |sample| sample.id);
+        let samples = self.dataset.samples();
+        let sample = samples.id_at(self.stack, index);
+        let name = sample.map_or_else(String::new, |id| format!(" ({})", samples.name(id)));
+        let id = sample.unwrap_or(index);
         let array = self.chunks.name();
         let what = format!("sample {id}{name}, {array} chunk {chunk}: {}", error.what());
         let file = match is_sharded(self.chunks) {

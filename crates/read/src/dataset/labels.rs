@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use hsipack_format::Sample;
+use hsipack_format::Samples;
+use hsipack_format::samples::Keys;
 use serde_json::Value;
 
 /// Splits, groups and labels, numbered.
@@ -26,14 +27,12 @@ pub struct ClassCount {
 }
 
 impl Labels {
-    pub(super) fn of(samples: &[Sample]) -> Self {
-        let (splits, _) = number(samples, |sample| sample.split.as_deref());
-        let splits = splits.into_iter().map(str::to_owned).collect();
-        let (groups, group_of) = number(samples, |sample| sample.group.as_deref());
-        let groups = groups.into_iter().map(str::to_owned).collect();
-        let (labels, class_of) = number(samples, |sample| {
-            sample.label.as_ref().filter(|label| !label.is_null()).map(Key::of)
-        });
+    pub(super) fn of(samples: &Samples) -> Self {
+        let (splits, _) = number(samples.splits(), String::as_str);
+        let (groups, group_of) = number(samples.groups(), String::as_str);
+        let (labels, class_of) = number(samples.labels(), Key::of);
+        let owned = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect();
+        let (splits, groups) = (owned(splits), owned(groups));
         let mut classes: Vec<ClassCount> = labels
             .into_iter()
             .map(|key| ClassCount { label: key.label.clone(), count: 0 })
@@ -71,25 +70,22 @@ impl Labels {
     }
 }
 
-/// The different keys of samples, sorted, and each sample's place among them. There may be millions of samples and few
-/// different keys: what is kept meanwhile are those.
-fn number<'a, K: Ord>(
-    samples: &'a [Sample],
-    key: impl Fn(&'a Sample) -> Option<K>,
-) -> (Vec<K>, Vec<Option<u32>>) {
-    // Keys are numbered as they come, and then by their order.
-    let mut numbers: BTreeMap<K, u32> = BTreeMap::new();
-    let mut number = |key: K| {
-        let next = numbers.len() as u32;
-        *numbers.entry(key).or_insert(next)
-    };
-    let mut of: Vec<Option<u32>> = samples.iter().map(|one| key(one).map(&mut number)).collect();
-    let mut places = vec![0; numbers.len()];
-    for (place, first) in numbers.values().enumerate() {
-        places[*first as usize] = place as u32;
+/// The different keys of samples, sorted by what is looked at, and each sample's place among them.
+fn number<'a, K, L: Ord>(
+    keys: &'a Keys<K>,
+    look: impl Fn(&'a K) -> L,
+) -> (Vec<L>, Vec<Option<u32>>) {
+    let mut sorted: BTreeMap<L, Vec<usize>> = BTreeMap::new();
+    for (number, key) in keys.different().iter().enumerate() {
+        // The labels 1 and 1.0 are one class.
+        sorted.entry(look(key)).or_default().push(number);
     }
-    of.iter_mut().flatten().for_each(|number| *number = places[*number as usize]);
-    (numbers.into_keys().collect(), of)
+    let mut places = vec![0; keys.different().len()];
+    for (place, numbers) in sorted.values().enumerate() {
+        numbers.iter().for_each(|number| places[*number] = place as u32);
+    }
+    let of = keys.numbers().map(|number| number.map(|number| places[number as usize])).collect();
+    (sorted.into_keys().collect(), of)
 }
 
 /// A label with an order: numbers by value, then texts.
@@ -142,19 +138,22 @@ impl Eq for Key<'_> {}
 mod tests {
     use super::*;
 
-    fn sample(label: Value) -> Sample {
-        let line = serde_json::json!({
-            "id": 0, "name": "a", "stack": "s", "index": 0, "label": label, "nan": 0, "inf": 0, "range": null,
-            "source": { "path": "a", "bytes": 0, "fingerprint": "", "format": "" },
-        });
-        serde_json::from_value(line).unwrap()
+    fn labels(labels: &[Value]) -> Labels {
+        let line = |(id, label): (usize, &Value)| {
+            let line = serde_json::json!({
+                "id": id, "name": id.to_string(), "stack": "s", "index": id, "label": label, "nan": 0, "inf": 0,
+                "range": null, "source": { "path": "a", "bytes": 0, "fingerprint": "", "format": "" },
+            });
+            format!("{line}\n")
+        };
+        let text: String = labels.iter().enumerate().map(line).collect();
+        Labels::of(&Samples::decode(text.into_bytes(), &["s"]).unwrap())
     }
 
     #[test]
     fn classes_are_numbers_by_value_then_texts() {
-        let labels = [10, 9, 10].map(Value::from).into_iter();
-        let labels = labels.chain(["b", "a"].map(Value::from)).chain([Value::Null]);
-        let labels = Labels::of(&labels.map(sample).collect::<Vec<_>>());
+        let all = [10.into(), 9.into(), 10.0.into(), "b".into(), "a".into(), Value::Null];
+        let labels = labels(&all);
         let names: Vec<String> = labels.classes().iter().map(|c| c.label.to_string()).collect();
         assert_eq!(names, ["9", "10", "\"a\"", "\"b\""]);
         assert_eq!(labels.classes()[1].count, 2);

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use hsipack_format::dataset::ChunkArray;
 use hsipack_format::{
-    Command, CubeShape, DType, Error, Opt, Sample, checksums, folder, memory, remedy,
+    Command, CubeShape, DType, Error, Opt, Samples, checksums, folder, memory, remedy,
 };
 
 pub use labels::{ClassCount, Labels};
@@ -71,7 +71,6 @@ struct Inner {
     packed: hsipack_format::Dataset,
     /// Per stack: the image's files, then those of its masks.
     files: Vec<Vec<Files>>,
-    stack_of: Vec<u32>,
     labels: Labels,
     store: Arc<dyn Store>,
     verify: Verify,
@@ -114,14 +113,9 @@ impl Dataset {
             std::iter::once(&stack.image).chain(&stack.masks).map(Files::new).collect()
         };
         let files = packed.stacks().iter().map(arrays).collect::<Result<_>>()?;
-        let place = |sample: &Sample| {
-            let place = packed.stacks().iter().position(|stack| stack.name == sample.stack);
-            place.expect("checked when it was opened") as u32
-        };
-        let stack_of = packed.samples().iter().map(place).collect();
         let labels = Labels::of(packed.samples());
         let verify = options.verify;
-        Ok(Self(Arc::new(Inner { packed, files, stack_of, labels, store, verify, may_lack_files })))
+        Ok(Self(Arc::new(Inner { packed, files, labels, store, verify, may_lack_files })))
     }
 
     /// Where it lies.
@@ -152,7 +146,7 @@ impl Dataset {
     }
 
     /// All samples in order, with the columns of the user's table.
-    pub fn samples(&self) -> &[Sample] {
+    pub fn samples(&self) -> &Samples {
         self.0.packed.samples()
     }
 
@@ -171,7 +165,7 @@ impl Dataset {
     /// # Errors
     /// If there is no such sample.
     pub fn stack_of(&self, sample: usize) -> Result<usize> {
-        let stack = self.0.stack_of.get(sample).map(|stack| *stack as usize);
+        let stack = (sample < self.len()).then(|| self.samples().stack(sample));
         stack.ok_or_else(|| {
             Error::conflict(format!("there is no sample {sample}")).at(self.path()).with_remedy(
                 format!("samples are numbered from 0 to {}", self.len().saturating_sub(1)),

@@ -76,7 +76,7 @@ impl Decoder<'_> {
         out: &mut [u8],
         scratch: &mut Scratch,
     ) -> Result<()> {
-        let index = self.dataset.samples()[sample].index;
+        let index = self.dataset.samples().index(sample);
         self.ask_ahead(array, index, window);
         let mut rest = out;
         for down in chunk_rows(array, window) {

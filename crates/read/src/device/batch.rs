@@ -77,20 +77,27 @@ impl DeviceBatch {
     }
 
     /// Ids of the samples.
-    pub fn ids(&self) -> impl ExactSizeIterator<Item = u64> {
-        self.items().iter().map(|item| u64::from(item.sample))
+    pub fn ids(&self) -> impl ExactSizeIterator<Item = usize> {
+        self.items().iter().map(|item| item.sample)
     }
 
-    /// What is known of the samples: names, labels, groups, the user's columns.
-    pub fn samples(&self) -> impl ExactSizeIterator<Item = &Sample> {
+    /// Names of the samples.
+    pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
         let samples = self.info.dataset.samples();
-        self.items().iter().map(move |item| &samples[item.sample as usize])
+        self.items().iter().map(move |item| samples.name(item.sample))
+    }
+
+    /// What is known of the samples: names, labels, groups, the user's columns; each is read from its line of
+    /// `samples.jsonl`.
+    pub fn samples(&self) -> impl ExactSizeIterator<Item = Sample> {
+        let samples = self.info.dataset.samples();
+        self.items().iter().map(move |item| samples.get(item.sample))
     }
 
     /// Numbers of the samples' classes (see [`Labels`](crate::Labels::classes)), where they have labels.
     pub fn classes(&self) -> impl ExactSizeIterator<Item = Option<u32>> {
         let labels = self.info.dataset.labels();
-        self.items().iter().map(move |item| labels.class_of(item.sample as usize))
+        self.items().iter().map(move |item| labels.class_of(item.sample))
     }
 
     /// The mask of that name, if it was asked for.

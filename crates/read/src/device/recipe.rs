@@ -64,7 +64,7 @@ impl Recipe {
         }
         let mut stacks = BTreeMap::new();
         for sample in shared.plan.samples() {
-            let stack = shared.dataset.stack_of(sample.sample as usize)?;
+            let stack = shared.dataset.stack_of(sample.sample)?;
             if let Entry::Vacant(entry) = stacks.entry(stack) {
                 entry.insert(Stack::new(shared, options, stack)?);
             }
@@ -134,7 +134,7 @@ impl Recipe {
 
     /// The stack of every sample; of one only, if all are of one.
     fn stacks_of(&self, info: &Info) -> Result<Vec<&Stack>> {
-        let numbers = info.items.iter().map(|item| info.dataset.stack_of(item.sample as usize));
+        let numbers = info.items.iter().map(|item| info.dataset.stack_of(item.sample));
         let mut numbers = numbers.collect::<Result<Vec<usize>>>()?;
         if numbers.iter().all(|number| *number == numbers[0]) {
             numbers.truncate(1);

@@ -207,7 +207,7 @@ pub(crate) fn array_of<'a>(
     item: Item,
     number: usize,
 ) -> Result<crate::dataset::array::ArrayRef<'a>> {
-    let stack = dataset.stack_of(item.sample as usize)?;
+    let stack = dataset.stack_of(item.sample)?;
     let array = match number.checked_sub(1) {
         None => 0,
         Some(mask) => place(dataset, stack, &masks[mask])?,

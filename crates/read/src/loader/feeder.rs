@@ -146,7 +146,7 @@ impl<'a> Feeder<'a> {
         let first = plan.items.first().ok_or_else(|| {
             Error::new(ErrorKind::Conflict, "a batch without samples was planned")
         })?;
-        let stack = dataset.stack_of(first.sample as usize)?;
+        let stack = dataset.stack_of(first.sample)?;
         let size = (first.window.rows as usize, first.window.columns as usize);
         let (decoder, len) = (self.shared.decoder(), plan.items.len());
         lay_out(&decoder, masks, stack, len, size, &mut plan.arrays).map(drop)
@@ -162,7 +162,7 @@ impl<'a> Feeder<'a> {
             else {
                 continue;
             };
-            let index = self.shared.dataset.samples()[item.sample as usize].index;
+            let index = self.shared.dataset.samples().index(item.sample);
             for chunk in chunks_of(array, part.down, item.window) {
                 if self.is_cached(array, array.number(index, chunk)) {
                     continue;

@@ -21,7 +21,7 @@ const KEPT_BYTES: usize = 16 << 20;
 /// One sample's labelled pixels, row by row, each row in whole words.
 #[derive(Debug)]
 struct Bits {
-    sample: u32,
+    sample: usize,
     words_a_row: usize,
     words: Vec<u64>,
 }
@@ -32,7 +32,7 @@ impl<'a> LabelledMasks<'a> {
     }
 
     /// The bitmap of a sample, first in the list afterwards.
-    fn bits(&mut self, sample: u32) -> Result<&Bits> {
+    fn bits(&mut self, sample: usize) -> Result<&Bits> {
         let known = self.latest.iter().position(|bits| bits.sample == sample);
         let bits = match known.and_then(|place| self.latest.remove(place)) {
             Some(bits) => bits,
@@ -51,7 +51,7 @@ impl<'a> LabelledMasks<'a> {
     }
 
     /// A pixel is labelled if any of the loader's masks is not 0 there.
-    fn read(&self, sample: u32) -> Result<Bits> {
+    fn read(&self, sample: usize) -> Result<Bits> {
         let Shared { dataset, masks, .. } = self.shared;
         if masks.is_empty() {
             return Err(Error::conflict(
@@ -65,11 +65,11 @@ impl<'a> LabelledMasks<'a> {
                 Opt::MinLabelled
             ]));
         }
-        let shape = dataset.image(dataset.stack_of(sample as usize)?).shape();
+        let shape = dataset.image(dataset.stack_of(sample)?).shape();
         let words_a_row = shape.columns.div_ceil(64);
         let mut words = vec![0u64; words_a_row * shape.rows];
         for name in masks {
-            let mask = dataset.mask(sample as usize, name)?;
+            let mask = dataset.mask(sample, name)?;
             let size = mask.dtype.size();
             for (row, words) in mask
                 .bytes
@@ -90,7 +90,7 @@ impl<'a> LabelledMasks<'a> {
 }
 
 impl Labelled for LabelledMasks<'_> {
-    fn share(&mut self, sample: u32, window: Window) -> Result<f64> {
+    fn share(&mut self, sample: usize, window: Window) -> Result<f64> {
         let labelled = self.bits(sample)?.count(window);
         Ok(labelled as f64 / (f64::from(window.rows) * f64::from(window.columns)))
     }

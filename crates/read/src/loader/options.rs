@@ -20,7 +20,7 @@ pub struct LoaderOptions {
     pub splits: Vec<String>,
     /// Only these samples, by id, each once; all if `None`. [`Order::Sequential`](crate::plan::Order::Sequential) keeps to
     /// their order.
-    pub samples: Option<Vec<u64>>,
+    pub samples: Option<Vec<usize>>,
     /// How often every sample of the dataset is drawn by [`Order::Weighted`](crate::plan::Order::Weighted), relative to the
     /// others, by id; what their column `weight` says, else 1, if `None`.
     pub weights: Option<Vec<f64>>,

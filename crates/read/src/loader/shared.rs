@@ -163,7 +163,7 @@ const NOTES_A_SLOT: u64 = 1024;
 
 /// Ids of the samples that were asked for: as they were given in a sequential order, else ascending, so that an order
 /// that is drawn does not depend on how they were listed.
-fn choose(dataset: &Dataset, options: &LoaderOptions) -> Result<Vec<u32>> {
+fn choose(dataset: &Dataset, options: &LoaderOptions) -> Result<Vec<usize>> {
     let splits = dataset.labels().splits();
     if let Some(split) = options.splits.iter().find(|split| !splits.contains(split)) {
         let remedy = match splits {
@@ -174,31 +174,26 @@ fn choose(dataset: &Dataset, options: &LoaderOptions) -> Result<Vec<u32>> {
             .at(dataset.path())
             .with_remedy(remedy));
     }
-    let mut ids: Vec<u64> = match &options.samples {
+    let mut ids: Vec<usize> = match &options.samples {
         Some(ids) => ids.clone(),
-        None => (0..dataset.len() as u64).collect(),
+        None => (0..dataset.len()).collect(),
     };
     if options.plan.order != Order::Sequential {
         ids.sort_unstable();
     }
-    let in_split = |id: &u64| {
-        let split = &dataset.samples()[*id as usize].split;
-        options.splits.is_empty()
-            || split.as_ref().is_some_and(|split| options.splits.contains(split))
-    };
-    if let Some(missing) = ids.iter().find(|id| **id >= dataset.len() as u64) {
-        dataset.stack_of(*missing as usize)?;
+    if let Some(missing) = ids.iter().find(|id| **id >= dataset.len()) {
+        dataset.stack_of(*missing)?;
     }
-    let number = |id: u64| {
-        u32::try_from(id)
-            .map_err(|_| Error::unsupported("more than 2^32 samples").at(dataset.path()))
-    };
-    ids.into_iter().filter(in_split).map(number).collect()
+    if !options.splits.is_empty() {
+        let split = |id: usize| dataset.samples().splits().get(id);
+        ids.retain(|id| split(*id).is_some_and(|split| options.splits.contains(split)));
+    }
+    Ok(ids)
 }
 
 /// Stacks of samples, each once, in order.
-fn stacks_of(dataset: &Dataset, samples: &[u32]) -> Result<Vec<usize>> {
-    let stacks = samples.iter().map(|sample| dataset.stack_of(*sample as usize));
+fn stacks_of(dataset: &Dataset, samples: &[usize]) -> Result<Vec<usize>> {
+    let stacks = samples.iter().map(|sample| dataset.stack_of(*sample));
     let mut stacks = stacks.collect::<Result<Vec<_>>>()?;
     stacks.sort_unstable();
     stacks.dedup();
@@ -208,7 +203,7 @@ fn stacks_of(dataset: &Dataset, samples: &[u32]) -> Result<Vec<usize>> {
 fn choose_masks(
     dataset: &Dataset,
     options: &LoaderOptions,
-    samples: &[u32],
+    samples: &[usize],
 ) -> Result<Vec<String>> {
     let stacks = stacks_of(dataset, samples)?;
     if let Some(names) = &options.masks {
@@ -226,7 +221,7 @@ fn choose_masks(
     Ok(names.filter(everywhere).collect())
 }
 
-fn check_bands(dataset: &Dataset, options: &LoaderOptions, samples: &[u32]) -> Result<()> {
+fn check_bands(dataset: &Dataset, options: &LoaderOptions, samples: &[usize]) -> Result<()> {
     let Some(bands) = &options.bands else { return Ok(()) };
     if bands.is_empty() {
         return Err(Error::conflict("no bands are chosen").with_remedy("choose some, or all"));
@@ -246,7 +241,7 @@ fn check_bands(dataset: &Dataset, options: &LoaderOptions, samples: &[u32]) -> R
 fn plan_samples(
     dataset: &Dataset,
     options: &LoaderOptions,
-    samples: &[u32],
+    samples: &[usize],
 ) -> Result<Vec<PlanSample>> {
     if let Some(weights) = options.weights.as_ref().filter(|all| all.len() != dataset.len()) {
         return Err(Error::conflict(format!(
@@ -257,8 +252,9 @@ fn plan_samples(
         .at(dataset.path())
         .with_remedy("give one weight for every sample of the dataset, in their order"));
     }
-    let plan_sample = |sample: &u32| {
-        let number = *sample as usize;
+    let weighted = options.plan.order == Order::Weighted;
+    let plan_sample = |sample: &usize| {
+        let number = *sample;
         let stack = dataset.stack_of(number).expect("chosen among those that exist");
         let shape = dataset.image(stack).shape();
         // Axes of a cube that can be read fit: its chunks hold whole rows of columns or tiles below 2 GiB,
@@ -266,9 +262,11 @@ fn plan_samples(
         let axis = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
         let weight = match &options.weights {
             Some(weights) => Some(weights[number]),
-            None => {
-                dataset.samples()[number].columns.get("weight").and_then(|value| value.as_f64())
+            None if weighted => {
+                let sample = dataset.samples().get(number);
+                sample.columns.get("weight").and_then(|value| value.as_f64())
             }
+            None => None,
         };
         PlanSample {
             group: dataset.labels().group_of(number),
@@ -282,7 +280,7 @@ fn plan_samples(
 
 /// Windows of one shape from several stacks come in one batch: their element types have to be the same.
 fn check_mixing(dataset: &Dataset, plan: &Plan, masks: &[String]) -> Result<()> {
-    let samples: Vec<u32> = plan.samples().iter().map(|sample| sample.sample).collect();
+    let samples: Vec<usize> = plan.samples().iter().map(|sample| sample.sample).collect();
     let stacks = stacks_of(dataset, &samples)?;
     let types = |stack: usize| -> Result<Vec<DType>> {
         let masks = masks.iter().map(|name| super::batch_plan::place(dataset, stack, name));
@@ -315,7 +313,7 @@ fn slot_bytes(
     plan: &Plan,
     masks: &[String],
 ) -> Result<usize> {
-    let samples: Vec<u32> = plan.samples().iter().map(|sample| sample.sample).collect();
+    let samples: Vec<usize> = plan.samples().iter().map(|sample| sample.sample).collect();
     let decoder = Decoder { dataset, bands: options.bands.as_deref(), cache: None };
     let mut largest = 0;
     for stack in stacks_of(dataset, &samples)? {

@@ -53,7 +53,7 @@ fn do_task(
         let item = plan.items[part.position];
         let mut read = || -> Result<()> {
             let array = array_of(&shared.dataset, &shared.masks, item, part.array)?;
-            let index = shared.dataset.samples()[item.sample as usize].index;
+            let index = shared.dataset.samples().index(item.sample);
             shared.decoder().rows(array, index, part.down, item.window, out, scratch)
         };
         let done = catch_unwind(AssertUnwindSafe(&mut read)).unwrap_or_else(|_| {

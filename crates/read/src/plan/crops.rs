@@ -65,7 +65,7 @@ pub trait Labelled {
     ///
     /// # Errors
     /// If the labels cannot be read.
-    fn share(&mut self, sample: u32, window: Window) -> Result<f64>;
+    fn share(&mut self, sample: usize, window: Window) -> Result<f64>;
 }
 
 /// What a window's place is drawn from: never batch, rank or thread.
@@ -80,7 +80,7 @@ pub(super) struct Draw {
 
 impl Draw {
     fn random(self, stream: Stream, sample: &PlanSample) -> Random {
-        let parts = [self.seed, self.epoch, u64::from(sample.sample), u64::from(self.repeat)];
+        let parts = [self.seed, self.epoch, sample.sample as u64, u64::from(self.repeat)];
         Random::keyed(stream, parts)
     }
 
@@ -298,7 +298,7 @@ mod tests {
     }
 
     impl Labelled for RightOf {
-        fn share(&mut self, _: u32, window: Window) -> Result<f64> {
+        fn share(&mut self, _: usize, window: Window) -> Result<f64> {
             self.calls += 1;
             let right = (window.column + window.columns).saturating_sub(self.from);
             Ok(f64::from(right.min(window.columns)) / f64::from(window.columns))

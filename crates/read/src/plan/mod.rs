@@ -65,8 +65,8 @@ use order::{Entry, Pool};
 /// A sample as the plan sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanSample {
-    /// Number of the sample in the dataset.
-    pub sample: u32,
+    /// Id of the sample in the dataset.
+    pub sample: usize,
     /// Image rows of its cube.
     pub rows: u32,
     /// Image columns of its cube.
@@ -83,7 +83,7 @@ pub struct PlanSample {
 
 impl PlanSample {
     /// A sample of `rows` × `columns` × `bands` without group or class, of weight 1.
-    pub fn new(sample: u32, rows: u32, columns: u32, bands: u32) -> Self {
+    pub fn new(sample: usize, rows: u32, columns: u32, bands: u32) -> Self {
         Self { sample, rows, columns, bands, group: None, class: None, weight: 1.0 }
     }
 
@@ -127,8 +127,8 @@ impl PlanOptions {
 /// One window of one sample, in one epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Item {
-    /// Number of the sample in the dataset.
-    pub sample: u32,
+    /// Id of the sample in the dataset.
+    pub sample: usize,
     /// Which item of the sample it is in this epoch: seeds drawn from (seed, epoch, sample, repeat) differ.
     pub repeat: u32,
     /// The window to read.
@@ -348,7 +348,8 @@ impl EpochPlan {
 fn digest(samples: &[PlanSample], options: &PlanOptions, pool: &Pool, length: usize) -> String {
     let settings = [options.order as u64, options.last as u64, length as u64, samples.len() as u64];
     let samples = samples.iter().flat_map(|sample| {
-        [sample.sample, sample.rows, sample.columns, sample.bands].map(u64::from)
+        let [rows, columns, bands] = [sample.rows, sample.columns, sample.bands].map(u64::from);
+        [sample.sample as u64, rows, columns, bands]
     });
     let strata = pool.strata.iter().map(|stratum| u64::from(*stratum));
     let weights = pool.weights.iter().map(|weight| weight.to_bits());
@@ -376,7 +377,7 @@ fn check_samples(samples: &[PlanSample]) -> Result<()> {
         ))
         .with_remedy("leave it out"));
     }
-    let mut numbers: Vec<u32> = samples.iter().map(|sample| sample.sample).collect();
+    let mut numbers: Vec<usize> = samples.iter().map(|sample| sample.sample).collect();
     numbers.sort_unstable();
     match numbers.windows(2).find(|pair| pair[0] == pair[1]) {
         None => Ok(()),

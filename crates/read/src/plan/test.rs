@@ -22,7 +22,7 @@ pub(super) fn sample(number: u32, rows: u32, columns: u32, bands: u32) -> PlanSa
         group: Some(number % 3 * 7),
         class: Some(number % 2 + 4),
         weight: f64::from(number % 4 + 1),
-        ..PlanSample::new(number, rows, columns, bands)
+        ..PlanSample::new(number as usize, rows, columns, bands)
     }
 }
 
@@ -132,7 +132,7 @@ fn every_item_comes_once_on_some_rank() {
 fn orders_without_replacement_give_every_sample_once() {
     for order in [Order::Sequential, Order::Shuffled, Order::GroupsSpread, Order::GroupsTogether] {
         let plan = plan(ragged(40), PlanOptions { order, ..PlanOptions::new(4) });
-        let samples: HashSet<u32> = all_items(&plan).iter().map(|item| item.sample).collect();
+        let samples: HashSet<usize> = all_items(&plan).iter().map(|item| item.sample).collect();
         assert_eq!(samples, (0..40).collect());
     }
 }
@@ -151,7 +151,7 @@ fn batches_are_pinned() {
     let samples = ragged(12);
     let crop = Crop::Random { rows: 3, columns: 4, per_sample: 1, min_labelled: 0.0 };
     let plan = plan(samples, PlanOptions { crop, seed: 42, ..PlanOptions::new(3) });
-    let batches: Vec<Vec<(u32, u32, u32)>> = rest(&plan, 7, &[], 1)
+    let batches: Vec<Vec<(usize, u32, u32)>> = rest(&plan, 7, &[], 1)
         .iter()
         .map(|batch| {
             batch.iter().map(|item| (item.sample, item.window.row, item.window.column)).collect()
@@ -188,7 +188,7 @@ fn batches_have_one_shape() {
         for (n, batch) in rest(&plan, 3, &[], 2).iter().enumerate() {
             let shape = left.shape(n).unwrap();
             for item in batch {
-                let sample = &plan.samples()[item.sample as usize];
+                let sample = &plan.samples()[item.sample];
                 assert_eq!(
                     (sample.rows, sample.columns, sample.bands),
                     (shape.rows as u32, shape.columns as u32, shape.bands as u32)
@@ -204,7 +204,7 @@ fn crops_to_one_size_mix_all_cubes_of_equal_bands() {
     let plan = plan(ragged(60), PlanOptions { crop, ..PlanOptions::new(8) });
     assert_eq!(plan.shapes(), [CubeShape::new(8, 8, 5), CubeShape::new(8, 8, 7)]);
     let mixed = rest(&plan, 0, &[], 1).iter().any(|batch| {
-        let sizes = batch.iter().map(|item| &plan.samples()[item.sample as usize]);
+        let sizes = batch.iter().map(|item| &plan.samples()[item.sample]);
         sizes.map(|sample| (sample.rows, sample.columns)).collect::<HashSet<_>>().len() > 1
     });
     assert!(mixed);
@@ -458,7 +458,7 @@ fn senseless_plans_are_refused() {
 fn labels_reach_the_crops() {
     struct Left(u32);
     impl Labelled for Left {
-        fn share(&mut self, sample: u32, window: Window) -> Result<f64> {
+        fn share(&mut self, sample: usize, window: Window) -> Result<f64> {
             assert!((100..120).contains(&sample));
             self.0 += 1;
             Ok(f64::from(u32::from(window.column == 0)))

@@ -36,7 +36,7 @@ fn loader(dataset: &Dataset, batch_size: usize, threads: usize, share: Share) ->
 }
 
 /// What every sample of two epochs becomes: image and mask.
-fn augmented(mut loader: DeviceLoader) -> HashMap<(u64, u64), (Vec<f32>, Vec<i64>)> {
+fn augmented(mut loader: DeviceLoader) -> HashMap<(u64, usize), (Vec<f32>, Vec<i64>)> {
     let pipeline = Pipeline { seed: 5, ..Pipeline::from_json(OPS).unwrap() };
     let mut all = HashMap::new();
     for _ in 0..2 {

@@ -102,12 +102,11 @@ fn spectrum(
     column: usize,
     options: &DeviceOptions,
 ) -> Vec<f64> {
-    let factor = if written.places[item.sample as usize].0 == 0 { 1.0 } else { 2.0 };
+    let factor = if written.places[item.sample].0 == 0 { 1.0 } else { 2.0 };
     let (row, column) = (row + item.window.row as usize, column + item.window.column as usize);
     let (scale, offset) = if options.physical { (SCALE * factor, OFFSET) } else { (1.0, 0.0) };
-    let mut spectrum: Vec<f64> = (0..5)
-        .map(|band| value(item.sample as usize, row, column, band) * scale + offset)
-        .collect();
+    let mut spectrum: Vec<f64> =
+        (0..5).map(|band| value(item.sample, row, column, band) * scale + offset).collect();
     let norm = match options.normalization {
         Normalization::Standardize => {
             let mean = [1.5, 2.0, 3.0, f64::NAN, 5.0].map(|mean| mean * scale + offset);
@@ -171,7 +170,7 @@ fn mask_values(batch: &DeviceBatch, value: impl Fn(usize, usize, usize) -> u16) 
         let window = item.window;
         for row in window.row..window.row + window.rows {
             for column in window.column..window.column + window.columns {
-                values.push(value(item.sample as usize, row as usize, column as usize));
+                values.push(value(item.sample, row as usize, column as usize));
             }
         }
     }
@@ -269,7 +268,7 @@ fn an_emulated_bus_takes_its_time_and_changes_nothing() {
 
     let repeat = DeviceOptions { repeat: true, ..device };
     let mut loader = DeviceLoader::new(&dataset, options(4), repeat).unwrap();
-    let ids: Vec<Vec<u64>> =
+    let ids: Vec<Vec<usize>> =
         (0..9).map(|_| loader.next_batch().unwrap().unwrap().ids().collect()).collect();
     assert!(ids.iter().all(|batch| *batch == ids[0]), "{ids:?}");
 

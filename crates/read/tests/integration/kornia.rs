@@ -337,8 +337,8 @@ fn case(name: &str, number: u64) -> Case {
     let pipeline = json!({"ops": ops, "seed": seed, "mask_fill": mask_fill}).to_string();
     let pipeline = Pipeline::from_json(&pipeline).unwrap();
     let samples = 1 + dice.below(5) as i64;
-    let keys: Vec<SampleKey> = (0..samples as u64)
-        .map(|sample| SampleKey { sample: sample * 7 + number, repeat: sample % 2 })
+    let keys: Vec<SampleKey> = (0..samples as usize)
+        .map(|sample| SampleKey { sample: sample * 7 + number as usize, repeat: sample as u64 % 2 })
         .collect();
     let parameters = pipeline.draw(frame, number, &keys).unwrap();
     let image = random_image(frame, samples, seed);
@@ -728,7 +728,7 @@ fn augmentations_equal_kornias_with_the_same_parameters() {
 }
 
 /// A chain with what was drawn for it.
-fn drawn(ops: Value, more: Value, frame: Frame, samples: u64) -> (Pipeline, Parameters) {
+fn drawn(ops: Value, more: Value, frame: Frame, samples: usize) -> (Pipeline, Parameters) {
     let mut json = json!({"ops": ops, "seed": 11});
     json.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let pipeline = Pipeline::from_json(&json.to_string()).unwrap();

@@ -69,7 +69,7 @@ fn ours(options: &Value) -> Columns {
     let mut columns = Columns::new();
     for batch in 0..NUMBERS / BATCH {
         let keys: Vec<SampleKey> = (0..BATCH)
-            .map(|place| SampleKey { sample: batch * BATCH + place, repeat: 0 })
+            .map(|place| SampleKey { sample: (batch * BATCH + place) as usize, repeat: 0 })
             .collect();
         let parameters = pipeline.draw(frame, 3, &keys).unwrap();
         for drawn in &parameters.steps[0].drawn {

@@ -52,7 +52,7 @@ pub fn preview(args: &Args, file: &Path) -> Result<Previewed> {
     let augmented = (0..epochs)
         .map(|epoch| {
             let keys: Vec<SampleKey> = (shown.samples.iter())
-                .map(|sample| SampleKey { sample: *sample as u64, repeat: 0 })
+                .map(|sample| SampleKey { sample: *sample, repeat: 0 })
                 .collect();
             pipeline.augment(shown.images(&pipeline)?, epoch, &keys)
         })
@@ -79,22 +79,16 @@ impl<'a> Shown<'a> {
         let all = dataset.samples();
         let first = match &args.sample {
             None => 0,
-            Some(text) => {
-                let by_id = text.parse().ok().filter(|id| *id < all.len());
-                by_id.or_else(|| all.iter().position(|sample| sample.name == *text)).ok_or_else(
-                    || {
-                        Error::conflict(format!("no sample {text}"))
-                            .at(&args.path)
-                            .with_remedy("give an id or a name; samples.jsonl lists them")
-                    },
-                )?
-            }
+            Some(text) => all.find(text).ok_or_else(|| {
+                Error::conflict(format!("no sample {text}"))
+                    .at(&args.path)
+                    .with_remedy("give an id or a name; samples.jsonl lists them")
+            })?,
         };
-        let sample = all
-            .get(first)
-            .ok_or_else(|| Error::damaged("the dataset has no samples").at(&args.path))?;
-        let stack = (dataset.stacks().iter().find(|stack| stack.name == sample.stack))
-            .ok_or_else(|| Error::damaged(format!("no stack {}", sample.stack)).at(&args.path))?;
+        if all.is_empty() {
+            return Err(Error::damaged("the dataset has no samples").at(&args.path));
+        }
+        let stack = &dataset.stacks()[all.stack(first)];
         let mask = match &args.mask {
             None => stack.masks.first(),
             Some(name) => {
@@ -110,8 +104,7 @@ impl<'a> Shown<'a> {
             }
         };
         // Of one shape, evenly spread; the one that was asked for first.
-        let alike: Vec<usize> =
-            (0..all.len()).filter(|other| all[*other].stack == sample.stack).collect();
+        let alike: Vec<usize> = all.ids_in(all.stack(first)).collect();
         let mut samples: Vec<usize> = if args.sample.is_some() { vec![first] } else { Vec::new() };
         let others = (0..SAMPLES).map(|place| alike[place * alike.len() / SAMPLES]);
         for other in others {
@@ -229,9 +222,9 @@ fn pictures(
     let mut pictures = Vec::new();
     for (place, sample) in shown.samples.iter().enumerate().take(wanted) {
         let original = pictures.len();
-        let name = &shown.dataset.samples()[*sample].name;
+        let name = shown.dataset.samples().name(*sample);
         pictures.push(Picture {
-            name: name.clone(),
+            name: name.to_owned(),
             detail: format!("sample {sample}, as it is stored"),
             stretched_like: original,
             ..shown.picture(&plain, place)?

@@ -42,7 +42,7 @@ pub struct EpochReport {
 /// One cube or crop as it was delivered.
 #[derive(Debug, Serialize)]
 pub struct ItemReport {
-    sample: u32,
+    sample: usize,
     repeat: u32,
     padding: bool,
     row: u32,

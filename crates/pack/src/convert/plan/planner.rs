@@ -45,7 +45,7 @@ impl<'a> Planner<'a> {
             })
         });
         let taken =
-            base.iter().flat_map(|base| base.samples()).map(|sample| sample.name.clone()).collect();
+            base.iter().flat_map(|base| base.samples().names()).map(str::to_owned).collect();
         Ok(Self {
             options,
             base,

@@ -206,14 +206,14 @@ pub(crate) struct Draw<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SampleKey {
     /// The sample's id.
-    pub sample: u64,
+    pub sample: usize,
     /// Which of the sample's items in the epoch it is.
     pub repeat: u64,
 }
 
 impl From<&crate::plan::Item> for SampleKey {
     fn from(item: &crate::plan::Item) -> Self {
-        Self { sample: u64::from(item.sample), repeat: u64::from(item.repeat) }
+        Self { sample: item.sample, repeat: u64::from(item.repeat) }
     }
 }
 
@@ -455,13 +455,13 @@ impl Draw<'_> {
     fn random(&self, place: usize) -> Random {
         let SampleKey { sample, repeat } = self.samples[place];
         let [seed, epoch] = self.key;
-        Random::keyed(Stream::Augment, [seed, epoch, sample, repeat, self.op as u64])
+        Random::keyed(Stream::Augment, [seed, epoch, sample as u64, repeat, self.op as u64])
     }
 
     /// For every place the one that gives to it: a permutation that depends on who is in the batch.
     fn donors(&self) -> Vec<usize> {
         let [seed, epoch] = self.key;
-        let batch = fold(self.samples.iter().flat_map(|key| [key.sample, key.repeat]));
+        let batch = fold(self.samples.iter().flat_map(|key| [key.sample as u64, key.repeat]));
         let mut random = Random::keyed(Stream::Mix, [seed, epoch, batch, self.op as u64]);
         let mut donors: Vec<usize> = (0..self.samples.len()).collect();
         random.shuffle(&mut donors);
