@@ -312,3 +312,29 @@ def test_a_split_for_every_cube_gets_no_statistics(hsipack: Hsipack, tmp_path: P
     report = hsipack.convert(tmp_path / "in", "--table", table, out=tmp_path / "out")
     assert any("there are 65 splits" in note for note in report["notes"])
     assert "split_stats" not in attributes(tmp_path / "out")["hsipack"]
+
+
+def test_a_long_list_of_samples_takes_little_more_than_its_lines(
+    hsipack: Hsipack, tmp_path: Path
+) -> None:
+    """The dataset says that it has 200,000 samples; their shards are missing, but nobody asks."""
+    count = 200_000
+    write_cubes(tmp_path / "in", 1, (4, 4, 3))
+    out = tmp_path / "out.hsipack"
+    hsipack.convert(tmp_path / "in", out=out)
+    first = samples(out)[0] | {"split": "train", "label": 3, "age": 41, "site": "Ulm"}
+    lines = (first | {"id": id, "index": id, "name": f"cube {id}"} for id in range(count))
+    (out / "samples.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    array = out / "4x4x3/image/zarr.json"
+    described = json.loads(array.read_text())
+    described["shape"][0] = count
+    array.write_text(json.dumps(described))
+    sums = (out / "SHA256SUMS").read_text().splitlines()
+    files = [line.split("  ", 1)[1] for line in sums]
+    sums = [f"{hashlib.sha256((out / file).read_bytes()).hexdigest()}  {file}" for file in files]
+    (out / "SHA256SUMS").write_text("\n".join(sums) + "\n")
+    size = (out / "samples.jsonl").stat().st_size
+    # The command itself takes less than 100 MiB of address space.
+    words = ["preview", out, "-o", tmp_path / "no.png", "--sample", "nobody"]
+    done = hsipack.run(*words, memory=(100 << 20) + 2 * size)
+    assert "no sample nobody" in done.stderr, done.stderr
