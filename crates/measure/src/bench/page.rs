@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::busy::WINDOW_S;
 use super::options::Augment;
-use super::report::{Entry, FIGURES, Report};
+use super::report::{Entry, FIGURES, Report, digits};
 use crate::page::chart::{Bar, Chart};
 use crate::page::{Page, escape, table};
 use crate::step::StepKind;
@@ -79,7 +79,12 @@ impl Report {
         names.dedup();
         names.truncate(self.at(rates.first().copied().flatten()).count());
         let told = self.strategies.iter().map(|entry| {
-            format!("{}, {}: {:.2} s", entry.name, rate_name(entry.rate_limit), entry.epoch_s.mean)
+            format!(
+                "{}, {}: {} s",
+                entry.name,
+                rate_name(entry.rate_limit),
+                digits(entry.epoch_s.mean)
+            )
         });
         let told = told.collect::<Vec<_>>().join("; ");
         let mut chart = Chart::new("Seconds an epoch", &told).y_label("s/epoch").categories(&names);
@@ -103,6 +108,11 @@ impl Report {
     fn over_time(&self, rate: Option<u64>) -> String {
         let longest = self.at(rate).map(|entry| entry.timeline.busy.len()).max().unwrap_or(0);
         let end = (longest as f64 * WINDOW_S).clamp(WINDOW_S, SHOWN_S);
+        if longest == 0 {
+            return format!(
+                "<p>Every run took less than {WINDOW_S} s, too short for charts. More epochs take longer.</p>"
+            );
+        }
         let mut out = String::new();
         for entry in self.at(rate) {
             let windows = entry.timeline.busy.iter().enumerate();

@@ -118,8 +118,21 @@ impl Entry {
 /// `2.61 ± 0.05`.
 impl fmt::Display for Spread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.2}", self.mean)?;
-        if self.n < 2 { Ok(()) } else { write!(f, " ± {:.2}", self.sd) }
+        let places = places(self.mean);
+        write!(f, "{:.places$}", self.mean)?;
+        if self.n < 2 { Ok(()) } else { write!(f, " ± {:.places$}", self.sd) }
+    }
+}
+
+/// A figure with two places behind the point, or three digits that are not leading zeros if it is small.
+pub(super) fn digits(value: f64) -> String {
+    format!("{value:.*}", places(value))
+}
+
+fn places(value: f64) -> usize {
+    match value.abs() {
+        0.0 => 2,
+        size => (2.0 - size.log10().floor()).clamp(2.0, 9.0) as usize,
     }
 }
 
@@ -202,7 +215,7 @@ impl Entry {
             self.cubes_per_s.to_string(),
             self.speedup.as_ref().map_or_else(missing, |speedup| format!("{speedup} ×")),
             format!("{:.1} %", self.utilisation.mean * 100.0),
-            self.cpu_s.as_ref().map_or_else(missing, |cpu| format!("{:.2}", cpu.mean)),
+            self.cpu_s.as_ref().map_or_else(missing, |cpu| digits(cpu.mean)),
             self.peak_bytes.as_ref().map_or_else(missing, |peak| bytes(peak.mean)),
             bytes(self.bytes_read.mean),
         ]
@@ -272,6 +285,17 @@ mod tests {
             statistics: Statistics::default(),
             notes: Vec::new(),
         }
+    }
+
+    #[test]
+    fn short_times_keep_their_digits() {
+        let told = |values: &[f64]| Spread::of(values.iter().copied()).to_string();
+        assert_eq!(told(&[2.6, 2.7]), "2.65 ± 0.07");
+        assert_eq!(told(&[0.0011, 0.0012]), "0.00115 ± 0.00007");
+        assert_eq!(
+            [0.0, 0.03, 0.12, 1e-300].map(digits),
+            ["0.00", "0.0300", "0.120", "0.000000000"]
+        );
     }
 
     #[test]

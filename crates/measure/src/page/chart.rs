@@ -97,6 +97,14 @@ impl Frame {
 const TEXT: f64 = 13.0;
 /// Size of text at ticks.
 const SMALL: f64 = 12.0;
+/// Size of titles.
+const HEAD: f64 = 15.0;
+/// From line to line of a title.
+const HEAD_ROW: f64 = 19.0;
+/// How much wider letters are in titles.
+const BOLD: f64 = 1.15;
+/// Half the size of a point.
+const DOT: f64 = 5.0;
 /// Width of charts on narrow pages.
 const PHONE_WIDTH: f64 = 328.0;
 
@@ -206,14 +214,21 @@ impl Chart {
     pub fn render(&self, place: Place) -> String {
         let [width, _] = self.size;
         let mut out = String::new();
-        text(&mut out, [16.0, 24.0], "start", "head", &fitting(&self.title, 15.0, width - 32.0));
-        let top = self.legend(&mut out) + if self.labels[1].is_empty() { 14.0 } else { 30.0 };
+        // Narrow pictures break their title; bold letters are wider.
+        let title = wrapped(&self.title, HEAD * BOLD, width - 32.0);
+        for (row, line) in title.iter().enumerate() {
+            text(&mut out, [16.0, 24.0 + row as f64 * HEAD_ROW], "start", "head", line);
+        }
+        let under_title = 46.0 + title.len().saturating_sub(1) as f64 * HEAD_ROW;
+        let top = self.legend(&mut out, under_title)
+            + if self.labels[1].is_empty() { 14.0 } else { 30.0 };
         let (frame, y_ticks, category_lines) = self.frame(top);
         self.axes(&mut out, &frame, &y_ticks, &category_lines);
         self.areas(&mut out, &frame);
         let groups = self.series.iter().filter(|one| matches!(one.kind, Kind::Bars(_))).count();
         let mut group = 0;
-        let mut taken = Vec::new();
+        // Labels keep off all points, also those of series that come later.
+        let mut taken = self.dots(&frame);
         for (number, series) in self.series.iter().enumerate() {
             let colour = number % svg::SERIES;
             match &series.kind {
@@ -238,14 +253,28 @@ impl Chart {
         format!("<div class=\"phone\">{phone}</div><div class=\"desk\">{desk}</div>")
     }
 
-    /// Names of the series, in as many lines as they need; gives where they end. One series needs no name.
-    fn legend(&self, out: &mut String) -> f64 {
+    /// Where the points of all scatter series lie.
+    fn dots(&self, frame: &Frame) -> Vec<Box4> {
+        let points = self.series.iter().flat_map(|series| match &series.kind {
+            Kind::Scatter(points) => points.as_slice(),
+            _ => &[],
+        });
+        let finite = points.map(|(point, _)| *point).filter(is_finite);
+        finite
+            .map(|[x, y]| [frame.x(x), frame.y(y)])
+            .map(|[x, y]| [x - DOT, y - DOT, x + DOT, y + DOT])
+            .collect()
+    }
+
+    /// Names of the series, from the line `first` on, in as many lines as they need; gives where they end. One series
+    /// needs no name.
+    fn legend(&self, out: &mut String, first: f64) -> f64 {
         let named: Vec<_> =
             self.series.iter().enumerate().filter(|(_, one)| !one.name.is_empty()).collect();
         if named.len() < 2 {
-            return 32.0;
+            return first - 14.0;
         }
-        let (mut x, mut y) = (16.0, 46.0);
+        let (mut x, mut y) = (16.0, first);
         for (number, series) in named {
             let name = fitting(&series.name, TEXT, self.size[0] - 60.0);
             let wide = 18.0 + text_width(&name, TEXT);
@@ -271,8 +300,8 @@ impl Chart {
         let label = |tick: &f64| text_width(&y_ticks.label(*tick), SMALL);
         let left = 24.0 + y_ticks.at.iter().map(label).fold(0.0, f64::max);
         let right = width - 20.0;
-        let room = (right - left) / self.categories.len().max(1) as f64 - 4.0;
-        let lines: Vec<_> = self.categories.iter().map(|name| wrapped(name, room)).collect();
+        let room = (right - left) / self.categories.len().max(1) as f64 - 2.0;
+        let lines: Vec<_> = self.categories.iter().map(|name| wrapped(name, SMALL, room)).collect();
         let rows = lines.iter().map(Vec::len).max().unwrap_or(1);
         let under = 14.0 + rows as f64 * 15.0 + if self.labels[0].is_empty() { 0.0 } else { 20.0 };
         let (first, last) = y_ticks.ends();
@@ -496,14 +525,14 @@ fn fitting(words: &str, size: f64, room: f64) -> String {
 }
 
 /// The text in up to three lines, broken at spaces and behind hyphens; what still is too wide is cut.
-fn wrapped(words: &str, room: f64) -> Vec<String> {
+fn wrapped(words: &str, size: f64, room: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let parts = words.split_whitespace().flat_map(|word| {
         word.split_inclusive('-').zip(std::iter::once(" ").chain(std::iter::repeat("")))
     });
     for (part, gap) in parts {
         match lines.last_mut() {
-            Some(line) if text_width(&format!("{line}{gap}{part}"), SMALL) <= room => {
+            Some(line) if text_width(&format!("{line}{gap}{part}"), size) <= room => {
                 line.push_str(gap);
                 line.push_str(part);
             }
@@ -514,7 +543,7 @@ fn wrapped(words: &str, room: f64) -> Vec<String> {
         let rest = lines.split_off(2).join(" ");
         lines.push(rest);
     }
-    lines.iter().map(|line| fitting(line, SMALL, room)).collect()
+    lines.iter().map(|line| fitting(line, size, room)).collect()
 }
 
 fn path(frame: &Frame, points: impl Iterator<Item = [f64; 2]>, steps: bool) -> String {
@@ -566,12 +595,10 @@ fn scatter(
         .filter(finite)
         .map(|([x, y], label)| ([frame.x(*x), frame.y(*y)], label))
         .collect();
-    // Labels keep off all points, also those that come later.
-    taken.extend(placed.iter().map(|([x, y], _)| [x - 5.0, y - 5.0, x + 5.0, y + 5.0]));
     for ([x, y], label) in placed {
         let _ = writeln!(
             out,
-            "<circle class=\"f{colour}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"5\"><title>{}</title></circle>",
+            "<circle class=\"f{colour}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{DOT}\"><title>{}</title></circle>",
             escape(label)
         );
         let wide = text_width(label, SMALL);
@@ -613,6 +640,36 @@ mod tests {
         assert_eq!(svg.matches("<circle").count(), 9);
         let labels = svg.matches("<text class=\"small\"").count();
         assert!(svg.matches(">the same place</text>").count() <= 4, "{labels}");
+    }
+
+    #[test]
+    fn labels_keep_off_points_of_later_series() {
+        // The first spot for a label is to the right of its point, where the other series has one.
+        let chart = |other: f64| {
+            Chart::new("T", "D")
+                .scatter("a", &[([1.0, 1.0], "label")])
+                .scatter("b", &[([other, 1.0], "")])
+                .x_range(0.0, 2.0)
+                .render(Place::Page)
+        };
+        let anchor = |svg: String| {
+            let (before, _) = svg.split_once(">label</text>").unwrap();
+            let (_, place) = before.rsplit_once(" x=\"").unwrap();
+            place.split('"').next().unwrap().parse::<f64>().unwrap()
+        };
+        let (free, moved) = (anchor(chart(2.0)), anchor(chart(1.05)));
+        assert!(moved < free, "{moved} {free}");
+    }
+
+    #[test]
+    fn long_titles_take_more_lines_where_the_picture_is_narrow() {
+        let chart =
+            Chart::new("Real information of each mantissa bit", "D").line("", &[[0.0, 1.0]]);
+        let titles = |svg: &str| svg.matches("<text class=\"head\"").count();
+        assert_eq!(titles(&chart.render(Place::Page)), 1);
+        let narrow = chart.size(PHONE_WIDTH, 300.0).render(Place::Page);
+        assert_eq!(titles(&narrow), 2);
+        assert!(!narrow.contains('…'), "nothing is cut: {narrow}");
     }
 
     #[test]
@@ -677,10 +734,10 @@ mod tests {
 
     #[test]
     fn long_names_are_wrapped_and_cut() {
-        assert_eq!(wrapped("one two", 1000.0), ["one two"]);
-        assert_eq!(wrapped("one two", 20.0).len(), 2);
-        assert_eq!(wrapped("+ring-buffer", 50.0), ["+ring-", "buffer"]);
-        assert_eq!(wrapped("+ring-buffer", 1000.0), ["+ring-buffer"]);
+        assert_eq!(wrapped("one two", SMALL, 1000.0), ["one two"]);
+        assert_eq!(wrapped("one two", SMALL, 20.0).len(), 2);
+        assert_eq!(wrapped("+ring-buffer", SMALL, 50.0), ["+ring-", "buffer"]);
+        assert_eq!(wrapped("+ring-buffer", SMALL, 1000.0), ["+ring-buffer"]);
         assert!(fitting(&"long ".repeat(50), 13.0, 100.0).ends_with('…'));
     }
 }

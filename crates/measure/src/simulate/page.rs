@@ -169,14 +169,17 @@ fn course(scenarios: &[Scenario]) -> Option<String> {
             points
         };
         let title = format!("{}: means of each {} s", one.name, short(series.span_s));
-        let svg = Chart::new(&title, "Batches in the queue, loaders that hold a batch and the model's load over time.")
-            .size(1100.0, 320.0)
-            .x_label("time in s")
-            .steps("batches in the queue", &points(&series.queue))
-            .steps("loaders that hold a batch", &points(&series.holding))
-            .steps("share of the model that is busy", &points(&series.model))
-            .render(Place::Page);
-        format!("<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"Chart\">\n{svg}</div>\n")
+        let svg = Chart::new(
+            &title,
+            "Batches in the queue, loaders that hold a batch and the model's load over time.",
+        )
+        .size(1100.0, 320.0)
+        .x_label("time in s")
+        .steps("batches in the queue", &points(&series.queue))
+        .steps("loaders that hold a batch", &points(&series.holding))
+        .steps("share of the model that is busy", &points(&series.model))
+        .for_page(320.0);
+        format!("<div>{svg}</div>\n")
     });
     (!long.is_empty()).then(|| charts.collect())
 }
@@ -231,7 +234,12 @@ mod tests {
         let long = scenario("base", &model);
         assert!(!long.run.trace.whole && long.run.trace.batches.len() == 1000);
         let html = page(&[long]);
-        assert!(html.len() < 400_000 && html.contains("The whole run"), "{}", html.len());
+        assert!(html.len() < 400_000, "{}", html.len());
+        let (_, course) = html.split_once("The whole run").unwrap();
+        assert!(
+            course.contains("<div class=\"phone\"><svg"),
+            "shrunk to a phone, no text could be read"
+        );
     }
 
     #[test]

@@ -330,7 +330,7 @@ fn spectra(report: &Report) -> String {
         .iter()
         .map(|spectrum| {
             let chart = spectrum_chart(spectrum, report.precision.keep_99);
-            format!("<div>{}</div>", drawn(chart, HALF))
+            format!("<div><p>{}</p>{}</div>", escape(&spectrum.cube), drawn(chart, HALF))
         })
         .collect();
     format!("<div class=\"charts\">{charts}</div>")
@@ -351,8 +351,9 @@ fn spectrum_chart(spectrum: &Spectrum, bits: u8) -> Chart {
     };
     let axis = if spectrum.wavelength.is_some() { "wavelength, nm" } else { "band" };
     Chart::new(
-        &format!("{}, row {}, column {}", spectrum.cube, spectrum.row, spectrum.column),
-        "The spectrum of one pixel before and after dropping bits.",
+        // The cube's name, which may be long, stands above the picture.
+        &format!("Row {}, column {}", spectrum.row, spectrum.column),
+        &format!("The spectrum of one pixel of {} before and after dropping bits.", spectrum.cube),
     )
     .x_label(axis)
     .y_label("value")
