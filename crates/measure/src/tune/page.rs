@@ -87,13 +87,19 @@ fn summary(report: &Report) -> String {
     let case = &report.cases[report.choice.case];
     format!(
         "<dl class=\"figures\">{}</dl><p>Chosen for a disk of {} and {} decoding cores; then the {} is what limits. \
-         Packing all {} cubes takes about {:.0} s here.</p>{text}",
+         Packing {} takes {} here.</p>{text}",
         figures.concat(),
         disk(case.disk_rate),
         report.cores,
         case.limit.word(),
-        report.sample.all_cubes,
-        report.choice.write_s
+        match report.sample.all_cubes {
+            1 => "the cube".to_owned(),
+            many => format!("all {many} cubes"),
+        },
+        match report.choice.write_s {
+            short if short < 1.0 => "less than a second".to_owned(),
+            long => format!("about {long:.0} s"),
+        }
     )
 }
 
@@ -405,6 +411,7 @@ mod tests {
         let html = page(&report);
         assert!(html.contains("id=\"data\"") && !html.contains("<cube>"));
         assert!(html.contains(&report.chosen().name));
+        assert!(html.contains("Packing the cube takes less than a second here."));
         if let Some(gain) = report.precision.gain() {
             let told = format!("their greatest error</dt><dd>{:.3} %", 100.0 * gain.bound_rel);
             assert!(html.contains(&told), "{told}");
