@@ -6,6 +6,7 @@
 #[macro_use]
 mod output;
 
+mod allocator;
 mod commands;
 mod failure;
 mod files;
@@ -17,6 +18,9 @@ mod task;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+#[global_allocator]
+static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
 /// Pack hyperspectral cubes for training, and trust what was packed.
 ///
@@ -64,6 +68,9 @@ fn main() -> ExitCode {
         Ok(cli) => cli.command,
         Err(message) => return output::clap(&message),
     };
+    if !matches!(command, Command::Validate(_)) {
+        allocator::end_with_error();
+    }
     let result = match command {
         Command::Convert(args) => commands::convert::run(*args, Cli::command()),
         Command::Validate(args) => commands::validate::run(args),

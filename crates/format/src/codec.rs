@@ -103,6 +103,8 @@ pub struct Codec {
 /// Bytes that the checksum takes behind a frame.
 pub const CHECKSUM_LEN: usize = 4;
 const BLOSC_HEADER: usize = 16;
+/// The largest block that C-Blosc chooses by itself.
+const LARGEST_BLOCK: usize = 1 << 20;
 /// The most bytes one Blosc frame holds, by the width of its header fields.
 pub const MAX_CHUNK: usize = i32::MAX as usize - BLOSC_HEADER;
 
@@ -129,7 +131,7 @@ impl Codec {
         let room = out.capacity() - start;
         // SAFETY: `chunk` is readable for its length; the spare capacity behind `start` is writable
         // for `room` bytes; the name is NUL-terminated; the context call uses no global state.
-        let written = unsafe {
+        let compress = || unsafe {
             blosc_src::blosc_compress_ctx(
                 self.level.into(),
                 self.shuffle.code(),
@@ -143,6 +145,8 @@ impl Codec {
                 1,
             )
         };
+        let block = self.blocksize.max(LARGEST_BLOCK).min(chunk.len());
+        let written = memory::with_room(scratch(block), "compressing a chunk", compress)?;
         let written = usize::try_from(written).ok().filter(|n| *n > 0).ok_or_else(|| {
             Error::unsupported(format!(
                 "Blosc cannot compress with {} level {} (code {written})",
@@ -194,6 +198,18 @@ fn split(stored: &[u8]) -> Result<(&[u8], &[u8; CHECKSUM_LEN])> {
         .ok_or_else(|| Error::damaged(format!("a chunk of {} bytes has no checksum", stored.len())))
 }
 
+/// What the header of a frame says of the size of its blocks.
+fn block_len(frame: &[u8]) -> usize {
+    let field = frame.get(8..).and_then(|rest| rest.first_chunk());
+    field.map_or(0, |field| u32::from_le_bytes(*field) as usize)
+}
+
+/// The most that C-Blosc takes, without looking whether it gets it, for a frame with blocks of `block` bytes: two
+/// blocks, and four bytes for each byte of an element. For [`memory::with_room`].
+pub fn scratch(block: usize) -> usize {
+    2 * block + 4 * usize::from(u8::MAX)
+}
+
 /// Decompresses one Blosc-1 frame into `out`, which it has to fill exactly.
 ///
 /// # Errors
@@ -212,7 +228,7 @@ pub fn decode_frame(frame: &[u8], out: &mut [u8]) -> Result<()> {
     }
     // SAFETY: the header agrees with the length of `frame` (validated above); `out` is writable for
     // its length, which is what C-Blosc is told; the context call uses no global state.
-    let written = unsafe {
+    let decompress = || unsafe {
         blosc_src::blosc_decompress_ctx(
             frame.as_ptr().cast::<c_void>(),
             out.as_mut_ptr().cast::<c_void>(),
@@ -220,6 +236,8 @@ pub fn decode_frame(frame: &[u8], out: &mut [u8]) -> Result<()> {
             1,
         )
     };
+    let needed = scratch(block_len(frame).min(size));
+    let written = memory::with_room(needed, "decompressing a chunk", decompress)?;
     if usize::try_from(written) == Ok(out.len()) {
         Ok(())
     } else {

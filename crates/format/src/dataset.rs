@@ -643,6 +643,9 @@ impl ChunkArray {
         out: &mut [u8],
     ) -> Result<()> {
         let name = |error: Error, path: &Path| {
+            if memory::refused(&error) {
+                return error.at(path);
+            }
             Error::damaged(format!("sample {index}, chunk {chunk}: {}", error.what()))
                 .at(path)
                 .with_remedy(remedy!["run ", Command::Validate, ", then ", Command::Repair])

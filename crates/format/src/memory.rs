@@ -5,8 +5,11 @@
 //! the least of what the machine, every control group from the process's own up to the root (version 2, version 1, or
 //! both), and `ulimit -v` leave.
 
+use std::cell::Cell;
+use std::collections::TryReserveError;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use crate::{Error, ErrorKind, Result};
 
@@ -21,6 +24,16 @@ pub struct Available {
 
 /// Bytes below which nothing is compared: a comparison reads a dozen files.
 const SMALL: u64 = 16 << 20;
+
+/// Where less of the address space is left, calls of libraries that do not check what they get go one by one.
+const AMPLE: u64 = 64 << 20;
+/// What such a library may take besides: contexts of compressors, say.
+const BESIDES: usize = 1 << 20;
+
+thread_local! {
+    /// Whether this thread asks for memory in a way that a refusal is an error.
+    static ASKS: Cell<bool> = const { Cell::new(false) };
+}
 
 /// The memory that can be had now; `None` where the system does not say.
 pub fn available() -> Option<Available> {
@@ -77,7 +90,8 @@ pub fn reserved<T>(len: usize, what: &str) -> Result<Vec<T>> {
 /// # Errors
 /// As [`reserved`].
 pub fn room<T>(values: &mut Vec<T>, len: usize, what: &str) -> Result<()> {
-    values.try_reserve_exact(len.saturating_sub(values.len())).map_err(|error| {
+    let more = len.saturating_sub(values.len());
+    asking(|| values.try_reserve_exact(more)).map_err(|error| {
         let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
         Error::new(ErrorKind::Io, format!("cannot allocate {} for {what}", size(bytes)))
             .with_remedy("free some memory, raise the limit, or ask for less")
@@ -90,12 +104,63 @@ pub fn room<T>(values: &mut Vec<T>, len: usize, what: &str) -> Result<()> {
 /// # Errors
 /// As [`reserved`].
 pub fn zeroed<T: bytemuck::Zeroable>(len: usize, what: &str) -> Result<Vec<T>> {
-    bytemuck::allocation::try_zeroed_vec(len).or_else(|()| {
+    asking(|| bytemuck::allocation::try_zeroed_vec(len)).or_else(|()| {
         // The same again, for its error; or with it, should there be memory by now.
         let mut values = reserved(len, what)?;
         values.resize_with(len, T::zeroed);
         Ok(values)
     })
+}
+
+/// Whether this thread is asking for memory that it can do without: for the allocator of a program, which cannot tell
+/// otherwise whether anybody looks at what it gives. Takes no memory itself.
+pub fn may_be_refused() -> bool {
+    ASKS.get()
+}
+
+fn asking<T>(work: impl FnOnce() -> T) -> T {
+    let before = ASKS.replace(true);
+    let done = work();
+    ASKS.set(before);
+    done
+}
+
+/// Whether memory was refused, which says nothing about the file that an error names.
+pub fn refused(error: &Error) -> bool {
+    let source = std::error::Error::source(error);
+    source.is_some_and(|source| {
+        let io = source.downcast_ref::<std::io::Error>();
+        source.is::<TryReserveError>()
+            || io.is_some_and(|error| error.kind() == std::io::ErrorKind::OutOfMemory)
+    })
+}
+
+/// Runs `work`, a call of a library in C that takes up to `bytes` by `malloc` and does not look whether it gets them:
+/// C-Blosc writes to address 0 if not. So the same memory is asked for before; `what` is for the error.
+///
+/// Another thread may take it in between. Where the address space is short, such calls therefore go one by one, and with
+/// a little to spare for what threads take otherwise.
+///
+/// # Errors
+/// If the system refuses the memory. `work` did not run then.
+pub fn with_room<T>(bytes: usize, what: &str, work: impl FnOnce() -> T) -> Result<T> {
+    /// As C-Blosc aligns its memory, so that both ask alike.
+    #[derive(Clone, Copy)]
+    #[repr(align(32))]
+    struct Line(#[allow(dead_code)] [u8; 32]);
+    static SHORT: Mutex<()> = Mutex::new(());
+
+    let short = is_short(bytes);
+    let _alone = short.then(|| SHORT.lock().unwrap_or_else(PoisonError::into_inner));
+    let bytes = bytes.saturating_add(if short { BESIDES } else { 0 });
+    // Compilers may leave out memory that nobody uses.
+    drop(std::hint::black_box(reserved::<Line>(bytes.div_ceil(size_of::<Line>()), what)?));
+    Ok(work())
+}
+
+/// Whether the limit of the address space would leave little beside `bytes`.
+pub fn is_short(bytes: usize) -> bool {
+    exceeds_address_space((bytes as u64).saturating_add(AMPLE))
 }
 
 /// As [`available`], with the system's files below `root` and the limit of the address space given.
@@ -375,6 +440,13 @@ mod tests {
         assert_eq!(zeroed::<u8>(2, "a list").unwrap(), [0, 0]);
         assert!(zeroed::<u64>(1 << 59, "a list").unwrap_err().what().contains("a list"));
         check(1, "nothing").unwrap();
+        assert_eq!(with_room(1 << 20, "a library", || 7).unwrap(), 7);
+        let refused = with_room(1 << 62, "a library", || unreachable!("there is no room"));
+        let error = refused.unwrap_err();
+        assert!(error.what().contains("a library") && super::refused(&error), "{error}");
+        let other = std::io::Error::from(std::io::ErrorKind::NotFound);
+        assert!(!super::refused(&Error::io("a", "cannot read", other)));
+        assert!(asking(may_be_refused) && !may_be_refused());
         // What no machine has.
         #[cfg(target_os = "linux")]
         assert!(check(1 << 62, "all of it").is_err());

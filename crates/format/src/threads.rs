@@ -4,9 +4,13 @@
 //! `std::thread::spawn` panics there.
 
 use std::io;
+use std::sync::mpsc::{self, Sender};
 use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 
-use crate::{Error, ErrorKind, Opt, Result, remedy};
+use crate::{Error, ErrorKind, Opt, Result, memory, remedy};
+
+/// The stack that the standard library asks for.
+const STACK: usize = 2 << 20;
 
 /// Starts a thread.
 ///
@@ -16,7 +20,12 @@ pub fn start<T: Send + 'static>(
     name: impl Into<String>,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<JoinHandle<T>> {
-    Builder::new().name(name.into()).spawn(work).map_err(refused)
+    with_room(|running| {
+        Builder::new().name(name.into()).spawn(move || {
+            drop(running);
+            work()
+        })
+    })
 }
 
 /// Starts a thread of a scope. The others of the scope have to end by themselves where one is refused.
@@ -28,7 +37,12 @@ pub fn start_scoped<'scope, T: Send + 'scope>(
     name: impl Into<String>,
     work: impl FnOnce() -> T + Send + 'scope,
 ) -> Result<ScopedJoinHandle<'scope, T>> {
-    Builder::new().name(name.into()).spawn_scoped(scope, work).map_err(refused)
+    with_room(|running| {
+        Builder::new().name(name.into()).spawn_scoped(scope, move || {
+            drop(running);
+            work()
+        })
+    })
 }
 
 /// Runs `work` in `count` threads at once and waits for all of them. Where one is refused, `stop` has those that run end
@@ -54,6 +68,23 @@ pub fn share(count: usize, name: &str, work: impl Fn() + Sync) {
         }
         work();
     });
+}
+
+/// A thread that gets its stack, but not the little that the standard library and the system's take for it afterwards, ends
+/// the process before it runs. So where the address space is short, there has to be room for both, and until the thread runs
+/// nothing else is started: `start` gives it what it drops then.
+fn with_room<T>(start: impl FnOnce(Option<Sender<()>>) -> io::Result<T>) -> Result<T> {
+    if !memory::is_short(STACK) {
+        return start(None).map_err(refused);
+    }
+    let (running, runs) = mpsc::channel();
+    let started = memory::with_room(STACK, "another thread", || {
+        let thread = start(Some(running))?;
+        // An error says that it was dropped.
+        let _ = runs.recv();
+        Ok(thread)
+    })?;
+    started.map_err(refused)
 }
 
 fn refused(error: io::Error) -> Error {

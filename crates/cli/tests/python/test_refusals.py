@@ -191,7 +191,7 @@ def test_threads_that_are_refused_are_an_error_and_everything_ends(
         no_panic(done.stderr)
         # `validate` says with 2 that it could not check.
         assert done.returncode in (0, 1, 2), (command, done.returncode, done.stderr)
-        if "refuses another thread" in done.stderr or "cannot start a thread" in done.stderr:
+        if "refuses another thread" in done.stderr:
             assert done.returncode == (2 if command.startswith("validate") else 1)
             assert " (" in done.stderr.splitlines()[-1], done.stderr
             refused += 1
@@ -218,6 +218,38 @@ def test_little_address_space_is_an_error_that_names_the_limit(
         assert "max_map_count" not in done.stdout + done.stderr
     assert done.returncode == 1
     assert "ulimit -v" in done.stderr, done.stderr
+
+
+def test_no_limit_of_the_address_space_ends_a_command_by_a_signal(
+    hsipack: Hsipack, tmp_path: Path
+) -> None:
+    """From what a program hardly starts with, up to enough: memory is refused at later places."""
+    cube = tmp_path / "cube.npy"
+    np.save(cube, np.random.default_rng(0).random((192, 256, 64), np.float32))
+    data = tmp_path / "data"
+    hsipack.convert(cube, out=data)
+    enough = []
+    for mebibytes in range(34, 100):
+        new = tmp_path / str(mebibytes)
+        for command in (
+            f"convert {cube} -o {new} --jobs 2",
+            f"preview {data} -o {new}.png",
+            f"validate {data} --jobs 2",
+            f"export {data} --sample 0 -o {new}.npy",
+        ):
+            done = hsipack.run(*command.split(), memory=mebibytes << 20)
+            which = (command, mebibytes, done.returncode, done.stdout, done.stderr)
+            no_panic(done.stderr)
+            if "shared libraries" in done.stderr:
+                continue
+            # 1 of `validate` would mean damage.
+            assert done.returncode in ((0, 2) if command.startswith("validate") else (0, 1, 2)), (
+                which
+            )
+            assert (done.returncode == 0) == (not done.stderr.startswith("hsipack: ")), which
+            enough.append(done.returncode == 0)
+    assert True in enough
+    assert False in enough
 
 
 def test_more_slots_than_there_is_memory_for_are_an_error(hsipack: Hsipack, folder: Path) -> None:

@@ -95,14 +95,15 @@ fn check_array(
     let total = array.len() * array.grid().chunks_per_sample();
     let refused = AtomicBool::new(false);
     let failure = Mutex::new(None);
+    let fail = |error| {
+        *failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        refused.store(true, Ordering::Relaxed);
+    };
     let stopped = || progress.stop.load(Ordering::Relaxed) || refused.load(Ordering::Relaxed);
     let work = || {
         let mut worker = match Worker::new(of, array) {
             Ok(worker) => worker,
-            Err(error) => {
-                *failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-                return refused.store(true, Ordering::Relaxed);
-            }
+            Err(error) => return fail(error),
         };
         loop {
             let item = next.fetch_add(1, Ordering::Relaxed);
@@ -112,7 +113,9 @@ fn check_array(
             let per_sample = array.grid().chunks_per_sample();
             let (index, chunk) = (item / per_sample, item % per_sample);
             if !is_broken(array.grid().locate(index).0) {
-                worker.check(index, chunk);
+                if let Err(error) = worker.check(index, chunk) {
+                    return fail(error);
+                }
                 progress.bytes_in.fetch_add(array.chunk_bytes() as u64, Ordering::Relaxed);
             }
         }
@@ -174,9 +177,13 @@ impl<'a> Worker<'a> {
         })
     }
 
-    fn check(&mut self, index: usize, chunk: usize) {
+    /// Memory that is refused is no damage.
+    fn check(&mut self, index: usize, chunk: usize) -> Result<()> {
         let decoded = &mut bytemuck::cast_slice_mut(&mut self.decoded)[..self.array.chunk_bytes()];
         if let Err(error) = self.array.read_chunk(index, chunk, &mut self.stored, decoded) {
+            if memory::refused(&error) {
+                return Err(error);
+            }
             self.found.problems.push(Problem {
                 stack: Some(self.of.stack.name.clone()),
                 array: Some(self.array.name().to_owned()),
@@ -186,7 +193,7 @@ impl<'a> Worker<'a> {
                 chunk: Some(chunk),
                 ..Problem::of(ProblemKind::Chunk, self.array.folder(), &error)
             });
-            return;
+            return Ok(());
         }
         self.found.chunks += 1;
         self.found.bytes += decoded.len() as u64;
@@ -194,6 +201,7 @@ impl<'a> Worker<'a> {
         if self.array.meta().dtype.is_float() {
             self.count(index, chunk);
         }
+        Ok(())
     }
 
     fn count(&mut self, index: usize, chunk: usize) {

@@ -18,7 +18,7 @@ mod structure;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use hsipack_format::{Command, Dataset, Error, ErrorKind, Opt, Result, folder, remedy};
+use hsipack_format::{Command, Dataset, Error, ErrorKind, Opt, Result, folder, memory, remedy};
 use serde::Serialize;
 
 use crate::progress::Progress;
@@ -199,6 +199,7 @@ fn look(path: &Path) -> Result<(Vec<Problem>, Option<Opened>)> {
             problems.extend(found);
             Ok((problems, Some((dataset, broken))))
         }
+        Err(error) if memory::refused(&error) => Err(error),
         Err(error) => {
             problems.push(Problem::of(ProblemKind::Metadata, path, &error));
             Ok((problems, None))

@@ -6,7 +6,7 @@ use std::path::Path;
 use hsipack_format::checksums::{self, SHA256SUMS};
 use hsipack_format::dataset::{ChunkArray, SAMPLES};
 use hsipack_format::shard::ShardIndex;
-use hsipack_format::{Dataset, Error, Result, Stack, small};
+use hsipack_format::{Dataset, Error, Result, Stack, memory, small};
 use walkdir::WalkDir;
 
 use super::{Problem, ProblemKind};
@@ -76,7 +76,7 @@ fn metadata_files(path: &Path) -> Result<Vec<String>> {
 /// beyond, back to back up to the index.
 ///
 /// # Errors
-/// Never for damage; the result tells it, and which shards cannot be read at all.
+/// If memory is refused. Never for damage; the result tells it, and which shards cannot be read at all.
 pub fn check_shards(dataset: &Dataset) -> Result<(Vec<Problem>, Broken)> {
     let mut problems = Vec::new();
     let mut broken = Broken::new();
@@ -95,7 +95,7 @@ pub fn check_shards(dataset: &Dataset) -> Result<(Vec<Problem>, Broken)> {
                 continue;
             }
             for shard in 0..array.shards() {
-                let found = check_shard(array, shard, &name);
+                let found = check_shard(array, shard, &name)?;
                 if found
                     .iter()
                     .any(|problem| problem.kind == ProblemKind::Shard && problem.sample.is_some())
@@ -123,13 +123,14 @@ fn check_shard(
     array: &ChunkArray,
     shard: usize,
     name: &dyn Fn(usize) -> Option<String>,
-) -> Vec<Problem> {
+) -> Result<Vec<Problem>> {
     let grid = array.grid();
     let path = array.shard_path(shard);
     let first = shard * grid.samples_per_shard();
     let samples = first..array.len().min(first + grid.samples_per_shard());
     let file = match array.open_shard(shard) {
         Ok(file) => file,
+        Err(error) if memory::refused(&error) => return Err(error),
         // Every sample in it is lost.
         Err(error) => {
             let lost = samples.map(|index| Problem {
@@ -137,7 +138,7 @@ fn check_shard(
                 sample: name(index),
                 ..Problem::of(ProblemKind::Shard, &path, &error)
             });
-            return lost.collect();
+            return Ok(lost.collect());
         }
     };
     let mut problems = Vec::new();
@@ -156,7 +157,7 @@ fn check_shard(
     if let Some(what) = loose_ends(file.index(), file.data_len(), written) {
         problems.push(Problem::new(ProblemKind::Shard, &path, what));
     }
-    problems
+    Ok(problems)
 }
 
 /// What is odd about where chunks lie, if anything: hsipack writes them back to back.

@@ -24,6 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use hsipack_format::threads;
 use tch::Tensor;
 
 use super::backend::Backend;
@@ -132,10 +133,7 @@ impl<B: Backend, S: Source> Transfer<B, S> {
             rack.add_slot(slot_bytes)?;
         }
         let worker = Worker { backend, source, handover, generation: 0, pending: None, lost: None };
-        let thread = std::thread::Builder::new().name("transfer".to_owned());
-        let thread = thread.spawn(move || worker.run()).map_err(|error| {
-            Error::new(ErrorKind::Io, format!("cannot start a thread: {error}")).caused_by(error)
-        })?;
+        let thread = threads::start("transfer", move || worker.run())?;
         Ok(Self { rack, thread: Some(thread), interrupt, slot_bytes })
     }
 

@@ -50,9 +50,9 @@ use crate::plan::{Plan, Segment, State};
 use crate::ring::memory::MemoryReport;
 use crate::ring::slots::Failure;
 use crate::ring::{Lease, Next};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 use batch_plan::BatchPlan;
-use hsipack_format::{Opt, remedy};
+use hsipack_format::{Opt, remedy, threads};
 use loading::Loads;
 #[cfg(not(feature = "torch"))]
 use shared::Shared;
@@ -162,14 +162,9 @@ impl Loader {
 
     fn spawn(&mut self, name: String, run: impl FnOnce(&Shared) + Send + 'static) -> Result<()> {
         let shared = self.shared.clone();
-        let thread = std::thread::Builder::new().name(name).spawn(move || {
+        self.threads.push(threads::start(name, move || {
             background::wait_for_turns();
             run(&shared);
-        });
-        self.threads.push(thread.map_err(|error| {
-            Error::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
-                .with_remedy(remedy!["ask for fewer ", Opt::Threads])
-                .caused_by(error)
         })?);
         Ok(())
     }

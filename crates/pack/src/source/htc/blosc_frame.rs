@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use hsipack_format::{Error, Result, small};
+use hsipack_format::{Error, Result, codec, memory, small};
 
 use crate::source::Access;
 use crate::source::flat::ByteSource;
@@ -169,7 +169,7 @@ impl Frame {
         // `nbytes`, hence fit a C int, and `blosc_getitem` writes exactly `count` elements of the
         // header's size, which is the length of `out`. The two do not overlap, since one is
         // borrowed mutably. The function keeps no state between calls.
-        let written = unsafe {
+        let decode = || unsafe {
             blosc_src::blosc_getitem(
                 self.bytes.as_ptr().cast::<c_void>(),
                 first as c_int,
@@ -177,6 +177,8 @@ impl Frame {
                 out.as_mut_ptr().cast::<c_void>(),
             )
         };
+        let needed = codec::scratch(self.header.blocksize);
+        let written = memory::with_room(needed, "decoding a Blosc frame", decode)?;
         match usize::try_from(written) {
             Ok(written) if written == out.len() => Ok(()),
             _ if written == -5 => {
