@@ -11,11 +11,12 @@ use zarrs::array::{Array, ArrayBytes, ArraySubset, CodecOptions};
 use zarrs::storage::byte_range::{ByteRange, ByteRangeIterator};
 use zarrs::storage::{Bytes, MaybeBytesIterator, ReadableStorageTraits, StorageError, StoreKey};
 
-use super::decoded;
 use super::metadata::{ShardIndex, Stored};
+use super::{decoded, inflate};
 
 pub(super) fn open_zarrs(folder: &Path, stored: &Stored) -> Result<Array<ChunkFiles>> {
     let store = ChunkFiles { folder: folder.to_owned(), stored: stored.clone() };
+    inflate::register();
     guarded(|| Array::open(Arc::new(store), "/"))?.map_err(|error| {
         Error::unsupported(format!("cannot decode this array: {error}"))
             .with_remedy(

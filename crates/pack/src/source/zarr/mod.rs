@@ -13,6 +13,7 @@ mod axes;
 mod choose;
 mod chunks;
 mod decoded;
+mod inflate;
 pub mod metadata;
 mod spectral;
 
