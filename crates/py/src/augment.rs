@@ -42,7 +42,7 @@ impl Pipeline {
         image: &Bound<'_, PyCapsule>,
         masks: Vec<(String, Bound<'_, PyCapsule>)>,
         epoch: u64,
-        samples: Vec<(u64, u64)>,
+        samples: Vec<(usize, u64)>,
         overwrite: bool,
     ) -> PyResult<(Given, String)> {
         let images = images(image, masks, overwrite)?;

@@ -179,9 +179,9 @@ impl Frames {
             ..((window.column + window.columns) as usize).div_ceil(self.tile.columns);
         for row in rows {
             out.extend(
-                columns.clone().map(|column| {
-                    item.sample as usize * self.per_sample + row * self.across + column
-                }),
+                columns
+                    .clone()
+                    .map(|column| item.sample * self.per_sample + row * self.across + column),
             );
         }
     }

@@ -168,7 +168,7 @@ fn check(loader: &mut DeviceLoader, dataset: &Dataset, batches: usize, device: D
     run(loader, batches, device, |batch| {
         for (place, id) in batch.ids().enumerate() {
             let image = batch.image.get(place as i64).permute([1, 2, 0]);
-            sum = &sum + image.ne_tensor(&wanted[id as usize]).sum(Kind::Int64);
+            sum = &sum + image.ne_tensor(&wanted[id]).sum(Kind::Int64);
             compared += 1;
         }
     });

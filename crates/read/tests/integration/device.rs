@@ -372,7 +372,7 @@ fn a_batch_knows_its_samples() {
     let batch = loader.next_batch().unwrap().unwrap();
     for ((id, sample), class) in batch.ids().zip(batch.samples()).zip(batch.classes()) {
         assert_eq!(sample.id, id);
-        assert_eq!(class, dataset.labels().class_of(id as usize));
+        assert_eq!(class, dataset.labels().class_of(id));
     }
     let report = loader.report();
     assert_eq!((report.device.as_str(), report.copies, report.device_slots), ("cpu", "none", 0));
