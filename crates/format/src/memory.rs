@@ -138,8 +138,8 @@ pub fn refused(error: &Error) -> bool {
 /// Runs `work`, a call of a library in C that takes up to `bytes` by `malloc` and does not look whether it gets them:
 /// C-Blosc writes to address 0 if not. So the same memory is asked for before; `what` is for the error.
 ///
-/// Another thread may take it in between. Where the address space is short, such calls therefore go one by one, and with
-/// a little to spare for what threads take otherwise.
+/// Another thread may take it in between. So such calls go one by one, and with a little to spare for what threads take
+/// otherwise. Where the address space is not short, and little is asked for, `work` runs at once.
 ///
 /// # Errors
 /// If the system refuses the memory. `work` did not run then.
@@ -150,9 +150,12 @@ pub fn with_room<T>(bytes: usize, what: &str, work: impl FnOnce() -> T) -> Resul
     struct Line(#[allow(dead_code)] [u8; 32]);
     static SHORT: Mutex<()> = Mutex::new(());
 
-    let short = is_short(bytes);
-    let _alone = short.then(|| SHORT.lock().unwrap_or_else(PoisonError::into_inner));
-    let bytes = bytes.saturating_add(if short { BESIDES } else { 0 });
+    // Otherwise it would be given; and reading batches takes no memory at all.
+    if !is_short(bytes) && (bytes as u64) < AMPLE {
+        return Ok(work());
+    }
+    let _alone = SHORT.lock().unwrap_or_else(PoisonError::into_inner);
+    let bytes = bytes.saturating_add(BESIDES);
     // Compilers may leave out memory that nobody uses.
     drop(std::hint::black_box(reserved::<Line>(bytes.div_ceil(size_of::<Line>()), what)?));
     Ok(work())
