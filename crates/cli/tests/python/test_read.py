@@ -728,10 +728,14 @@ def test_a_dataset_replaced_meanwhile_is_told(
     hsipack: Hsipack, packed: Path, plain: Path, tmp_path: Path
 ) -> None:
     copy = shutil.copytree(packed, tmp_path / "copy")
+    other = shutil.copytree(plain, tmp_path / "other")
     process = hsipack.start("read", copy, "--epochs", 1000, "--step-time", "10ms")
     time.sleep(0.7)
-    shutil.rmtree(copy)
-    shutil.copytree(plain, copy)
+    # It must not look while there is no dataset: that would be another message.
+    process.send_signal(signal.SIGSTOP)
+    copy.rename(tmp_path / "before")
+    other.rename(copy)
+    process.send_signal(signal.SIGCONT)
     _, error = process.communicate(timeout=20)
     assert process.returncode == 1
     assert error.endswith(
