@@ -1,13 +1,13 @@
 //! Memory that the system refuses ends the command with a message and an exit status.
 //!
-//! What is large is asked for so that a refusal is an error (`hsipack_format::memory`). For all the rest, names and
+//! What is large is asked for so that a refusal is an error (`hsipack_store::memory`). For all the rest, names and
 //! lists and what other crates take, Rust would end the process by a signal, with a stack trace that helps nobody.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{Cursor, Write};
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use hsipack_format::memory;
+use hsipack_store::memory;
 
 /// The system's allocator, which ends the process where it has nothing to give to who does not expect that.
 pub struct Allocator;

@@ -8,33 +8,30 @@
 //! | module | what it knows |
 //! |---|---|
 //! | `cube`, `dtype` | shapes and element types |
-//! | [`codec`] | one chunk: values ↔ Blosc frame + CRC-32C |
+//! | [`codec`] | what a stored chunk is: a Blosc frame and its CRC-32C |
 //! | [`grid`] | which chunk of which shard holds which pixels |
-//! | [`mapping`] | memory maps whose I/O errors are errors |
-//! | [`shard`] | shard files and their index |
+//! | [`shard`] | the index of a shard file |
 //! | [`processor`] | whether the processor can run this build |
 //! | [`zarr`] | `zarr.json` |
-//! | [`small`] | metadata files, read whole, regular ones within bounds only |
-//! | [`folder`] | a dataset's folder, which appends exchange while others read |
-//! | [`memory`] | how much memory this process can have; asking for it |
-//! | [`threads`] | starting threads; a refusal is an error |
 //! | [`text`] | names from files, as they may be shown |
 //! | [`checksums`] | `SHA256SUMS` |
 //! | [`samples`] | `samples.jsonl` |
-//! | [`dataset`] | a whole dataset, opened |
 //! | [`spectrum`] | normalising a pixel's spectrum |
 //! | `error`, [`remedy`](mod@remedy) | what went wrong, and what to do about it, however a surface spells it |
 //!
-//! ```
-//! use hsipack_format::{Codec, Compressor, Shuffle, codec};
+//! The crate is pure: it takes bytes and gives values, or the other way round. It opens no files, starts no threads and asks the
+//! system for nothing; `hsipack_store` does, and compresses and decompresses chunks.
 //!
-//! let codec = Codec { compressor: Compressor::Lz4, level: 5, shuffle: Shuffle::Byte, typesize: 2, blocksize: 0 };
-//! let chunk = [1u8, 0, 2, 0, 3, 0, 4, 0];
-//! let mut stored = Vec::new();
-//! codec.encode(&chunk, &mut stored)?;
-//! let mut back = [0; 8];
-//! codec::decode_frame(codec::verify(&stored)?, &mut back)?;
-//! assert_eq!(back, chunk);
+//! ```
+//! use hsipack_format::{CubeShape, Grid, Tile, codec};
+//!
+//! // Cubes of 480 × 640 pixels × 100 bands, in chunks of 16 whole rows, 8 cubes in a shard.
+//! let grid = Grid::new(CubeShape::new(480, 640, 100), Tile { rows: 16, columns: 640 }, 8)?;
+//! assert_eq!((grid.locate(9), grid.region(2).rows), ((1, 30), 32..48));
+//!
+//! let mut stored = b"a compressed chunk".to_vec();
+//! codec::append_checksum(&mut stored);
+//! assert_eq!(codec::verify(&stored)?, b"a compressed chunk");
 //! # Ok::<(), hsipack_format::Error>(())
 //! ```
 #![deny(missing_docs)]
@@ -48,26 +45,19 @@ pub mod checksums;
 pub mod codec;
 mod crc;
 mod cube;
-pub mod dataset;
 mod dtype;
 mod error;
-pub mod folder;
 pub mod grid;
-pub mod mapping;
-pub mod memory;
 pub mod processor;
 pub mod remedy;
 pub mod samples;
 pub mod shard;
-pub mod small;
 pub mod spectrum;
 pub mod text;
-pub mod threads;
 pub mod zarr;
 
 pub use codec::{Codec, Compressor, Shuffle};
 pub use cube::CubeShape;
-pub use dataset::{Dataset, Stack};
 pub use dtype::DType;
 pub use error::{Error, ErrorKind, Result};
 pub use grid::{Grid, Tile};

@@ -4,7 +4,7 @@
 #[path = "../support.rs"]
 mod support;
 
-use hsipack_format::codec::decode_frame;
+use hsipack_store::codec::decode_frame;
 use libfuzzer_sys::fuzz_target;
 
 const HEADER: usize = 16;

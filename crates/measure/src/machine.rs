@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use hsipack_format::memory;
+use hsipack_store::memory;
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};

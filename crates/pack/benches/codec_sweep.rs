@@ -9,8 +9,9 @@
 use std::path::Path;
 use std::time::Instant;
 
-use hsipack_format::{Codec, Compressor, Dataset, Shuffle, codec};
+use hsipack_format::{Codec, Compressor, Shuffle, codec};
 use hsipack_pack::convert::LayoutOptions;
+use hsipack_store::Dataset;
 
 /// Bytes of each dataset that are tried at most.
 const TRIED: usize = 64 << 20;
@@ -98,14 +99,15 @@ fn measure(values: &[u8], chunk: usize, row: usize, codec: &Codec) {
     let encode = best(if slow { 1 } else { RUNS }, || {
         for (chunk, stored) in chunks.iter().zip(&mut stored) {
             stored.clear();
-            codec.encode(chunk, stored).expect("Blosc works");
+            hsipack_store::codec::encode(codec, chunk, stored).expect("Blosc works");
         }
     });
     let mut out = vec![0; chunk];
     let decode = best(RUNS, || {
         for (chunk, stored) in chunks.iter().zip(&stored) {
             let frame = &stored[..stored.len() - codec::CHECKSUM_LEN];
-            codec::decode_frame(frame, &mut out[..chunk.len()]).expect("just encoded");
+            hsipack_store::codec::decode_frame(frame, &mut out[..chunk.len()])
+                .expect("just encoded");
         }
     });
     let bytes = values.len() as f64;

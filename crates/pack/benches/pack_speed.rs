@@ -14,10 +14,11 @@ use std::time::Instant;
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
-use hsipack_format::{Codec, Compressor, CubeShape, Dataset, Tile, codec};
+use hsipack_format::{Codec, Compressor, CubeShape, Tile, codec};
 use hsipack_pack::convert::{ChunkShape, ConvertOptions, LayoutOptions, convert};
 use hsipack_pack::progress::Progress;
 use hsipack_pack::validate::{ValidateOptions, validate};
+use hsipack_store::Dataset;
 
 const SHAPE: CubeShape = CubeShape::new(480, 640, 100);
 
@@ -216,8 +217,10 @@ fn bare_encode(chunks: &[Vec<u8>], codec: &Codec, jobs: usize, stored: &mut Vec<
     let time = seconds(|| {
         parallel(chunks.len(), jobs, Vec::new, |out: &mut Vec<u8>, item| {
             out.clear();
-            lens[item]
-                .store(codec.encode(&chunks[item], out).expect("Blosc works"), Ordering::Relaxed);
+            lens[item].store(
+                hsipack_store::codec::encode(codec, &chunks[item], out).expect("Blosc works"),
+                Ordering::Relaxed,
+            );
         });
     });
     *stored = lens.into_iter().map(AtomicUsize::into_inner).collect();
@@ -241,7 +244,7 @@ fn bare_decode(dataset: &Path, jobs: usize) -> f64 {
     let out = || vec![0u8; array.chunk_bytes()];
     seconds(|| {
         parallel(frames.len(), jobs, out, |out, item| {
-            codec::decode_frame(&frames[item], out).expect("sound")
+            hsipack_store::codec::decode_frame(&frames[item], out).expect("sound")
         })
     })
 }

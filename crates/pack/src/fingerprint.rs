@@ -3,7 +3,8 @@
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use hsipack_format::{Error, Result, small};
+use hsipack_format::{Error, Result};
+use hsipack_store::small;
 use sha2::{Digest, Sha256};
 use walkdir::WalkDir;
 

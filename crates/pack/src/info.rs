@@ -4,9 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use hsipack_format::dataset::{ChunkArray, Scaling};
 use hsipack_format::samples::Keys;
-use hsipack_format::{Command, DType, Dataset, Result, Stack, remedy};
+use hsipack_format::{Command, DType, Result, remedy};
+use hsipack_store::dataset::{ChunkArray, Scaling};
+use hsipack_store::{Dataset, Stack};
 use serde::Serialize;
 use serde_json::Value;
 

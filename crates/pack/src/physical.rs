@@ -6,7 +6,8 @@
 use std::ops::Range;
 
 use half::f16;
-use hsipack_format::{Command, CubeShape, DType, Dataset, Error, Result, Sample, Stack, remedy};
+use hsipack_format::{Command, CubeShape, DType, Error, Result, Sample, remedy};
+use hsipack_store::{Dataset, Stack};
 use serde_json::Value;
 
 use crate::convert::ValueOptions;
@@ -102,7 +103,7 @@ pub fn good_bands(stack: &Stack) -> Option<Vec<bool>> {
 }
 
 /// A list of words in the `hsipack` attributes of an array, such as `layers` and `class_names`.
-pub fn words(array: &hsipack_format::dataset::ChunkArray, key: &str) -> Option<Vec<String>> {
+pub fn words(array: &hsipack_store::dataset::ChunkArray, key: &str) -> Option<Vec<String>> {
     let own = array.meta().attributes.get("hsipack")?;
     let word = |word: &Value| word.as_str().map(str::to_owned);
     own.get(key)?.as_array()?.iter().map(word).collect()

@@ -8,9 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use hsipack_format::dataset::{ChunkArray, FWHM, WAVELENGTH};
-use hsipack_format::shard::ShardFile;
-use hsipack_format::{Dataset, Error, ErrorKind, Opt, Result, Sample, Stack, remedy};
+use hsipack_format::{Error, ErrorKind, Opt, Result, Sample, remedy};
+use hsipack_store::dataset::{ChunkArray, FWHM, WAVELENGTH};
+use hsipack_store::shard::ShardFile;
+use hsipack_store::{Dataset, Stack};
 use serde::Serialize;
 
 use crate::convert::encode::{Encoded, Encoder, OpenCube};

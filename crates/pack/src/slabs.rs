@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
-use hsipack_format::dataset::ChunkArray;
-use hsipack_format::{Result, memory};
+use hsipack_format::Result;
+use hsipack_store::dataset::ChunkArray;
+use hsipack_store::memory;
 
 /// Takes some whole rows: which, and their bytes.
 pub type Each<'e> = dyn FnMut(Range<usize>, &[u8]) -> Result<()> + 'e;

@@ -5,7 +5,8 @@ use std::io::Read;
 use std::path::Path;
 
 use hsipack_format::samples::RESERVED_KEYS;
-use hsipack_format::{Error, Opt, Result, remedy, small};
+use hsipack_format::{Error, Opt, Result, remedy};
+use hsipack_store::small;
 use serde_json::{Map, Value};
 
 use crate::input::Input;

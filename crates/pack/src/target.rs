@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use hsipack_format::{Command, Dataset, Error, Result, Sample, folder, remedy, small};
+use hsipack_format::{Command, Error, Result, Sample, remedy};
+use hsipack_store::{Dataset, folder, small};
 use serde_json::Value;
 
 use crate::convert::ValueOptions;

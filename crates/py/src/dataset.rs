@@ -234,7 +234,7 @@ fn describe(dataset: &hsipack_read::Dataset, number: usize) -> Value {
     let splits = dataset.split_statistics(number).into_iter();
     let split_stats: serde_json::Map<String, Value> =
         splits.map(|(split, stats)| (split, figures(stats))).collect();
-    let mask = |mask: &hsipack_format::dataset::ChunkArray| {
+    let mask = |mask: &hsipack_store::dataset::ChunkArray| {
         json!({
             "name": mask.name(), "dtype": mask.meta().dtype.name(),
             "layers": dataset.mask_layers(number, mask.name()),
@@ -271,7 +271,7 @@ fn read_all(
     }
     let mut places: Vec<Option<Result<Read>>> = samples.iter().map(|_| None).collect();
     let todo = Mutex::new(samples.iter().zip(&mut places));
-    hsipack_format::threads::share(threads, "read", || {
+    hsipack_store::threads::share(threads, "read", || {
         while let Some((sample, place)) = next_of(&todo) {
             *place = Some(read(*sample));
         }

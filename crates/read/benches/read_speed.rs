@@ -221,7 +221,8 @@ impl Memory {
                         let item = next.fetch_add(1, Ordering::Relaxed);
                         let Some(chunk) = wanted.get(item) else { return };
                         let out = &mut part[slot * frames.chunk_bytes..][..frames.chunk_bytes];
-                        codec::decode_frame(&frames.stored[*chunk], out).expect("sound");
+                        hsipack_store::codec::decode_frame(&frames.stored[*chunk], out)
+                            .expect("sound");
                         slot = (slot + 1) % slots;
                     }
                 });

@@ -6,7 +6,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hsipack_format::memory;
+use hsipack_store::memory;
 use serde::Serialize;
 
 use crate::Result;

@@ -35,7 +35,6 @@ mod loader;
 pub mod plan;
 mod process;
 mod ring;
-pub mod store;
 mod sync;
 #[cfg(feature = "torch")]
 mod torch;
@@ -49,6 +48,8 @@ pub use device::{
 };
 pub use distribution::Distribution;
 pub use hsipack_format::{DType, Error, ErrorKind, Result, Sample};
+#[doc(no_inline)]
+pub use hsipack_store::stores as store;
 pub use loader::{
     ArrayView, Batch, BatchTimes, Epoch, Loader, LoaderOptions, LoaderStats, OnDamage, Statistics,
 };

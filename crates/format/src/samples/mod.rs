@@ -48,7 +48,7 @@ pub fn encode(samples: impl IntoIterator<Item = Sample>) -> Vec<u8> {
 }
 
 /// The lines that are not empty: their numbers from 1, where they begin, and themselves.
-pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = (usize, u64, &[u8])> {
+pub fn lines(text: &[u8]) -> impl Iterator<Item = (usize, u64, &[u8])> {
     let mut start = 0;
     let ends = memchr::memchr_iter(b'\n', text).chain([text.len()]).enumerate();
     let lines = ends.map(move |(number, end)| {
@@ -178,7 +178,7 @@ impl Samples {
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
-    pub(crate) fn first(mut self, len: usize, stacks: &[&str]) -> Result<Self> {
+    pub fn first(mut self, len: usize, stacks: &[&str]) -> Result<Self> {
         if let Some(end) = self.starts.get(len) {
             self.text.truncate(*end as usize);
         }

@@ -3,12 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use hsipack_format::dataset::ChunkArray;
-use hsipack_format::{Command, Compressor, DType, Opt, remedy, threads};
+use hsipack_format::{Command, Compressor, DType, Opt, remedy};
 use hsipack_pack::convert::{self, ConvertOptions, Scale, plan};
 use hsipack_pack::progress::Progress;
 use hsipack_pack::target;
 use hsipack_read::Dataset;
+use hsipack_store::dataset::ChunkArray;
+use hsipack_store::threads;
 use serde::{Deserialize, Serialize};
 
 use super::options::{BenchOptions, CubeSize, Cubes, Strategy};

@@ -39,7 +39,7 @@ impl Watch {
             }
         };
         // What is measured needs no such thread.
-        let thread = hsipack_format::threads::start("load", look).ok()?;
+        let thread = hsipack_store::threads::start("load", look).ok()?;
         Some(Self { stop, thread })
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Noise of the machine comes and goes in seconds, so every candidate is measured once in every round, and the order
 //! turns by one from round to round; what is reported is the median of the rounds, with the least and greatest.
-//! Encoding and decoding are `hsipack_format::codec`, as `convert` and the reader call it: checksums are made when
+//! Encoding and decoding are `hsipack_store::codec`, as `convert` and the reader call it: checksums are made when
 //! encoding and not compared again when decoding. Threads take chunk after chunk; each decodes into memory of its
 //! own that was touched before, and goes through all of it, so that results go to memory and not only to caches.
 
@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use hsipack_format::{Codec, ErrorKind, codec, threads};
+use hsipack_format::{Codec, ErrorKind, codec};
+use hsipack_store::threads;
 
 use super::candidates::Candidate;
 use super::report::{Measured, Rate};
@@ -192,7 +193,7 @@ impl<'a> Bench<'a> {
         for (threads, rates) in self.threads.iter().zip(&mut trial.decode) {
             let lens = &trial.lens;
             let rate = drive(&mut self.out[..*threads], lens, self.limits.decode, &|at, out| {
-                codec::decode_frame(codec::without_checksum(stored[at])?, out)
+                hsipack_store::codec::decode_frame(codec::without_checksum(stored[at])?, out)
             })?;
             rates.push(rate);
         }
@@ -244,7 +245,7 @@ fn encode(
                 return Ok((own, begin.elapsed()));
             }
             let mut stored = Vec::new();
-            codec.encode(chunks.get(at), &mut stored)?;
+            hsipack_store::codec::encode(codec, chunks.get(at), &mut stored)?;
             stored.shrink_to_fit();
             own.push((at, stored));
         }

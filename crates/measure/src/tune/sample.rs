@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
-use hsipack_format::{Command, CubeShape, DType, Dataset, ErrorKind, Opt, Samples, Stack, Tile};
+use hsipack_format::{Command, CubeShape, DType, ErrorKind, Opt, Samples, Tile};
 use hsipack_pack::convert::{ConvertOptions, plan};
 use hsipack_pack::precision::{self, Budget};
 use hsipack_pack::target;
+use hsipack_store::{Dataset, Stack};
 
 use super::Options;
 use super::report::SampleReport;

@@ -3,7 +3,8 @@
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
-use hsipack_format::{Dataset, Result};
+use hsipack_format::Result;
+use hsipack_store::Dataset;
 use serde::Serialize;
 
 use super::bad_bands;

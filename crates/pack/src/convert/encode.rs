@@ -5,7 +5,8 @@ use std::sync::{Mutex, MutexGuard};
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
-use hsipack_format::{Codec, DType, Error, ErrorKind, Grid, Opt, Result, memory, remedy};
+use hsipack_format::{Codec, DType, Error, ErrorKind, Grid, Opt, Result, remedy};
+use hsipack_store::{codec, memory};
 
 use super::cast;
 use super::masks::MaskReader;
@@ -231,7 +232,7 @@ impl Encoder {
         let (shape, tile) = (cube.grid.shape(), cube.grid.tile());
         let slab = self.slab.bytes();
         if tile.columns == shape.columns {
-            encoded.lens.push(cube.codec.encode(slab, &mut encoded.data)?);
+            encoded.lens.push(codec::encode(&cube.codec, slab, &mut encoded.data)?);
             return Ok(());
         }
         let strip = Strip {
@@ -242,7 +243,7 @@ impl Encoder {
         };
         for across in 0..cube.grid.across() {
             strip.cut(cube.grid.region(across).columns, tile.columns, &mut self.tile);
-            encoded.lens.push(cube.codec.encode(&self.tile, &mut encoded.data)?);
+            encoded.lens.push(codec::encode(&cube.codec, &self.tile, &mut encoded.data)?);
         }
         Ok(())
     }
@@ -282,7 +283,7 @@ impl Encoder {
                 Strip { bytes: &slab, columns: shape.columns, pixel: dtype.size(), fill: [0; 4] };
             for across in 0..grid.across() {
                 strip.cut(grid.region(across).columns, tile.columns, &mut self.tile);
-                encoded.lens.push(codec.encode(&self.tile, &mut encoded.data)?);
+                encoded.lens.push(codec::encode(codec, &self.tile, &mut encoded.data)?);
             }
         }
         Ok(encoded)

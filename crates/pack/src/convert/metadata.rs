@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use hsipack_format::checksums::{self, SHA256SUMS};
-use hsipack_format::dataset::{FWHM, IMAGE, KEEP_BITS, LAYOUT, SAMPLES, WAVELENGTH};
-use hsipack_format::folder::CONTINUES;
 use hsipack_format::samples::{self, Sample};
 use hsipack_format::zarr::{self, ArrayMeta, ChunkCodecs};
-use hsipack_format::{DType, Dataset, Grid, Result, small};
+use hsipack_format::{DType, Grid, Result};
+use hsipack_store::dataset::{FWHM, IMAGE, KEEP_BITS, LAYOUT, SAMPLES, WAVELENGTH};
+use hsipack_store::folder::CONTINUES;
+use hsipack_store::{Dataset, small};
 use serde_json::{Map, Value, json};
 
 use super::options::ValueOptions;

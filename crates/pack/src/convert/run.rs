@@ -5,7 +5,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use hsipack_format::samples::{Sample, Samples, SourceRecord};
-use hsipack_format::{Dataset, Error, ErrorKind, Opt, Result, Stack, remedy};
+use hsipack_format::{Error, ErrorKind, Opt, Result, remedy};
+use hsipack_store::{Dataset, Stack};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 

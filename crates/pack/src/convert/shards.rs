@@ -4,8 +4,9 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use hsipack_format::shard::{ChunkSpan, ShardFile, ShardIndex};
+use hsipack_format::shard::{ChunkSpan, ShardIndex};
 use hsipack_format::{Command, Error, Result, remedy};
+use hsipack_store::shard::ShardFile;
 
 /// One shard file being written.
 pub struct ShardWriter {

@@ -10,15 +10,16 @@
 //! The commit is one rename of `dataset` to `OUT`, or, where cubes are appended, one exchange of the two
 //! names: a reader finds either the old dataset or the new one. The new one shares the unchanged shard
 //! files with the old one as hard links, and notes whose samples it goes on with, so that whoever has the old one open
-//! goes on, too (`hsipack_format::folder`). Whatever instant a process is killed at, `OUT` is whole, and
+//! goes on, too (`hsipack_store::folder`). Whatever instant a process is killed at, `OUT` is whole, and
 //! `--resume` goes on from the finished shards or finds that everything is done.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use hsipack_format::folder::{aside, partial};
-use hsipack_format::{Dataset, Error, Opt, Result, remedy, small};
+use hsipack_format::{Error, Opt, Result, remedy};
+use hsipack_store::folder::{aside, partial};
+use hsipack_store::{Dataset, small};
 use serde_json::{Value, json};
 use walkdir::WalkDir;
 

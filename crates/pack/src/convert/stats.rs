@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use half::f16;
-use hsipack_format::dataset::SPLIT_STATS;
 use hsipack_format::{Error, Result};
+use hsipack_store::dataset::SPLIT_STATS;
 use serde_json::{Map, Value, json};
 
 /// What one band's values came to; all in stored units (multiply with `scale_factor` for physical ones).

@@ -7,8 +7,8 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use hsipack_format::dataset::Scaling;
 use hsipack_format::{DType, Result};
+use hsipack_store::dataset::Scaling;
 
 use super::{Job, Written, to_f32};
 use crate::physical;

@@ -6,8 +6,8 @@ use std::fs::File;
 use std::io::{BufWriter, Seek};
 use std::path::Path;
 
-use hsipack_format::dataset::Scaling;
 use hsipack_format::{CubeShape, DType, Error, Result};
+use hsipack_store::dataset::Scaling;
 use tiff::encoder::{DirectoryEncoder, TiffEncoder, TiffKind, TiffKindBig, TiffKindStandard};
 use tiff::tags::{ExtraSamples, SampleFormat, Tag};
 
@@ -219,7 +219,7 @@ mod tests {
     use crate::convert::{ConvertOptions, convert};
     use crate::progress::Progress;
     use crate::source::{self, OpenOptions, RowBuffer};
-    use hsipack_format::Dataset;
+    use hsipack_store::Dataset;
 
     #[test]
     fn big_tiff_reads_back() {

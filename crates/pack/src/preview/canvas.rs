@@ -3,7 +3,8 @@
 use std::io::BufReader;
 use std::path::Path;
 
-use hsipack_format::{Error, Opt, Result, remedy, small};
+use hsipack_format::{Error, Opt, Result, remedy};
+use hsipack_store::small;
 use tiny_skia::{
     Color, FillRule, LineCap, LineJoin, Paint, PathBuilder, Pixmap, Rect, Stroke, Transform,
 };

@@ -1,8 +1,8 @@
 //! Masks: which class every pixel of the picture is of, and the colours of the classes.
 
 use half::f16;
-use hsipack_format::dataset::ChunkArray;
 use hsipack_format::{DType, Error, Result};
+use hsipack_store::dataset::ChunkArray;
 
 use super::palette::{Colour, blend, class_colour};
 use super::sampling::Sampling;

@@ -30,8 +30,9 @@ mod text;
 
 use std::path::{Path, PathBuf};
 
-use hsipack_format::dataset::{ChunkArray, Scaling};
-use hsipack_format::{Dataset, Error, Opt, Result, Sample, Stack, remedy};
+use hsipack_format::{Error, Opt, Result, Sample, remedy};
+use hsipack_store::dataset::{ChunkArray, Scaling};
+use hsipack_store::{Dataset, Stack};
 use serde::Serialize;
 use serde_json::Value;
 

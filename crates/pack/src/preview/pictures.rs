@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use hsipack_format::dataset::ChunkArray;
-use hsipack_format::{Result, Stack};
+use hsipack_format::Result;
+use hsipack_store::Stack;
+use hsipack_store::dataset::ChunkArray;
 
 use super::bands::{self, Composite};
 use super::classes::ClassMap;

@@ -1,7 +1,8 @@
 //! The buffer that rows are read into.
 
 use bytemuck::Pod;
-use hsipack_format::{DType, Result, memory};
+use hsipack_format::{DType, Result};
+use hsipack_store::memory;
 
 /// Rows of one cube in (row, column, band) order, native byte order; reused from read to read.
 ///

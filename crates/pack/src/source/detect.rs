@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use hsipack_format::{CubeShape, DType, Error, Result, small};
+use hsipack_format::{CubeShape, DType, Error, Result};
+use hsipack_store::small;
 
 use super::{
     CubeInfo, OpenOptions, Source, envi, hdf5, htc, matlab, numpy, png, tiff, tivita, zarr,

@@ -23,7 +23,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use bytemuck::Pod;
-use hsipack_format::{CubeShape, DType, Error, Result, small};
+use hsipack_format::{CubeShape, DType, Error, Result};
+use hsipack_store::small;
 
 use super::{Access, Axis, AxisOrder, CubeInfo, RowBuffer, Source};
 

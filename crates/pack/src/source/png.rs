@@ -11,7 +11,8 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-use hsipack_format::{CubeShape, DType, Error, Opt, Result, remedy, small};
+use hsipack_format::{CubeShape, DType, Error, Opt, Result, remedy};
+use hsipack_store::small;
 use png::{BitDepth, ColorType, Decoder, DecodingError, Limits, Reader, Transformations};
 
 use super::flat::{FlatLayout, FlatSource, StreamBytes};

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use hsipack_format::dataset::ChunkArray;
-use hsipack_format::{Dataset, Error, ErrorKind, Result, Sample, Samples, Stack, memory, threads};
+use hsipack_format::{Error, ErrorKind, Result, Sample, Samples};
+use hsipack_store::dataset::ChunkArray;
+use hsipack_store::{Dataset, Stack, memory, threads};
 
 use super::count::{self, Counts};
 use super::structure::{Broken, arrays};
@@ -239,7 +240,7 @@ fn compare_samples(
     found: &HashMap<usize, Counts>,
     damaged: &[Problem],
 ) -> Vec<Problem> {
-    let file = dataset.path().join(hsipack_format::dataset::SAMPLES);
+    let file = dataset.path().join(hsipack_store::dataset::SAMPLES);
     let is_damaged = |sample: &Sample| {
         damaged.iter().any(|problem| problem.sample.as_deref() == Some(&sample.name))
     };

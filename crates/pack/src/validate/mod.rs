@@ -18,7 +18,8 @@ mod structure;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use hsipack_format::{Command, Dataset, Error, ErrorKind, Opt, Result, folder, memory, remedy};
+use hsipack_format::{Command, Error, ErrorKind, Opt, Result, remedy};
+use hsipack_store::{Dataset, folder, memory};
 use serde::Serialize;
 
 use crate::progress::Progress;

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use hsipack_format::{Codec, Command, Compressor, Dataset, Error, Result, Sample, Shuffle, remedy};
+use hsipack_format::{Codec, Command, Compressor, Error, Result, Sample, Shuffle, remedy};
+use hsipack_store::Dataset;
 use serde_json::Value;
 
 use crate::convert::{MaskOption, ValueOptions};
@@ -57,7 +58,7 @@ pub fn of(recipes: &[Recipe], id: usize) -> Option<&Recipe> {
 }
 
 /// The codec that a dataset's array was packed with.
-pub fn codec(array: &hsipack_format::dataset::ChunkArray) -> Codec {
+pub fn codec(array: &hsipack_store::dataset::ChunkArray) -> Codec {
     array.meta().codecs.blosc.unwrap_or(Codec {
         compressor: Compressor::Lz4,
         level: 0,

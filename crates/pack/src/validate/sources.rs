@@ -4,10 +4,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use half::f16;
-use hsipack_format::dataset::ChunkArray;
-use hsipack_format::{
-    DType, Dataset, Error, ErrorKind, Opt, Result, Sample, Stack, remedy, threads,
-};
+use hsipack_format::{DType, Error, ErrorKind, Opt, Result, Sample, remedy};
+use hsipack_store::dataset::ChunkArray;
+use hsipack_store::{Dataset, Stack, threads};
 
 use super::recipe::{self, Recipe};
 use super::{Problem, ProblemKind, ValidateOptions};

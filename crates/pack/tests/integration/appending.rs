@@ -4,12 +4,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use half::f16;
-use hsipack_format::dataset::ChunkArray;
-use hsipack_format::{Dataset, Result};
+use hsipack_format::Result;
 use hsipack_pack::convert::{self, ConvertOptions, Mode};
 use hsipack_pack::progress::Progress;
 use hsipack_pack::repair::repair;
 use hsipack_pack::validate::{ValidateOptions, validate};
+use hsipack_store::Dataset;
+use hsipack_store::dataset::ChunkArray;
 
 use crate::conversion::{cubes, options, pack};
 
@@ -142,7 +143,7 @@ fn one_writes_at_a_time_and_the_others_are_told_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let out = begun(folder.path());
     // What a running conversion holds.
-    let partial = hsipack_format::folder::partial(&out);
+    let partial = hsipack_store::folder::partial(&out);
     std::fs::create_dir(&partial).unwrap();
     std::fs::write(partial.join("plan.json"), "{\"plan\": \"x\", \"append\": true}").unwrap();
     let lock = std::fs::File::create(partial.join("lock")).unwrap();

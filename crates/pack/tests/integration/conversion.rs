@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use half::f16;
-use hsipack_format::{Dataset, ErrorKind};
+use hsipack_format::ErrorKind;
 use hsipack_pack::convert::{self, ChunkShape, ConvertOptions, MaskOption, Mode, Scale};
 use hsipack_pack::progress::Progress;
 use hsipack_pack::source::RowBuffer;
 use hsipack_pack::validate::{ValidateOptions, validate};
+use hsipack_store::Dataset;
 
 use crate::common;
 
@@ -218,7 +219,7 @@ fn appended_cubes_join_those_that_are_there() {
         let appended = after.stack(&stack.name).unwrap();
         assert_eq!(stack.image.len(), appended.image.len());
         for index in 0..stack.image.len() {
-            let read = |array: &hsipack_format::dataset::ChunkArray| {
+            let read = |array: &hsipack_store::dataset::ChunkArray| {
                 let mut values = vec![0; array.sample_bytes()];
                 array.read_sample(index, &mut values).unwrap();
                 values

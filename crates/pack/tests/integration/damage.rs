@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use hsipack_format::ErrorKind;
 use hsipack_format::checksums::{self, SHA256SUMS};
-use hsipack_format::{Dataset, ErrorKind};
 use hsipack_pack::progress::Progress;
 use hsipack_pack::repair::repair;
 use hsipack_pack::validate::{Report, ValidateOptions, validate};
+use hsipack_store::Dataset;
 
 use crate::conversion::{content, cubes, options, pack};
 

@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use half::f16;
-use hsipack_format::{DType, Dataset};
+use hsipack_format::DType;
 use hsipack_pack::convert::{ChunkShape, ConvertOptions, Mode, Scale, convert};
 use hsipack_pack::export::{ExportOptions, Exported, export};
 use hsipack_pack::progress::Progress;
 use hsipack_pack::source::{self, OpenOptions, RowBuffer, Source};
+use hsipack_store::Dataset;
 use serde_json::json;
 
 use super::common::open;

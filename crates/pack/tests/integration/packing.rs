@@ -3,9 +3,10 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use hsipack_format::{Dataset, Stack, checksums};
+use hsipack_format::checksums;
 use hsipack_pack::convert::{self, ConvertOptions, MaskOption};
 use hsipack_pack::progress::Progress;
+use hsipack_store::{Dataset, Stack};
 
 /// Writes `name.hdr` and `name.img`: float32, band interleaved by pixel; `more` goes into the header.
 pub fn write_envi(

@@ -5,11 +5,10 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use hsipack_format::dataset::ChunkArray;
 use hsipack_format::shard::{ChunkSpan, ShardIndex};
-use hsipack_format::{
-    Command, CubeShape, DType, Error, ErrorKind, Grid, Opt, codec, memory, remedy,
-};
+use hsipack_format::{Command, CubeShape, DType, Error, ErrorKind, Grid, Opt, codec, remedy};
+use hsipack_store::dataset::ChunkArray;
+use hsipack_store::memory;
 
 use super::{Dataset, Verify};
 use crate::Result;

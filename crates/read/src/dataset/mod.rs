@@ -18,10 +18,9 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use hsipack_format::dataset::ChunkArray;
-use hsipack_format::{
-    Command, CubeShape, DType, Error, Opt, Samples, checksums, folder, memory, remedy,
-};
+use hsipack_format::{Command, CubeShape, DType, Error, Opt, Samples, checksums, remedy};
+use hsipack_store::dataset::ChunkArray;
+use hsipack_store::{folder, memory};
 
 pub use labels::{ClassCount, Labels};
 pub use statistics::BandStatistics;
@@ -68,7 +67,7 @@ pub struct Dataset(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    packed: hsipack_format::Dataset,
+    packed: hsipack_store::Dataset,
     /// Per stack: the image's files, then those of its masks.
     files: Vec<Vec<Files>>,
     labels: Labels,
@@ -109,7 +108,7 @@ impl Dataset {
         let Opened { packed, may_lack_files } =
             folder::steadily(path, || open_packed(path, options.as_of.as_deref()))?;
         let store = options.store.unwrap_or_else(|| StoreKind::default().store());
-        let arrays = |stack: &hsipack_format::Stack| {
+        let arrays = |stack: &hsipack_store::Stack| {
             std::iter::once(&stack.image).chain(&stack.masks).map(Files::new).collect()
         };
         let files = packed.stacks().iter().map(arrays).collect::<Result<_>>()?;
@@ -156,7 +155,7 @@ impl Dataset {
     }
 
     /// The stacks: cubes of one shape, their masks, wavelengths and attributes.
-    pub fn stacks(&self) -> &[hsipack_format::Stack] {
+    pub fn stacks(&self) -> &[hsipack_store::Stack] {
         self.0.packed.stacks()
     }
 
@@ -439,14 +438,14 @@ fn window(rows: &Range<usize>, columns: &Range<usize>) -> Window {
 
 /// The metadata of a dataset.
 struct Opened {
-    packed: hsipack_format::Dataset,
+    packed: hsipack_store::Dataset,
     may_lack_files: bool,
 }
 
 /// Opens the metadata: checked against `SHA256SUMS` unless another library wrote the store.
 fn open_packed(path: &Path, as_of: Option<&str>) -> Result<Opened> {
     let listed = path.join(checksums::SHA256SUMS).exists();
-    let packed = if listed { hsipack_format::Dataset::open(path)? } else { open_foreign(path)? };
+    let packed = if listed { hsipack_store::Dataset::open(path)? } else { open_foreign(path)? };
     let packed = match as_of {
         Some(fingerprint) => packed.as_it_was(fingerprint)?,
         None => Some(packed),
@@ -460,8 +459,8 @@ fn open_packed(path: &Path, as_of: Option<&str>) -> Result<Opened> {
 }
 
 /// Opens the metadata of a store without `SHA256SUMS`.
-fn open_foreign(path: &Path) -> Result<hsipack_format::Dataset> {
-    let mut packed = hsipack_format::Dataset::open_unverified(path)?;
+fn open_foreign(path: &Path) -> Result<hsipack_store::Dataset> {
+    let mut packed = hsipack_store::Dataset::open_unverified(path)?;
     let created_by = packed.attributes().get("created_by").and_then(|value| value.as_str());
     if created_by.is_some_and(|by| by.starts_with("hsipack ")) {
         return Err(Error::damaged("SHA256SUMS is missing")

@@ -1,6 +1,6 @@
 //! Per-band statistics that were computed while packing.
 
-use hsipack_format::dataset::{ChunkArray, SPLIT_STATS};
+use hsipack_store::dataset::{ChunkArray, SPLIT_STATS};
 use serde_json::Value;
 
 /// Per-band statistics of the stored values of a stack, or of one split of it; one value a band each.

@@ -8,7 +8,7 @@ mod copy;
 
 use std::time::{Duration, Instant};
 
-use hsipack_format::memory;
+use hsipack_store::memory;
 
 use crate::cache::Cache;
 use crate::dataset::Dataset;

@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use hsipack_format::threads;
+use hsipack_store::threads;
 use tch::Tensor;
 
 use super::backend::Backend;

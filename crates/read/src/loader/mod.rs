@@ -52,7 +52,8 @@ use crate::ring::slots::Failure;
 use crate::ring::{Lease, Next};
 use crate::{Error, Result};
 use batch_plan::BatchPlan;
-use hsipack_format::{Opt, remedy, threads};
+use hsipack_format::{Opt, remedy};
+use hsipack_store::threads;
 use loading::Loads;
 #[cfg(not(feature = "torch"))]
 use shared::Shared;

@@ -2,7 +2,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use hsipack_format::{Command, CubeShape, DType, Opt, memory, remedy};
+use hsipack_format::{Command, CubeShape, DType, Opt, remedy};
+use hsipack_store::memory;
 
 use super::batch_plan::{BatchPlan, lay_out};
 use super::options::LoaderOptions;

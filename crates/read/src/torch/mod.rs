@@ -229,7 +229,7 @@ pub(crate) fn each_piece<T: Send>(
             work(number, piece);
         }
     };
-    hsipack_format::threads::share(threads, "augment", run);
+    hsipack_store::threads::share(threads, "augment", run);
 }
 
 fn checked_bytes(tensor: &Tensor) -> usize {

@@ -9,10 +9,10 @@ use std::time::Instant;
 
 use half::f16;
 use hsipack_format::codec::append_checksum;
-use hsipack_format::dataset::{IMAGE, SAMPLES};
 use hsipack_format::shard::{ChunkSpan, ShardIndex};
 use hsipack_format::zarr::{self, ArrayMeta, ChunkCodecs};
 use hsipack_format::{Codec, Compressor, CubeShape, DType, Grid, Shuffle, Tile, checksums};
+use hsipack_store::dataset::{IMAGE, SAMPLES};
 use serde_json::{Map, Value, json};
 
 /// How to write a stack.
@@ -360,7 +360,7 @@ fn encode_chunk(
     let mut stored = Vec::new();
     match &spec.codec {
         Some(codec) => {
-            codec.encode(&bytes, &mut stored).unwrap();
+            hsipack_store::codec::encode(codec, &bytes, &mut stored).unwrap();
             if !spec.checksum {
                 stored.truncate(stored.len() - hsipack_format::codec::CHECKSUM_LEN);
             }

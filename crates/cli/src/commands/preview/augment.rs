@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
-use hsipack_format::dataset::ChunkArray;
-use hsipack_format::{DType, Error, Result, Stack};
+use hsipack_format::{DType, Error, Result};
 use hsipack_pack::preview::Previewed;
 use hsipack_pack::preview::pictures::{Picture, Sheet, check_output, colour_bands, draw};
 use hsipack_read::Dataset;
 use hsipack_read::augment::{Augmented, Images, Mask, Op, Parameters, Pipeline, SampleKey, Step};
+use hsipack_store::Stack;
+use hsipack_store::dataset::ChunkArray;
 use tch::{Kind, Tensor};
 
 use super::Args;

@@ -18,7 +18,8 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use hsipack_format::{Dataset, Error, ErrorKind, Result, threads};
+use hsipack_format::{Error, ErrorKind, Result};
+use hsipack_store::{Dataset, threads};
 use serde_json::Value;
 
 use self::queue::{Job, Queue, ShardTask, shard_tasks};

@@ -1,7 +1,8 @@
 //! Going on where a dataset ends (`--append`).
 
-use hsipack_format::dataset::ChunkArray;
-use hsipack_format::{Dataset, Error, Opt, Result, Stack, remedy};
+use hsipack_format::{Error, Opt, Result, remedy};
+use hsipack_store::dataset::ChunkArray;
+use hsipack_store::{Dataset, Stack};
 use serde_json::Value;
 
 use super::{PlannedMask, PlannedStack, bits};

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::AtomicBool;
 
-use hsipack_format::{Dataset, Opt, Result};
+use hsipack_format::{Opt, Result};
+use hsipack_store::Dataset;
 
 use super::Plan;
 use crate::convert::options::{ConvertOptions, KeepBits};

@@ -12,7 +12,8 @@ mod scale;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use hsipack_format::{Codec, DType, Dataset, Error, ErrorKind, Grid, Result};
+use hsipack_format::{Codec, DType, Error, ErrorKind, Grid, Result};
+use hsipack_store::Dataset;
 use serde_json::{Map, Value};
 
 pub use self::append::check_append;

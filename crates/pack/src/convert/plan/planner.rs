@@ -4,7 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicBool;
 
 use hsipack_format::remedy::current;
-use hsipack_format::{CubeShape, DType, Dataset, Error, Grid, Opt, Result, remedy};
+use hsipack_format::{CubeShape, DType, Error, Grid, Opt, Result, remedy};
+use hsipack_store::Dataset;
 use regex::Regex;
 use serde_json::{Map, Value};
 

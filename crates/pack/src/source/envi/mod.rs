@@ -23,7 +23,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
-use hsipack_format::{CubeShape, Error, Opt, Result, remedy, small};
+use hsipack_format::{CubeShape, Error, Opt, Result, remedy};
+use hsipack_store::small;
 
 use self::header::{Header, Interleave, Kind};
 use self::search::{file_name, find_data, has_suffix, header_names};

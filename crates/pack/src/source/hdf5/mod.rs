@@ -31,7 +31,8 @@ mod tree;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use hsipack_format::{DType, Error, Result, small};
+use hsipack_format::{DType, Error, Result};
+use hsipack_store::small;
 
 use self::choose::choose;
 use self::meaning::Meaning;

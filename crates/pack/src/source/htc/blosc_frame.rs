@@ -10,7 +10,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use hsipack_format::{Error, Result, codec, memory, small};
+use hsipack_format::{Error, Result};
+use hsipack_store::{codec, memory, small};
 
 use crate::source::Access;
 use crate::source::flat::ByteSource;

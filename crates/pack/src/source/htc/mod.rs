@@ -15,7 +15,8 @@ pub mod pickle;
 use std::ops::Range;
 use std::path::Path;
 
-use hsipack_format::{Error, Result, small};
+use hsipack_format::{Error, Result};
+use hsipack_store::small;
 
 use self::blosc_frame::{FrameHeader, FrameInFile};
 use self::pickle::{Array, Header};

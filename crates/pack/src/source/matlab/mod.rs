@@ -19,7 +19,8 @@ use std::ops::Range;
 use std::path::Path;
 
 use flate2::read::ZlibDecoder;
-use hsipack_format::{CubeShape, Error, ErrorKind, Opt, Result, remedy, small};
+use hsipack_format::{CubeShape, Error, ErrorKind, Opt, Result, remedy};
+use hsipack_store::small;
 
 use self::v5::{Content, Numbers, Variable};
 use crate::source::flat::{ByteSource, FileBytes, FlatLayout, FlatSource, StreamBytes};

@@ -18,7 +18,8 @@ mod npz;
 use std::io::BufReader;
 use std::path::Path;
 
-use hsipack_format::{Error, Result, small};
+use hsipack_format::{Error, Result};
+use hsipack_store::small;
 
 use self::header::{MAGIC, read_header};
 use crate::source::flat::{FileBytes, FlatSource};

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use flate2::Crc;
 use flate2::read::DeflateDecoder;
-use hsipack_format::{Error, Result, small};
+use hsipack_format::{Error, Result};
+use hsipack_store::small;
 use zip::{CompressionMethod, ZipArchive};
 
 use super::header::{NpyHeader, read_header};

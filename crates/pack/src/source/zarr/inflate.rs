@@ -6,7 +6,7 @@ use std::io::Read;
 use std::sync::{Arc, Once};
 
 use flate2::bufread::{GzDecoder, ZlibDecoder};
-use hsipack_format::memory;
+use hsipack_store::memory;
 use zarrs::array::codec::{GzipCodec, ZlibCodec};
 use zarrs::array::{
     ArrayBytesRaw, BytesRepresentation, BytesToBytesCodecTraits, Codec, CodecError,

@@ -5,7 +5,8 @@
 
 use std::path::Path;
 
-use hsipack_format::{DType, Error, Result, small};
+use hsipack_format::{DType, Error, Result};
+use hsipack_store::small;
 use serde_json::{Map, Value};
 
 use crate::source::numpy::header::dtype_of_code;

@@ -7,7 +7,8 @@ use std::io;
 use std::sync::mpsc::{self, Sender};
 use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
 
-use crate::{Error, ErrorKind, Opt, Result, memory, remedy};
+use crate::memory;
+use hsipack_format::{Error, ErrorKind, Opt, Result, remedy};
 
 /// The stack that the standard library asks for.
 const STACK: usize = 2 << 20;

@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use crate::{Error, ErrorKind, Result};
+use hsipack_format::{Error, ErrorKind, Result};
 
 /// Memory that can be had, and what bounds it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@
 //! together. `contract.rs` tests what every store promises.
 //!
 //! ```
-//! use hsipack_read::store::{ReadBuffer, StoreKind};
+//! use hsipack_store::stores::{ReadBuffer, StoreKind};
 //!
 //! # let folder = tempfile::tempdir().unwrap();
 //! # let path = folder.path().join("shard");
@@ -28,7 +28,7 @@
 //!     assert_eq!(bytes, b"bytes");
 //!     Ok(())
 //! })?;
-//! # Ok::<(), hsipack_read::Error>(())
+//! # Ok::<(), hsipack_format::Error>(())
 //! ```
 
 mod buffer;
@@ -56,9 +56,10 @@ pub use limited::Limited;
 pub use mapped::MappedStore;
 pub use pread::PreadStore;
 
-use hsipack_format::{Opt, remedy, small};
+use crate::small;
+use hsipack_format::{Opt, remedy};
 
-use crate::{Error, Result};
+use hsipack_format::{Error, Result};
 
 /// Opens the files of a dataset.
 pub trait Store: Debug + Send + Sync {

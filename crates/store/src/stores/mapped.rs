@@ -10,13 +10,12 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use hsipack_format::mapping::Mapping;
-use hsipack_format::memory;
+use crate::mapping::Mapping;
+use crate::memory;
 
 use super::warm::Warmer;
 use super::{ReadBuffer, Store, StoredFile, readable};
-use crate::{Error, Result};
-use hsipack_format::{Opt, remedy};
+use hsipack_format::{Error, Opt, Result, remedy};
 
 /// Maps files into memory.
 #[derive(Clone, Debug, Default)]

@@ -27,7 +27,8 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use crate::{Error, Result, memory, small};
+use crate::{memory, small};
+use hsipack_format::{Error, Result};
 
 /// A file mapped for reading, its length fixed when it was mapped. No file descriptor is held.
 #[derive(Debug)]
@@ -469,7 +470,7 @@ mod tests {
     use std::process::{Command, ExitStatus};
 
     use super::*;
-    use crate::ErrorKind;
+    use hsipack_format::ErrorKind;
 
     const LEN: usize = 1 << 20;
 

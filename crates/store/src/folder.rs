@@ -21,8 +21,9 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::checksums::SHA256SUMS;
-use crate::{Command, Error, Opt, Result, remedy, small, zarr};
+use crate::small;
+use hsipack_format::checksums::SHA256SUMS;
+use hsipack_format::{Command, Error, Opt, Result, remedy, zarr};
 
 /// The key of an entry of `history` in the root's attributes: the fingerprint that the dataset had before.
 pub const CONTINUES: &str = "continues";

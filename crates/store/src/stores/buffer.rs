@@ -4,9 +4,9 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt;
 use std::ptr::NonNull;
 
-use hsipack_format::memory;
+use crate::memory;
 
-use crate::{Error, ErrorKind, Result};
+use hsipack_format::{Error, ErrorKind, Result};
 
 /// What buffers are aligned to, in bytes: a page, and what O_DIRECT asks for on any disk of today.
 pub const PAGE: usize = 4096;

@@ -11,7 +11,7 @@ use super::warm::Warmer;
 use super::{
     ReadBuffer, Store, StoredFile, cannot_read, check_room, checked, open_descriptor, readable,
 };
-use crate::Result;
+use hsipack_format::Result;
 
 /// Reads with `pread`. Holds a descriptor for each open file.
 #[derive(Clone, Debug, Default)]

@@ -12,12 +12,15 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Map, Value};
 
-use crate::checksums::{self, SHA256SUMS};
+use hsipack_format::checksums::{self, SHA256SUMS};
+use hsipack_format::samples::{self, Samples};
+use hsipack_format::zarr::{self, ArrayMeta};
+use hsipack_format::{Command, CubeShape, DType, Error, Grid, Result, Tile, codec, remedy};
+
+use crate::codec::decode_frame;
 use crate::folder::{self, Folder};
-use crate::samples::{self, Samples};
 use crate::shard::ShardFile;
-use crate::zarr::{self, ArrayMeta};
-use crate::{Command, CubeShape, DType, Error, Grid, Result, Tile, codec, memory, remedy, small};
+use crate::{memory, small};
 
 /// Version of the layout that this crate writes, and the newest it reads.
 pub const LAYOUT: u64 = 1;
@@ -460,7 +463,7 @@ fn decode_chunk(meta: &ArrayMeta, stored: &[u8], verify: bool, out: &mut [u8]) -
         false => stored,
     };
     if meta.codecs.blosc.is_some() {
-        codec::decode_frame(frame, out)
+        decode_frame(frame, out)
     } else if frame.len() == out.len() {
         out.copy_from_slice(frame);
         Ok(())
@@ -834,7 +837,7 @@ fn fill_bytes(meta: &ArrayMeta) -> Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::zarr::ChunkCodecs;
+    use hsipack_format::zarr::ChunkCodecs;
 
     #[test]
     fn axes_whose_product_overflows_are_refused() {

@@ -30,12 +30,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use hsipack_format::threads;
+use crate::threads;
 
 use super::buffer::{PAGE, grown};
 use super::{ReadBuffer, Store, StoredFile, cannot_read, checked, open_descriptor, readable};
-use crate::{Error, Result};
-use hsipack_format::{Opt, remedy};
+use hsipack_format::{Error, Opt, Result, remedy};
 
 /// How a [`DirectStore`] reads ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use super::{
     DirectOptions, DirectStore, Limited, MappedStore, PreadStore, ReadBuffer, Store, StoreKind,
     StoredFile,
 };
-use crate::{Error, ErrorKind, Result};
+use hsipack_format::{Error, ErrorKind, Result};
 
 /// Three pages and a bit.
 const LEN: usize = 3 * 4096 + 17;

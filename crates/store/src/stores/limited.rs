@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::{ReadBuffer, Store, StoredFile, checked};
-use crate::Result;
+use hsipack_format::Result;
 
 /// A store that gives at most so many bytes a second.
 #[derive(Debug)]

@@ -8,7 +8,8 @@ use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
-use crate::{Error, Result, memory};
+use crate::memory;
+use hsipack_format::{Error, Result};
 
 /// Most bytes of a `zarr.json`: those of hyperspectral images with statistics of thousands of bands, and of datasets
 /// that were appended to thousands of times, have some megabytes.
@@ -110,7 +111,7 @@ fn too_large(path: &Path, len: u64, most: u64) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ErrorKind;
+    use hsipack_format::ErrorKind;
 
     #[test]
     fn files_are_read_whole_up_to_their_bound() {

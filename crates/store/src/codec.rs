@@ -1,0 +1,181 @@
+//! Compressing and decompressing one chunk by C-Blosc 1.21: the crate wraps the three calls that it needs.
+//!
+//! What a stored chunk is made of stands in [`hsipack_format::codec`]. C-Blosc takes working memory and does not look whether
+//! it gets it, so these calls belong to the crate that knows how much memory there is.
+
+use std::ffi::CString;
+use std::os::raw::{c_char, c_void};
+
+use hsipack_format::codec::{BLOSC_HEADER, CHECKSUM_LEN, MAX_CHUNK, append_checksum_from};
+use hsipack_format::{Codec, Error, Opt, Result, Shuffle, remedy};
+
+use crate::memory;
+
+/// The largest block that C-Blosc chooses by itself.
+const LARGEST_BLOCK: usize = 1 << 20;
+
+/// Appends the compressed chunk, frame and checksum, to `out` and gives its length in bytes.
+///
+/// # Errors
+/// If `chunk` is larger than [`MAX_CHUNK`], or Blosc refuses the settings.
+pub fn encode(codec: &Codec, chunk: &[u8], out: &mut Vec<u8>) -> Result<usize> {
+    if chunk.len() > MAX_CHUNK {
+        return Err(Error::unsupported(format!(
+            "a chunk of {} bytes is more than the 2 GiB a Blosc frame holds",
+            chunk.len()
+        ))
+        .with_remedy(remedy!["choose a smaller ", Opt::Chunk]));
+    }
+    let start = out.len();
+    let need = chunk.len() + BLOSC_HEADER + CHECKSUM_LEN;
+    if out.capacity() - start < need {
+        // At least twice the room: chunks are appended one by one.
+        memory::room(out, (start + need).max(2 * start), "compressed chunks")?;
+    }
+    let name = CString::new(codec.compressor.name()).expect("names have no NUL");
+    let room = out.capacity() - start;
+    // SAFETY: `chunk` is readable for its length; the spare capacity behind `start` is writable
+    // for `room` bytes; the name is NUL-terminated; the context call uses no global state.
+    let compress = || unsafe {
+        blosc_src::blosc_compress_ctx(
+            codec.level.into(),
+            shuffle_code(codec.shuffle),
+            codec.typesize.into(),
+            chunk.len(),
+            chunk.as_ptr().cast::<c_void>(),
+            out.as_mut_ptr().add(start).cast::<c_void>(),
+            room,
+            name.as_ptr().cast::<c_char>(),
+            codec.blocksize,
+            1,
+        )
+    };
+    let block = codec.blocksize.max(LARGEST_BLOCK).min(chunk.len());
+    let written = memory::with_room(scratch(block), "compressing a chunk", compress)?;
+    let written = usize::try_from(written).ok().filter(|n| *n > 0).ok_or_else(|| {
+        Error::unsupported(format!(
+            "Blosc cannot compress with {} level {} (code {written})",
+            codec.compressor.name(),
+            codec.level
+        ))
+    })?;
+    // SAFETY: C-Blosc initialised `written` bytes behind `start`, no more than the capacity.
+    unsafe { out.set_len(start + written) };
+    append_checksum_from(start, out);
+    Ok(written + CHECKSUM_LEN)
+}
+
+/// Blosc's number of a filter.
+const fn shuffle_code(shuffle: Shuffle) -> i32 {
+    match shuffle {
+        Shuffle::None => 0,
+        Shuffle::Byte => 1,
+        Shuffle::Bit => 2,
+    }
+}
+
+/// What the header of a frame says of the size of its blocks.
+fn block_len(frame: &[u8]) -> usize {
+    let field = frame.get(8..).and_then(|rest| rest.first_chunk());
+    field.map_or(0, |field| u32::from_le_bytes(*field) as usize)
+}
+
+/// The most that C-Blosc takes, without looking whether it gets it, for a frame with blocks of `block` bytes: two
+/// blocks, and four bytes for each byte of an element. For [`memory::with_room`].
+pub fn scratch(block: usize) -> usize {
+    2 * block + 4 * usize::from(u8::MAX)
+}
+
+/// Decompresses one Blosc-1 frame into `out`, which it has to fill exactly.
+///
+/// # Errors
+/// [`ErrorKind::Damaged`](hsipack_format::ErrorKind::Damaged) if the frame is not sound or of another size.
+pub fn decode_frame(frame: &[u8], out: &mut [u8]) -> Result<()> {
+    let mut size = 0usize;
+    // SAFETY: `frame` is readable for its length; the call only looks at the header.
+    let valid = unsafe {
+        blosc_src::blosc_cbuffer_validate(frame.as_ptr().cast::<c_void>(), frame.len(), &mut size)
+    };
+    if valid < 0 {
+        return Err(Error::damaged("not a Blosc frame"));
+    }
+    if size != out.len() {
+        return Err(Error::damaged(format!("a chunk holds {size} bytes instead of {}", out.len())));
+    }
+    // SAFETY: the header agrees with the length of `frame` (validated above); `out` is writable for
+    // its length, which is what C-Blosc is told; the context call uses no global state.
+    let decompress = || unsafe {
+        blosc_src::blosc_decompress_ctx(
+            frame.as_ptr().cast::<c_void>(),
+            out.as_mut_ptr().cast::<c_void>(),
+            out.len(),
+            1,
+        )
+    };
+    let needed = scratch(block_len(frame).min(size));
+    let written = memory::with_room(needed, "decompressing a chunk", decompress)?;
+    if usize::try_from(written) == Ok(out.len()) {
+        Ok(())
+    } else {
+        Err(Error::damaged(format!("Blosc cannot decompress a chunk (code {written})")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hsipack_format::Compressor;
+    use hsipack_format::codec::verify;
+    use proptest::prelude::*;
+
+    fn codecs() -> impl Iterator<Item = Codec> {
+        Compressor::ALL.into_iter().flat_map(|compressor| {
+            Shuffle::ALL.into_iter().flat_map(move |shuffle| {
+                [0, 1, 5, 9].map(move |level| Codec {
+                    compressor,
+                    level,
+                    shuffle,
+                    typesize: 2,
+                    blocksize: 0,
+                })
+            })
+        })
+    }
+
+    #[test]
+    fn every_codec_gives_back_what_it_took() {
+        let chunk: Vec<u8> =
+            (0..40_000u32).flat_map(|i| ((i * i) as u16 >> 3).to_le_bytes()).collect();
+        for codec in codecs() {
+            let mut stored = vec![1, 2, 3];
+            let len = encode(&codec, &chunk, &mut stored).unwrap();
+            assert_eq!(stored.len(), 3 + len);
+            let mut back = vec![0; chunk.len()];
+            decode_frame(verify(&stored[3..]).unwrap(), &mut back).unwrap();
+            assert_eq!(back, chunk, "{codec:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_damaged_frame_is_an_error_or_still_the_right_size(
+            seed in any::<u16>(), at in any::<prop::sample::Index>(), flip in 1u8..
+        ) {
+            let chunk: Vec<u8> = (0..3000u32).map(|i| (i.wrapping_mul(u32::from(seed)) >> 7) as u8).collect();
+            let codec = Codec { compressor: Compressor::Lz4, level: 5, shuffle: Shuffle::Byte, typesize: 2, blocksize: 0 };
+            let mut stored = Vec::new();
+            encode(&codec, &chunk, &mut stored).unwrap();
+            let at = at.index(stored.len());
+            stored[at] ^= flip;
+            prop_assert!(verify(&stored).is_err());
+            let mut back = vec![0; chunk.len()];
+            let _ = decode_frame(&stored[..stored.len() - CHECKSUM_LEN], &mut back);
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(frame in prop::collection::vec(any::<u8>(), 0..200), len in 0usize..500) {
+            let _ = verify(&frame);
+            let _ = decode_frame(&frame, &mut vec![0; len]);
+        }
+    }
+}

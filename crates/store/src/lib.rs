@@ -1,0 +1,43 @@
+//! Where the bytes of packed datasets come from, and what all crates above ask of the system for it.
+//!
+//! `hsipack_format` knows what bytes mean and touches nothing; this crate opens files, maps them, and decodes what lies in
+//! them. Whoever packs, validates or trains stands on it.
+//!
+//! | module | what it knows |
+//! |---|---|
+//! | [`dataset`] | a packed dataset, opened and checked; its arrays, by chunks and rows |
+//! | [`folder`] | a dataset's folder, which appends exchange while others read |
+//! | [`shard`] | shard files, open for reading |
+//! | [`codec`] | one chunk, compressed and decompressed |
+//! | [`stores`] | where a loader's bytes come from: memory map, pread, O_DIRECT, at a limited rate |
+//! | [`mapping`] | memory maps whose I/O errors are errors |
+//! | [`small`] | metadata files, read whole, regular ones within bounds only |
+//! | [`memory`] | how much memory this process can have; asking for it |
+//! | [`threads`] | starting threads; a refusal is an error |
+//!
+//! ```
+//! use hsipack_format::{Codec, Compressor, Shuffle, codec::verify};
+//! use hsipack_store::codec;
+//!
+//! let settings = Codec { compressor: Compressor::Lz4, level: 5, shuffle: Shuffle::Byte, typesize: 2, blocksize: 0 };
+//! let chunk = [1u8, 0, 2, 0, 3, 0, 4, 0];
+//! let mut stored = Vec::new();
+//! codec::encode(&settings, &chunk, &mut stored)?;
+//! let mut back = [0; 8];
+//! codec::decode_frame(verify(&stored)?, &mut back)?;
+//! assert_eq!(back, chunk);
+//! # Ok::<(), hsipack_format::Error>(())
+//! ```
+#![deny(missing_docs)]
+
+pub mod codec;
+pub mod dataset;
+pub mod folder;
+pub mod mapping;
+pub mod memory;
+pub mod shard;
+pub mod small;
+pub mod stores;
+pub mod threads;
+
+pub use dataset::{Dataset, Stack};
