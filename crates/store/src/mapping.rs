@@ -7,6 +7,8 @@
 //! notes that. [`Mapping::with`] looks at the notes after its closure has read, and gives an error instead
 //! of what the closure made of the zeros. Faults elsewhere go to the handler that was there before.
 //!
+//! `memmap2` maps and unmaps; this module adds the guard.
+//!
 //! The handler may run at any instant in any thread, so it takes no lock and no memory: the table of live
 //! maps is a list of blocks of slots that are never given back, each slot guarded by a version number that
 //! is odd while the slot changes.
@@ -21,20 +23,21 @@ use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::ops::Range;
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use crate::{memory, small};
 use hsipack_format::{Error, Result};
+use memmap2::{Mmap, UncheckedAdvice};
+
+use crate::{memory, small};
 
 /// A file mapped for reading, its length fixed when it was mapped. No file descriptor is held.
 #[derive(Debug)]
 pub struct Mapping {
     path: PathBuf,
-    map: Map,
+    map: Mmap,
     slot: &'static Slot,
 }
 
@@ -55,11 +58,11 @@ impl Mapping {
     /// If it cannot be mapped: no regular file, or too many maps.
     pub fn of(file: &File, path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
-        match Map::new(file) {
+        match map(file) {
             Ok(map) => {
                 install_handler();
                 let slot = Slot::take();
-                slot.set(map.address(), map.len);
+                slot.set(map.as_ptr() as usize, map.len());
                 Ok(Self { path, map, slot })
             }
             Err(error) => {
@@ -76,12 +79,12 @@ impl Mapping {
 
     /// Bytes of the file when it was mapped.
     pub fn len(&self) -> u64 {
-        self.map.len as u64
+        self.map.len() as u64
     }
 
     /// Whether it has no bytes.
     pub fn is_empty(&self) -> bool {
-        self.map.len == 0
+        self.map.is_empty()
     }
 
     /// Gives `take` the bytes of `range`. They are for looking at in this process: a system call that is
@@ -92,7 +95,7 @@ impl Mapping {
     /// disk comes before one of `take`, which has then worked on zeros.
     pub fn with<T>(&self, range: Range<u64>, take: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
         let span = self.span(&range).ok_or_else(|| self.outside(&range))?;
-        let taken = take(&self.map.bytes()[span.clone()]);
+        let taken = take(&self.map[span.clone()]);
         // What `take` read is ordered before the note of what could not be read.
         fence(Ordering::SeqCst);
         if self.slot.has_failed(span) { Err(self.unreadable(&range)) } else { taken }
@@ -101,12 +104,9 @@ impl Mapping {
     /// Lets go of the pages that were read, so that the system can drop them from its cache when it is asked to. They come
     /// back from the file when they are read again.
     pub fn release(&self) {
-        if !self.is_empty() {
-            let start = self.map.start.as_ptr().cast();
-            // SAFETY: these are pages of a file, mapped for reading as long as `self` lives. Whoever reads them meanwhile
-            // finds the same bytes.
-            unsafe { libc::madvise(start, self.map.len, libc::MADV_DONTNEED) };
-        }
+        // SAFETY: these are pages of a file, mapped for reading. Whoever reads them meanwhile finds the same bytes. It is advice:
+        // nothing is lost if it is refused.
+        let _ = unsafe { self.map.unchecked_advise(UncheckedAdvice::DontNeed) };
     }
 
     fn span(&self, range: &Range<u64>) -> Option<Range<usize>> {
@@ -167,55 +167,11 @@ fn cannot_map(path: PathBuf, error: io::Error, full: bool) -> Error {
     }
 }
 
-/// The pages; unmapped on drop.
-#[derive(Debug)]
-struct Map {
-    start: NonNull<u8>,
-    len: usize,
-}
-
-// SAFETY: the pages are only read, by any thread, and unmapped by the one that drops the owner.
-unsafe impl Send for Map {}
-// SAFETY: as above.
-unsafe impl Sync for Map {}
-
-impl Map {
-    fn new(file: &File) -> io::Result<Self> {
-        let len = usize::try_from(file.metadata()?.len())
-            .map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
-        if len == 0 {
-            return Ok(Self { start: NonNull::dangling(), len });
-        }
-        // SAFETY: a new map at an address of the system's choice touches no memory in use.
-        let start = unsafe {
-            libc::mmap(ptr::null_mut(), len, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0)
-        };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let start = NonNull::new(start.cast()).expect("the system maps nothing at address 0");
-        Ok(Self { start, len })
-    }
-
-    fn address(&self) -> usize {
-        self.start.as_ptr() as usize
-    }
-
-    fn bytes(&self) -> &[u8] {
-        // SAFETY: `len` bytes are mapped for reading as long as `self` lives (none where `len` is 0). That
-        // nobody changes the file meanwhile is what the module asks of its users; pages that cannot be
-        // read become zeros.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
-    }
-}
-
-impl Drop for Map {
-    fn drop(&mut self) {
-        if self.len > 0 {
-            // SAFETY: mapped by `new`, with that length, and borrowed by nobody any more.
-            unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
-        }
-    }
+/// Maps the whole file.
+fn map(file: &File) -> io::Result<Mmap> {
+    // SAFETY: that nobody changes the file meanwhile is what the module asks of its users; pages that cannot be read become
+    // zeros.
+    unsafe { Mmap::map(file) }
 }
 
 fn page_size() -> usize {
@@ -707,10 +663,10 @@ mod tests {
         }
         let foreign =
             File::options().read(true).write(true).open(file(&folder, "foreign")).unwrap();
-        let map = Map::new(&foreign).unwrap();
+        let map = map(&foreign).unwrap();
         // Nobody will tidy up after the process is gone.
         folder.close().unwrap();
         foreign.set_len(0).unwrap();
-        panic!("a page that is not there holds {}", map.bytes()[0]);
+        panic!("a page that is not there holds {}", map[0]);
     }
 }
