@@ -149,6 +149,23 @@ impl Grid {
         }
     }
 
+    /// Numbers of the rows of chunks that rows `rows` of a cube lie in.
+    pub fn chunk_rows(&self, rows: &Range<usize>) -> Range<usize> {
+        rows.start / self.tile.rows..rows.end.div_ceil(self.tile.rows)
+    }
+
+    /// Those of rows `rows` of a cube that lie in row `down` of its chunks.
+    pub fn rows_in(&self, down: usize, rows: &Range<usize>) -> Range<usize> {
+        let first = down * self.tile.rows;
+        first.max(rows.start)..(first + self.tile.rows).min(rows.end)
+    }
+
+    /// Numbers of the chunks in row `down` of a cube's chunks that columns `columns` lie in.
+    pub fn chunks_in(&self, down: usize, columns: &Range<usize>) -> Range<usize> {
+        let first = down * self.across();
+        first + columns.start / self.tile.columns..first + columns.end.div_ceil(self.tile.columns)
+    }
+
     /// Whether every chunk of a cube is a run of whole rows that ends with the cube: then chunks
     /// lie in a (H, W, C) array as they decode.
     pub fn is_contiguous(&self) -> bool {

@@ -5,6 +5,8 @@
 //! codec with `index_location: end`: the index is one `(offset, length)` pair of little-endian u64 a
 //! chunk, in C order of the shard's chunk grid, then the CRC-32C of the pairs.
 
+use std::ops::Range;
+
 use crate::codec::CHECKSUM_LEN;
 use crate::{Error, Result};
 
@@ -32,6 +34,20 @@ impl ShardIndex {
     /// Bytes that an index of `chunks` chunks takes in a shard file.
     pub const fn encoded_len(chunks: usize) -> usize {
         chunks * 16 + CHECKSUM_LEN
+    }
+
+    /// Where the index of a shard of `chunks` chunks lies in its file of `len` bytes: at the end.
+    ///
+    /// # Errors
+    /// If the file is too short.
+    pub fn span(chunks: usize, len: u64) -> Result<Range<u64>> {
+        let index_len = Self::encoded_len(chunks);
+        let start = len.checked_sub(index_len as u64).ok_or_else(|| {
+            Error::damaged(format!(
+                "the shard has {len} bytes, too few for its index of {index_len}"
+            ))
+        })?;
+        Ok(start..len)
     }
 
     /// The index as it stands in a shard file.

@@ -29,7 +29,6 @@ pub mod precision;
 pub mod preview;
 pub mod progress;
 pub mod repair;
-mod slabs;
 pub mod source;
 mod staged;
 pub mod table;

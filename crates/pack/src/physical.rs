@@ -12,7 +12,6 @@ use serde_json::Value;
 
 use crate::convert::ValueOptions;
 use crate::convert::plan;
-use crate::slabs;
 use crate::source::{RowBuffer, Source};
 
 /// Memory for one read of a source.
@@ -153,7 +152,7 @@ fn read_sample(stack: &Stack, index: usize, rows: Range<usize>, each: &mut Each)
     let (scaling, dtype) = (image.scaling(), image.meta().dtype);
     let row_bytes = image.shape().row_values() * dtype.size();
     let mut values = Vec::new();
-    slabs::for_each(image, index, rows, &mut |rows, bytes| {
+    image.each_slab(index, rows, &mut |rows, bytes| {
         for (row, bytes) in rows.zip(bytes.chunks_exact(row_bytes)) {
             decode(bytes, dtype, &mut values);
             values.iter_mut().for_each(|value| *value = scaling.physical(*value));

@@ -19,6 +19,7 @@ use hsipack_format::{Command, CubeShape, DType, Error, Grid, Result, Tile, codec
 
 use crate::codec::decode_frame;
 use crate::folder::{self, Folder};
+use crate::rows::{self, Chunks, Part};
 use crate::shard::ShardFile;
 use crate::{memory, small};
 
@@ -546,20 +547,13 @@ impl ChunkArray {
     }
 
     /// Decodes a stored chunk, as [`ShardFile::with_stored`] gives it, into `out`,
-    /// [`chunk_bytes`](Self::chunk_bytes) long.
+    /// [`chunk_bytes`](Self::chunk_bytes) long. Unless its checksum is compared (`verify`), only damage that the
+    /// decompressor finds is an error.
     ///
     /// # Errors
     /// If the chunk is damaged.
-    pub fn decode(&self, stored: &[u8], out: &mut [u8]) -> Result<()> {
-        decode_chunk(&self.meta, stored, true, out)
-    }
-
-    /// As [`decode`](Self::decode), without comparing the checksum.
-    ///
-    /// # Errors
-    /// If the decompressor finds the chunk damaged; it does not find all damage.
-    pub fn decode_unverified(&self, stored: &[u8], out: &mut [u8]) -> Result<()> {
-        decode_chunk(&self.meta, stored, false, out)
+    pub fn decode(&self, stored: &[u8], verify: bool, out: &mut [u8]) -> Result<()> {
+        decode_chunk(&self.meta, stored, verify, out)
     }
 
     /// Number of shard files.
@@ -697,7 +691,7 @@ impl ChunkArray {
     /// # Errors
     /// As [`read_chunk`](Self::read_chunk).
     pub fn read_sample(&self, index: usize, out: &mut [u8]) -> Result<()> {
-        self.read_rows(index, 0..self.shape().rows, out)
+        self.read_rows(index, 0..self.shape().rows, &mut RowScratch::default(), out)
     }
 
     /// Reads rows `rows` of sample `index` into `out`, which they fill: (row, column, band),
@@ -705,41 +699,75 @@ impl ChunkArray {
     ///
     /// # Errors
     /// As [`read_chunk`](Self::read_chunk).
-    pub fn read_rows(&self, index: usize, rows: Range<usize>, out: &mut [u8]) -> Result<()> {
-        let (grid, tile) = (&self.grid, self.grid.tile());
-        let pixel = self.shape().bands * self.meta.dtype.size();
-        let row_bytes = self.shape().columns * pixel;
-        let mut stored = Vec::new();
-        let mut decoded = Vec::new();
-        for down in rows.start / tile.rows..rows.end.div_ceil(tile.rows) {
-            for across in 0..grid.across() {
-                let chunk = down * grid.across() + across;
-                let region = grid.region(chunk);
-                let whole = tile.columns == self.shape().columns && region.rows.len() == tile.rows;
-                if whole && rows.start <= region.rows.start && region.rows.end <= rows.end {
-                    let start = (region.rows.start - rows.start) * row_bytes;
-                    self.read_chunk(
-                        index,
-                        chunk,
-                        &mut stored,
-                        &mut out[start..start + self.chunk_bytes()],
-                    )?;
-                    continue;
-                }
-                if decoded.is_empty() {
-                    decoded = memory::zeroed(self.chunk_bytes(), "a chunk")?;
-                }
-                self.read_chunk(index, chunk, &mut stored, &mut decoded)?;
-                let width = region.columns.len() * pixel;
-                for (row, from) in region.rows.zip(decoded.chunks_exact(tile.columns * pixel)) {
-                    if rows.contains(&row) {
-                        let start = (row - rows.start) * row_bytes + region.columns.start * pixel;
-                        out[start..start + width].copy_from_slice(&from[..width]);
-                    }
-                }
-            }
+    pub fn read_rows(
+        &self,
+        index: usize,
+        rows: Range<usize>,
+        scratch: &mut RowScratch,
+        out: &mut [u8],
+    ) -> Result<()> {
+        let (grid, columns) = (&self.grid, 0..self.shape().columns);
+        let RowScratch { stored, decoded } = scratch;
+        let mut chunks = StoredChunks { array: self, index, stored };
+        let mut rest = out;
+        for down in grid.chunk_rows(&rows) {
+            let rows = grid.rows_in(down, &rows);
+            let (out, after) = rest.split_at_mut(rows.len() * self.row_bytes());
+            let part = Part { down, rows, columns: columns.clone(), bands: None };
+            rows::take(grid, self.meta.dtype.size(), &part, &mut chunks, decoded, out)?;
+            rest = after;
         }
         Ok(())
+    }
+
+    /// Hands rows `rows` of sample `index` to `each`, one row of chunks at a time, so that a large scene need not fit in
+    /// memory: which rows, and their bytes in (row, column, band) order, little-endian.
+    ///
+    /// # Errors
+    /// As [`read_chunk`](Self::read_chunk), and if `each` fails.
+    pub fn each_slab(
+        &self,
+        index: usize,
+        rows: Range<usize>,
+        each: &mut dyn FnMut(Range<usize>, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let (mut scratch, mut slab) = (RowScratch::default(), Vec::new());
+        for down in self.grid.chunk_rows(&rows) {
+            let rows = self.grid.rows_in(down, &rows);
+            let bytes = rows.len() * self.row_bytes();
+            memory::room(&mut slab, bytes, "a row of chunks")?;
+            slab.resize(bytes, 0);
+            self.read_rows(index, rows.clone(), &mut scratch, &mut slab)?;
+            each(rows, &slab)?;
+        }
+        Ok(())
+    }
+
+    /// Bytes of one row of a sample.
+    fn row_bytes(&self) -> usize {
+        self.shape().row_values() * self.meta.dtype.size()
+    }
+}
+
+/// Working memory for reading rows, used again for the next ones.
+#[derive(Debug, Default)]
+pub struct RowScratch {
+    /// A stored chunk of an array without shards.
+    stored: Vec<u8>,
+    /// A decoded chunk, where rows are only part of it.
+    decoded: Vec<u64>,
+}
+
+/// The chunks of one sample of an array.
+struct StoredChunks<'a> {
+    array: &'a ChunkArray,
+    index: usize,
+    stored: &'a mut Vec<u8>,
+}
+
+impl Chunks for StoredChunks<'_> {
+    fn decode(&mut self, chunk: usize, out: &mut [u8]) -> Result<()> {
+        self.array.read_chunk(self.index, chunk, self.stored, out)
     }
 }
 

@@ -8,6 +8,7 @@
 //! | [`dataset`] | a packed dataset, opened and checked; its arrays, by chunks and rows |
 //! | [`folder`] | a dataset's folder, which appends exchange while others read |
 //! | [`shard`] | shard files, open for reading |
+//! | [`rows`] | taking rows of a cube out of its chunks |
 //! | [`codec`] | one chunk, compressed and decompressed |
 //! | [`stores`] | where a loader's bytes come from: memory map, pread, O_DIRECT, at a limited rate |
 //! | [`mapping`] | memory maps whose I/O errors are errors |
@@ -35,6 +36,7 @@ pub mod dataset;
 pub mod folder;
 pub mod mapping;
 pub mod memory;
+pub mod rows;
 pub mod shard;
 pub mod small;
 pub mod stores;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use hsipack_format::Result;
 use hsipack_format::shard::ShardIndex;
-use hsipack_format::{Error, Result};
 
 use crate::mapping::Mapping;
 
@@ -22,15 +22,10 @@ impl ShardFile {
     /// If the file cannot be read, is too short, or its index is damaged; all name the file.
     pub fn open(path: &Path, chunks: usize) -> Result<Self> {
         let file = Mapping::open(path)?;
-        let (len, index_len) = (file.len(), ShardIndex::encoded_len(chunks));
-        let data_len = len.checked_sub(index_len as u64).ok_or_else(|| {
-            Error::damaged(format!(
-                "the shard has {len} bytes, too few for its index of {index_len}"
-            ))
-            .at(path)
-        })?;
+        let span = ShardIndex::span(chunks, file.len()).map_err(|error| error.at(path))?;
+        let data_len = span.start;
         let index = file
-            .with(data_len..len, |bytes| ShardIndex::decode(bytes, data_len))
+            .with(span, |bytes| ShardIndex::decode(bytes, data_len))
             .map_err(|error| error.at(path))?;
         Ok(Self { file, index, data_len })
     }

@@ -10,6 +10,7 @@ use hsipack_format::{Command, CubeShape, DType, ErrorKind, Opt, Samples, Tile};
 use hsipack_pack::convert::{ConvertOptions, plan};
 use hsipack_pack::precision::{self, Budget};
 use hsipack_pack::target;
+use hsipack_store::dataset::RowScratch;
 use hsipack_store::{Dataset, Stack};
 
 use super::Options;
@@ -231,7 +232,7 @@ fn rows_of(stack: &Stack, samples: &Samples, id: usize, values: usize) -> Result
     let rows = start..start + count;
     let size = image.meta().dtype.size();
     let mut bytes = vec![0; count * shape.row_values() * size];
-    image.read_rows(samples.index(id), rows.clone(), &mut bytes)?;
+    image.read_rows(samples.index(id), rows.clone(), &mut RowScratch::default(), &mut bytes)?;
     let mut values = vec![0.0; count * shape.row_values()];
     let mut packed = vec![f16::ZERO; values.len()];
     if image.meta().dtype == DType::F32 {

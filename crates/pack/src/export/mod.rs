@@ -178,7 +178,7 @@ impl<'a> Job<'a> {
     /// Hands the stored bytes to `each`, some whole rows at a time.
     fn each_slab(&self, each: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let rows = 0..self.array.shape().rows;
-        crate::slabs::for_each(self.array, self.sample.index, rows, &mut |_, bytes| each(bytes))
+        self.array.each_slab(self.sample.index, rows, &mut |_, bytes| each(bytes))
     }
 }
 

@@ -9,7 +9,6 @@ use super::sampling::Sampling;
 use super::stretch::Image;
 use crate::input::Input;
 use crate::physical;
-use crate::slabs;
 use crate::source::{self, OpenOptions, RowBuffer, Source};
 
 /// Classes that get a spectrum and a line in the legend.
@@ -61,7 +60,7 @@ impl ClassMap {
         let mut ids = vec![0; sampling.pixels()];
         let size = dtype.size();
         for rows in sampling.reads(array.grid().tile().rows) {
-            slabs::for_each(array, index, rows, &mut |rows, bytes| {
+            array.each_slab(index, rows, &mut |rows, bytes| {
                 for (row, bytes) in rows.zip(bytes.chunks_exact(shape.columns * size)) {
                     for (place, column) in sampling.hits(row, 0, shape.columns) {
                         ids[place] = id_at(&bytes[column * size..(column + 1) * size]);

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use half::f16;
 use hsipack_format::{DType, Error, ErrorKind, Opt, Result, Sample, remedy};
-use hsipack_store::dataset::ChunkArray;
+use hsipack_store::dataset::{ChunkArray, RowScratch};
 use hsipack_store::{Dataset, Stack, threads};
 
 use super::recipe::{self, Recipe};
@@ -158,12 +158,12 @@ impl Comparer<'_> {
         let slab = array.grid().tile().rows;
         let block = source.preferred_rows(64 << 20).div_ceil(slab) * slab;
         let dtype = array.meta().dtype;
-        let mut packed = Vec::new();
+        let (mut packed, mut scratch) = (Vec::new(), RowScratch::default());
         for start in (0..shape.rows).step_by(block) {
             let rows = start..shape.rows.min(start + block);
             source.read_rows(rows.clone(), &mut self.rows)?;
             packed.resize(rows.len() * shape.row_values() * dtype.size(), 0);
-            array.read_rows(sample.index, rows, &mut packed)?;
+            array.read_rows(sample.index, rows, &mut scratch, &mut packed)?;
             let mut done = 0;
             let mut difference = None;
             transform.apply_f64(&self.rows, start, &mut self.scratch, &mut |place, values| {
@@ -202,6 +202,7 @@ impl Comparer<'_> {
                 MaskReader::open(&group, input, &sample.name, shape.rows, shape.columns, optional)?;
             let slab = array.grid().tile().rows;
             let (mut packed, mut ids) = (Vec::new(), Vec::new());
+            let mut scratch = RowScratch::default();
             for start in (0..shape.rows).step_by(slab) {
                 let rows = start..shape.rows.min(start + slab);
                 match &reader {
@@ -212,7 +213,7 @@ impl Comparer<'_> {
                     }
                 }
                 packed.resize(ids.len() * array.meta().dtype.size(), 0);
-                array.read_rows(sample.index, rows.clone(), &mut packed)?;
+                array.read_rows(sample.index, rows.clone(), &mut scratch, &mut packed)?;
                 if let Some(at) = (0..ids.len()).find(|at| mask_id(&packed, *at, array) != ids[*at])
                 {
                     let (row, column) = (rows.start + at / shape.columns, at % shape.columns);

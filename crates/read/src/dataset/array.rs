@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use hsipack_format::shard::{ChunkSpan, ShardIndex};
-use hsipack_format::{Command, CubeShape, DType, Error, ErrorKind, Grid, Opt, codec, remedy};
+use hsipack_format::{Command, CubeShape, DType, Error, ErrorKind, Grid, Opt, remedy};
 use hsipack_store::dataset::ChunkArray;
 use hsipack_store::memory;
 
@@ -143,16 +143,8 @@ impl<'a> ArrayRef<'a> {
             let span = ChunkSpan { offset: 0, len: file.len() };
             return Ok(ShardHandle { file: Some(file), index: ShardIndex(vec![Some(span)]) });
         }
-        let index_len = ShardIndex::encoded_len(self.chunks_per_file()) as u64;
-        let data_len = file.len().checked_sub(index_len).ok_or_else(|| {
-            Error::damaged(format!(
-                "the shard has {} bytes, too few for its index of {index_len}",
-                file.len()
-            ))
-        });
-        let read = data_len.and_then(|data_len| {
-            let mut index = None;
-            let span = data_len..file.len();
+        let read = ShardIndex::span(self.chunks_per_file(), file.len()).and_then(|span| {
+            let (data_len, mut index) = (span.start, None);
             // Read by itself: a page fault here would bring in megabytes around it.
             file.prefetch(span.clone());
             file.with_bytes(span, &mut ReadBuffer::default(), &mut |bytes| {
@@ -191,10 +183,7 @@ impl<'a> ArrayRef<'a> {
                 Verify::Once => word.load(Ordering::Relaxed) & bit == 0,
                 Verify::Never => false,
             };
-        if due {
-            codec::verify(stored)?;
-        }
-        self.chunks.decode_unverified(stored, out)?;
+        self.chunks.decode(stored, due, out)?;
         if due {
             word.fetch_or(bit, Ordering::Relaxed);
         }

@@ -1,14 +1,12 @@
 //! From stored chunks to rows of a batch.
 //!
-//! A chunk that is whole rows of what is wanted decodes straight into its place. Others decode into
-//! working memory, from which the wanted rows, columns and bands are copied.
+//! `hsipack_store::rows` decides which chunk goes where; here they come from the cache or the store, and are measured.
 
 mod ahead;
-mod copy;
 
 use std::time::{Duration, Instant};
 
-use hsipack_store::memory;
+use hsipack_store::rows::{self, Chunks, Part};
 
 use crate::cache::Cache;
 use crate::dataset::Dataset;
@@ -16,7 +14,6 @@ use crate::dataset::array::ArrayRef;
 use crate::plan::Window;
 use crate::store::ReadBuffer;
 use crate::{Error, ErrorKind, Result};
-use copy::Copy;
 
 pub(crate) use ahead::Ahead;
 
@@ -79,9 +76,10 @@ impl Decoder<'_> {
         let index = self.dataset.samples().index(sample);
         self.ask_ahead(array, index, window);
         let mut rest = out;
-        for down in chunk_rows(array, window) {
-            let (part, after) = rest
-                .split_at_mut(self.row_bytes(array, window) * rows_of(array, down, window).len());
+        let (rows, row_bytes) = (window.row_range(), self.row_bytes(array, window));
+        for down in array.grid().chunk_rows(&rows) {
+            let bytes = array.grid().rows_in(down, &rows).len() * row_bytes;
+            let (part, after) = rest.split_at_mut(bytes);
             self.rows(array, index, down, window, part, scratch)?;
             rest = after;
         }
@@ -92,7 +90,9 @@ impl Decoder<'_> {
     /// Has the store read the window's chunks ahead while the first one, which is wanted at once, is decoded. Errors wait
     /// for those who read.
     fn ask_ahead(&self, array: ArrayRef<'_>, index: usize, window: Window) {
-        let chunks = chunk_rows(array, window).flat_map(|down| chunks_of(array, down, window));
+        let (grid, columns) = (array.grid(), window.column_range());
+        let rows = grid.chunk_rows(&window.row_range());
+        let chunks = rows.flat_map(|down| grid.chunks_in(down, &columns));
         let stored = chunks.skip(1).filter_map(|chunk| array.locate(index, chunk).ok().flatten());
         let stored: Vec<_> = stored.collect();
         if stored.iter().map(|stored| stored.span.end - stored.span.start).sum::<u64>() < WORTH {
@@ -126,64 +126,17 @@ impl Decoder<'_> {
         out: &mut [u8],
         scratch: &mut Scratch,
     ) -> Result<()> {
-        let (grid, tile) = (array.grid(), array.grid().tile());
-        let rows = rows_of(array, down, window);
-        let (first, end) = (window.column as usize, (window.column + window.columns) as usize);
-        // What is decoded lies in `out` as it is wanted: all of one chunk.
-        let straight = first.is_multiple_of(tile.columns)
-            && end - first == tile.columns
-            && rows.len() == tile.rows
-            && self.bands_of(array).is_none();
-        for chunk in chunks_of(array, down, window) {
-            if straight {
-                self.chunk(array, index, chunk, out, scratch)?;
-                continue;
-            }
-            let region = grid.region(chunk);
-            let columns = region.columns.start.max(first)..region.columns.end.min(end);
-            let copy = Copy {
-                from_row: rows.start - region.rows.start,
-                from_column: columns.start - region.columns.start,
-                from_width: tile.columns,
-                to_column: columns.start - first,
-                to_width: end - first,
-                rows: rows.len(),
-                columns: columns.len(),
-                element: array.dtype().size(),
-                bands: array.shape().bands,
-                chosen: self.bands_of(array),
-            };
-            self.copy_chunk(array, index, chunk, copy, out, scratch)?;
-        }
-        Ok(())
-    }
-
-    fn copy_chunk(
-        &self,
-        array: ArrayRef<'_>,
-        index: usize,
-        chunk: usize,
-        copy: Copy<'_>,
-        out: &mut [u8],
-        scratch: &mut Scratch,
-    ) -> Result<()> {
-        let cached = self.cache.and_then(|cache| cache.decoded(array, array.number(index, chunk)));
-        if let Some(decoded) = cached {
-            scratch.meter.chunks += 1;
-            scratch.meter.cached_chunks += 1;
-            copy.run(decoded, out);
-            return Ok(());
-        }
-        let bytes = array.chunks.chunk_bytes();
+        let part = Part {
+            down,
+            rows: array.grid().rows_in(down, &window.row_range()),
+            columns: window.column_range(),
+            bands: self.bands_of(array),
+        };
+        // Beside the rest of the scratch, which the chunks need.
         let mut decoded = std::mem::take(&mut scratch.decoded);
-        if decoded.len() < bytes.div_ceil(8) {
-            decoded = memory::zeroed(bytes.div_ceil(8), "a chunk")?;
-        }
-        let whole = &mut bytemuck::cast_slice_mut(&mut decoded)[..bytes];
-        let done = self.chunk(array, index, chunk, whole, scratch);
-        if done.is_ok() {
-            copy.run(whole, out);
-        }
+        let mut chunks = CubeChunks { decoder: self, array, index, scratch };
+        let element = array.dtype().size();
+        let done = rows::take(array.grid(), element, &part, &mut chunks, &mut decoded, out);
         scratch.decoded = decoded;
         done
     }
@@ -231,6 +184,28 @@ impl Decoder<'_> {
     }
 }
 
+/// The chunks of one cube, from the cache or the store.
+struct CubeChunks<'a, 'd> {
+    decoder: &'a Decoder<'d>,
+    array: ArrayRef<'a>,
+    index: usize,
+    scratch: &'a mut Scratch,
+}
+
+impl Chunks for CubeChunks<'_, '_> {
+    fn decode(&mut self, chunk: usize, out: &mut [u8]) -> Result<()> {
+        self.decoder.chunk(self.array, self.index, chunk, out, self.scratch)
+    }
+
+    fn decoded(&mut self, chunk: usize) -> Option<&[u8]> {
+        let number = self.array.number(self.index, chunk);
+        let decoded = self.decoder.cache?.decoded(self.array, number)?;
+        self.scratch.meter.chunks += 1;
+        self.scratch.meter.cached_chunks += 1;
+        Some(decoded)
+    }
+}
+
 /// Decodes, with an error that names sample, shard and chunk.
 fn decode(
     array: ArrayRef<'_>,
@@ -247,28 +222,4 @@ fn decode(
 /// that are bad, not the machine.
 pub(crate) fn is_damage(error: &Error) -> bool {
     error.kind() == ErrorKind::Damaged
-}
-
-/// Numbers of the chunk rows that a window touches.
-pub(crate) fn chunk_rows(array: ArrayRef<'_>, window: Window) -> std::ops::Range<usize> {
-    let rows = array.grid().tile().rows;
-    window.row as usize / rows..((window.row + window.rows) as usize).div_ceil(rows)
-}
-
-/// Numbers of the chunks of chunk row `down` that a window touches.
-pub(crate) fn chunks_of(
-    array: ArrayRef<'_>,
-    down: usize,
-    window: Window,
-) -> std::ops::Range<usize> {
-    let (columns, first) = (array.grid().tile().columns, down * array.grid().across());
-    let end = (window.column + window.columns) as usize;
-    first + window.column as usize / columns..first + end.div_ceil(columns)
-}
-
-/// Rows of the cube that lie in chunk row `down` and in a window.
-pub(crate) fn rows_of(array: ArrayRef<'_>, down: usize, window: Window) -> std::ops::Range<usize> {
-    let tile = array.grid().tile();
-    let (start, end) = (window.row as usize, (window.row + window.rows) as usize);
-    (down * tile.rows).max(start)..((down + 1) * tile.rows).min(end)
 }

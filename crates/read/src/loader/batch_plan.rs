@@ -13,7 +13,7 @@ use hsipack_format::{DType, Opt, remedy};
 
 use super::loading::Loading;
 use crate::dataset::Dataset;
-use crate::decode::{Decoder, chunk_rows, rows_of};
+use crate::decode::Decoder;
 use crate::plan::Item;
 use crate::{Error, Result};
 
@@ -149,8 +149,9 @@ impl BatchPlan {
         let item = self.items[position];
         let array = array_of(decoder.dataset, masks, item, number)?;
         let row_bytes = decoder.row_bytes(array, item.window);
-        for down in chunk_rows(array, item.window) {
-            let bytes = row_bytes * rows_of(array, down, item.window).len();
+        let rows = item.window.row_range();
+        for down in array.grid().chunk_rows(&rows) {
+            let bytes = row_bytes * array.grid().rows_in(down, &rows).len();
             let part = self.parts.len();
             self.parts.push(Part { array: number, position, down, bytes });
             match (self.tasks.last_mut(), pieces.last_mut()) {

@@ -9,7 +9,7 @@ use super::labelled::LabelledMasks;
 use super::loading::Loading;
 use super::shared::{Shared, Start};
 use crate::dataset::array::ArrayRef;
-use crate::decode::{Ahead, chunks_of};
+use crate::decode::Ahead;
 use crate::plan::{EpochPlan, Item};
 use crate::ring::{Claim, PlanSlot};
 use crate::trace::{BatchNumber, Track};
@@ -163,7 +163,7 @@ impl<'a> Feeder<'a> {
                 continue;
             };
             let index = self.shared.dataset.samples().index(item.sample);
-            for chunk in chunks_of(array, part.down, item.window) {
+            for chunk in array.grid().chunks_in(part.down, &item.window.column_range()) {
                 if self.is_cached(array, array.number(index, chunk)) {
                     continue;
                 }

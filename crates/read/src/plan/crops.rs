@@ -1,5 +1,7 @@
 //! Which window of a sample is read.
 
+use std::ops::Range;
+
 use super::random::{Random, Stream};
 use super::{PlanSample, plural};
 use crate::{Error, Result};
@@ -57,6 +59,18 @@ pub struct Window {
     pub rows: u32,
     /// Columns.
     pub columns: u32,
+}
+
+impl Window {
+    /// The rows of the cube in it.
+    pub fn row_range(self) -> Range<usize> {
+        self.row as usize..self.row as usize + self.rows as usize
+    }
+
+    /// The columns of the cube in it.
+    pub fn column_range(self) -> Range<usize> {
+        self.column as usize..self.column as usize + self.columns as usize
+    }
 }
 
 /// Knows which pixels are labelled.

@@ -1,0 +1,168 @@
+//! Taking rows of a cube out of its chunks.
+//!
+//! A chunk that is whole rows of what is wanted decodes straight into its place. Others decode into working memory, from
+//! which the wanted rows, columns and bands are copied. Loaders, `validate`, `export` and previews all take rows this way;
+//! where the chunks come from is theirs ([`Chunks`]).
+
+mod copy;
+
+use std::ops::Range;
+
+use hsipack_format::{Grid, Result};
+
+use crate::memory;
+use copy::Copy;
+
+/// The chunks of one cube.
+pub trait Chunks {
+    /// Decodes chunk `chunk` into `out`, which it fills.
+    ///
+    /// # Errors
+    /// If it cannot be read or is damaged.
+    fn decode(&mut self, chunk: usize, out: &mut [u8]) -> Result<()>;
+
+    /// The chunk's values, where they are in memory.
+    fn decoded(&mut self, _chunk: usize) -> Option<&[u8]> {
+        None
+    }
+}
+
+/// A part of one row of chunks.
+#[derive(Clone, Debug)]
+pub struct Part<'a> {
+    /// Which row of chunks.
+    pub down: usize,
+    /// Rows of the cube, all of them in that row of chunks.
+    pub rows: Range<usize>,
+    /// Columns of the cube.
+    pub columns: Range<usize>,
+    /// Bands, in the order wanted; all if `None`.
+    pub bands: Option<&'a [usize]>,
+}
+
+/// Takes a part of a cube into `out`, which it fills: (row, column, band), `element` bytes a value. `decoded` is working
+/// memory for one chunk, which is taken once; it is aligned for every type of value.
+///
+/// # Errors
+/// Those of `chunks`, and if the system refuses the working memory.
+pub fn take(
+    grid: &Grid,
+    element: usize,
+    part: &Part<'_>,
+    chunks: &mut impl Chunks,
+    decoded: &mut Vec<u64>,
+    out: &mut [u8],
+) -> Result<()> {
+    let tile = grid.tile();
+    let (rows, wanted) = (&part.rows, &part.columns);
+    // What is decoded lies in `out` as it is wanted: all of one chunk.
+    let straight = wanted.start.is_multiple_of(tile.columns)
+        && wanted.len() == tile.columns
+        && rows.len() == tile.rows
+        && part.bands.is_none();
+    for chunk in grid.chunks_in(part.down, wanted) {
+        if straight {
+            chunks.decode(chunk, out)?;
+            continue;
+        }
+        let region = grid.region(chunk);
+        let columns = region.columns.start.max(wanted.start)..region.columns.end.min(wanted.end);
+        let copy = Copy {
+            from_row: rows.start - region.rows.start,
+            from_column: columns.start - region.columns.start,
+            from_width: tile.columns,
+            to_column: columns.start - wanted.start,
+            to_width: wanted.len(),
+            rows: rows.len(),
+            columns: columns.len(),
+            element,
+            bands: grid.shape().bands,
+            chosen: part.bands,
+        };
+        if let Some(decoded) = chunks.decoded(chunk) {
+            copy.run(decoded, out);
+            continue;
+        }
+        let bytes = grid.chunk_values() * element;
+        if decoded.len() < bytes.div_ceil(8) {
+            *decoded = memory::zeroed(bytes.div_ceil(8), "a chunk")?;
+        }
+        let whole = &mut bytemuck::cast_slice_mut(decoded)[..bytes];
+        chunks.decode(chunk, whole)?;
+        copy.run(whole, out);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hsipack_format::{CubeShape, Tile};
+    use proptest::prelude::*;
+
+    /// Chunks whose values say where in the cube they lie; those with an odd number are in memory.
+    struct Numbered {
+        grid: Grid,
+        chunk: Vec<u8>,
+    }
+
+    fn value(row: usize, column: usize, band: usize) -> u8 {
+        (row * 31 + column * 7 + band) as u8
+    }
+
+    impl Chunks for Numbered {
+        fn decode(&mut self, chunk: usize, out: &mut [u8]) -> Result<()> {
+            let (tile, bands) = (self.grid.tile(), self.grid.shape().bands);
+            let region = self.grid.region(chunk);
+            for (place, value_out) in out.iter_mut().enumerate() {
+                let (pixel, band) = (place / bands, place % bands);
+                let (row, column) = (pixel / tile.columns, pixel % tile.columns);
+                *value_out = value(region.rows.start + row, region.columns.start + column, band);
+            }
+            Ok(())
+        }
+
+        fn decoded(&mut self, chunk: usize) -> Option<&[u8]> {
+            let mut bytes = vec![0; self.grid.chunk_values()];
+            self.decode(chunk, &mut bytes).unwrap();
+            self.chunk = bytes;
+            (chunk % 2 == 1).then_some(&self.chunk)
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_part_of_a_cube_is_what_its_chunks_hold(
+            cube in (1usize..9, 1usize..9, 1usize..4), tile in (1usize..9, 1usize..9), at in any::<[prop::sample::Index; 4]>(),
+            chosen in prop::option::of(prop::collection::vec(any::<prop::sample::Index>(), 1..4))
+        ) {
+            let (height, width, bands) = cube;
+            let tile = Tile { rows: tile.0.min(height), columns: tile.1.min(width) };
+            let grid = Grid::new(CubeShape::new(height, width, bands), tile, 1).unwrap();
+            let (row, column) = (at[0].index(height), at[1].index(width));
+            let rows = row..row + at[2].index(height - row) + 1;
+            let columns = column..column + at[3].index(width - column) + 1;
+            let chosen: Option<Vec<usize>> =
+                chosen.map(|list| list.iter().map(|band| band.index(bands)).collect());
+            let list = chosen.clone().unwrap_or_else(|| (0..bands).collect());
+            let mut want = Vec::new();
+            for y in rows.clone() {
+                for x in columns.clone() {
+                    want.extend(list.iter().map(|band| value(y, x, *band)));
+                }
+            }
+            let mut got = vec![0; want.len()];
+            let mut rest = got.as_mut_slice();
+            let (mut chunks, mut decoded) = (Numbered { grid, chunk: Vec::new() }, Vec::new());
+            for down in grid.chunk_rows(&rows) {
+                let part = Part {
+                    down, rows: grid.rows_in(down, &rows), columns: columns.clone(), bands: chosen.as_deref(),
+                };
+                let (out, after) = rest.split_at_mut(part.rows.len() * columns.len() * list.len());
+                take(&grid, 1, &part, &mut chunks, &mut decoded, out).unwrap();
+                rest = after;
+            }
+            prop_assert_eq!(got, want);
+        }
+    }
+}
