@@ -59,6 +59,20 @@ pub fn parse_group(text: &[u8]) -> Result<Map<String, Value>> {
     Ok(metadata.get("attributes").and_then(Value::as_object).cloned().unwrap_or_default())
 }
 
+/// The key of hsipack's own attributes: of a dataset's root group, an image array, a mask array.
+pub const OWN: &str = "hsipack";
+
+/// The `hsipack` attributes of a dataset's root group; `None` if hsipack did not pack that store.
+///
+/// # Errors
+/// As [`parse_group`].
+pub fn parse_root(text: &[u8]) -> Result<Option<Map<String, Value>>> {
+    Ok(match parse_group(text)?.remove(OWN) {
+        Some(Value::Object(own)) => Some(own),
+        _ => None,
+    })
+}
+
 fn parse_node(text: &[u8], kind: &str) -> Result<Value> {
     let metadata: Value = serde_json::from_slice(text)
         .map_err(|error| Error::malformed(format!("not JSON: {error}")).caused_by(error))?;

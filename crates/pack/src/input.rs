@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
 use hsipack_format::{Error, Opt, Result, remedy};
+use hsipack_store::is_packed;
 use serde_json::{Map, Value};
 use walkdir::WalkDir;
 
@@ -164,9 +165,7 @@ fn search(folder: &Path, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input>>
             }
             continue;
         }
-        if entry.file_type().is_dir()
-            && (source::is_packed(path) || path.join("plan.json").is_file())
-        {
+        if entry.file_type().is_dir() && (is_packed(path) || path.join("plan.json").is_file()) {
             walk.skip_current_dir();
             continue;
         }

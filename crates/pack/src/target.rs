@@ -1,10 +1,7 @@
 //! What a path names: a cube in a file, or a packed dataset; and which sample of a dataset is meant.
 
-use std::path::Path;
-
 use hsipack_format::{Command, Error, Result, Sample, remedy};
-use hsipack_store::{Dataset, folder, small};
-use serde_json::Value;
+use hsipack_store::{Dataset, is_packed};
 
 use crate::convert::ValueOptions;
 use crate::convert::plan;
@@ -27,7 +24,7 @@ impl Target {
     /// If it is neither, or cannot be opened.
     pub fn open(text: &str, axes: Option<&str>) -> Result<Self> {
         let input = Input::parse(text);
-        if input.variable.is_none() && is_dataset(&input.file) {
+        if input.variable.is_none() && is_packed(&input.file) {
             return Ok(Self::Dataset(Box::new(Dataset::open(&input.file)?)));
         }
         if input.file.is_dir() && !source::is_container_folder(&input.file) {
@@ -43,15 +40,6 @@ impl Target {
         let source = plan::open_source(&input, &values)?;
         Ok(Self::Cube(input, source))
     }
-}
-
-/// Whether the folder `path` is, or claims to be, a packed dataset.
-pub fn is_dataset(path: &Path) -> bool {
-    let root = || -> Option<Value> {
-        let root = || small::read(&path.join("zarr.json"), small::METADATA);
-        serde_json::from_slice(&folder::steadily(path, root).ok()?).ok()
-    };
-    root().is_some_and(|root| root["attributes"]["hsipack"].is_object())
 }
 
 /// The sample that `text` names: its id, or else its name.

@@ -45,6 +45,7 @@ pub struct Dataset {
     attributes: Map<String, Value>,
     samples: Samples,
     stacks: Vec<Stack>,
+    may_lack_files: bool,
 }
 
 /// How stored values become physical ones.
@@ -66,6 +67,12 @@ impl Scaling {
         // Adding 0 would take -0 its sign.
         if self.offset == 0.0 { scaled } else { scaled + self.offset }
     }
+}
+
+/// Whether the folder `path` is, or claims to be, a packed dataset.
+pub fn is_packed(path: &Path) -> bool {
+    let root = || small::read(&path.join("zarr.json"), small::METADATA);
+    folder::steadily(path, root).is_ok_and(|text| matches!(zarr::parse_root(&text), Ok(Some(_))))
 }
 
 /// The cubes of one shape.
@@ -111,6 +118,41 @@ impl Dataset {
         })
     }
 
+    /// Opens the dataset at `path` for reading: as [`open`](Self::open), but a store of this layout that another library
+    /// wrote needs no `SHA256SUMS`. If `as_of` is given, with the samples that it had when that was its fingerprint.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and if the dataset never had that fingerprint.
+    pub fn open_to_read(path: impl AsRef<Path>, as_of: Option<&str>) -> Result<Self> {
+        let path = path.as_ref();
+        folder::steadily(path, || {
+            let listed = path.join(SHA256SUMS).exists();
+            let dataset = if listed { Self::open(path)? } else { Self::open_foreign(path)? };
+            let Some(fingerprint) = as_of else { return Ok(dataset) };
+            dataset.as_it_was(fingerprint)?.ok_or_else(|| {
+                Error::conflict("the dataset was replaced by another one")
+                    .at(path)
+                    .with_remedy("open it again")
+            })
+        })
+    }
+
+    /// Opens a store without `SHA256SUMS`, which no other library writes.
+    fn open_foreign(path: &Path) -> Result<Self> {
+        let mut dataset = Self::open_unverified(path)?;
+        let created_by = dataset.attributes.get("created_by").and_then(Value::as_str);
+        if created_by.is_some_and(|by| by.starts_with("hsipack ")) {
+            return Err(Error::damaged("SHA256SUMS is missing")
+                .at(path)
+                .with_remedy("copy the dataset again, with every file"));
+        }
+        dataset.may_lack_files = true;
+        match dataset.take_problem() {
+            Some(problem) => Err(problem),
+            None => Ok(dataset),
+        }
+    }
+
     /// Opens the dataset at `path` without comparing its metadata with `SHA256SUMS`, which need not
     /// exist: for stores that another library wrote, and for looking into damaged ones. Coordinate
     /// arrays that cannot be read are left out and told in [`Stack::problems`].
@@ -149,7 +191,8 @@ impl Dataset {
             check_samples(&samples, &stacks).map(|()| samples)
         });
         let samples = read.map_err(|error| of_file(error, &file))?;
-        Ok(Self { folder: folder.clone(), attributes, samples, stacks })
+        let folder = folder.clone();
+        Ok(Self { folder, attributes, samples, stacks, may_lack_files: false })
     }
 
     /// Refuses metadata files without a line in `SHA256SUMS`: nothing says that they are what was written.
@@ -220,6 +263,11 @@ impl Dataset {
     /// Its folder, where files are opened so that an append does no harm.
     pub fn folder(&self) -> &Folder {
         &self.folder
+    }
+
+    /// Whether a missing file means fill values. In Zarr it does; but packing writes every file.
+    pub fn may_lack_files(&self) -> bool {
+        self.may_lack_files
     }
 
     /// The `hsipack` attributes of the root group: layout, created_by, created, command, recipe.
@@ -306,8 +354,8 @@ fn read_root(path: &Path) -> Result<Map<String, Value>> {
             .at(path)
             .with_remedy(remedy!["give the folder that ", Command::Convert, " wrote"]));
     }
-    let mut attributes = zarr::parse_group(&read_file(&file)?).map_err(|error| error.at(&file))?;
-    let Some(Value::Object(hsipack)) = attributes.remove("hsipack") else {
+    let own = zarr::parse_root(&read_file(&file)?).map_err(|error| error.at(&file))?;
+    let Some(hsipack) = own else {
         return Err(Error::malformed("a Zarr store, but not one that hsipack packed")
             .at(path)
             .with_remedy(remedy!["pack it with ", Command::Convert]));

@@ -254,11 +254,8 @@ impl Folder {
 
 /// The number of samples that the dataset at `path` had when its fingerprint was `fingerprint`; `None` if it never was.
 fn position(path: &Path, fingerprint: &str) -> Result<Option<u64>> {
-    let mut root = zarr::parse_group(&small::read(&path.join("zarr.json"), small::METADATA)?)?;
-    Ok(match root.remove("hsipack") {
-        Some(Value::Object(hsipack)) => samples_at(&hsipack, fingerprint),
-        _ => None,
-    })
+    let root = zarr::parse_root(&small::read(&path.join("zarr.json"), small::METADATA)?)?;
+    Ok(root.and_then(|own| samples_at(&own, fingerprint)))
 }
 
 /// The number of samples that a dataset with these attributes of `hsipack` had when its fingerprint was `fingerprint`;

@@ -42,4 +42,4 @@ pub mod small;
 pub mod stores;
 pub mod threads;
 
-pub use dataset::{Dataset, Stack};
+pub use dataset::{Dataset, Stack, is_packed};

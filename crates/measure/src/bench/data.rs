@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 use hsipack_format::{Command, Compressor, DType, Opt, remedy};
 use hsipack_pack::convert::{self, ConvertOptions, Scale, plan};
 use hsipack_pack::progress::Progress;
-use hsipack_pack::target;
 use hsipack_read::Dataset;
 use hsipack_store::dataset::ChunkArray;
-use hsipack_store::threads;
+use hsipack_store::{is_packed, threads};
 use serde::{Deserialize, Serialize};
 
 use super::options::{BenchOptions, CubeSize, Cubes, Strategy};
@@ -130,7 +129,7 @@ pub fn prepare(
     let work = WorkFolder { path: folder, remove: !options.keep };
     let data = match &options.cubes {
         Cubes::Generated { count, shape } => make.generated(*count, *shape),
-        Cubes::Path { path, count } if target::is_dataset(Path::new(path)) => {
+        Cubes::Path { path, count } if is_packed(Path::new(path)) => {
             make.of_dataset(Path::new(path), *count)
         }
         Cubes::Path { path, count } => make.of_files(path, *count),

@@ -9,9 +9,8 @@ use half::slice::HalfFloatSliceExt;
 use hsipack_format::{Command, CubeShape, DType, ErrorKind, Opt, Samples, Tile};
 use hsipack_pack::convert::{ConvertOptions, plan};
 use hsipack_pack::precision::{self, Budget};
-use hsipack_pack::target;
 use hsipack_store::dataset::RowScratch;
-use hsipack_store::{Dataset, Stack};
+use hsipack_store::{Dataset, Stack, is_packed};
 
 use super::Options;
 use super::report::SampleReport;
@@ -101,9 +100,7 @@ impl Sample {
     pub fn read(options: &Options, stop: &AtomicBool) -> Result<Self> {
         let path = std::path::Path::new(&options.paths[0]);
         let mut sample = match options.paths.as_slice() {
-            [_] if target::is_dataset(path) => {
-                Self::of_dataset(&Dataset::open(path)?, options, stop)?
-            }
+            [_] if is_packed(path) => Self::of_dataset(&Dataset::open(path)?, options, stop)?,
             _ => Self::of_cubes(options, stop)?,
         };
         let infinite = |piece: &Piece| {

@@ -111,13 +111,6 @@ pub fn is_cube_file(path: &Path) -> bool {
         && (recognised(signed) || header && envi::recognises(path, &head))
 }
 
-/// Whether `path` is a dataset that hsipack packed.
-pub fn is_packed(path: &Path) -> bool {
-    let root = zarr::metadata::bytes(&path.join("zarr.json")).unwrap_or_default();
-    hsipack_format::zarr::parse_group(&root)
-        .is_ok_and(|attributes| attributes.contains_key("hsipack"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

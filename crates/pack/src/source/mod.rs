@@ -46,7 +46,7 @@ use hsipack_format::{CubeShape, DType, Result};
 
 pub use buffer::RowBuffer;
 pub use cube_axes::Axes;
-pub use detect::{is_container_folder, is_cube_file, is_packed, open};
+pub use detect::{is_container_folder, is_cube_file, open};
 
 /// How the numbers in a file become physical values: `value * multiply / divide + add`.
 ///

@@ -11,7 +11,8 @@ use hsipack_pack::input::{self, Input};
 use hsipack_pack::progress::Progress;
 use hsipack_pack::source::{self, OpenOptions, RowBuffer};
 use hsipack_pack::table::{Table, read_list};
-use hsipack_pack::target::{Target, is_dataset};
+use hsipack_pack::target::Target;
+use hsipack_store::is_packed;
 
 use crate::conversion::{cubes, options};
 
@@ -124,7 +125,7 @@ fn pipes_and_devices_in_a_folder_are_passed_over() {
     at_once(move || {
         let found = input::expand(&[path.display().to_string()], &[]).unwrap();
         assert_eq!(names(&found, &path), ["cube000.hdr"]);
-        assert!(!is_dataset(&path.join("store")));
+        assert!(!is_packed(&path.join("store")));
         assert!(source::open(&path.join("store.zarr"), &OpenOptions::default()).is_err());
     });
 }
@@ -203,7 +204,7 @@ fn large_side_files_are_not_read() {
     sparse("store/zarr.json", 1 << 40);
     let error = source::open(&folder.path().join("store"), &OpenOptions::default()).err().unwrap();
     assert!(error.what().contains(&format!("at most {}", 64 << 20)), "{error}");
-    assert!(!is_dataset(&folder.path().join("store")));
+    assert!(!is_packed(&folder.path().join("store")));
     let header = sparse("cube.hdr", 1 << 40);
     let error = source::open(&header, &OpenOptions::default()).err().unwrap();
     assert!(error.what().contains(&format!("at most {}", 4 << 20)), "{error}");

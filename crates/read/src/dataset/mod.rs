@@ -18,7 +18,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use hsipack_format::{Command, CubeShape, DType, Error, Opt, Samples, checksums, remedy};
+use hsipack_format::{Command, CubeShape, DType, Error, Opt, Samples, remedy};
 use hsipack_store::dataset::ChunkArray;
 use hsipack_store::{folder, memory};
 
@@ -73,8 +73,6 @@ struct Inner {
     labels: Labels,
     store: Arc<dyn Store>,
     verify: Verify,
-    /// Whether a missing file means fill values: so it is in Zarr, but packing writes every file.
-    may_lack_files: bool,
 }
 
 /// Values of one sample: an image window or a mask window.
@@ -104,9 +102,7 @@ impl Dataset {
     /// each other, or it never had the fingerprint asked for. Stores of this layout that another library wrote need no
     /// `SHA256SUMS`.
     pub fn open_with(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
-        let path = path.as_ref();
-        let Opened { packed, may_lack_files } =
-            folder::steadily(path, || open_packed(path, options.as_of.as_deref()))?;
+        let packed = hsipack_store::Dataset::open_to_read(path, options.as_of.as_deref())?;
         let store = options.store.unwrap_or_else(|| StoreKind::default().store());
         let arrays = |stack: &hsipack_store::Stack| {
             std::iter::once(&stack.image).chain(&stack.masks).map(Files::new).collect()
@@ -114,7 +110,7 @@ impl Dataset {
         let files = packed.stacks().iter().map(arrays).collect::<Result<_>>()?;
         let labels = Labels::of(packed.samples());
         let verify = options.verify;
-        Ok(Self(Arc::new(Inner { packed, files, labels, store, verify, may_lack_files })))
+        Ok(Self(Arc::new(Inner { packed, files, labels, store, verify })))
     }
 
     /// Where it lies.
@@ -402,7 +398,7 @@ impl Dataset {
     }
 
     fn may_lack_files(&self) -> bool {
-        self.0.may_lack_files
+        self.0.packed.may_lack_files()
     }
 
     pub(crate) fn store(&self) -> &dyn Store {
@@ -433,42 +429,5 @@ fn window(rows: &Range<usize>, columns: &Range<usize>) -> Window {
         column: clamp(columns.start),
         rows: clamp(rows.end.saturating_sub(rows.start)),
         columns: clamp(columns.end.saturating_sub(columns.start)),
-    }
-}
-
-/// The metadata of a dataset.
-struct Opened {
-    packed: hsipack_store::Dataset,
-    may_lack_files: bool,
-}
-
-/// Opens the metadata: checked against `SHA256SUMS` unless another library wrote the store.
-fn open_packed(path: &Path, as_of: Option<&str>) -> Result<Opened> {
-    let listed = path.join(checksums::SHA256SUMS).exists();
-    let packed = if listed { hsipack_store::Dataset::open(path)? } else { open_foreign(path)? };
-    let packed = match as_of {
-        Some(fingerprint) => packed.as_it_was(fingerprint)?,
-        None => Some(packed),
-    };
-    let packed = packed.ok_or_else(|| {
-        Error::conflict("the dataset was replaced by another one")
-            .at(path)
-            .with_remedy("open it again")
-    })?;
-    Ok(Opened { packed, may_lack_files: !listed })
-}
-
-/// Opens the metadata of a store without `SHA256SUMS`.
-fn open_foreign(path: &Path) -> Result<hsipack_store::Dataset> {
-    let mut packed = hsipack_store::Dataset::open_unverified(path)?;
-    let created_by = packed.attributes().get("created_by").and_then(|value| value.as_str());
-    if created_by.is_some_and(|by| by.starts_with("hsipack ")) {
-        return Err(Error::damaged("SHA256SUMS is missing")
-            .at(path)
-            .with_remedy("copy the dataset again, with every file"));
-    }
-    match packed.take_problem() {
-        Some(problem) => Err(problem),
-        None => Ok(packed),
     }
 }
