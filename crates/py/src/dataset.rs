@@ -124,15 +124,17 @@ impl Dataset {
         Ok(stacks.or_raise(py)?.into_iter().collect())
     }
 
-    /// Ids of the samples of these splits, ascending.
-    fn of_splits(&self, py: Python<'_>, names: Vec<String>) -> PyResult<Vec<usize>> {
+    /// Those of the samples `ids`, of all if `None`, that are of one of these splits, in their order.
+    #[pyo3(signature = (ids, names))]
+    fn in_splits(
+        &self,
+        py: Python<'_>,
+        ids: Option<Vec<usize>>,
+        names: Vec<String>,
+    ) -> PyResult<Vec<usize>> {
         let dataset = self.get(py)?;
-        let splits = dataset.samples().splits();
-        let chosen: Vec<bool> =
-            splits.different().iter().map(|split| names.contains(split)).collect();
-        let numbers = splits.numbers().enumerate();
-        let of = numbers.filter(|(_, number)| number.is_some_and(|number| chosen[number as usize]));
-        Ok(of.map(|(id, _)| id).collect())
+        let ids = ids.unwrap_or_else(|| (0..dataset.len()).collect());
+        dataset.in_splits(ids, &names).or_raise(py)
     }
 
     /// Names of all that is known of any sample, sorted.

@@ -125,19 +125,15 @@ fn sizes(dataset: &Dataset, samples: &[usize]) -> (u64, u64) {
     (stored.ceil() as u64, (dataset.decoded_bytes() as f64 * share).ceil() as u64)
 }
 
-fn chosen(dataset: &Dataset, options: &LoaderOptions) -> Vec<usize> {
+fn chosen(dataset: &Dataset, options: &LoaderOptions) -> Result<Vec<usize>> {
     let all = options.samples.clone().unwrap_or_else(|| (0..dataset.len()).collect());
-    let there = all.into_iter().filter(|id| *id < dataset.len());
-    if options.splits.is_empty() {
-        return there.collect();
-    }
-    let split = |id: usize| dataset.samples().splits().get(id);
-    there.filter(|id| split(*id).is_some_and(|split| options.splits.contains(split))).collect()
+    let there = all.into_iter().filter(|id| *id < dataset.len()).collect();
+    if options.splits.is_empty() { Ok(there) } else { dataset.in_splits(there, &options.splits) }
 }
 
 /// Samples that all levels read.
 fn samples(dataset: &Dataset, options: &RunOptions) -> Result<Vec<usize>> {
-    let chosen = chosen(dataset, &options.loader);
+    let chosen = chosen(dataset, &options.loader)?;
     let (_, decoded_bytes) = sizes(dataset, &chosen);
     let per_sample = match options.loader.plan.crop {
         Crop::Random { per_sample, .. } => per_sample as usize,
@@ -188,7 +184,7 @@ impl Run<'_> {
         }
         let mut kept = self.keep()?;
         let measured = self.levels(&levels, &mut kept)?;
-        let mut facts = self.facts(dataset, &measured, kept.copies);
+        let mut facts = self.facts(dataset, &measured, kept.copies)?;
         let Levels { verdict, statistics, .. } = measured;
         if verdict.culprit == Some(Level::Augment) {
             facts.augmentations = self.augmentations(&mut kept)?;
@@ -266,11 +262,11 @@ impl Run<'_> {
         }
     }
 
-    fn facts(&self, dataset: &Dataset, measured: &Levels, copies: &'static str) -> Facts {
-        let (stored, decoded) = sizes(dataset, &chosen(dataset, &self.options.loader));
+    fn facts(&self, dataset: &Dataset, measured: &Levels, copies: &'static str) -> Result<Facts> {
+        let (stored, decoded) = sizes(dataset, &chosen(dataset, &self.options.loader)?);
         let shape = dataset.stacks().first().map(|stack| stack.image.shape());
         let whole = matches!(self.options.loader.plan.crop, Crop::Whole);
-        Facts {
+        Ok(Facts {
             stored_bytes: Some(stored),
             decoded_bytes: Some(decoded),
             load_s: measured.load_s,
@@ -280,7 +276,7 @@ impl Run<'_> {
             pixels: shape.filter(|_| whole).map(|shape| [shape.rows as u32, shape.columns as u32]),
             gpu: self.options.device.device != Device::Cpu,
             ..Facts::of(dataset, &self.options.loader)
-        }
+        })
     }
 
     fn lap(&mut self, level: Level, kept: &mut Kept) -> Result<Lap> {

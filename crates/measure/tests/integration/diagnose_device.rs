@@ -172,7 +172,7 @@ fn it_stops_when_told_and_passes_the_steps_error_on() {
     let mut wrong = options.clone();
     wrong.loader.splits = vec!["test".to_owned()];
     let error = run(&wrong, &mut none, &AtomicBool::new(false), &mut |_| {}).unwrap_err();
-    assert!(error.to_string().contains("no samples"), "{error}");
+    assert!(error.to_string().contains("no sample is of split 'test'"), "{error}");
 }
 
 fn walk(folder: &Path) -> Vec<PathBuf> {

@@ -480,22 +480,7 @@ class Dataset(torch.utils.data.Dataset[Any]):
         return self._copy(places if self._ids is None else [self._ids[one] for one in places])
 
     def _of_split(self, name: str | Sequence[str]) -> list[int]:
-        names = _options.names("split", name)
-        unknown = [one for one in names if one not in self.splits]
-        chosen = self._native.of_splits(names)
-        if self._ids is not None:
-            there = set(chosen)
-            chosen = [one for one in self._ids if one in there]
-        if unknown or not chosen:
-            there_are = ", ".join(self.splits)
-            raise ConflictError(
-                f"no sample is of split {', '.join(map(repr, unknown or names))}",
-                path=self._path,
-                remedy=f"it has {there_are}"
-                if there_are
-                else "it has no splits; pack it with a table",
-            )
-        return chosen
+        return self._native.in_splits(self._ids, _options.names("split", name))
 
     def _ids_of(self, name: str, ids: object) -> list[int]:
         return _options.indices(name, ids, len(self._native), "samples", at=self._path)

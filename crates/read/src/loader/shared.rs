@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use hsipack_format::{Command, CubeShape, DType, Opt, remedy};
+use hsipack_format::{CubeShape, DType, Opt, remedy};
 use hsipack_store::memory;
 
 use super::batch_plan::{BatchPlan, lay_out};
@@ -165,16 +165,6 @@ const NOTES_A_SLOT: u64 = 1024;
 /// Ids of the samples that were asked for: as they were given in a sequential order, else ascending, so that an order
 /// that is drawn does not depend on how they were listed.
 fn choose(dataset: &Dataset, options: &LoaderOptions) -> Result<Vec<usize>> {
-    let splits = dataset.labels().splits();
-    if let Some(split) = options.splits.iter().find(|split| !splits.contains(split)) {
-        let remedy = match splits {
-            [] => remedy!["it has no splits; give them with ", Command::Convert.with(Opt::Table)],
-            splits => format!("it has {}", splits.join(", ")).into(),
-        };
-        return Err(Error::conflict(format!("no sample is of split {split:?}"))
-            .at(dataset.path())
-            .with_remedy(remedy));
-    }
     let mut ids: Vec<usize> = match &options.samples {
         Some(ids) => ids.clone(),
         None => (0..dataset.len()).collect(),
@@ -185,11 +175,7 @@ fn choose(dataset: &Dataset, options: &LoaderOptions) -> Result<Vec<usize>> {
     if let Some(missing) = ids.iter().find(|id| **id >= dataset.len()) {
         dataset.stack_of(*missing)?;
     }
-    if !options.splits.is_empty() {
-        let split = |id: usize| dataset.samples().splits().get(id);
-        ids.retain(|id| split(*id).is_some_and(|split| options.splits.contains(split)));
-    }
-    Ok(ids)
+    if options.splits.is_empty() { Ok(ids) } else { dataset.in_splits(ids, &options.splits) }
 }
 
 /// Stacks of samples, each once, in order.
