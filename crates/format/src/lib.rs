@@ -16,6 +16,8 @@
 //! | [`text`] | names from files, as they may be shown |
 //! | [`checksums`] | `SHA256SUMS` |
 //! | [`samples`] | `samples.jsonl` |
+//! | [`metadata`] | what the attributes of a dataset and its arrays mean |
+//! | [`statistics`] | per-band statistics, as they are recorded |
 //! | [`spectrum`] | normalising a pixel's spectrum |
 //! | `error`, [`remedy`](mod@remedy) | what went wrong, and what to do about it, however a surface spells it |
 //!
@@ -48,11 +50,13 @@ mod cube;
 mod dtype;
 mod error;
 pub mod grid;
+pub mod metadata;
 pub mod processor;
 pub mod remedy;
 pub mod samples;
 pub mod shard;
 pub mod spectrum;
+pub mod statistics;
 pub mod text;
 pub mod zarr;
 

@@ -6,6 +6,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::metadata::Root;
 use crate::{Codec, Compressor, DType, Error, Result, Shuffle};
 
 /// How the bytes of one chunk are encoded.
@@ -66,9 +67,9 @@ pub const OWN: &str = "hsipack";
 ///
 /// # Errors
 /// As [`parse_group`].
-pub fn parse_root(text: &[u8]) -> Result<Option<Map<String, Value>>> {
+pub fn parse_root(text: &[u8]) -> Result<Option<Root>> {
     Ok(match parse_group(text)?.remove(OWN) {
-        Some(Value::Object(own)) => Some(own),
+        Some(Value::Object(own)) => Some(Root(own)),
         _ => None,
     })
 }

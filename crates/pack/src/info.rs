@@ -4,9 +4,10 @@
 
 use std::collections::BTreeMap;
 
+use hsipack_format::metadata::Scaling;
 use hsipack_format::samples::Keys;
 use hsipack_format::{Command, DType, Result, remedy};
-use hsipack_store::dataset::{ChunkArray, Scaling};
+use hsipack_store::dataset::ChunkArray;
 use hsipack_store::{Dataset, Stack};
 use serde::Serialize;
 use serde_json::Value;
@@ -375,14 +376,12 @@ impl DatasetReport {
         let stored_bytes = stacks.iter().map(stored).sum();
         let images: u64 = stacks.iter().map(|stack| stack.uncompressed_bytes).sum();
         let uncompressed_bytes = images + mask_bytes;
-        let root = dataset.attributes();
-        let word = |key: &str| root.get(key).and_then(Value::as_str).map(str::to_owned);
+        let root = dataset.root();
         let samples = dataset.samples();
-        let history = root.get("history").and_then(Value::as_array).map_or(1, Vec::len);
         Ok(Self {
             kind: "dataset",
             path: dataset.path().display().to_string(),
-            layout: root.get("layout").and_then(Value::as_u64),
+            layout: root.layout(),
             samples: samples.len(),
             stacks,
             stored_bytes,
@@ -392,10 +391,10 @@ impl DatasetReport {
             groups: count(samples.groups(), String::clone),
             labels: count(samples.labels(), label_text),
             columns: samples.columns().to_vec(),
-            created_by: word("created_by"),
-            created: word("created"),
-            command: word("command").filter(|command| !command.is_empty()),
-            appends: history.saturating_sub(1),
+            created_by: root.created_by().map(str::to_owned),
+            created: root.created().map(str::to_owned),
+            command: root.command().filter(|command| !command.is_empty()).map(str::to_owned),
+            appends: root.appends(),
             fingerprint: dataset.fingerprint().to_owned(),
         })
     }
@@ -456,18 +455,14 @@ impl StackReport {
     fn new(stack: &Stack) -> Result<Self> {
         let image = &stack.image;
         let (shape, grid, meta) = (image.shape(), image.grid(), image.meta());
-        let stats = meta
-            .attributes
-            .get("hsipack")
-            .and_then(Value::as_object)
-            .and_then(|own| BandStats::from_attributes(own, shape.bands).ok());
+        let stats = BandStats::of(meta).ok();
         let checksum = meta.codecs.checksum;
         let mask = |mask: &ChunkArray| {
             Ok(MaskReport {
                 name: mask.name().to_owned(),
                 dtype: mask.meta().dtype.name(),
-                layers: physical::words(mask, "layers").unwrap_or_default(),
-                class_names: physical::words(mask, "class_names"),
+                layers: mask.meta().mask_meaning().layers,
+                class_names: mask.meta().mask_meaning().class_names,
                 stored_bytes: stored_bytes(mask)?,
             })
         };
@@ -478,7 +473,7 @@ impl StackReport {
             dtype: meta.dtype.name(),
             scale_factor: image.scale_factor(),
             add_offset: image.add_offset(),
-            keep_bits: image.keep_bits(),
+            keep_bits: meta.band_notes().keep_bits,
             chunk: [grid.tile().rows, grid.tile().columns],
             chunk_bytes: image.chunk_bytes() as u64,
             shards: image.shards(),
@@ -492,7 +487,7 @@ impl StackReport {
             stored_bytes: stored_bytes(image)?,
             uncompressed_bytes: (image.sample_bytes() * image.len()) as u64,
             wavelengths: Wavelengths::of(stack.wavelength.as_deref(), stack.fwhm.as_deref()),
-            bad_bands: physical::good_bands(stack).as_deref().map(bad_bands),
+            bad_bands: stack.image.meta().band_notes().good_bands.as_deref().map(bad_bands),
             values: stats.as_ref().map(|stats| Values::of_stats(stats, image.scaling())),
             quantisation: stats.and_then(|stats| quantisation(&stats, stack)),
             masks: stack.masks.iter().map(mask).collect::<Result<_>>()?,

@@ -8,7 +8,6 @@ use std::ops::Range;
 use half::f16;
 use hsipack_format::{Command, CubeShape, DType, Error, Result, Sample, remedy};
 use hsipack_store::{Dataset, Stack};
-use serde_json::Value;
 
 use crate::convert::ValueOptions;
 use crate::convert::plan;
@@ -68,7 +67,7 @@ impl<'a> Cube<'a> {
             shape: stack.image.shape(),
             format: format!("packed from {}, {dtype}", sample.source.format),
             wavelength: stack.wavelength.clone(),
-            good_bands: good_bands(stack),
+            good_bands: stack.image.meta().band_notes().good_bands,
             values: Values::Sample { stack, index: sample.index },
         })
     }
@@ -91,21 +90,6 @@ impl<'a> Cube<'a> {
             Values::Sample { stack, index } => read_sample(stack, *index, rows, each),
         }
     }
-}
-
-/// The bad-band list of a stack, as its image array's attributes give it.
-pub fn good_bands(stack: &Stack) -> Option<Vec<bool>> {
-    let own = stack.image.meta().attributes.get("hsipack")?;
-    let list: Vec<bool> =
-        own.get("good_bands")?.as_array()?.iter().map(|good| good == true).collect();
-    (list.len() == stack.image.shape().bands).then_some(list)
-}
-
-/// A list of words in the `hsipack` attributes of an array, such as `layers` and `class_names`.
-pub fn words(array: &hsipack_store::dataset::ChunkArray, key: &str) -> Option<Vec<String>> {
-    let own = array.meta().attributes.get("hsipack")?;
-    let word = |word: &Value| word.as_str().map(str::to_owned);
-    own.get(key)?.as_array()?.iter().map(word).collect()
 }
 
 fn read_source(source: &dyn Source, rows: Range<usize>, each: &mut Each) -> Result<()> {

@@ -8,8 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use hsipack_format::metadata::{FWHM, WAVELENGTH};
 use hsipack_format::{Error, ErrorKind, Opt, Result, Sample, remedy};
-use hsipack_store::dataset::{ChunkArray, FWHM, WAVELENGTH};
+use hsipack_store::dataset::ChunkArray;
 use hsipack_store::shard::ShardFile;
 use hsipack_store::{Dataset, Stack};
 use serde::Serialize;

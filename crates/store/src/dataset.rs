@@ -10,12 +10,11 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use serde_json::{Map, Value};
-
 use hsipack_format::checksums::{self, SHA256SUMS};
+use hsipack_format::metadata::{FWHM, IMAGE, LAYOUT, Root, SAMPLES, Scaling, WAVELENGTH};
 use hsipack_format::samples::{self, Samples};
 use hsipack_format::zarr::{self, ArrayMeta};
-use hsipack_format::{Command, CubeShape, DType, Error, Grid, Result, Tile, codec, remedy};
+use hsipack_format::{Command, CubeShape, DType, Error, Grid, Result, codec, remedy};
 
 use crate::codec::decode_frame;
 use crate::folder::{self, Folder};
@@ -23,50 +22,14 @@ use crate::rows::{self, Chunks, Part};
 use crate::shard::ShardFile;
 use crate::{memory, small};
 
-/// Version of the layout that this crate writes, and the newest it reads.
-pub const LAYOUT: u64 = 1;
-/// The image array of a stack.
-pub const IMAGE: &str = "image";
-/// The coordinate array of band centres in nm.
-pub const WAVELENGTH: &str = "wavelength";
-/// The coordinate array of full widths at half maximum in nm.
-pub const FWHM: &str = "fwhm";
-/// The attribute of an image's `hsipack` that says how many mantissa bits its values have; the others are zero.
-pub const KEEP_BITS: &str = "keep_bits";
-/// The attribute of an image's `hsipack` that has statistics of each split's samples, by the splits' names.
-pub const SPLIT_STATS: &str = "split_stats";
-/// The file of samples.
-pub const SAMPLES: &str = "samples.jsonl";
-
 /// A packed dataset.
 #[derive(Debug)]
 pub struct Dataset {
     folder: Arc<Folder>,
-    attributes: Map<String, Value>,
+    root: Root,
     samples: Samples,
     stacks: Vec<Stack>,
     may_lack_files: bool,
-}
-
-/// How stored values become physical ones.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Scaling {
-    /// What they are multiplied with (`scale_factor`).
-    pub factor: f64,
-    /// What is added then (`add_offset`, which other libraries write).
-    pub offset: f64,
-}
-
-impl Scaling {
-    /// Stored values are the physical ones.
-    pub const NONE: Self = Self { factor: 1.0, offset: 0.0 };
-
-    /// The physical value of a stored one.
-    pub fn physical(self, stored: f64) -> f64 {
-        let scaled = stored * self.factor;
-        // Adding 0 would take -0 its sign.
-        if self.offset == 0.0 { scaled } else { scaled + self.offset }
-    }
 }
 
 /// Whether the folder `path` is, or claims to be, a packed dataset.
@@ -102,14 +65,14 @@ impl Dataset {
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let sums = || {
-            let attributes = read_root(path)?;
+            let root = read_root(path)?;
             let text = small::read(&path.join(SHA256SUMS), small::SUMS)?;
             let sums = checksums::parse(&text).map_err(|error| error.at(path.join(SHA256SUMS)))?;
             let samples = check_sums(path, &sums)?;
-            Ok((checksums::sha256(&text), (attributes, sums, samples)))
+            Ok((checksums::sha256(&text), (root, sums, samples)))
         };
-        Folder::open(path, sums, |folder, (attributes, sums, samples)| {
-            let mut dataset = Self::open_unverified_in(folder, attributes, samples)?;
+        Folder::open(path, sums, |folder, (root, sums, samples)| {
+            let mut dataset = Self::open_unverified_in(folder, root, samples)?;
             if let Some(error) = dataset.take_problem() {
                 return Err(error);
             }
@@ -140,8 +103,7 @@ impl Dataset {
     /// Opens a store without `SHA256SUMS`, which no other library writes.
     fn open_foreign(path: &Path) -> Result<Self> {
         let mut dataset = Self::open_unverified(path)?;
-        let created_by = dataset.attributes.get("created_by").and_then(Value::as_str);
-        if created_by.is_some_and(|by| by.starts_with("hsipack ")) {
+        if dataset.root.is_ours() {
             return Err(Error::damaged("SHA256SUMS is missing")
                 .at(path)
                 .with_remedy("copy the dataset again, with every file"));
@@ -162,21 +124,19 @@ impl Dataset {
     pub fn open_unverified(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let root = || {
-            let attributes = read_root(path)?;
+            let root = read_root(path)?;
             // Damaged ones are looked into, too: then the sums need not be readable.
             let sums = small::read(&path.join(SHA256SUMS), small::SUMS).ok();
             let sums = sums.map_or_else(|| sums_of(path).map(String::into_bytes), Ok)?;
-            Ok((checksums::sha256(&sums), attributes))
+            Ok((checksums::sha256(&sums), root))
         };
-        Folder::open(path, root, |folder, attributes| {
-            Self::open_unverified_in(folder, attributes, None)
-        })
+        Folder::open(path, root, |folder, root| Self::open_unverified_in(folder, root, None))
     }
 
     /// Opens it with the text of `samples.jsonl`, where that was read already.
     fn open_unverified_in(
         folder: &Arc<Folder>,
-        attributes: Map<String, Value>,
+        root: Root,
         samples: Option<Vec<u8>>,
     ) -> Result<Self> {
         let path = folder.path();
@@ -192,7 +152,7 @@ impl Dataset {
         });
         let samples = read.map_err(|error| of_file(error, &file))?;
         let folder = folder.clone();
-        Ok(Self { folder, attributes, samples, stacks, may_lack_files: false })
+        Ok(Self { folder, root, samples, stacks, may_lack_files: false })
     }
 
     /// Refuses metadata files without a line in `SHA256SUMS`: nothing says that they are what was written.
@@ -229,7 +189,7 @@ impl Dataset {
         if self.fingerprint() == fingerprint {
             return Ok(Some(self));
         }
-        let Some(len) = folder::samples_at(&self.attributes, fingerprint) else { return Ok(None) };
+        let Some(len) = self.root.samples_at(fingerprint) else { return Ok(None) };
         let of_samples = |error: Error| error.at(self.folder.path().join(SAMPLES));
         let len = usize::try_from(len).unwrap_or(usize::MAX);
         self.samples = self.samples.first(len, &names_of(&self.stacks)).map_err(of_samples)?;
@@ -270,9 +230,9 @@ impl Dataset {
         self.may_lack_files
     }
 
-    /// The `hsipack` attributes of the root group: layout, created_by, created, command, recipe.
-    pub fn attributes(&self) -> &Map<String, Value> {
-        &self.attributes
+    /// What the root group records: layout, how and when it was packed, what was appended.
+    pub fn root(&self) -> &Root {
+        &self.root
     }
 
     /// All samples, in order.
@@ -347,7 +307,7 @@ fn read_into(path: &Path, bytes: &mut Vec<u8>) -> Result<bool> {
 /// Most bytes of a chunk as stored: blosc and the checksum add some to what they cannot compress.
 const STORED_CHUNK: u64 = codec::MAX_CHUNK as u64 + (1 << 20);
 
-fn read_root(path: &Path) -> Result<Map<String, Value>> {
+fn read_root(path: &Path) -> Result<Root> {
     let file = path.join("zarr.json");
     if !file.is_file() {
         return Err(Error::malformed("not a packed dataset: there is no zarr.json in it")
@@ -355,13 +315,13 @@ fn read_root(path: &Path) -> Result<Map<String, Value>> {
             .with_remedy(remedy!["give the folder that ", Command::Convert, " wrote"]));
     }
     let own = zarr::parse_root(&read_file(&file)?).map_err(|error| error.at(&file))?;
-    let Some(hsipack) = own else {
+    let Some(root) = own else {
         return Err(Error::malformed("a Zarr store, but not one that hsipack packed")
             .at(path)
             .with_remedy(remedy!["pack it with ", Command::Convert]));
     };
-    match hsipack.get("layout").and_then(Value::as_u64) {
-        Some(1..=LAYOUT) => Ok(hsipack),
+    match root.layout() {
+        Some(1..=LAYOUT) => Ok(root),
         Some(layout) => Err(Error::unsupported(format!("the dataset has layout {layout}"))
             .at(file)
             .with_remedy(format!("update hsipack; this one reads layout {LAYOUT}"))),
@@ -542,12 +502,12 @@ impl ChunkArray {
         let folder = stack.join(name);
         let file = folder.join("zarr.json");
         let meta = ArrayMeta::parse(&read_file(&file)?).map_err(|error| error.at(&file))?;
-        let (len, grid) = grid_of(&meta, axes).map_err(|error| error.at(&file))?;
+        let (len, grid) = meta.samples_and_grid(axes).map_err(|error| error.at(&file))?;
         if axes == 3 && meta.dtype.is_float() {
             return Err(Error::unsupported(format!("a mask of {}", meta.dtype)).at(file));
         }
         if axes == 4 {
-            check_attributes(&meta).map_err(|error| of_file(error, &file))?;
+            meta.check_attributes().map_err(|error| of_file(error, &file))?;
         }
         let (root, name) = (root.clone(), name.to_owned());
         Ok(Self { root, name, folder, meta, grid, len, open: Mutex::default() })
@@ -621,25 +581,19 @@ impl ChunkArray {
 
     /// The factor from stored values to physical ones (`scale_factor`; 1 where there is none).
     pub fn scale_factor(&self) -> f64 {
-        self.meta.attributes.get("scale_factor").and_then(Value::as_f64).unwrap_or(1.0)
+        self.scaling().factor
     }
 
     /// What is added to stored values × [`scale_factor`](Self::scale_factor) to give physical ones (`add_offset`, which
     /// other libraries write; 0 where there is none).
     pub fn add_offset(&self) -> f64 {
-        self.meta.attributes.get("add_offset").and_then(Value::as_f64).unwrap_or(0.0)
+        self.scaling().offset
     }
 
     /// How stored values become physical ones: [`scale_factor`](Self::scale_factor) and
     /// [`add_offset`](Self::add_offset).
     pub fn scaling(&self) -> Scaling {
-        Scaling { factor: self.scale_factor(), offset: self.add_offset() }
-    }
-
-    /// Mantissa bits that values were rounded to (`hsipack.keep_bits`); `None` where all are in use.
-    pub fn keep_bits(&self) -> Option<u8> {
-        let bits = self.meta.attributes.get("hsipack")?.get(KEEP_BITS)?.as_u64()?;
-        u8::try_from(bits).ok()
+        self.meta.scaling()
     }
 
     /// The file of shard `shard`.
@@ -728,7 +682,7 @@ impl ChunkArray {
     /// # Errors
     /// If the fill value is not a number.
     pub fn fill(&self, out: &mut [u8]) -> Result<()> {
-        let value = fill_bytes(&self.meta)?;
+        let value = self.meta.fill_bytes()?;
         out.chunks_exact_mut(value.len()).for_each(|slot| slot.copy_from_slice(&value));
         Ok(())
     }
@@ -773,12 +727,7 @@ impl ChunkArray {
     ///
     /// # Errors
     /// As [`read_chunk`](Self::read_chunk), and if `each` fails.
-    pub fn each_slab(
-        &self,
-        index: usize,
-        rows: Range<usize>,
-        each: &mut dyn FnMut(Range<usize>, &[u8]) -> Result<()>,
-    ) -> Result<()> {
+    pub fn each_slab(&self, index: usize, rows: Range<usize>, each: &mut EachSlab) -> Result<()> {
         let (mut scratch, mut slab) = (RowScratch::default(), Vec::new());
         for down in self.grid.chunk_rows(&rows) {
             let rows = self.grid.rows_in(down, &rows);
@@ -796,6 +745,9 @@ impl ChunkArray {
         self.shape().row_values() * self.meta.dtype.size()
     }
 }
+
+/// Takes some whole rows of a sample: which, and their bytes.
+pub type EachSlab<'e> = dyn FnMut(Range<usize>, &[u8]) -> Result<()> + 'e;
 
 /// Working memory for reading rows, used again for the next ones.
 #[derive(Debug, Default)]
@@ -816,119 +768,5 @@ struct StoredChunks<'a> {
 impl Chunks for StoredChunks<'_> {
     fn decode(&mut self, chunk: usize, out: &mut [u8]) -> Result<()> {
         self.array.read_chunk(self.index, chunk, self.stored, out)
-    }
-}
-
-/// Refuses attributes that give values another meaning than they can have.
-fn check_attributes(meta: &ArrayMeta) -> Result<()> {
-    let number = |key: &str| match meta.attributes.get(key) {
-        None => Ok(None),
-        Some(value) => value
-            .as_f64()
-            .filter(|value| value.is_finite())
-            .map(Some)
-            .ok_or_else(|| Error::malformed(format!("{key} is {value}, not a finite number"))),
-    };
-    let largest = match meta.dtype {
-        DType::F16 => f64::from(half::f16::MAX),
-        DType::F32 => f64::from(f32::MAX),
-        _ => 1.0,
-    };
-    if let Some(factor) = number("scale_factor")?
-        && !(factor.is_normal() && (factor * largest).is_finite())
-    {
-        return Err(Error::malformed(format!(
-            "scale_factor is {factor:e}, by which values of {} cannot be multiplied and divided",
-            meta.dtype
-        )));
-    }
-    number("add_offset")?;
-    let bits = meta.attributes.get("hsipack").and_then(|own| own.get(KEEP_BITS));
-    let mantissa = if meta.dtype == DType::F16 { 10 } else { 23 };
-    match bits {
-        Some(bits) if bits.as_u64().is_none_or(|bits| bits > mantissa) => {
-            Err(Error::malformed(format!(
-                "{KEEP_BITS} is {bits}; values of {} have {mantissa} mantissa bits",
-                meta.dtype
-            )))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn grid_of(meta: &ArrayMeta, axes: usize) -> Result<(usize, Grid)> {
-    if meta.shape.len() != axes {
-        return Err(Error::damaged(format!(
-            "an array of {} axes instead of {axes}",
-            meta.shape.len()
-        )));
-    }
-    let length =
-        |value: u64| usize::try_from(value).map_err(|_| Error::damaged("an axis is too long"));
-    let lengths = meta.shape.iter().map(|value| length(*value)).collect::<Result<Vec<_>>>()?;
-    let bands = lengths.get(3).copied().unwrap_or(1);
-    let shape = CubeShape::new(lengths[1], lengths[2], bands);
-    let chunk = meta.chunk_shape.as_ref().unwrap_or(&meta.file_shape);
-    let tile = Tile { rows: length(chunk[1])?, columns: length(chunk[2])? };
-    let whole =
-        |file: u64, chunk: u64, axis: u64| file == chunk.saturating_mul(axis.div_ceil(chunk));
-    let one_sample = chunk[0] == 1 && chunk.get(3).is_none_or(|band| *band == bands as u64);
-    let whole_cubes = meta.chunk_shape.is_none()
-        || (1..axes).all(|axis| whole(meta.file_shape[axis], chunk[axis], meta.shape[axis]));
-    if !one_sample || !whole_cubes || shape.checked_values().is_none() {
-        return Err(Error::unsupported(
-            "chunks are not rows × columns × all bands of one cube, or shards not whole cubes",
-        ));
-    }
-    let bytes = [tile.columns, bands, meta.dtype.size()]
-        .into_iter()
-        .try_fold(tile.rows, |bytes, length| bytes.checked_mul(length));
-    if bytes.is_none_or(|bytes| bytes > codec::MAX_CHUNK) {
-        return Err(Error::damaged("chunks are larger than 2 GiB"));
-    }
-    let grid = Grid::new(shape, tile, length(meta.file_shape[0])?)?;
-    Ok((lengths[0], grid))
-}
-
-/// The fill value of an array as little-endian bytes.
-fn fill_bytes(meta: &ArrayMeta) -> Result<Vec<u8>> {
-    let number = match &meta.fill_value {
-        Value::Number(number) => number.as_f64(),
-        Value::String(text) if text == "NaN" => Some(f64::NAN),
-        Value::String(text) if text == "Infinity" => Some(f64::INFINITY),
-        Value::String(text) if text == "-Infinity" => Some(f64::NEG_INFINITY),
-        _ => None,
-    };
-    let value =
-        number.ok_or_else(|| Error::unsupported(format!("fill_value {}", meta.fill_value)))?;
-    match meta.dtype {
-        DType::F16 => Ok(half::f16::from_f64(value).to_le_bytes().to_vec()),
-        DType::F32 => Ok((value as f32).to_le_bytes().to_vec()),
-        DType::U8 => Ok(vec![value as u8]),
-        DType::U16 => Ok((value as u16).to_le_bytes().to_vec()),
-        other => Err(Error::unsupported(format!("chunks of {other} that were never written"))),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use hsipack_format::zarr::ChunkCodecs;
-
-    #[test]
-    fn axes_whose_product_overflows_are_refused() {
-        // No rows: the cube is empty, whatever its other axes.
-        let lengths = vec![1, 0, 1, 1 << 62];
-        let meta = ArrayMeta {
-            shape: lengths,
-            dtype: DType::F64,
-            file_shape: vec![1, 1, 1, 1 << 62],
-            chunk_shape: None,
-            codecs: ChunkCodecs { blosc: None, checksum: false },
-            fill_value: Value::Null,
-            dimension_names: Vec::new(),
-            attributes: Map::new(),
-        };
-        assert!(grid_of(&meta, 4).is_err());
     }
 }

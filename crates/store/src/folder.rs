@@ -8,8 +8,9 @@
 //!   reads by name, and looks whether the name still leads to that folder ([`steadily`]); if not, reads again. A
 //!   folder that is held open keeps its number, so that no other folder can pass for it.
 //! - **A dataset knows what it continues.** Every append notes the fingerprint of what it was added to
-//!   ([`CONTINUES`]). Samples, their places and their stored chunks stay as they were. So an open dataset goes on with
-//!   its own samples in the new folder ([`Folder::read`]). Any other dataset at the same name is an error.
+//!   ([`CONTINUES`](hsipack_format::metadata::CONTINUES)). Samples, their places and their stored chunks stay as they were.
+//!   So an open dataset goes on with its own samples in the new folder ([`Folder::read`]). Any other dataset at the same
+//!   name is an error.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -19,14 +20,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use serde_json::{Map, Value};
-
 use crate::small;
 use hsipack_format::checksums::SHA256SUMS;
 use hsipack_format::{Command, Error, Opt, Result, remedy, zarr};
-
-/// The key of an entry of `history` in the root's attributes: the fingerprint that the dataset had before.
-pub const CONTINUES: &str = "continues";
 
 /// How often reading begins again. Appends take longer than reading metadata, so that it hardly ever does twice.
 const TRIES: usize = 1000;
@@ -255,22 +251,15 @@ impl Folder {
 /// The number of samples that the dataset at `path` had when its fingerprint was `fingerprint`; `None` if it never was.
 fn position(path: &Path, fingerprint: &str) -> Result<Option<u64>> {
     let root = zarr::parse_root(&small::read(&path.join("zarr.json"), small::METADATA)?)?;
-    Ok(root.and_then(|own| samples_at(&own, fingerprint)))
-}
-
-/// The number of samples that a dataset with these attributes of `hsipack` had when its fingerprint was `fingerprint`;
-/// `None` if it never was.
-pub fn samples_at(hsipack: &Map<String, Value>, fingerprint: &str) -> Option<u64> {
-    let history = hsipack.get("history")?.as_array()?;
-    let at = history.iter().position(|entry| entry[CONTINUES] == fingerprint)?;
-    history.get(at.checked_sub(1)?)?["samples"].as_u64()
+    Ok(root.and_then(|root| root.samples_at(fingerprint)))
 }
 
 // Miri knows no memory maps, and these tests rename folders.
 #[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use hsipack_format::metadata::CONTINUES;
+    use serde_json::{Map, json};
 
     /// A folder that passes for a dataset with a fingerprint, going on where another one ended.
     fn write(path: &Path, continues: Option<&str>, content: &str) {
@@ -373,17 +362,5 @@ mod tests {
         assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
         let error = steadily(&path, || Ok(())).unwrap_err();
         assert!(error.what().contains("not a packed dataset"), "{error}");
-    }
-
-    #[test]
-    fn the_samples_of_each_fingerprint_are_known() {
-        let history = json!([
-            {"samples": 3}, {"samples": 5, CONTINUES: "f0"}, {"samples": 9, CONTINUES: "f1"}
-        ]);
-        let root = Map::from_iter([("history".to_owned(), history)]);
-        assert_eq!(samples_at(&root, "f0"), Some(3));
-        assert_eq!(samples_at(&root, "f1"), Some(5));
-        assert_eq!(samples_at(&root, "f2"), None);
-        assert_eq!(samples_at(&Map::new(), "f0"), None);
     }
 }

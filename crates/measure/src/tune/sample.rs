@@ -169,7 +169,8 @@ impl Sample {
         }
         let bytes =
             |stack: &Stack| (stack.image.shape().values() * VALUE * stack.image.len()) as u64;
-        let kept = dataset.stacks().iter().find_map(|stack| stack.image.keep_bits());
+        let kept =
+            dataset.stacks().iter().find_map(|stack| stack.image.meta().band_notes().keep_bits);
         let notes = kept.map(|bits| {
             format!("the dataset keeps {bits} mantissa bits; more cannot be found in it, convert from the sources")
         });

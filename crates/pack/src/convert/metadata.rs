@@ -3,11 +3,10 @@
 use std::path::Path;
 
 use hsipack_format::checksums::{self, SHA256SUMS};
+use hsipack_format::metadata::{BandNotes, FWHM, IMAGE, MaskMeaning, Root, SAMPLES, WAVELENGTH};
 use hsipack_format::samples::{self, Sample};
-use hsipack_format::zarr::{self, ArrayMeta, ChunkCodecs};
+use hsipack_format::zarr::{self, ArrayMeta, ChunkCodecs, OWN};
 use hsipack_format::{DType, Grid, Result};
-use hsipack_store::dataset::{FWHM, IMAGE, KEEP_BITS, LAYOUT, SAMPLES, WAVELENGTH};
-use hsipack_store::folder::CONTINUES;
 use hsipack_store::{Dataset, small};
 use serde_json::{Map, Value, json};
 
@@ -88,8 +87,8 @@ impl Metadata {
     }
 
     /// Adds the root group.
-    pub fn add_root(&mut self, hsipack: Map<String, Value>) {
-        let attributes = Map::from_iter([("hsipack".to_owned(), Value::Object(hsipack))]);
+    pub fn add_root(&mut self, root: Root) {
+        let attributes = Map::from_iter([(OWN.to_owned(), Value::Object(root.0))]);
         self.add("zarr.json".to_owned(), zarr::to_text(&zarr::group(attributes)));
     }
 
@@ -132,15 +131,12 @@ fn image_meta(
 ) -> ArrayMeta {
     let shape = stack.grid.shape();
     let mut own = stats.to_attributes();
-    if let Some(bits) = values.keep_bits.bits() {
-        own.insert(KEEP_BITS.into(), json!(bits));
-    }
-    if let Some(good) = &stack.good_bands {
-        own.insert("good_bands".into(), json!(good));
-    }
-    if let Some(names) = &stack.band_names {
-        own.insert("band_names".into(), json!(names));
-    }
+    let notes = BandNotes {
+        keep_bits: values.keep_bits.bits(),
+        good_bands: stack.good_bands.clone(),
+        band_names: stack.band_names.clone(),
+    };
+    notes.write(&mut own);
     let mut attributes = Map::new();
     let coordinates: Vec<&str> = [(WAVELENGTH, &stack.wavelength), (FWHM, &stack.fwhm)]
         .into_iter()
@@ -152,7 +148,7 @@ fn image_meta(
     if stack.scale != 1.0 {
         attributes.insert("scale_factor".into(), json!(stack.scale));
     }
-    attributes.insert("hsipack".into(), Value::Object(own));
+    attributes.insert(OWN.into(), Value::Object(own));
     let bands = shape.bands as u64;
     let axes = |lengths: [u64; 3]| vec![lengths[0], lengths[1], lengths[2], bands];
     ArrayMeta {
@@ -176,13 +172,14 @@ fn mask_meta(mask: &PlannedMask, len: usize) -> ArrayMeta {
         let bits: Vec<u32> = (0..mask.layers.len()).map(|bit| 1 << bit).collect();
         attributes.insert("flag_masks".into(), json!(bits));
         attributes.insert("flag_meanings".into(), json!(flag_meanings(&mask.layers)));
-        own.insert("layers".into(), json!(mask.layers));
     } else if let Some(classes) = &mask.class_names {
         attributes.insert("flag_values".into(), json!((0..classes.len()).collect::<Vec<_>>()));
         attributes.insert("flag_meanings".into(), json!(flag_meanings(classes)));
-        own.insert("class_names".into(), json!(classes));
     }
-    attributes.insert("hsipack".into(), Value::Object(own));
+    let meaning =
+        MaskMeaning { layers: mask.layers.clone(), class_names: mask.class_names.clone() };
+    meaning.write(&mut own);
+    attributes.insert(OWN.into(), Value::Object(own));
     ArrayMeta {
         shape: vec![len as u64, shape.rows as u64, shape.columns as u64],
         dtype: mask.dtype,
@@ -250,42 +247,11 @@ fn names(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// The `hsipack` attributes of a new dataset's root group.
-pub fn new_root(command: &str, recipe: Value, request: &str, samples: usize) -> Map<String, Value> {
-    let mut root = Map::new();
-    root.insert("layout".into(), json!(LAYOUT));
-    root.insert("created_by".into(), json!(concat!("hsipack ", env!("CARGO_PKG_VERSION"))));
-    root.insert("created".into(), json!(now()));
-    root.insert("command".into(), json!(command));
-    root.insert("recipe".into(), recipe);
-    root.insert("history".into(), json!([{ "request": request, "samples": samples }]));
-    root
-}
-
-/// The root attributes after an append.
-pub fn appended_root(
-    base: &Dataset,
-    command: &str,
-    recipe: Value,
-    request: &str,
-    samples: usize,
-) -> Map<String, Value> {
-    let mut root = base.attributes().clone();
-    let entry = json!({
-        "request": request, "samples": samples, "command": command, "recipe": recipe,
-        "created": now(), CONTINUES: base.fingerprint(),
-    });
-    match root.get_mut("history").and_then(Value::as_array_mut) {
-        Some(history) => history.push(entry),
-        None => {
-            root.insert("history".into(), json!([entry]));
-        }
-    }
-    root
-}
+/// The program that writes, and its version.
+pub const CREATED_BY: &str = concat!("hsipack ", env!("CARGO_PKG_VERSION"));
 
 /// The present time, UTC, as `2026-11-21T13:45:00Z`.
-fn now() -> String {
+pub fn now() -> String {
     let seconds = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .map_or(0, |time| time.as_secs());

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Instant;
 
+use hsipack_format::metadata::Root;
 use hsipack_format::samples::{Sample, Samples, SourceRecord};
 use hsipack_format::{Error, ErrorKind, Opt, Result, remedy};
 use hsipack_store::{Dataset, Stack};
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::bad_bands::{self, BadBands};
 use super::engine::{self, Outcome, SampleRecord};
@@ -188,8 +189,7 @@ fn prepare(options: &ConvertOptions, request: &str, claim: &Claim) -> Result<Opt
 }
 
 fn last_request(dataset: &Dataset) -> Option<String> {
-    let history = dataset.attributes().get("history")?.as_array()?;
-    Some(history.last()?["request"].as_str()?.to_owned())
+    dataset.root().last_request().map(str::to_owned)
 }
 
 /// What identifies a command: everything that decides its result, as typed.
@@ -269,10 +269,12 @@ fn write_metadata(
     let new = new_samples(plan, options, outcome, there);
     files.add_samples(old.into_iter().flat_map(Samples::iter).chain(new));
     let count = there + plan.samples.len();
+    let (now, command, recipe) = (metadata::now(), &options.command, recipe(options));
     files.add_root(match base {
-        None => metadata::new_root(&options.command, recipe(options), request, count),
+        None => Root::new(metadata::CREATED_BY, &now, command, recipe, request, count),
         Some(base) => {
-            metadata::appended_root(base, &options.command, recipe(options), request, count)
+            let root = base.root().clone();
+            root.appended(base.fingerprint(), &now, command, recipe, request, count)
         }
     });
     if let Some(base) = base {
@@ -291,9 +293,7 @@ fn appended_stats(
     old: &Stack,
     new: &StackStats,
 ) -> Result<StackStats> {
-    let own = old.image.meta().attributes.get("hsipack").and_then(Value::as_object);
-    let mut all = StackStats::from_attributes(own.unwrap_or(&Map::new()), old.image.shape().bands)
-        .map_err(|error| error.at(old.image.folder()))?;
+    let mut all = StackStats::of(old.image.meta()).map_err(|error| error.at(old.image.folder()))?;
     let place = base.stacks().iter().position(|stack| stack.name == old.name);
     let there = place.into_iter().flat_map(|stack| base.samples().ids_in(stack));
     let splits = there.filter_map(|id| base.samples().splits().get(id));

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use half::f16;
-use hsipack_format::{Error, Result};
-use hsipack_store::dataset::SPLIT_STATS;
+use hsipack_format::Result;
+use hsipack_format::metadata::{SPLIT_STATS, STATS};
+use hsipack_format::statistics::{self, BandStatistics};
+use hsipack_format::zarr::ArrayMeta;
 use serde_json::{Map, Value, json};
 
 /// What one band's values came to; all in stored units (multiply with `scale_factor` for physical ones).
@@ -137,7 +139,7 @@ impl BandStats {
             "mean_rel": self.finite(|band| band.sum_rel_error / band.count as f64),
         });
         Map::from_iter([
-            ("stats".to_owned(), self.to_stats()),
+            (STATS.to_owned(), self.to_stats()),
             ("quantisation".to_owned(), quantisation),
         ])
     }
@@ -163,14 +165,14 @@ impl BandStats {
         self.list(|band| if band.count == 0 { Value::Null } else { json!(value(band)) })
     }
 
-    /// Reads what [`to_attributes`](Self::to_attributes) wrote, for `bands` bands.
+    /// Reads what [`to_attributes`](Self::to_attributes) wrote to an image array.
     ///
     /// # Errors
     /// If a list is missing or has another length.
-    pub fn from_attributes(attributes: &Map<String, Value>, bands: usize) -> Result<Self> {
-        let mut all = Self::from_stats(attributes.get("stats"), bands)?;
-        let errors = attributes.get("quantisation");
-        let list = |key: &str| list(errors, key, bands);
+    pub fn of(image: &ArrayMeta) -> Result<Self> {
+        let mut all = Self::from(&image.statistics()?);
+        let errors = image.own().and_then(|own| own.get("quantisation"));
+        let list = |key: &str| statistics::list(errors, key, all.0.len());
         let (max_abs, max_rel, mean_rel) = (list("max_abs")?, list("max_rel")?, list("mean_rel")?);
         for (place, band) in all.0.iter_mut().enumerate() {
             let real = |list: &[Value]| list[place].as_f64().unwrap_or(0.0);
@@ -179,32 +181,6 @@ impl BandStats {
             band.sum_rel_error = real(mean_rel) * band.count as f64;
         }
         Ok(all)
-    }
-
-    /// Reads what [`to_stats`](Self::to_stats) wrote; it knows nothing of errors.
-    ///
-    /// # Errors
-    /// If a list is missing or has another length.
-    pub fn from_stats(stats: Option<&Value>, bands: usize) -> Result<Self> {
-        let list = |key: &str| list(stats, key, bands);
-        let (count, nan, inf) = (list("count")?, list("nan")?, list("inf")?);
-        let (min, max, mean, std) = (list("min")?, list("max")?, list("mean")?, list("std")?);
-        let whole = |value: &Value| value.as_u64().unwrap_or(0);
-        let bands = (0..bands).map(|band| {
-            let count = whole(&count[band]);
-            let real = |list: &[Value], none: f64| list[band].as_f64().unwrap_or(none);
-            Band {
-                count,
-                nan: whole(&nan[band]),
-                inf: whole(&inf[band]),
-                min: real(min, f64::INFINITY),
-                max: real(max, f64::NEG_INFINITY),
-                mean: real(mean, 0.0),
-                m2: real(std, 0.0).powi(2) * count as f64,
-                ..Band::EMPTY
-            }
-        });
-        Ok(Self(bands.collect()))
     }
 
     /// All numbers, exactly, for the state of an unfinished conversion.
@@ -253,11 +229,28 @@ impl BandStats {
 }
 
 /// A list of a group of attributes, one entry a band.
-fn list<'a>(group: Option<&'a Value>, key: &str, bands: usize) -> Result<&'a [Value]> {
-    let list = group.and_then(|group| group.get(key)).and_then(Value::as_array);
-    let list = list.filter(|list| list.len() == bands);
-    list.map(Vec::as_slice)
-        .ok_or_else(|| Error::damaged(format!("the statistics' {key} does not list {bands} bands")))
+/// Recorded statistics, which know nothing of errors.
+impl From<&BandStatistics> for BandStats {
+    fn from(stats: &BandStatistics) -> Self {
+        let bands = (0..stats.count.len()).map(|band| {
+            let count = stats.count[band];
+            // A band without finite values has none.
+            let real = |list: &[f64], none: f64| {
+                if list[band].is_nan() { none } else { list[band] }
+            };
+            Band {
+                count,
+                nan: stats.nan[band],
+                inf: stats.inf[band],
+                min: real(&stats.min, f64::INFINITY),
+                max: real(&stats.max, f64::NEG_INFINITY),
+                mean: real(&stats.mean, 0.0),
+                m2: real(&stats.std, 0.0).powi(2) * count as f64,
+                ..Band::EMPTY
+            }
+        });
+        Self(bands.collect())
+    }
 }
 
 /// Statistics of a stack's values, and of those of each split.
@@ -304,19 +297,14 @@ impl StackStats {
         attributes
     }
 
-    /// Reads what [`to_attributes`](Self::to_attributes) wrote; older datasets have no splits there.
+    /// Reads what [`to_attributes`](Self::to_attributes) wrote to an image array; older datasets have no splits there.
     ///
     /// # Errors
     /// If a list is missing or has another length.
-    pub fn from_attributes(attributes: &Map<String, Value>, bands: usize) -> Result<Self> {
-        let splits = attributes.get(SPLIT_STATS).and_then(Value::as_object).into_iter().flatten();
-        let read = |(split, stats): (&String, &Value)| {
-            Ok((split.clone(), BandStats::from_stats(Some(stats), bands)?))
-        };
-        Ok(Self {
-            all: BandStats::from_attributes(attributes, bands)?,
-            splits: splits.map(read).collect::<Result<_>>()?,
-        })
+    pub fn of(image: &ArrayMeta) -> Result<Self> {
+        let splits = image.split_statistics()?.into_iter();
+        let splits = splits.map(|(split, stats)| (split, BandStats::from(&stats))).collect();
+        Ok(Self { all: BandStats::of(image)?, splits })
     }
 
     /// All numbers, exactly, for the state of an unfinished conversion.
@@ -565,6 +553,8 @@ pub fn all_finite(values: &[f16]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hsipack_format::DType;
+    use hsipack_format::zarr::{ChunkCodecs, OWN};
 
     /// The definitions, in double precision.
     fn oracle(bands: usize, values: &[f32], packed: &[f32]) -> Vec<Band> {
@@ -622,9 +612,23 @@ mod tests {
             assert!(close(got.sum_rel_error, want.sum_rel_error), "{got:?} {want:?}");
         }
         let attributes = stats.to_attributes();
-        let back = BandStats::from_attributes(&attributes, bands).unwrap();
+        let back = BandStats::of(&image(attributes, bands)).unwrap();
         assert_eq!(back.0[0].count, stats.0[0].count);
         assert_eq!(BandStats::from_state(&stats.to_state()), Some(stats));
+    }
+
+    /// An image array with these attributes of hsipack's own.
+    fn image(own: Map<String, Value>, bands: usize) -> ArrayMeta {
+        ArrayMeta {
+            shape: vec![1, 1, 1, bands as u64],
+            dtype: DType::F16,
+            file_shape: vec![1, 1, 1, bands as u64],
+            chunk_shape: None,
+            codecs: ChunkCodecs { blosc: None, checksum: false },
+            fill_value: Value::Null,
+            dimension_names: Vec::new(),
+            attributes: Map::from_iter([(OWN.to_owned(), Value::Object(own))]),
+        }
     }
 
     #[test]
@@ -700,16 +704,16 @@ mod tests {
         assert_eq!((train.count, train.min, train.max, train.mean), (20, 0.0, 117.0, 58.5));
         assert_eq!(StackStats::from_state(&stats.to_state()), Some(stats.clone()));
         let attributes = stats.to_attributes();
-        let back = StackStats::from_attributes(&attributes, 3).unwrap();
+        let back = StackStats::of(&image(attributes.clone(), 3)).unwrap();
         assert_eq!(back.splits.keys().collect::<Vec<_>>(), ["test", "train"]);
         assert_eq!(back.splits["test"].0[0].count, 10);
         assert!((back.splits["train"].0[1].std() - stats.splits["train"].0[1].std()).abs() < 1e-9);
-        assert!(StackStats::from_attributes(&attributes, 4).is_err());
+        assert!(StackStats::of(&image(attributes, 4)).is_err());
         let mut twice = back.clone();
         twice.merge(&stats);
         assert_eq!(twice.splits["train"].0[2].count, 40);
         let plain = BandStats::new(3).to_attributes();
-        assert!(StackStats::from_attributes(&plain, 3).unwrap().splits.is_empty());
+        assert!(StackStats::of(&image(plain, 3)).unwrap().splits.is_empty());
     }
 
     #[test]

@@ -7,11 +7,10 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use hsipack_format::metadata::Scaling;
 use hsipack_format::{DType, Result};
-use hsipack_store::dataset::Scaling;
 
 use super::{Job, Written, to_f32};
-use crate::physical;
 use crate::staged::Staged;
 
 /// How values are written.
@@ -108,7 +107,6 @@ fn image_header(job: &Job, values: Values) -> String {
         // Writing to a String cannot fail, here and below.
         let _ = writeln!(text, "reflectance scale factor = {divisor}");
     }
-    let bands = job.array.shape().bands;
     if let Some(wavelength) = &job.stack.wavelength {
         text.push_str("wavelength units = Nanometers\n");
         list(&mut text, "wavelength", wavelength.iter().map(f64::to_string));
@@ -117,10 +115,10 @@ fn image_header(job: &Job, values: Values) -> String {
             list(&mut text, "fwhm", fwhm.iter().map(f64::to_string));
         }
     }
-    if let Some(good) = physical::good_bands(job.stack) {
+    if let Some(good) = job.stack.image.meta().band_notes().good_bands {
         list(&mut text, "bbl", good.iter().map(|good| u8::from(*good).to_string()));
     }
-    if let Some(names) = physical::words(job.array, "band_names").filter(|n| n.len() == bands) {
+    if let Some(names) = job.array.meta().band_notes().band_names {
         list(&mut text, "band names", names.iter().map(|name| plain(name)));
     }
     text
@@ -128,10 +126,11 @@ fn image_header(job: &Job, values: Values) -> String {
 
 fn mask_header(job: &Job) -> String {
     let code = if job.array.meta().dtype == DType::U16 { 12 } else { 1 };
-    let Some(names) = physical::words(job.array, "class_names") else {
+    let Some(names) = job.array.meta().mask_meaning().class_names else {
         // Ids without names, or bits of layers: a plain image of whole numbers.
         let mut text = layout(job, "ENVI Standard", code);
-        if let Some(layers) = physical::words(job.array, "layers") {
+        let layers = job.array.meta().mask_meaning().layers;
+        if !layers.is_empty() {
             let bits = layers.iter().enumerate().map(|(bit, name)| format!("bit {bit} {name}"));
             let name =
                 format!("bits of {}: {}", job.array.name(), bits.collect::<Vec<_>>().join("; "));

@@ -19,8 +19,9 @@ mod tiff;
 
 use std::path::{Path, PathBuf};
 
+use hsipack_format::metadata::Scaling;
 use hsipack_format::{Command, DType, Error, Opt, Result, Sample, remedy};
-use hsipack_store::dataset::{ChunkArray, Scaling};
+use hsipack_store::dataset::ChunkArray;
 use hsipack_store::{Dataset, Stack};
 use serde::Serialize;
 

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use hsipack_format::metadata::Scaling;
 use hsipack_format::{CubeShape, DType, Result};
-use hsipack_store::dataset::Scaling;
 
 use super::{Job, Written};
 use crate::staged::Staged;

@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::path::Path;
 
+use hsipack_format::metadata::Scaling;
 use hsipack_format::{DType, Error, Result};
-use hsipack_store::dataset::Scaling;
 
 use super::{Job, Written};
 use crate::staged::Staged;

@@ -6,13 +6,12 @@ use std::fs::File;
 use std::io::{BufWriter, Seek};
 use std::path::Path;
 
+use hsipack_format::metadata::Scaling;
 use hsipack_format::{CubeShape, DType, Error, Result};
-use hsipack_store::dataset::Scaling;
 use tiff::encoder::{DirectoryEncoder, TiffEncoder, TiffKind, TiffKindBig, TiffKindStandard};
 use tiff::tags::{ExtraSamples, SampleFormat, Tag};
 
 use super::{Job, Written, to_f32};
-use crate::physical;
 use crate::staged::Staged;
 
 /// Bytes of a strip to aim for.
@@ -170,8 +169,8 @@ fn metadata(job: &Job) -> Option<String> {
         let text = escape(text);
         let _ = writeln!(items, "  <Item name=\"{name}\" sample=\"{band}\"{role}>{text}</Item>");
     };
-    let good = physical::good_bands(job.stack);
-    let names = physical::words(job.array, "band_names").filter(|names| names.len() == bands);
+    let good = job.stack.image.meta().band_notes().good_bands;
+    let names = job.array.meta().band_notes().band_names;
     for band in 0..bands {
         if let Some(nm) = &job.stack.wavelength {
             item("wavelength", band, "", &nm[band].to_string());

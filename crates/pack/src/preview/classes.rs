@@ -1,6 +1,7 @@
 //! Masks: which class every pixel of the picture is of, and the colours of the classes.
 
 use half::f16;
+use hsipack_format::metadata::MaskMeaning;
 use hsipack_format::{DType, Error, Result};
 use hsipack_store::dataset::ChunkArray;
 
@@ -8,7 +9,6 @@ use super::palette::{Colour, blend, class_colour};
 use super::sampling::Sampling;
 use super::stretch::Image;
 use crate::input::Input;
-use crate::physical;
 use crate::source::{self, OpenOptions, RowBuffer, Source};
 
 /// Classes that get a spectrum and a line in the legend.
@@ -74,9 +74,10 @@ impl ClassMap {
 
     /// Labels of a picture's pixels, or bits of layers, that mean what those of the dataset's mask do.
     pub fn of_labels(array: &ChunkArray, ids: Vec<u16>) -> Self {
-        let meaning = match physical::words(array, "layers") {
-            Some(names) => Meaning::Layers { names },
-            None => Meaning::Ids { names: physical::words(array, "class_names") },
+        let MaskMeaning { layers, class_names } = array.meta().mask_meaning();
+        let meaning = match layers.is_empty() {
+            false => Meaning::Layers { names: layers },
+            true => Meaning::Ids { names: class_names },
         };
         Self::new(array.name().to_owned(), ids, meaning)
     }

@@ -30,8 +30,9 @@ mod text;
 
 use std::path::{Path, PathBuf};
 
+use hsipack_format::metadata::Scaling;
 use hsipack_format::{Error, Opt, Result, Sample, remedy};
-use hsipack_store::dataset::{ChunkArray, Scaling};
+use hsipack_store::dataset::ChunkArray;
 use hsipack_store::{Dataset, Stack};
 use serde::Serialize;
 use serde_json::Value;
@@ -39,7 +40,7 @@ use serde_json::Value;
 use crate::convert::stats::BandStats;
 use crate::export::find_mask;
 use crate::input::Input;
-use crate::physical::{self, Cube};
+use crate::physical::Cube;
 use crate::source::Source;
 use crate::target::{self, Target};
 use chart::{Chart, Line};
@@ -368,7 +369,7 @@ fn sheet_captions(dataset: &Dataset, mask: Option<&str>) -> Vec<String> {
     let mut captions: Vec<String> = Vec::new();
     let several = dataset.stacks().len() > 1;
     for stack in dataset.stacks().iter().take(STACKS) {
-        let good = physical::good_bands(stack);
+        let good = stack.image.meta().band_notes().good_bands;
         let bands = stack.image.shape().bands;
         let choice = bands::choose(bands, stack.wavelength.as_deref(), good.as_deref());
         let caption = match several {
@@ -401,12 +402,13 @@ fn stack_charts(dataset: &Dataset) -> Result<Vec<Chart>> {
 
 fn stack_line(stack: &Stack, place: usize, wavelengths: bool) -> Result<Option<Line>> {
     let bands = stack.image.shape().bands;
-    let own = stack.image.meta().attributes.get("hsipack").and_then(Value::as_object);
-    let Some(own) = own.filter(|own| own.contains_key("stats")) else { return Ok(None) };
-    let stats = BandStats::from_attributes(own, bands)
+    if !stack.image.meta().has_statistics() {
+        return Ok(None);
+    }
+    let stats = BandStats::of(stack.image.meta())
         .map_err(|error| error.at(stack.image.folder().join("zarr.json")))?;
     let nm = stack.wavelength.as_deref().filter(|_| wavelengths);
-    let axis = Axis::of(nm, physical::good_bands(stack).as_deref(), bands);
+    let axis = Axis::of(nm, stack.image.meta().band_notes().good_bands.as_deref(), bands);
     let detail = match stack.image.len() {
         1 => "1 cube".to_owned(),
         cubes => format!("{cubes} cubes"),

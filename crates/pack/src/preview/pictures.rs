@@ -12,7 +12,6 @@ use super::page::{self, Cell, Words};
 use super::sampling::Sampling;
 use super::stretch::stretch_like;
 use super::{Previewed, canvas, palette};
-use crate::physical;
 
 /// A picture for a sheet.
 #[derive(Clone, Debug)]
@@ -51,7 +50,7 @@ pub struct Sheet {
 
 /// The bands that show a stack's cubes in colour, and what they are in words.
 pub fn colour_bands(stack: &Stack) -> ([usize; 3], String) {
-    let good = physical::good_bands(stack);
+    let good = stack.image.meta().band_notes().good_bands;
     let bands = stack.image.shape().bands;
     let Composite { bands, caption } =
         bands::choose(bands, stack.wavelength.as_deref(), good.as_deref());

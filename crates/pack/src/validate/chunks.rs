@@ -240,7 +240,7 @@ fn compare_samples(
     found: &HashMap<usize, Counts>,
     damaged: &[Problem],
 ) -> Vec<Problem> {
-    let file = dataset.path().join(hsipack_store::dataset::SAMPLES);
+    let file = dataset.path().join(hsipack_format::metadata::SAMPLES);
     let is_damaged = |sample: &Sample| {
         damaged.iter().any(|problem| problem.sample.as_deref() == Some(&sample.name))
     };
@@ -268,8 +268,8 @@ fn compare_samples(
 
 /// Bands that hold something else than the statistics of the stack, or of a split of it, say.
 fn compare_bands(stack: &Stack, found: &Found) -> Option<Problem> {
-    let attributes = stack.image.meta().attributes.get("hsipack")?.as_object()?;
-    let what = match StackStats::from_attributes(attributes, found.bands.len()) {
+    stack.image.meta().own()?;
+    let what = match StackStats::of(stack.image.meta()) {
         Ok(stats) => differing_band(&stats.all, &found.bands)
             .map(|band| {
                 format!("the recorded statistics of band {band} are not those of its values")

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use hsipack_format::{Codec, Command, Compressor, Error, Result, Sample, Shuffle, remedy};
 use hsipack_store::Dataset;
-use serde_json::Value;
 
 use crate::convert::{MaskOption, ValueOptions};
 use crate::input::Input;
@@ -26,7 +25,6 @@ pub struct Recipe {
 /// # Errors
 /// If the dataset has none, or of another version.
 pub fn read(dataset: &Dataset) -> Result<Vec<Recipe>> {
-    let attributes = dataset.attributes();
     let missing = || {
         Error::unsupported("the dataset does not record how it was converted")
             .at(dataset.path().join("zarr.json"))
@@ -36,17 +34,14 @@ pub fn read(dataset: &Dataset) -> Result<Vec<Recipe>> {
                 " wrote can be compared with their sources"
             ])
     };
-    let history = attributes.get("history").and_then(Value::as_array).ok_or_else(missing)?;
-    let recipes = history.iter().map(|entry| {
-        let recipe =
-            entry.get("recipe").or_else(|| attributes.get("recipe")).ok_or_else(missing)?;
-        let until = entry["samples"].as_u64().ok_or_else(missing)?;
+    let recipes = dataset.root().recipes().ok_or_else(missing)?;
+    let recipes = recipes.into_iter().map(|(recipe, until)| {
         let part = |key: &str| recipe.get(key).cloned().unwrap_or_default();
         Ok(Recipe {
             values: serde_json::from_value(part("values")).map_err(|_| missing())?,
             masks: serde_json::from_value(part("masks")).map_err(|_| missing())?,
             mask_fill: serde_json::from_value(part("mask_fill")).map_err(|_| missing())?,
-            until: usize::try_from(until).unwrap_or(usize::MAX),
+            until,
         })
     });
     recipes.collect()

@@ -4,9 +4,10 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use hsipack_format::checksums::{self, SHA256SUMS};
+use hsipack_format::metadata::SAMPLES;
 use hsipack_format::shard::ShardIndex;
 use hsipack_format::{Error, Result};
-use hsipack_store::dataset::{ChunkArray, SAMPLES};
+use hsipack_store::dataset::ChunkArray;
 use hsipack_store::{Dataset, Stack, memory, small};
 use walkdir::WalkDir;
 

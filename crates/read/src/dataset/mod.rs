@@ -4,13 +4,11 @@
 //! |---|---|
 //! | `mod.rs` | opening, samples, random access |
 //! | `labels.rs` | splits, groups, classes and their counts |
-//! | `statistics.rs` | per-band statistics |
 //! | `tensor.rs` | random access into tensors (feature `torch`) |
 //! | `array.rs` | the stored chunks of one array: shards, indexes, checksums seen |
 
 pub(crate) mod array;
 mod labels;
-mod statistics;
 #[cfg(feature = "torch")]
 mod tensor;
 
@@ -22,8 +20,8 @@ use hsipack_format::{Command, CubeShape, DType, Error, Opt, Samples, remedy};
 use hsipack_store::dataset::ChunkArray;
 use hsipack_store::{folder, memory};
 
+pub use hsipack_format::statistics::BandStatistics;
 pub use labels::{ClassCount, Labels};
-pub use statistics::BandStatistics;
 
 use crate::Result;
 use crate::decode::{Decoder, Scratch};
@@ -210,31 +208,26 @@ impl Dataset {
 
     /// Per-band statistics of a stack's stored values, where they are recorded.
     pub fn statistics(&self, stack: usize) -> Option<BandStatistics> {
-        BandStatistics::of(&self.stacks().get(stack)?.image)
+        self.stacks().get(stack)?.image.meta().statistics().ok()
     }
 
     /// Per-band statistics of the stored values of each split of a stack, in the order of the splits' names, where
     /// they are recorded.
     pub fn split_statistics(&self, stack: usize) -> Vec<(String, BandStatistics)> {
-        self.stacks().get(stack).map_or(Vec::new(), |stack| BandStatistics::of_splits(&stack.image))
+        let stack = self.stacks().get(stack);
+        stack.and_then(|stack| stack.image.meta().split_statistics().ok()).unwrap_or_default()
     }
 
     /// The bad-band list of a stack, where its sources had one: whether each band is good.
     pub fn good_bands(&self, stack: usize) -> Option<Vec<bool>> {
-        let image = &self.stacks().get(stack)?.image;
-        let list = image.meta().attributes.get("hsipack")?.get("good_bands")?.as_array()?;
-        let good = list.iter().map(serde_json::Value::as_bool).collect::<Option<Vec<_>>>()?;
-        (good.len() == image.shape().bands).then_some(good)
+        self.stacks().get(stack)?.image.meta().band_notes().good_bands
     }
 
     /// Names of the boolean layers that a mask of a stack packs into its bits, bit 0 first; none if it holds class ids, or
     /// there is no such mask.
     pub fn mask_layers(&self, stack: usize, mask: &str) -> Vec<String> {
         let mask = self.stacks().get(stack).and_then(|stack| stack.mask(mask));
-        let own = mask.and_then(|mask| mask.meta().attributes.get("hsipack"));
-        let names = own.and_then(|own| own.get("layers")).and_then(serde_json::Value::as_array);
-        let names = names.into_iter().flatten();
-        names.filter_map(|name| name.as_str().map(str::to_owned)).collect()
+        mask.map_or(Vec::new(), |mask| mask.meta().mask_meaning().layers)
     }
 
     /// What is added to stored values × [`scale_factor`](Self::scale_factor) of a stack to give physical ones.

@@ -9,10 +9,10 @@ use std::time::Instant;
 
 use half::f16;
 use hsipack_format::codec::append_checksum;
+use hsipack_format::metadata::{IMAGE, SAMPLES};
 use hsipack_format::shard::{ChunkSpan, ShardIndex};
 use hsipack_format::zarr::{self, ArrayMeta, ChunkCodecs};
 use hsipack_format::{Codec, Compressor, CubeShape, DType, Grid, Shuffle, Tile, checksums};
-use hsipack_store::dataset::{IMAGE, SAMPLES};
 use serde_json::{Map, Value, json};
 
 /// How to write a stack.

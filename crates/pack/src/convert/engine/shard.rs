@@ -34,7 +34,7 @@ impl OpenShard {
         let stack = &engine.plan.stacks[task.stack];
         let folder = engine.staging.dataset().join(&stack.name);
         let mut arrays = Vec::new();
-        let image = (hsipack_store::dataset::IMAGE, &stack.grid, 4);
+        let image = (hsipack_format::metadata::IMAGE, &stack.grid, 4);
         let masks = stack.masks.iter().map(|mask| (mask.name.as_str(), &mask.grid, 3));
         for (name, grid, axes) in std::iter::once(image).chain(masks) {
             let mut position = vec![0; axes];
@@ -46,7 +46,7 @@ impl OpenShard {
                     .base
                     .and_then(|base| base.stack(&stack.name))
                     .expect("only appends carry");
-                let array = if name == hsipack_store::dataset::IMAGE {
+                let array = if name == hsipack_format::metadata::IMAGE {
                     Some(&stack.image)
                 } else {
                     stack.mask(name)

@@ -1,9 +1,9 @@
 //! Going on where a dataset ends (`--append`).
 
+use hsipack_format::metadata::MaskMeaning;
 use hsipack_format::{Error, Opt, Result, remedy};
 use hsipack_store::dataset::ChunkArray;
 use hsipack_store::{Dataset, Stack};
-use serde_json::Value;
 
 use super::{PlannedMask, PlannedStack, bits};
 use crate::convert::options::{ConvertOptions, KeepBits, Mode};
@@ -11,9 +11,7 @@ use crate::precision;
 
 /// A planned stack that goes on where `stack` of the dataset ends: its grid, scale and bands stay.
 pub(super) fn continued(fresh: PlannedStack, stack: &Stack) -> Result<PlannedStack> {
-    let attributes = &stack.image.meta().attributes;
-    let hsipack = attributes.get("hsipack");
-    let list = |key: &str| hsipack.and_then(|own| own.get(key)).and_then(Value::as_array).cloned();
+    let notes = stack.image.meta().band_notes();
     let codec = |array: &ChunkArray| {
         let codecs = array.meta().codecs;
         codecs.blosc.filter(|_| codecs.checksum && array.meta().chunk_shape.is_some()).ok_or_else(
@@ -26,20 +24,14 @@ pub(super) fn continued(fresh: PlannedStack, stack: &Stack) -> Result<PlannedSta
         )
     };
     let masks = stack.masks.iter().map(|mask| {
-        let words = |key: &str| {
-            let own = mask.meta().attributes.get("hsipack").and_then(|own| own.get(key))?;
-            own.as_array()?
-                .iter()
-                .map(|word| word.as_str().map(str::to_owned))
-                .collect::<Option<Vec<_>>>()
-        };
+        let MaskMeaning { layers, class_names } = mask.meta().mask_meaning();
         Ok(PlannedMask {
             name: mask.name().to_owned(),
             dtype: mask.meta().dtype,
             grid: *mask.grid(),
             codec: codec(mask)?,
-            layers: words("layers").unwrap_or_default(),
-            class_names: words("class_names"),
+            layers,
+            class_names,
         })
     });
     Ok(PlannedStack {
@@ -49,10 +41,8 @@ pub(super) fn continued(fresh: PlannedStack, stack: &Stack) -> Result<PlannedSta
         scale: stack.image.scale_factor(),
         wavelength: stack.wavelength.clone(),
         fwhm: stack.fwhm.clone(),
-        good_bands: list("good_bands").map(|list| list.iter().map(|good| good == true).collect()),
-        band_names: list("band_names").map(|list| {
-            list.iter().map(|name| name.as_str().unwrap_or_default().to_owned()).collect()
-        }),
+        good_bands: notes.good_bands,
+        band_names: notes.band_names,
         masks: masks.collect::<Result<_>>()?,
         ..fresh
     })

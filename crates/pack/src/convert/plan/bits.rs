@@ -52,5 +52,5 @@ pub(super) fn choose(
 
 /// Mantissa bits of a dataset's images that were kept, if not all.
 pub(super) fn kept(base: &Dataset) -> Option<u8> {
-    base.stacks().iter().find_map(|stack| stack.image.keep_bits())
+    base.stacks().iter().find_map(|stack| stack.image.meta().band_notes().keep_bits)
 }

@@ -1,0 +1,409 @@
+//! What the metadata of a dataset mean, typed: hsipack's own attributes, and those of CF that it reads.
+//!
+//! Others ask here and do not pick at JSON. Attributes that another library wrote may be of any type: one that is not what it
+//! should be is as if it were not there, unless it would change what values mean ([`ArrayMeta::check_attributes`]).
+
+use serde_json::{Map, Value, json};
+
+use crate::statistics::BandStatistics;
+use crate::zarr::{ArrayMeta, OWN};
+use crate::{CubeShape, DType, Error, Grid, Result, Tile, codec};
+
+/// Version of the layout that this crate writes, and the newest it reads.
+pub const LAYOUT: u64 = 1;
+/// The image array of a stack.
+pub const IMAGE: &str = "image";
+/// The coordinate array of band centres in nm.
+pub const WAVELENGTH: &str = "wavelength";
+/// The coordinate array of full widths at half maximum in nm.
+pub const FWHM: &str = "fwhm";
+/// The key of how many mantissa bits values have; the others are zero.
+pub const KEEP_BITS: &str = "keep_bits";
+/// The key of statistics of each split's samples, by the splits' names.
+pub const SPLIT_STATS: &str = "split_stats";
+/// The file of samples.
+pub const SAMPLES: &str = "samples.jsonl";
+/// The key of an entry of `history`: the fingerprint that the dataset had before.
+pub const CONTINUES: &str = "continues";
+/// The key of per-band statistics.
+pub const STATS: &str = "stats";
+const GOOD_BANDS: &str = "good_bands";
+const BAND_NAMES: &str = "band_names";
+const LAYERS: &str = "layers";
+const CLASS_NAMES: &str = "class_names";
+
+/// How stored values become physical ones.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scaling {
+    /// What they are multiplied with (`scale_factor`).
+    pub factor: f64,
+    /// What is added then (`add_offset`, which other libraries write).
+    pub offset: f64,
+}
+
+impl Scaling {
+    /// Stored values are the physical ones.
+    pub const NONE: Self = Self { factor: 1.0, offset: 0.0 };
+
+    /// The physical value of a stored one.
+    pub fn physical(self, stored: f64) -> f64 {
+        let scaled = stored * self.factor;
+        // Adding 0 would take -0 its sign.
+        if self.offset == 0.0 { scaled } else { scaled + self.offset }
+    }
+}
+
+/// What an image array records of its bands.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct BandNotes {
+    /// Mantissa bits that values were rounded to; `None` where all are in use.
+    pub keep_bits: Option<u8>,
+    /// The bad-band list, where sources had one: whether each band is good.
+    pub good_bands: Option<Vec<bool>>,
+    /// The bands' names, where sources had them.
+    pub band_names: Option<Vec<String>>,
+}
+
+impl BandNotes {
+    /// Writes them to the attributes of an image array.
+    pub fn write(&self, own: &mut Map<String, Value>) {
+        own.extend(self.keep_bits.map(|bits| (KEEP_BITS.to_owned(), json!(bits))));
+        own.extend(self.good_bands.as_ref().map(|good| (GOOD_BANDS.to_owned(), json!(good))));
+        own.extend(self.band_names.as_ref().map(|names| (BAND_NAMES.to_owned(), json!(names))));
+    }
+}
+
+/// What the values of a mask array mean.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MaskMeaning {
+    /// Names of boolean layers, bit 0 first; none if the values are class ids.
+    pub layers: Vec<String>,
+    /// Names of the classes, where known.
+    pub class_names: Option<Vec<String>>,
+}
+
+impl MaskMeaning {
+    /// Writes it to the attributes of a mask array.
+    pub fn write(&self, own: &mut Map<String, Value>) {
+        if !self.layers.is_empty() {
+            own.insert(LAYERS.to_owned(), json!(self.layers));
+        } else if let Some(classes) = &self.class_names {
+            own.insert(CLASS_NAMES.to_owned(), json!(classes));
+        }
+    }
+}
+
+impl ArrayMeta {
+    /// The attributes of hsipack's own.
+    pub fn own(&self) -> Option<&Map<String, Value>> {
+        self.attributes.get(OWN)?.as_object()
+    }
+
+    /// How stored values become physical ones: CF's `scale_factor` and `add_offset`.
+    pub fn scaling(&self) -> Scaling {
+        let number = |key: &str| self.attributes.get(key).and_then(Value::as_f64);
+        Scaling {
+            factor: number("scale_factor").unwrap_or(Scaling::NONE.factor),
+            offset: number("add_offset").unwrap_or(Scaling::NONE.offset),
+        }
+    }
+
+    /// What an image array records of its bands.
+    pub fn band_notes(&self) -> BandNotes {
+        let bands = self.bands();
+        BandNotes {
+            keep_bits: self
+                .own()
+                .and_then(|own| own.get(KEEP_BITS)?.as_u64())
+                .and_then(|bits| u8::try_from(bits).ok()),
+            good_bands: self.list(GOOD_BANDS, Value::as_bool).filter(|list| list.len() == bands),
+            band_names: self.list(BAND_NAMES, text).filter(|list| list.len() == bands),
+        }
+    }
+
+    /// What the values of a mask array mean.
+    pub fn mask_meaning(&self) -> MaskMeaning {
+        MaskMeaning {
+            layers: self.list(LAYERS, text).unwrap_or_default(),
+            class_names: self.list(CLASS_NAMES, text),
+        }
+    }
+
+    /// Whether per-band statistics are recorded.
+    pub fn has_statistics(&self) -> bool {
+        self.own().is_some_and(|own| own.contains_key(STATS))
+    }
+
+    /// Per-band statistics of an image array's stored values.
+    ///
+    /// # Errors
+    /// If they are not recorded, or not of every band.
+    pub fn statistics(&self) -> Result<BandStatistics> {
+        BandStatistics::parse(self.own().and_then(|own| own.get(STATS)), self.bands())
+    }
+
+    /// The same of the samples of each split, by the splits' names.
+    ///
+    /// # Errors
+    /// If one of them is not of every band.
+    pub fn split_statistics(&self) -> Result<Vec<(String, BandStatistics)>> {
+        let splits = self.own().and_then(|own| own.get(SPLIT_STATS)).and_then(Value::as_object);
+        let read = |(split, stats): (&String, &Value)| {
+            Ok((split.clone(), BandStatistics::parse(Some(stats), self.bands())?))
+        };
+        splits.into_iter().flatten().map(read).collect()
+    }
+
+    fn bands(&self) -> usize {
+        self.shape.get(3).map_or(1, |bands| *bands as usize)
+    }
+
+    fn list<T>(&self, key: &str, read: impl Fn(&Value) -> Option<T>) -> Option<Vec<T>> {
+        self.own()?.get(key)?.as_array()?.iter().map(read).collect()
+    }
+
+    /// Refuses attributes that give values another meaning than they can have.
+    ///
+    /// # Errors
+    /// What is wrong with which attribute.
+    pub fn check_attributes(&self) -> Result<()> {
+        let number = |key: &str| match self.attributes.get(key) {
+            None => Ok(None),
+            Some(value) => {
+                value.as_f64().filter(|value| value.is_finite()).map(Some).ok_or_else(|| {
+                    Error::malformed(format!("{key} is {value}, not a finite number"))
+                })
+            }
+        };
+        let largest = match self.dtype {
+            DType::F16 => f64::from(half::f16::MAX),
+            DType::F32 => f64::from(f32::MAX),
+            _ => 1.0,
+        };
+        if let Some(factor) = number("scale_factor")?
+            && !(factor.is_normal() && (factor * largest).is_finite())
+        {
+            return Err(Error::malformed(format!(
+                "scale_factor is {factor:e}, by which values of {} cannot be multiplied and divided",
+                self.dtype
+            )));
+        }
+        number("add_offset")?;
+        let bits = self.own().and_then(|own| own.get(KEEP_BITS));
+        let mantissa = if self.dtype == DType::F16 { 10 } else { 23 };
+        match bits {
+            Some(bits) if bits.as_u64().is_none_or(|bits| bits > mantissa) => {
+                Err(Error::malformed(format!(
+                    "{KEEP_BITS} is {bits}; values of {} have {mantissa} mantissa bits",
+                    self.dtype
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The number of samples, and the chunk grid of their cubes, of an array with `axes` 4 (sample, y, x, band) or
+    /// 3 (sample, y, x).
+    ///
+    /// # Errors
+    /// If the array is no such one, or its chunks are not of whole pixels of one cube.
+    pub fn samples_and_grid(&self, axes: usize) -> Result<(usize, Grid)> {
+        if self.shape.len() != axes {
+            return Err(Error::damaged(format!(
+                "an array of {} axes instead of {axes}",
+                self.shape.len()
+            )));
+        }
+        let length =
+            |value: u64| usize::try_from(value).map_err(|_| Error::damaged("an axis is too long"));
+        let lengths = self.shape.iter().map(|value| length(*value)).collect::<Result<Vec<_>>>()?;
+        let bands = lengths.get(3).copied().unwrap_or(1);
+        let shape = CubeShape::new(lengths[1], lengths[2], bands);
+        let chunk = self.chunk_shape.as_ref().unwrap_or(&self.file_shape);
+        let tile = Tile { rows: length(chunk[1])?, columns: length(chunk[2])? };
+        let whole =
+            |file: u64, chunk: u64, axis: u64| file == chunk.saturating_mul(axis.div_ceil(chunk));
+        let one_sample = chunk[0] == 1 && chunk.get(3).is_none_or(|band| *band == bands as u64);
+        let whole_cubes = self.chunk_shape.is_none()
+            || (1..axes).all(|axis| whole(self.file_shape[axis], chunk[axis], self.shape[axis]));
+        if !one_sample || !whole_cubes || shape.checked_values().is_none() {
+            return Err(Error::unsupported(
+                "chunks are not rows × columns × all bands of one cube, or shards not whole cubes",
+            ));
+        }
+        let bytes = [tile.columns, bands, self.dtype.size()]
+            .into_iter()
+            .try_fold(tile.rows, |bytes, length| bytes.checked_mul(length));
+        if bytes.is_none_or(|bytes| bytes > codec::MAX_CHUNK) {
+            return Err(Error::damaged("chunks are larger than 2 GiB"));
+        }
+        let grid = Grid::new(shape, tile, length(self.file_shape[0])?)?;
+        Ok((lengths[0], grid))
+    }
+
+    /// The fill value of an array as little-endian bytes.
+    ///
+    /// # Errors
+    /// If it is no number.
+    pub fn fill_bytes(&self) -> Result<Vec<u8>> {
+        let number = match &self.fill_value {
+            Value::Number(number) => number.as_f64(),
+            Value::String(text) if text == "NaN" => Some(f64::NAN),
+            Value::String(text) if text == "Infinity" => Some(f64::INFINITY),
+            Value::String(text) if text == "-Infinity" => Some(f64::NEG_INFINITY),
+            _ => None,
+        };
+        let value =
+            number.ok_or_else(|| Error::unsupported(format!("fill_value {}", self.fill_value)))?;
+        match self.dtype {
+            DType::F16 => Ok(half::f16::from_f64(value).to_le_bytes().to_vec()),
+            DType::F32 => Ok((value as f32).to_le_bytes().to_vec()),
+            DType::U8 => Ok(vec![value as u8]),
+            DType::U16 => Ok((value as u16).to_le_bytes().to_vec()),
+            other => Err(Error::unsupported(format!("chunks of {other} that were never written"))),
+        }
+    }
+}
+
+fn text(value: &Value) -> Option<String> {
+    value.as_str().map(str::to_owned)
+}
+
+/// The `hsipack` attributes of a dataset's root group.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Root(pub Map<String, Value>);
+
+impl Root {
+    /// The root of a new dataset of `samples` samples, made by `created_by` at the time `created`.
+    pub fn new(
+        created_by: &str,
+        created: &str,
+        command: &str,
+        recipe: Value,
+        request: &str,
+        samples: usize,
+    ) -> Self {
+        let mut root = Map::new();
+        root.insert("layout".into(), json!(LAYOUT));
+        root.insert("created_by".into(), json!(created_by));
+        root.insert("created".into(), json!(created));
+        root.insert("command".into(), json!(command));
+        root.insert("recipe".into(), recipe);
+        root.insert("history".into(), json!([{ "request": request, "samples": samples }]));
+        Self(root)
+    }
+
+    /// The root after an append to a dataset with fingerprint `continues`.
+    #[must_use]
+    pub fn appended(
+        mut self,
+        continues: &str,
+        created: &str,
+        command: &str,
+        recipe: Value,
+        request: &str,
+        samples: usize,
+    ) -> Self {
+        let entry = json!({
+            "request": request, "samples": samples, "command": command, "recipe": recipe,
+            "created": created, CONTINUES: continues,
+        });
+        match self.0.get_mut("history").and_then(Value::as_array_mut) {
+            Some(history) => history.push(entry),
+            None => drop(self.0.insert("history".into(), json!([entry]))),
+        }
+        self
+    }
+
+    /// Version of the layout.
+    pub fn layout(&self) -> Option<u64> {
+        self.0.get("layout")?.as_u64()
+    }
+
+    /// The program that wrote it, and its version.
+    pub fn created_by(&self) -> Option<&str> {
+        self.0.get("created_by")?.as_str()
+    }
+
+    /// Whether this program wrote it, in whatever version.
+    pub fn is_ours(&self) -> bool {
+        self.created_by().is_some_and(|by| by.starts_with("hsipack "))
+    }
+
+    /// When it was packed, UTC.
+    pub fn created(&self) -> Option<&str> {
+        self.0.get("created")?.as_str()
+    }
+
+    /// The command that packed it.
+    pub fn command(&self) -> Option<&str> {
+        self.0.get("command")?.as_str()
+    }
+
+    /// How often samples were appended.
+    pub fn appends(&self) -> usize {
+        self.history().map_or(0, |history| history.len().saturating_sub(1))
+    }
+
+    /// What identifies the command that was last run on it.
+    pub fn last_request(&self) -> Option<&str> {
+        self.history()?.last()?["request"].as_str()
+    }
+
+    /// How the samples were converted: recipes, each with the number of samples that there were then. `None` if that is
+    /// not recorded.
+    pub fn recipes(&self) -> Option<Vec<(&Value, usize)>> {
+        let recipe = |entry| {
+            let recipe = Value::get(entry, "recipe").or_else(|| self.0.get("recipe"))?;
+            let samples = entry["samples"].as_u64()?;
+            Some((recipe, usize::try_from(samples).unwrap_or(usize::MAX)))
+        };
+        self.history()?.iter().map(recipe).collect()
+    }
+
+    /// The number of samples that the dataset had when its fingerprint was `fingerprint`; `None` if it never was.
+    pub fn samples_at(&self, fingerprint: &str) -> Option<u64> {
+        let history = self.history()?;
+        let at = history.iter().position(|entry| entry[CONTINUES] == fingerprint)?;
+        history.get(at.checked_sub(1)?)?["samples"].as_u64()
+    }
+
+    fn history(&self) -> Option<&Vec<Value>> {
+        self.0.get("history")?.as_array()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::zarr::ChunkCodecs;
+
+    #[test]
+    fn axes_whose_product_overflows_are_refused() {
+        // No rows: the cube is empty, whatever its other axes.
+        let lengths = vec![1, 0, 1, 1 << 62];
+        let meta = ArrayMeta {
+            shape: lengths,
+            dtype: DType::F64,
+            file_shape: vec![1, 1, 1, 1 << 62],
+            chunk_shape: None,
+            codecs: ChunkCodecs { blosc: None, checksum: false },
+            fill_value: Value::Null,
+            dimension_names: Vec::new(),
+            attributes: Map::new(),
+        };
+        assert!(meta.samples_and_grid(4).is_err());
+    }
+
+    #[test]
+    fn the_samples_of_each_fingerprint_are_known() {
+        let history = json!([
+            {"samples": 3}, {"samples": 5, CONTINUES: "f0"}, {"samples": 9, CONTINUES: "f1"}
+        ]);
+        let root = Root(Map::from_iter([("history".to_owned(), history)]));
+        assert_eq!(root.samples_at("f0"), Some(3));
+        assert_eq!(root.samples_at("f1"), Some(5));
+        assert_eq!(root.samples_at("f2"), None);
+        assert_eq!(Root::default().samples_at("f0"), None);
+    }
+}

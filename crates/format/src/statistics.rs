@@ -1,0 +1,61 @@
+//! Per-band statistics that were computed while packing.
+
+use serde_json::Value;
+
+use crate::{Error, Result};
+
+/// Per-band statistics of the stored values of a stack, or of one split of it; one value a band each.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BandStatistics {
+    /// Finite values.
+    pub count: Vec<u64>,
+    /// Least finite value; NaN if there is none, here and below.
+    pub min: Vec<f64>,
+    /// Greatest finite value.
+    pub max: Vec<f64>,
+    /// Mean of the finite values.
+    pub mean: Vec<f64>,
+    /// Standard deviation of the finite values, dividing by their number.
+    pub std: Vec<f64>,
+    /// NaN values.
+    pub nan: Vec<u64>,
+    /// Infinite values.
+    pub inf: Vec<u64>,
+}
+
+impl BandStatistics {
+    /// Reads what attributes record of `bands` bands.
+    ///
+    /// # Errors
+    /// If a list is missing or has another length.
+    pub fn parse(stats: Option<&Value>, bands: usize) -> Result<Self> {
+        let real = |key: &str| -> Result<Vec<f64>> {
+            // A band without finite values has null.
+            let values = list(stats, key, bands)?.iter();
+            Ok(values.map(|value| value.as_f64().unwrap_or(f64::NAN)).collect())
+        };
+        let whole = |key: &str| -> Result<Vec<u64>> {
+            Ok(list(stats, key, bands)?.iter().map(|value| value.as_u64().unwrap_or(0)).collect())
+        };
+        Ok(Self {
+            count: whole("count")?,
+            min: real("min")?,
+            max: real("max")?,
+            mean: real("mean")?,
+            std: real("std")?,
+            nan: whole("nan")?,
+            inf: whole("inf")?,
+        })
+    }
+}
+
+/// The list `key` of a group of figures, one for each of `bands` bands.
+///
+/// # Errors
+/// If it is missing or has another length.
+pub fn list<'a>(group: Option<&'a Value>, key: &str, bands: usize) -> Result<&'a [Value]> {
+    let list = group.and_then(|group| group.get(key)).and_then(Value::as_array);
+    let list = list.filter(|list| list.len() == bands);
+    list.map(Vec::as_slice)
+        .ok_or_else(|| Error::damaged(format!("the statistics' {key} does not list {bands} bands")))
+}
