@@ -378,6 +378,53 @@ mod tests {
     use super::*;
     use crate::zarr::ChunkCodecs;
 
+    fn array(shape: Vec<u64>, own: Value) -> ArrayMeta {
+        ArrayMeta {
+            file_shape: shape.clone(),
+            shape,
+            dtype: DType::F16,
+            chunk_shape: None,
+            codecs: ChunkCodecs { blosc: None, checksum: false },
+            fill_value: Value::Null,
+            dimension_names: Vec::new(),
+            attributes: Map::from_iter([(OWN.to_owned(), own)]),
+        }
+    }
+
+    #[test]
+    fn what_is_written_of_bands_and_masks_comes_back() {
+        let notes = BandNotes {
+            keep_bits: Some(7),
+            good_bands: Some(vec![true, false]),
+            band_names: Some(vec!["red".into(), "edge".into()]),
+        };
+        let mut own = Map::new();
+        notes.write(&mut own);
+        assert_eq!(array(vec![1, 1, 1, 2], Value::Object(own)).band_notes(), notes);
+        for meaning in [
+            MaskMeaning { layers: vec!["fat".into()], class_names: None },
+            MaskMeaning { layers: Vec::new(), class_names: Some(vec!["skin".into()]) },
+            MaskMeaning::default(),
+        ] {
+            let mut own = Map::new();
+            meaning.write(&mut own);
+            assert_eq!(array(vec![1, 1, 1], Value::Object(own)).mask_meaning(), meaning);
+        }
+    }
+
+    #[test]
+    fn attributes_of_another_type_are_as_if_they_were_not_there() {
+        let odd = json!({
+            "keep_bits": "all", "good_bands": [1, 0], "band_names": ["one"], "layers": "fat", "class_names": [1],
+        });
+        for own in [odd, json!("nothing"), json!({"good_bands": [true]})] {
+            let meta = array(vec![1, 1, 1, 2], own);
+            assert_eq!(meta.band_notes(), BandNotes::default());
+            assert_eq!(meta.mask_meaning(), MaskMeaning::default());
+            assert!(meta.statistics().is_err() && meta.split_statistics().unwrap().is_empty());
+        }
+    }
+
     #[test]
     fn axes_whose_product_overflows_are_refused() {
         // No rows: the cube is empty, whatever its other axes.

@@ -8,6 +8,7 @@ use hsipack_store::is_packed;
 use serde_json::{Map, Value};
 use walkdir::WalkDir;
 
+use crate::convert::staging::is_unfinished;
 use crate::source;
 use crate::{table, walk};
 
@@ -165,7 +166,7 @@ fn search(folder: &Path, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input>>
             }
             continue;
         }
-        if entry.file_type().is_dir() && (is_packed(path) || path.join("plan.json").is_file()) {
+        if entry.file_type().is_dir() && (is_packed(path) || is_unfinished(path)) {
             walk.skip_current_dir();
             continue;
         }

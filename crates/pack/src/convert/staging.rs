@@ -103,7 +103,7 @@ impl Claim {
     pub fn discard(self) -> Result<()> {
         let fail = |error| Error::io(&self.folder, "cannot remove", error);
         // The plan goes first: without it, a half-removed folder is nothing to resume from.
-        let _ = fs::remove_file(self.folder.join("plan.json"));
+        let _ = fs::remove_file(self.folder.join(PLAN));
         for entry in fs::read_dir(&self.folder).map_err(fail)? {
             let entry = entry.map_err(fail)?;
             let path = entry.path();
@@ -131,7 +131,7 @@ impl Drop for Claim {
     fn drop(&mut self) {
         let lock = self.folder.join(LOCK);
         // As long as the lock is this one, nobody else can have claimed the folder.
-        if !self.folder.join("plan.json").exists() && is_same(&self.lock, &lock) {
+        if !self.folder.join(PLAN).exists() && is_same(&self.lock, &lock) {
             let _ = fs::remove_file(lock);
             // Fails if there is anything else in it, which is then not ours to remove.
             let _ = fs::remove_dir(&self.folder);
@@ -139,11 +139,18 @@ impl Drop for Claim {
     }
 }
 
+/// What is being done, in the folder beside the output.
+const PLAN: &str = "plan.json";
 /// The file in a staging folder that the process which writes has locked.
 const LOCK: &str = "lock";
 
+/// Whether `folder` is one in which a conversion worked and was not finished.
+pub(crate) fn is_unfinished(folder: &Path) -> bool {
+    folder.join(PLAN).is_file()
+}
+
 fn read_plan(folder: &Path) -> Result<Option<Value>> {
-    let file = folder.join("plan.json");
+    let file = folder.join(PLAN);
     match fs::read(&file) {
         Ok(text) => Ok(serde_json::from_slice(&text).ok()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
@@ -176,7 +183,7 @@ impl Staging {
                 remove(&folder.join("state"))?;
                 remove(&folder.join("dataset"))?;
                 let text = json!({ "plan": plan, "append": append }).to_string();
-                write_whole(&folder.join("plan.json"), text.as_bytes())?;
+                write_whole(&folder.join(PLAN), text.as_bytes())?;
             }
         }
         Ok(Self { claim })

@@ -22,6 +22,7 @@ use hsipack_format::{Command, Error, ErrorKind, Opt, Result, remedy};
 use hsipack_store::{Dataset, folder, memory};
 use serde::Serialize;
 
+use crate::convert::staging::is_unfinished;
 use crate::progress::Progress;
 
 /// How much to check.
@@ -142,7 +143,7 @@ pub fn validate(path: &Path, options: &ValidateOptions, progress: &Progress) -> 
     let start = Instant::now();
     let parts = ["zarr.json", "samples.jsonl", hsipack_format::checksums::SHA256SUMS];
     if !parts.iter().any(|part| path.join(part).is_file()) {
-        let partial = path.join("plan.json").is_file();
+        let partial = is_unfinished(path);
         let error = Error::new(
             ErrorKind::Malformed,
             if partial { "an unfinished conversion" } else { "not a packed dataset" },

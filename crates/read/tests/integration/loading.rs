@@ -238,6 +238,10 @@ fn splits_and_lists_of_samples_are_kept_to() {
     let wrong = LoaderOptions { splits: vec!["val".into()], ..options(2) };
     let error = Loader::new(&dataset, wrong).unwrap_err();
     assert!(error.to_string().contains("test, train"), "{error}");
+    let train = dataset.in_splits((0..12).collect(), &["train".into()]).unwrap();
+    let none = LoaderOptions { samples: Some(train), splits: vec!["test".into()], ..options(2) };
+    let error = Loader::new(&dataset, none).unwrap_err();
+    assert!(error.to_string().contains("no sample is of split 'test'"), "{error}");
     let wrong = LoaderOptions { samples: Some(vec![12]), ..options(2) };
     assert!(Loader::new(&dataset, wrong).unwrap_err().to_string().contains("0 to 11"));
 }
