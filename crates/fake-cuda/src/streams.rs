@@ -69,20 +69,16 @@ impl Streams {
         self.0[stream].context
     }
 
-    /// The streams of a context that are not destroyed.
+    /// The streams of a context, also those that are destroyed: their work may not be done.
     pub fn of_context(&self, context: usize) -> Vec<usize> {
-        let own = |stream: &usize| {
-            let stream = &self.0[*stream];
-            stream.context == context && !stream.destroyed
-        };
-        (0..self.0.len()).filter(own).collect()
+        (0..self.0.len()).filter(|stream| self.context(*stream) == context).collect()
     }
 
     /// How many of a context were made, and are not destroyed.
     pub fn alive(&self, context: usize) -> usize {
-        let made =
-            |stream: &&usize| matches!(self.0[**stream].kind, Kind::Blocking | Kind::NonBlocking);
-        self.of_context(context).iter().filter(made).count()
+        let made = |stream: &&Stream| matches!(stream.kind, Kind::Blocking | Kind::NonBlocking);
+        let own = self.0.iter().filter(|stream| stream.context == context && !stream.destroyed);
+        own.filter(made).count()
     }
 
     /// Destroys a stream. What is queued on it is done nevertheless.
@@ -142,8 +138,8 @@ impl Streams {
             (Kind::Legacy, _) => *other != stream,
             (_, other) => other == Kind::Legacy,
         };
-        let of_context = (0..self.0.len()).filter(|other| self.0[*other].context == context);
-        of_context.filter(waits).map(|other| self.last(other)).collect()
+        let others = self.of_context(context).into_iter().filter(waits);
+        others.map(|other| self.last(other)).collect()
     }
 
     /// Whether an operation is done.
