@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::fmt::Display;
-use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -220,8 +219,7 @@ impl World {
         points: &[Point],
     ) -> Result<()> {
         let mut state = self.wait_until(state, name, |state| {
-            let done = points.iter().all(|point| state.streams.is_done(point.stamp));
-            if done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            points.iter().all(|point| state.streams.is_done(point.stamp))
         })?;
         points.iter().for_each(|point| state.observe(point));
         Ok(())
@@ -232,21 +230,18 @@ impl World {
         let mut state = self.lock(name);
         state.streams.hold_none();
         self.changed.notify_all();
-        self.wait_until(state, name, |state| {
-            if state.streams.is_idle() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })
-        .map(drop)
+        self.wait_until(state, name, |state| state.streams.is_idle()).map(drop)
     }
 
     fn wait_until<'a>(
         &self,
         mut state: MutexGuard<'a, State>,
         name: &'static str,
-        mut look: impl FnMut(&State) -> ControlFlow<()>,
+        is_done: impl Fn(&State) -> bool,
     ) -> Result<MutexGuard<'a, State>> {
         let patience = state.settings.patience;
         let until = Instant::now() + patience;
-        while look(&state).is_continue() {
+        while !is_done(&state) {
             if state.lost {
                 return Err(CUDA_ERROR_ILLEGAL_ADDRESS);
             }

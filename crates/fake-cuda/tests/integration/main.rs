@@ -4,6 +4,7 @@
 
 mod device;
 mod misuse;
+mod oracle;
 mod settings;
 mod transfer;
 mod use_it_right;
