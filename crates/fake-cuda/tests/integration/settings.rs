@@ -132,6 +132,29 @@ fn lost_while_waiting() {
     lost.join().unwrap();
 }
 
+/// Programs unload the driver, even after they have used it.
+#[test]
+fn the_library_stays_when_it_is_unloaded() {
+    let cuda = FakeCuda::new();
+    cuda.assert_clean(&mut cuda.test("settings::unload_it"));
+}
+
+#[test]
+#[ignore = "run by the test above"]
+fn unload_it() {
+    // SAFETY: the function is that of `cuda.h`, called while the library is loaded.
+    unsafe {
+        let library = libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW);
+        let function = libc::dlsym(library, c"cuInit".as_ptr());
+        assert!(!function.is_null());
+        let init: extern "C" fn(u32) -> u32 = std::mem::transmute(function);
+        assert_eq!(init(0), 0);
+        assert_eq!(libc::dlclose(library), 0);
+    }
+    std::thread::sleep(std::time::Duration::from_millis(5));
+    Context::open(0).close();
+}
+
 /// As with a real device, the host cannot look at its memory.
 #[test]
 fn who_looks_at_device_memory_crashes() {
