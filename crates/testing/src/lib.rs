@@ -11,8 +11,10 @@ use std::io::{self, Write as _};
 use std::path::Path;
 
 pub use fake_cuda::FakeCuda;
+pub use fake_driver::FakeDriver;
 
 mod fake_cuda;
+mod fake_driver;
 
 /// The file that skipped tests are listed in, a line each; none if it is not set.
 pub const LIST: &str = "HSIPACK_SKIPPED";

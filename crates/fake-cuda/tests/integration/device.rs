@@ -1,11 +1,10 @@
-//! The driver by `cudarc`'s bindings, and the stand-in's functions beside it.
+//! The driver by `cudarc`'s bindings.
 
-use std::ffi::{CString, c_char, c_int, c_uint, c_void};
+use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
 
-use cudarc::driver::sys::{
-    self, CUcontext, CUdeviceptr, CUevent, CUresult, CUresult::CUDA_SUCCESS, CUstream, culib,
-};
+use cudarc::driver::sys::{self, CUcontext, CUdeviceptr, CUevent, CUstream};
+use hsipack_testing::FakeDriver;
 
 /// A call of the driver, and its result.
 macro_rules! cu {
@@ -89,73 +88,17 @@ pub fn copy(to: CUdeviceptr, from: &[u8], stream: CUstream) {
     ok!(cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast(), from.len(), stream));
 }
 
-/// A function of the stand-in beside the driver's.
-fn control<F: Copy>(name: &str) -> F {
-    // SAFETY: the callers below give it the type that `control.rs` of the stand-in has.
-    unsafe { *culib().get::<F>(name.as_bytes()).expect("the stand-in, not a driver") }
+/// The stand-in's functions for tests.
+pub fn fake() -> FakeDriver {
+    FakeDriver::new()
 }
 
 /// Queues a consumer's reading of memory that should hold `want`.
 pub fn read(stream: CUstream, address: CUdeviceptr, want: &[u8]) {
-    type Read = extern "C" fn(CUstream, CUdeviceptr, *const u8, usize, *const c_char) -> CUresult;
-    let read: Read = control("fake_cuda_read");
-    let what = c"the batch".as_ptr();
-    assert_eq!(read(stream, address, want.as_ptr(), want.len(), what), CUDA_SUCCESS);
+    fake().read(stream as usize, address, want);
 }
 
 /// Queues a consumer's writing.
 pub fn write(stream: CUstream, address: CUdeviceptr, bytes: usize, value: u8) {
-    type Write = extern "C" fn(CUstream, CUdeviceptr, usize, u8) -> CUresult;
-    let write: Write = control("fake_cuda_write");
-    assert_eq!(write(stream, address, bytes, value), CUDA_SUCCESS);
-}
-
-pub fn hold(stream: CUstream) {
-    let hold: extern "C" fn(CUstream) -> CUresult = control("fake_cuda_hold");
-    assert_eq!(hold(stream), CUDA_SUCCESS);
-}
-
-pub fn release(stream: CUstream) {
-    let release: extern "C" fn(CUstream) -> CUresult = control("fake_cuda_release");
-    assert_eq!(release(stream), CUDA_SUCCESS);
-}
-
-pub fn finish() {
-    let finish: extern "C" fn() -> CUresult = control("fake_cuda_finish");
-    assert_eq!(finish(), CUDA_SUCCESS);
-}
-
-pub fn lose() {
-    let lose: extern "C" fn() = control("fake_cuda_lose");
-    lose();
-}
-
-pub fn fail(function: &str, nth: u64, result: CUresult) -> CUresult {
-    let fail: extern "C" fn(*const c_char, u64, CUresult) -> CUresult = control("fake_cuda_fail");
-    let function = CString::new(function).unwrap();
-    fail(function.as_ptr(), nth, result)
-}
-
-pub fn set_memory(device: c_int, bytes: usize) {
-    let set: extern "C" fn(c_int, usize) -> CUresult = control("fake_cuda_set_memory");
-    assert_eq!(set(device, bytes), CUDA_SUCCESS);
-}
-
-pub fn calls(function: &str) -> u64 {
-    let calls: extern "C" fn(*const c_char) -> u64 = control("fake_cuda_calls");
-    let function = CString::new(function).unwrap();
-    calls(function.as_ptr())
-}
-
-/// The texts of all faults so far.
-pub fn faults() -> Vec<String> {
-    let count: extern "C" fn() -> usize = control("fake_cuda_faults");
-    let fault: extern "C" fn(usize, *mut c_char, usize) -> usize = control("fake_cuda_fault");
-    let text = |place| {
-        let mut text = vec![0_u8; fault(place, ptr::null_mut(), 0) + 1];
-        fault(place, text.as_mut_ptr().cast(), text.len());
-        text.pop();
-        String::from_utf8(text).unwrap()
-    };
-    (0..count()).map(text).collect()
+    fake().write(stream as usize, address, bytes, value);
 }

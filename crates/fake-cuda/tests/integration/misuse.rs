@@ -6,7 +6,7 @@ use cudarc::driver::sys::{self, CUresult};
 use hsipack_testing::FakeCuda;
 
 use crate::device::{
-    Context, allocate, copy, cu, event, hold, ok, read, recorded, register, start, stream, write,
+    Context, allocate, copy, cu, event, fake, ok, read, recorded, register, start, stream, write,
 };
 use crate::transfer::{Consumer, Without, transfer};
 
@@ -168,7 +168,7 @@ fn in_use() {
     let host = [0; 8];
     register(&host);
     copy(allocate(8), &host, stream());
-    crate::device::finish();
+    fake().finish();
     ok!(cuMemHostUnregister(start(&host)));
 }
 
@@ -199,10 +199,10 @@ fn unmapped() {
 fn unmapped_in_use() {
     let _context = Context::open(0);
     let (page, stream) = (page(), stream());
-    hold(stream);
+    fake().hold(stream as usize);
     copy(allocate(page.len()), page, stream);
     unmap(page);
-    crate::device::finish();
+    fake().finish();
 }
 
 fn no_wait_of_host() {
@@ -217,7 +217,7 @@ fn written_too_early() {
     let stream = stream();
     copy(allocate(4), &host, stream);
     let copied = recorded(stream);
-    crate::device::finish();
+    fake().finish();
     host.fill(1);
     ok!(cuEventSynchronize(copied));
 }
@@ -375,7 +375,7 @@ fn other_bytes() {
 fn stuck() {
     let context = Context::open(0);
     let stream = stream();
-    hold(stream);
+    fake().hold(stream as usize);
     assert_eq!(cu!(cuStreamSynchronize(stream)), CUresult::CUDA_ERROR_LAUNCH_TIMEOUT);
     ok!(cuStreamDestroy_v2(stream));
     context.close();

@@ -3,7 +3,7 @@
 use cudarc::driver::sys::{CUevent, CUstream};
 use hsipack_testing::FakeCuda;
 
-use crate::device::{Context, allocate, event, faults, finish, ok, read, stream, write};
+use crate::device::{Context, allocate, event, fake, ok, read, stream, write};
 
 const PROGRAMS: u64 = 150;
 const STEPS: usize = 14;
@@ -34,7 +34,7 @@ fn random_programs() {
 }
 
 fn unordered() -> usize {
-    faults().iter().filter(|fault| fault.starts_with("[unordered]")).count()
+    fake().faults().iter().filter(|fault| fault.starts_with("[unordered]")).count()
 }
 
 /// A use of memory: which bytes, and whether it writes.
@@ -97,7 +97,7 @@ impl Program {
                 }
             }
         }
-        finish();
+        fake().finish();
         ok!(cuCtxSynchronize());
         ok!(cuMemFree_v2(memory));
         program.has_conflict()

@@ -6,8 +6,7 @@ use cudarc::driver::sys::CUresult;
 use hsipack_testing::FakeCuda;
 
 use crate::device::{
-    Context, allocate, calls, copy, cu, event, fail, lose, ok, recorded, register, set_memory,
-    start, stream,
+    Context, allocate, copy, cu, event, fake, ok, recorded, register, start, stream,
 };
 
 #[test]
@@ -28,16 +27,16 @@ fn calls_that_fail() {
     let result = cu!(cuMemHostRegister_v2(start(&other), 8, 0));
     assert_eq!(result, CUresult::CUDA_ERROR_OPERATING_SYSTEM);
     // Whatever gives back has done so.
-    fail("cuMemHostUnregister", 1, CUresult::CUDA_ERROR_LAUNCH_FAILED);
+    fake().fail("cuMemHostUnregister", 1, CUresult::CUDA_ERROR_LAUNCH_FAILED as u32);
     let result = cu!(cuMemHostUnregister(start(&one)));
     assert_eq!(result, CUresult::CUDA_ERROR_LAUNCH_FAILED);
     // Counted from now.
     allocate_and_free();
-    fail("cuMemAlloc_v2", 2, CUresult::CUDA_ERROR_OUT_OF_MEMORY);
+    fake().fail("cuMemAlloc_v2", 2, CUresult::CUDA_ERROR_OUT_OF_MEMORY as u32);
     allocate_and_free();
     assert_eq!(cu!(cuMemAlloc_v2(&mut 0, 8)), CUresult::CUDA_ERROR_OUT_OF_MEMORY);
     allocate_and_free();
-    assert_eq!(calls("cuMemAlloc_v2"), 4);
+    assert_eq!(fake().calls("cuMemAlloc_v2"), 4);
     context.close();
 }
 
@@ -72,12 +71,29 @@ fn memory_that_is_out() {
     let context = Context::open(0);
     let memory = allocate(600);
     assert_eq!(cu!(cuMemAlloc_v2(&mut 0, 401)), CUresult::CUDA_ERROR_OUT_OF_MEMORY);
-    set_memory(0, 1001);
+    fake().set_memory(0, 1001);
     let other = allocate(401);
     for memory in [memory, other] {
         ok!(cuMemFree_v2(memory));
     }
     context.close();
+}
+
+#[test]
+fn drivers_can_be_old_and_have_no_device() {
+    let cuda = FakeCuda::new();
+    let mut command = cuda.test("settings::an_old_driver_without_a_device");
+    let command = command.env("FAKE_CUDA_VERSION", "11040").env("FAKE_CUDA_DEVICES", "0");
+    cuda.assert_clean(command);
+}
+
+#[test]
+#[ignore = "run by the test above"]
+fn an_old_driver_without_a_device() {
+    let mut version = 0;
+    ok!(cuDriverGetVersion(&mut version));
+    assert_eq!(version, 11040);
+    assert_eq!(cu!(cuInit(0)), CUresult::CUDA_ERROR_NO_DEVICE);
 }
 
 /// Nothing that was done with a lost device is a fault: a program cannot give it back.
@@ -97,7 +113,7 @@ fn lost_device() {
     register(&host);
     let event = event();
     if std::env::var("FAKE_CUDA_FAIL").unwrap().is_empty() {
-        lose();
+        fake().lose();
     }
     let lost = CUresult::CUDA_ERROR_ILLEGAL_ADDRESS;
     assert_eq!(cu!(cuEventQuery(event)), lost);
@@ -121,12 +137,12 @@ fn lost_while_waiting() {
     let host = [0; 8];
     register(&host);
     let stream = stream();
-    crate::device::hold(stream);
+    fake().hold(stream as usize);
     copy(allocate(8), &host, stream);
     let copied = recorded(stream);
     let lost = std::thread::spawn(|| {
         std::thread::sleep(std::time::Duration::from_millis(20));
-        lose();
+        fake().lose();
     });
     assert_eq!(cu!(cuEventSynchronize(copied)), CUresult::CUDA_ERROR_ILLEGAL_ADDRESS);
     lost.join().unwrap();

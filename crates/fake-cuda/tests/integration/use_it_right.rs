@@ -6,8 +6,7 @@ use cudarc::driver::sys::{self, CUresult, CUstream};
 use hsipack_testing::FakeCuda;
 
 use crate::device::{
-    Context, allocate, calls, copy, cu, event, faults, finish, hold, ok, read, recorded, register,
-    release, start, stream, write,
+    Context, allocate, copy, cu, event, fake, ok, read, recorded, register, start, stream, write,
 };
 use crate::transfer::{Consumer, Without, transfer};
 
@@ -28,8 +27,8 @@ fn transfers() {
     for consumer in [0, 1, 2].map(Consumer::Default).into_iter().chain([Consumer::Own]) {
         transfer(consumer, Without::Nothing);
     }
-    assert_eq!(calls("cuMemcpyHtoDAsync_v2"), 4 * 16);
-    assert_eq!(calls("cuStreamSynchronize"), 4);
+    assert_eq!(fake().calls("cuMemcpyHtoDAsync_v2"), 4 * 16);
+    assert_eq!(fake().calls("cuStreamSynchronize"), 4);
 }
 
 #[test]
@@ -51,7 +50,7 @@ fn every_function() {
     memory_in_the_order_of_streams();
     memory_that_is_freed_can_be_had_again();
     context.close();
-    assert_eq!(faults(), [""; 0]);
+    assert_eq!(fake().faults(), [""; 0]);
 }
 
 fn questions() {
@@ -127,10 +126,10 @@ fn copies_of_all_sorts() {
     ok!(cuMemcpyDtoH_v2(back.as_mut_ptr().cast(), other, 8));
     assert_eq!(back, [0xAB, 0xAB, 0xAB, 0xAB, 1, 2, 3, 4]);
     register(&back);
-    hold(stream);
+    fake().hold(stream as usize);
     ok!(cuMemcpyDtoHAsync_v2(back.as_mut_ptr().cast(), memory, 8, stream));
     assert_eq!(back, [0xDB; 8], "nobody may look at it yet");
-    release(stream);
+    fake().release(stream as usize);
     ok!(cuStreamSynchronize(stream));
     assert_eq!(back, [1, 2, 3, 4, 5, 6, 7, 8]);
     ok!(cuMemHostUnregister(start(&back)));
@@ -160,11 +159,11 @@ fn events_and_streams_say_when_they_are_done() {
     let (stream, never) = (stream(), event());
     ok!(cuEventQuery(never));
     ok!(cuEventSynchronize(never));
-    hold(stream);
+    fake().hold(stream as usize);
     let event = recorded(stream);
     assert_eq!(cu!(cuEventQuery(event)), CUresult::CUDA_ERROR_NOT_READY);
     assert_eq!(cu!(cuStreamQuery(stream)), CUresult::CUDA_ERROR_NOT_READY);
-    finish();
+    fake().finish();
     ok!(cuEventQuery(event));
     ok!(cuStreamQuery(stream));
     for event in [event, never] {
@@ -176,7 +175,7 @@ fn events_and_streams_say_when_they_are_done() {
 /// Memory comes and goes with streams: what was queued before the end of it is done with it.
 fn memory_in_the_order_of_streams() {
     let (first, second) = (stream(), stream());
-    hold(first);
+    fake().hold(first as usize);
     let mut memory = 0;
     ok!(cuMemAllocAsync(&mut memory, 8, first));
     write(first, memory, 8, 3);
@@ -184,12 +183,12 @@ fn memory_in_the_order_of_streams() {
     ok!(cuStreamWaitEvent(second, written, 0));
     read(second, memory, &[3; 8]);
     ok!(cuMemFreeAsync(memory, second));
-    release(first);
+    fake().release(first as usize);
     ok!(cuEventDestroy_v2(written));
     for stream in [first, second] {
         ok!(cuStreamDestroy_v2(stream));
     }
-    finish();
+    fake().finish();
 }
 
 /// What the host has waited for, nothing else has to be ordered behind.
