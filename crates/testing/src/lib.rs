@@ -1,4 +1,4 @@
-//! What the tests of all crates share: saying that one was skipped.
+//! What the tests of all crates share: saying that one was skipped, and running programs over a fake CUDA driver.
 //!
 //! A Rust test either passes or fails, and what one that passes prints is not shown. So a test that cannot run here says why
 //! with [`skipped`] before it returns, and `scripts/test` lists all that did at its end.
@@ -9,6 +9,12 @@ use std::fmt::Display;
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
 use std::path::Path;
+
+pub use fake_cuda::FakeCuda;
+pub use fake_driver::FakeDriver;
+
+mod fake_cuda;
+mod fake_driver;
 
 /// The file that skipped tests are listed in, a line each; none if it is not set.
 pub const LIST: &str = "HSIPACK_SKIPPED";

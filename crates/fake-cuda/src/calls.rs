@@ -1,0 +1,82 @@
+//! Which calls of the driver were made, and which are to fail.
+
+use std::collections::HashMap;
+use std::str::FromStr;
+
+use crate::abi::CUresult;
+use crate::driver::FUNCTIONS;
+
+/// That the `nth` call of a function, from 1, fails.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Order {
+    pub function: String,
+    pub nth: u64,
+    pub how: How,
+}
+
+/// How a call fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// With this result, and nothing else.
+    Result(CUresult),
+    /// The device is lost, here and from now on.
+    Lost,
+}
+
+impl FromStr for Order {
+    type Err = String;
+
+    /// `function:nth:result`, where the result is a name of `cuda.h`, or `lost`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let [function, nth, how] = text.split(':').collect::<Vec<_>>()[..] else {
+            return Err(format!("'{text}' is not function:nth:result"));
+        };
+        let nth = nth.parse().map_err(|why| format!("'{nth}' in '{text}': {why}"))?;
+        let how = match how {
+            "lost" => How::Lost,
+            name => How::Result(
+                CUresult::named(name).ok_or_else(|| format!("'{name}' is no result known here"))?,
+            ),
+        };
+        Self { function: function.to_owned(), nth, how }.checked()
+    }
+}
+
+impl Order {
+    /// Itself, if there is such a function.
+    pub fn checked(self) -> Result<Self, String> {
+        if FUNCTIONS.contains(&self.function.as_str()) {
+            return Ok(self);
+        }
+        Err(format!("'{}' is no function of the stand-in", self.function))
+    }
+}
+
+/// Calls made, and orders to fail.
+#[derive(Default)]
+pub struct Calls {
+    made: HashMap<String, u64>,
+    orders: Vec<Order>,
+}
+
+impl Calls {
+    /// Takes an order whose count goes on from the calls that were made.
+    pub fn order(&mut self, order: Order) {
+        let nth = order.nth + self.made(&order.function);
+        self.orders.push(Order { nth, ..order });
+    }
+
+    /// Counts a call, and says whether it is to fail.
+    pub fn count(&mut self, function: &str) -> Option<How> {
+        let made = self.made.entry(function.to_owned()).or_default();
+        *made += 1;
+        let made = *made;
+        let due = |order: &Order| order.function == function && order.nth == made;
+        self.orders.iter().find(|order| due(order)).map(|order| order.how)
+    }
+
+    /// How many calls of a function were made.
+    pub fn made(&self, function: &str) -> u64 {
+        self.made.get(function).copied().unwrap_or(0)
+    }
+}

@@ -1,0 +1,135 @@
+//! Functions beside the driver's, for tests. All begin with `fake_cuda_`, and can be called from any thread, with or
+//! without a current context. They order nothing: what was done for them, the host has not seen.
+
+use std::ffi::{c_char, c_uint};
+
+use crate::abi::CUresult::{
+    self, CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_VALUE,
+    CUDA_SUCCESS,
+};
+use crate::abi::{CUdeviceptr, CUstream, Out, Result, TextIn};
+use crate::calls::{How, Order};
+use crate::host::Stretch;
+use crate::world::{self, Caller, State, world};
+
+/// How many faults there are.
+#[unsafe(no_mangle)]
+extern "C" fn fake_cuda_faults() -> usize {
+    world().lock("fake_cuda_faults").faults.count()
+}
+
+/// Writes the text of a fault, from 0, as much as `room` characters hold, and gives its length; 0 if there is none.
+#[unsafe(no_mangle)]
+extern "C" fn fake_cuda_fault(place: usize, text: Out<c_char>, room: usize) -> usize {
+    let state = world().lock("fake_cuda_fault");
+    let fault = state.faults.text(place).unwrap_or_default();
+    text.set_text(fault, room);
+    fault.len()
+}
+
+/// How many calls of a function of the driver were made.
+#[unsafe(no_mangle)]
+extern "C" fn fake_cuda_calls(function: TextIn) -> u64 {
+    world().lock("fake_cuda_calls").calls.made(&function.text())
+}
+
+/// Queues work of a consumer on a stream: it reads device memory, compares it with `want`, which is copied, and calls it
+/// `what` in a fault.
+#[unsafe(no_mangle)]
+extern "C" fn fake_cuda_read(
+    stream: CUstream,
+    address: CUdeviceptr,
+    want: usize,
+    bytes: usize,
+    what: TextIn,
+) -> CUresult {
+    world::control("fake_cuda_read", |state| {
+        let stream = state.consumer(stream, address)?;
+        state.compare(stream, address, Stretch { start: want, bytes }.bytes(), what.text())
+    })
+}
+
+/// Queues work of a consumer on a stream: it fills device memory with `value`.
+#[unsafe(no_mangle)]
+extern "C" fn fake_cuda_write(
+    stream: CUstream,
+    address: CUdeviceptr,
+    bytes: usize,
+    value: u8,
+) -> CUresult {
+    world::control("fake_cuda_write", |state| {
+        let stream = state.consumer(stream, address)?;
+        state.fill(stream, address, bytes, value)
+    })
+}
+
+/// Has a stream stand still until it is released.
+#[unsafe(no_mangle)]
+extern "C" fn fake_cuda_hold(stream: CUstream) -> CUresult {
+    world::control("fake_cuda_hold", |state| state.hold(stream, true))
+}
+
+/// Has a stream go on.
+#[unsafe(no_mangle)]
+extern "C" fn fake_cuda_release(stream: CUstream) -> CUresult {
+    world::control("fake_cuda_release", |state| state.hold(stream, false))
+}
+
+/// Releases all streams, and waits until all that is queued is done.
+#[unsafe(no_mangle)]
+extern "C" fn fake_cuda_finish() -> CUresult {
+    world().finish("fake_cuda_finish").err().unwrap_or(CUDA_SUCCESS)
+}
+
+/// Has the `nth` call of a function of the driver, counted from now and from 1, fail with a result.
+#[unsafe(no_mangle)]
+extern "C" fn fake_cuda_fail(function: TextIn, nth: u64, result: c_uint) -> CUresult {
+    world::control("fake_cuda_fail", |state| {
+        let how = How::Result(CUresult::numbered(result).ok_or(CUDA_ERROR_INVALID_VALUE)?);
+        let order = Order { function: function.text(), nth, how };
+        let order = order.checked().map_err(|why| state.bad_argument(why))?;
+        state.calls.order(order);
+        Ok(())
+    })
+}
+
+/// Loses the device: every call that works with it fails from now on, and nothing that is queued is done any more.
+#[unsafe(no_mangle)]
+extern "C" fn fake_cuda_lose() {
+    world::control("fake_cuda_lose", |state| {
+        state.lost = true;
+        Ok(())
+    });
+}
+
+/// Gives a device so many bytes of memory in all.
+#[unsafe(no_mangle)]
+extern "C" fn fake_cuda_set_memory(device: i32, bytes: usize) -> CUresult {
+    world::control("fake_cuda_set_memory", |state| {
+        let device = state.contexts.device(device)?;
+        *state.contexts.memory_mut(device) = bytes;
+        Ok(())
+    })
+}
+
+impl State {
+    /// The stream of a consumer of some memory. The default streams are those of the memory's context.
+    fn consumer(&mut self, stream: CUstream, address: CUdeviceptr) -> Result<usize> {
+        if self.lost {
+            return Err(CUDA_ERROR_ILLEGAL_ADDRESS);
+        }
+        let caller = self.caller_for(world::thread(), address)?;
+        self.stream(caller, stream)
+    }
+
+    /// Holds or releases a stream. The default streams are those of the current context, or of device 0.
+    fn hold(&mut self, stream: CUstream, held: bool) -> Result<()> {
+        let thread = world::thread();
+        let primary = || self.contexts.primary(0).map(|(context, _)| context);
+        let context = self.contexts.current(thread).or_else(primary);
+        let context = context.ok_or(CUDA_ERROR_INVALID_CONTEXT)?;
+        let stream = self.stream(Caller { thread, context }, stream)?;
+        self.streams.hold(stream, held);
+        Ok(())
+    }
+}

@@ -1,0 +1,184 @@
+//! Host memory: what is registered, and the copies that use it until the host has seen them done.
+//!
+//! Here alone the stand-in touches memory of the program, as a device does.
+
+use std::ptr;
+
+use crate::order::{Clock, Stamp};
+
+/// Registered memory, and the copies that use any.
+#[derive(Default)]
+pub struct HostMemory {
+    registered: Vec<Registration>,
+    uses: Vec<Use>,
+}
+
+/// A stretch of host memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    pub start: usize,
+    pub bytes: usize,
+}
+
+#[derive(Clone, Copy)]
+pub struct Registration {
+    pub memory: Stretch,
+    pub context: usize,
+    pub flags: u32,
+    /// For all contexts.
+    pub portable: bool,
+}
+
+/// A copy that is queued, or that the host has not seen done.
+struct Use {
+    memory: Stretch,
+    stamp: Stamp,
+    /// Of what it reads.
+    hash: Option<u64>,
+}
+
+/// How much of a stretch is registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Registered {
+    All,
+    Part,
+    None,
+}
+
+impl Stretch {
+    fn end(&self) -> usize {
+        self.start.saturating_add(self.bytes)
+    }
+
+    fn overlaps(&self, other: &Self) -> bool {
+        self.start < other.end() && other.start < self.end()
+    }
+
+    fn holds(&self, other: &Self) -> bool {
+        self.start <= other.start && other.end() <= self.end()
+    }
+
+    /// Whether every page of it is there.
+    pub fn is_mapped(&self) -> bool {
+        // SAFETY: asks for a number.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+        let first = self.start / page * page;
+        let bytes = self.end() - first;
+        let mut pages = vec![0; bytes.div_ceil(page)];
+        // SAFETY: there is one byte for each page; the pages themselves are not touched, and need not exist.
+        unsafe { libc::mincore(first as *mut _, bytes, pages.as_mut_ptr()) == 0 }
+    }
+
+    /// Copies the memory to `to`.
+    pub fn read(&self, to: &mut [u8]) {
+        assert_eq!(to.len(), self.bytes, "as many bytes");
+        // SAFETY: the program has a copy read this memory, as much as it is long, and is to leave it alone until it has
+        // seen the copy done; that it is mapped was looked at, where it may have changed its mind. If it writes
+        // meanwhile, the bytes are wrong, which is what a device would read.
+        unsafe { ptr::copy_nonoverlapping(self.start as *const u8, to.as_mut_ptr(), self.bytes) };
+    }
+
+    /// Copies `from` to the memory.
+    pub fn write(&self, from: &[u8]) {
+        assert_eq!(from.len(), self.bytes, "as many bytes");
+        // SAFETY: as above, for a copy that writes.
+        unsafe { ptr::copy_nonoverlapping(from.as_ptr(), self.start as *mut u8, self.bytes) };
+    }
+
+    /// The memory's bytes.
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.bytes];
+        self.read(&mut bytes);
+        bytes
+    }
+}
+
+impl HostMemory {
+    /// The registration that holds an address.
+    pub fn holding(&self, address: usize) -> Option<&Registration> {
+        let byte = Stretch { start: address, bytes: 1 };
+        self.registered.iter().find(|own| own.memory.holds(&byte))
+    }
+
+    /// How much of a stretch is registered for a context.
+    pub fn registered(&self, memory: Stretch, context: usize) -> Registered {
+        let mut own =
+            self.registered.iter().filter(|own| own.portable || own.context == context).peekable();
+        if own.clone().any(|own| own.memory.holds(&memory)) {
+            Registered::All
+        } else if own.any(|own| own.memory.overlaps(&memory)) {
+            Registered::Part
+        } else {
+            Registered::None
+        }
+    }
+
+    /// Registers memory, unless some of it is.
+    pub fn register(&mut self, registration: Registration) -> bool {
+        let taken = |own: &Registration| own.memory.overlaps(&registration.memory);
+        let free = !self.registered.iter().any(taken);
+        self.registered.extend(free.then_some(registration));
+        free
+    }
+
+    /// Unregisters what was registered with this address.
+    pub fn unregister(&mut self, start: usize) -> Option<Stretch> {
+        let place = self.registered.iter().position(|own| own.memory.start == start)?;
+        Some(self.registered.swap_remove(place).memory)
+    }
+
+    /// Unregisters all of a context.
+    pub fn unregister_all(&mut self, context: usize) {
+        let gone = |own: &mut Registration| own.context == context;
+        let gone: Vec<Registration> = self.registered.extract_if(.., gone).collect();
+        for registration in gone {
+            self.forget(registration.memory);
+        }
+    }
+
+    /// How many registrations of a context there are.
+    pub fn alive(&self, context: usize) -> usize {
+        self.registered.iter().filter(|own| own.context == context).count()
+    }
+
+    /// Notes that a copy reads memory, or writes it.
+    pub fn note_use(&mut self, memory: Stretch, stamp: Stamp, reads: bool) {
+        let hash = reads.then(|| hash(&memory.bytes()));
+        self.uses.push(Use { memory, stamp, hash });
+    }
+
+    /// Forgets the copies that use memory: they are not done. Gives their number.
+    pub fn forget(&mut self, memory: Stretch) -> usize {
+        let before = self.uses.len();
+        self.uses.retain(|own| !own.memory.overlaps(&memory));
+        before - self.uses.len()
+    }
+
+    /// The memory that a copy uses, and the hash of what it is to read. None if it was forgotten.
+    pub fn used_by(&self, stamp: Stamp) -> Option<(Stretch, Option<u64>)> {
+        let own = self.uses.iter().find(|own| own.stamp == stamp)?;
+        Some((own.memory, own.hash))
+    }
+
+    /// Takes note that the host has seen copies done. Gives those whose memory was written since they were queued.
+    pub fn settle(&mut self, seen: &Clock) -> Vec<Stretch> {
+        let done: Vec<Use> = self.uses.extract_if(.., |own| seen.covers(own.stamp)).collect();
+        let changed = |own: &Use| {
+            let now = || own.memory.is_mapped().then(|| hash(&own.memory.bytes()));
+            own.hash.is_some() && now() != own.hash
+        };
+        done.iter().filter(|own| changed(own)).map(|own| own.memory).collect()
+    }
+}
+
+/// A number that other bytes hardly have (FNV over words).
+pub fn hash(bytes: &[u8]) -> u64 {
+    let mut hash = 0xCBF2_9CE4_8422_2325_u64 ^ bytes.len() as u64;
+    for word in bytes.chunks(8) {
+        let mut whole = [0; 8];
+        whole[..word.len()].copy_from_slice(word);
+        hash =
+            (hash ^ u64::from_le_bytes(whole)).wrapping_mul(0x0000_0100_0000_01B3).rotate_left(23);
+    }
+    hash
+}

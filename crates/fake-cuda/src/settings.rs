@@ -1,0 +1,84 @@
+//! What the environment sets.
+
+use std::fmt::Display;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::calls::Order;
+
+/// The file that faults are added to; else they go to standard error.
+pub const REPORT: &str = "FAKE_CUDA_REPORT";
+/// The exit status of a process that had faults; else it keeps its own.
+pub const EXIT_STATUS: &str = "FAKE_CUDA_EXIT_STATUS";
+
+/// What else the environment sets, each by the variable named beside it.
+pub struct Settings {
+    /// `FAKE_CUDA_SEED`: of the delays and the order of streams; 1.
+    pub seed: u64,
+    /// `FAKE_CUDA_DEVICES`: how many there are; 1.
+    pub devices: usize,
+    /// `FAKE_CUDA_MEMORY`: bytes of each device; 1 GiB.
+    pub memory: usize,
+    /// `FAKE_CUDA_VERSION`: of CUDA that the driver offers; 12080.
+    pub version: i32,
+    /// `FAKE_CUDA_PATIENCE`: seconds until a wait is stuck; 30.
+    pub patience: Duration,
+    /// `FAKE_CUDA_FAIL`: calls that fail, such as `cuMemAlloc_v2:3:CUDA_ERROR_OUT_OF_MEMORY,cuEventRecord:9:lost`.
+    pub fail: Vec<Order>,
+}
+
+impl Settings {
+    /// # Panics
+    /// If a variable does not hold what it should.
+    pub fn of_environment() -> Self {
+        let fail: String = variable("FAKE_CUDA_FAIL", String::new());
+        let orders = fail.split(',').filter(|order| !order.is_empty());
+        Self {
+            seed: variable("FAKE_CUDA_SEED", 1),
+            devices: variable("FAKE_CUDA_DEVICES", 1),
+            memory: variable("FAKE_CUDA_MEMORY", 1 << 30),
+            version: variable("FAKE_CUDA_VERSION", 12080),
+            patience: Duration::from_secs(variable("FAKE_CUDA_PATIENCE", 30)),
+            fail: orders
+                .map(|order| order.parse().unwrap_or_else(|why| panic!("FAKE_CUDA_FAIL: {why}")))
+                .collect(),
+        }
+    }
+}
+
+/// A variable's value, or `otherwise`.
+pub fn variable<T: FromStr<Err: Display>>(name: &str, otherwise: T) -> T {
+    match std::env::var(name) {
+        Ok(text) => text.parse().unwrap_or_else(|why| panic!("{name}={text}: {why}")),
+        Err(_) => otherwise,
+    }
+}
+
+/// Random numbers (xorshift).
+pub struct Dice(u64);
+
+impl Dice {
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    /// A number below `sides`.
+    pub fn roll(&mut self, sides: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % sides
+    }
+
+    /// How late an operation begins: often not at all, now and then very.
+    pub fn delay(&mut self) -> Duration {
+        let most = [0, 0, 0, 60, 60, 250, 250, 1500][self.roll(8) as usize];
+        Duration::from_micros(self.roll(most + 1))
+    }
+
+    /// How long a call takes to come back, so that other threads come between it and the next.
+    pub fn pause(&mut self) -> Duration {
+        let most = [0, 0, 0, 0, 0, 0, 0, 100][self.roll(8) as usize];
+        Duration::from_micros(self.roll(most + 1))
+    }
+}

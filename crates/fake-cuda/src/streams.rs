@@ -1,0 +1,214 @@
+//! Streams: queues of operations, each behind the one before it and behind the points it waits for.
+
+use std::collections::VecDeque;
+
+use crate::abi::CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED;
+use crate::abi::{CUstream, Result, STREAM_LEGACY, STREAM_PER_THREAD, Tag, handle, number};
+use crate::faults::Kind as Fault;
+use crate::order::{Clock, Point, Stamp};
+use crate::work::Work;
+use crate::world::{Caller, State};
+
+/// Sorts of streams. The first three of a context wait for each other: those of the default stream for all that is queued
+/// on the others, and they for what is queued on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The default stream.
+    Legacy,
+    /// The default stream of a thread.
+    PerThread(usize),
+    Blocking,
+    NonBlocking,
+}
+
+/// All streams there were; a handle is a stream's place.
+#[derive(Default)]
+pub struct Streams(Vec<Stream>);
+
+struct Stream {
+    context: usize,
+    kind: Kind,
+    /// Of the operation that was queued last.
+    clock: Clock,
+    operations: VecDeque<Operation>,
+    done: u64,
+    held: bool,
+    destroyed: bool,
+}
+
+/// Work that is queued.
+pub struct Operation {
+    pub stamp: Stamp,
+    pub work: Work,
+    after: Vec<Stamp>,
+}
+
+impl Streams {
+    /// Makes a stream of a context.
+    pub fn create(&mut self, context: usize, kind: Kind) -> usize {
+        self.0.push(Stream {
+            context,
+            kind,
+            clock: Clock::default(),
+            operations: VecDeque::new(),
+            done: 0,
+            held: false,
+            destroyed: false,
+        });
+        self.0.len() - 1
+    }
+
+    /// A default stream of a context.
+    pub fn default_of(&mut self, context: usize, kind: Kind) -> usize {
+        let same = |stream: &Stream| stream.context == context && stream.kind == kind;
+        self.0.iter().position(same).unwrap_or_else(|| self.create(context, kind))
+    }
+
+    /// The context of a stream.
+    pub fn context(&self, stream: usize) -> usize {
+        self.0[stream].context
+    }
+
+    /// The streams of a context, also those that are destroyed: their work may not be done.
+    pub fn of_context(&self, context: usize) -> Vec<usize> {
+        (0..self.0.len()).filter(|stream| self.context(*stream) == context).collect()
+    }
+
+    /// How many of a context were made, and are not destroyed.
+    pub fn alive(&self, context: usize) -> usize {
+        let made = |stream: &&Stream| matches!(stream.kind, Kind::Blocking | Kind::NonBlocking);
+        let own = self.0.iter().filter(|stream| stream.context == context && !stream.destroyed);
+        own.filter(made).count()
+    }
+
+    /// Destroys a stream. What is queued on it is done nevertheless.
+    pub fn destroy(&mut self, stream: usize) {
+        self.0[stream].destroyed = true;
+    }
+
+    /// Has a stream stand still, or go on.
+    pub fn hold(&mut self, stream: usize, held: bool) {
+        self.0[stream].held = held;
+    }
+
+    /// Has all streams go on.
+    pub fn hold_none(&mut self) {
+        self.0.iter_mut().for_each(|stream| stream.held = false);
+    }
+
+    /// What to call a stream in a fault.
+    pub fn name(&self, stream: usize) -> String {
+        match self.0[stream].kind {
+            Kind::Legacy => "the default stream".to_owned(),
+            Kind::PerThread(_) => "a thread's default stream".to_owned(),
+            Kind::Blocking | Kind::NonBlocking => {
+                format!("stream {:#x}", handle(Tag::Stream, stream))
+            }
+        }
+    }
+
+    /// The last operation of a stream.
+    pub fn last(&self, stream: usize) -> Point {
+        let own = &self.0[stream];
+        let count = own.done + own.operations.len() as u64;
+        Point { stamp: Stamp { stream, count }, clock: own.clock.clone() }
+    }
+
+    /// Queues work behind all of its stream, what the host has seen done, and `after`.
+    pub fn queue(&mut self, stream: usize, seen: &Clock, after: &[Point], work: Work) -> Point {
+        let mut clock = self.0[stream].clock.clone();
+        clock.join(seen);
+        let mut stamps = Vec::new();
+        for point in after.iter().chain(&self.implied(stream)) {
+            clock.join(&point.clock);
+            stamps.push(point.stamp);
+        }
+        let stamp = clock.advance(stream);
+        let own = &mut self.0[stream];
+        own.clock = clock.clone();
+        own.operations.push_back(Operation { stamp, work, after: stamps });
+        Point { stamp, clock }
+    }
+
+    /// What work on a stream waits for without being told to.
+    fn implied(&self, stream: usize) -> Vec<Point> {
+        let Stream { context, kind, .. } = self.0[stream];
+        let waits = |other: &usize| match (kind, self.0[*other].kind) {
+            (Kind::NonBlocking, _) | (_, Kind::NonBlocking) => false,
+            (Kind::Legacy, _) => *other != stream,
+            (_, other) => other == Kind::Legacy,
+        };
+        let others = self.of_context(context).into_iter().filter(waits);
+        others.map(|other| self.last(other)).collect()
+    }
+
+    /// Whether an operation is done.
+    pub fn is_done(&self, stamp: Stamp) -> bool {
+        self.0[stamp.stream].done >= stamp.count
+    }
+
+    /// Whether nothing is queued.
+    pub fn is_idle(&self) -> bool {
+        self.0.iter().all(|stream| stream.operations.is_empty())
+    }
+
+    /// The streams whose next operation may begin.
+    pub fn ready(&self) -> Vec<usize> {
+        (0..self.0.len()).filter(|stream| self.is_ready(*stream)).collect()
+    }
+
+    fn is_ready(&self, stream: usize) -> bool {
+        let stream = &self.0[stream];
+        let next = stream.operations.front();
+        !stream.held && next.is_some_and(|next| next.after.iter().all(|stamp| self.is_done(*stamp)))
+    }
+
+    /// Takes the next operation of a stream, if it may begin, and counts it as done.
+    pub fn take(&mut self, stream: usize) -> Option<Operation> {
+        if !self.is_ready(stream) {
+            return None;
+        }
+        let own = &mut self.0[stream];
+        own.done += 1;
+        own.operations.pop_front()
+    }
+}
+
+impl State {
+    /// The stream of a handle. The default streams are those of the current context.
+    pub fn stream(&mut self, caller: Caller, stream: CUstream) -> Result<usize> {
+        let kind = match stream {
+            0 | STREAM_LEGACY => Kind::Legacy,
+            STREAM_PER_THREAD => Kind::PerThread(caller.thread),
+            _ => return self.made_stream(stream),
+        };
+        Ok(self.streams.default_of(caller.context, kind))
+    }
+
+    /// The stream of a handle that is none of the default streams.
+    pub fn made_stream(&mut self, stream: CUstream) -> Result<usize> {
+        let place = number(Tag::Stream, stream).filter(|place| *place < self.streams.0.len());
+        let Some(place) = place else {
+            return Err(self.bad_handle(format_args!("{stream:#x} is no stream")));
+        };
+        let Stream { context, destroyed, .. } = self.streams.0[place];
+        if destroyed {
+            return Err(self.bad_handle("the stream was destroyed"));
+        }
+        if !self.contexts.is_alive(context) {
+            let what = "the stream's context was released";
+            return Err(self.wrong(Fault::BadHandle, CUDA_ERROR_CONTEXT_IS_DESTROYED, what));
+        }
+        Ok(place)
+    }
+
+    /// Queues work on a stream.
+    pub fn queue(&mut self, stream: usize, after: &[Point], work: Work) -> Point {
+        self.streams.queue(stream, &self.seen, after, work)
+    }
+
+    /// Queues a point that does nothing.
+    pub fn mark(&mut self, stream: usize, after: &[Point]) -> Point {
+        self.queue(stream, after, Work::Nothing)
+    }
+}

@@ -1,0 +1,113 @@
+//! What the stand-in for CUDA's driver exports for tests, in a process that runs over it.
+
+use std::ffi::{CString, c_char};
+
+use libloading::Library;
+
+/// The stand-in, in a process that [`FakeCuda`](crate::FakeCuda) has started. Streams and addresses are those of the
+/// driver. What is done here orders nothing: the program has not waited for it.
+pub struct FakeDriver(Library);
+
+impl FakeDriver {
+    /// Finds the library, which the process need not have loaded yet.
+    ///
+    /// # Panics
+    /// If it is not there, or the driver is.
+    #[expect(clippy::new_without_default, reason = "it loads a library")]
+    pub fn new() -> Self {
+        // SAFETY: loading the stand-in does nothing, and the driver's initialisers only set it up.
+        let library = unsafe { Library::new("libcuda.so.1") }.expect("started by FakeCuda");
+        // SAFETY: it is looked for, not called.
+        unsafe { library.get::<fn()>(b"fake_cuda_finish") }.expect("the stand-in, not a driver");
+        Self(library)
+    }
+
+    /// Queues a consumer's work on a stream that reads device memory, which should hold `want` then.
+    ///
+    /// # Panics
+    /// As all functions here, if the stand-in refuses.
+    pub fn read(&self, stream: usize, address: u64, want: &[u8]) {
+        type Read = extern "C" fn(usize, u64, *const u8, usize, *const c_char) -> u32;
+        let read: Read = self.function("fake_cuda_read");
+        let what = c"the batch".as_ptr();
+        check(read(stream, address, want.as_ptr(), want.len(), what));
+    }
+
+    /// Queues a consumer's work on a stream that fills device memory.
+    pub fn write(&self, stream: usize, address: u64, bytes: usize, value: u8) {
+        type Write = extern "C" fn(usize, u64, usize, u8) -> u32;
+        let write: Write = self.function("fake_cuda_write");
+        check(write(stream, address, bytes, value));
+    }
+
+    /// Has a stream stand still.
+    pub fn hold(&self, stream: usize) {
+        let hold: extern "C" fn(usize) -> u32 = self.function("fake_cuda_hold");
+        check(hold(stream));
+    }
+
+    /// Has a stream go on.
+    pub fn release(&self, stream: usize) {
+        let release: extern "C" fn(usize) -> u32 = self.function("fake_cuda_release");
+        check(release(stream));
+    }
+
+    /// Releases all streams, and waits until all that is queued is done.
+    pub fn finish(&self) {
+        let finish: extern "C" fn() -> u32 = self.function("fake_cuda_finish");
+        check(finish());
+    }
+
+    /// Has the `nth` call of a function of the driver, counted from now and from 1, fail with the result of this number.
+    pub fn fail(&self, function: &str, nth: u64, result: u32) {
+        let fail: extern "C" fn(*const c_char, u64, u32) -> u32 = self.function("fake_cuda_fail");
+        check(fail(c_text(function).as_ptr(), nth, result));
+    }
+
+    /// Loses the device: every call that works with it fails from now on.
+    pub fn lose(&self) {
+        let lose: extern "C" fn() = self.function("fake_cuda_lose");
+        lose();
+    }
+
+    /// Gives a device so many bytes of memory in all.
+    pub fn set_memory(&self, device: i32, bytes: usize) {
+        let set: extern "C" fn(i32, usize) -> u32 = self.function("fake_cuda_set_memory");
+        check(set(device, bytes));
+    }
+
+    /// How often a function of the driver was called.
+    pub fn calls(&self, function: &str) -> u64 {
+        let calls: extern "C" fn(*const c_char) -> u64 = self.function("fake_cuda_calls");
+        calls(c_text(function).as_ptr())
+    }
+
+    /// The faults so far, such as `[unordered] fake_cuda_read: …`.
+    pub fn faults(&self) -> Vec<String> {
+        let count: extern "C" fn() -> usize = self.function("fake_cuda_faults");
+        (0..count()).map(|place| self.fault(place)).collect()
+    }
+
+    fn fault(&self, place: usize) -> String {
+        type Fault = extern "C" fn(usize, *mut c_char, usize) -> usize;
+        let fault: Fault = self.function("fake_cuda_fault");
+        let mut text = vec![0_u8; fault(place, std::ptr::null_mut(), 0) + 1];
+        fault(place, text.as_mut_ptr().cast(), text.len());
+        text.pop();
+        String::from_utf8(text).expect("faults are UTF-8")
+    }
+
+    /// A function of this name; `F` is its type in `crates/fake-cuda/src/control.rs`.
+    fn function<F: Copy>(&self, name: &str) -> F {
+        // SAFETY: the functions above give it the type that it has there; the library, which is the stand-in, stays.
+        unsafe { *self.0.get::<F>(name).expect("the stand-in exports it") }
+    }
+}
+
+fn check(result: u32) {
+    assert_eq!(result, 0, "the stand-in refuses");
+}
+
+fn c_text(text: &str) -> CString {
+    CString::new(text).expect("a name without NUL")
+}
