@@ -19,7 +19,7 @@ pub struct BandStatistics {
     pub std: Vec<f64>,
     /// NaN values.
     pub nan: Vec<u64>,
-    /// Infinite values.
+    /// Infinite values; 0 where they were not counted.
     pub inf: Vec<u64>,
 }
 
@@ -27,7 +27,7 @@ impl BandStatistics {
     /// Reads what attributes record of `bands` bands.
     ///
     /// # Errors
-    /// If a list is missing or has another length.
+    /// If a list is missing, but for that of infinite values, or has another length.
     pub fn parse(stats: Option<&Value>, bands: usize) -> Result<Self> {
         let real = |key: &str| -> Result<Vec<f64>> {
             // A band without finite values has null.
@@ -44,7 +44,11 @@ impl BandStatistics {
             mean: real("mean")?,
             std: real("std")?,
             nan: whole("nan")?,
-            inf: whole("inf")?,
+            // Whoever only normalises by the others can do without.
+            inf: match stats.and_then(|stats| stats.get("inf")) {
+                Some(_) => whole("inf")?,
+                None => vec![0; bands],
+            },
         })
     }
 }
