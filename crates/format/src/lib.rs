@@ -18,6 +18,7 @@
 //! | [`samples`] | `samples.jsonl` |
 //! | [`metadata`] | what the attributes of a dataset and its arrays mean |
 //! | [`statistics`] | per-band statistics, as they are recorded |
+//! | [`random`] | random numbers that stay the same for ever |
 //! | [`spectrum`] | normalising a pixel's spectrum |
 //! | `error`, [`remedy`](mod@remedy) | what went wrong, and what to do about it, however a surface spells it |
 //!
@@ -52,6 +53,7 @@ mod error;
 pub mod grid;
 pub mod metadata;
 pub mod processor;
+pub mod random;
 pub mod remedy;
 pub mod samples;
 pub mod shard;

@@ -40,6 +40,7 @@ pub mod rows;
 pub mod shard;
 pub mod small;
 pub mod stores;
+pub mod process;
 pub mod threads;
 
 pub use dataset::{Dataset, Stack, is_packed};

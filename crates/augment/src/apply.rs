@@ -1,0 +1,384 @@
+//! Images and masks on their way through a pipeline: from list to stages, one after the other, whoever does them.
+
+use hsipack_format::{Error, Result};
+
+use crate::array::ElementType;
+use crate::engine::{Engine, Held};
+use crate::moves::{self, Job, Move};
+use crate::ops::{Frame, Op, SampleKey};
+use crate::parameters::Parameters;
+use crate::pass::{self, Pass};
+use crate::pipeline::Pipeline;
+use crate::stages::{self, Kind, Stage, Together};
+
+/// Images and masks of a batch.
+#[derive(Clone, Debug)]
+pub struct Images<A> {
+    /// (samples, bands, rows, columns); float16, bfloat16, float32 or float64. Best a view of memory in the order
+    /// (sample, row, column, band), which others are brought into.
+    pub image: A,
+    /// Masks of the same samples, rows and columns.
+    pub masks: Vec<Mask<A>>,
+    overwrite: bool,
+}
+
+/// Labels of a batch.
+#[derive(Clone, Debug)]
+pub struct Mask<A> {
+    /// Its name.
+    pub name: String,
+    /// (samples, rows, columns), or (samples, layers, rows, columns); integers or booleans.
+    pub labels: A,
+}
+
+/// What became of a batch.
+#[derive(Clone, Debug)]
+pub struct Augmented<A> {
+    /// (samples, bands, rows, columns), a view of memory in the order (sample, row, column, band); the element type
+    /// that went in.
+    pub image: A,
+    /// The masks that went in, in their order, shapes and element types.
+    pub masks: Vec<Mask<A>>,
+    /// Whose images were mixed in, for every mixing augmentation of the list.
+    pub mixed: Vec<Mixed>,
+}
+
+/// Who was mixed with whom: class labels are to be mixed alike.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mixed {
+    /// For every sample the other one's place in the batch; its own where it was not mixed.
+    pub partners: Vec<usize>,
+    /// For every sample the other one's share, from 0 to 1.
+    pub shares: Vec<f64>,
+}
+
+impl<A> Images<A> {
+    /// Images and masks that are left as they are: results get memory of their own.
+    pub fn new(image: A, masks: Vec<Mask<A>>) -> Self {
+        Self { image, masks, overwrite: false }
+    }
+
+    /// The same, with memory of images and masks that may be written to. What is left there then means nothing.
+    ///
+    /// # Safety
+    /// Nobody else may read or write the memory, through whatever array or tensor, until the pipeline is done with it;
+    /// and it must be memory that can be written to.
+    pub unsafe fn overwriting(self) -> Self {
+        Self { overwrite: true, ..self }
+    }
+
+    /// The same of other arrays; `with` makes them.
+    ///
+    /// # Errors
+    /// The first one of `with`.
+    pub fn of<B>(self, mut with: impl FnMut(A) -> Result<B>) -> Result<Images<B>> {
+        let masks = self.masks.into_iter();
+        let masks = masks.map(|mask| Ok(Mask { name: mask.name, labels: with(mask.labels)? }));
+        let masks = masks.collect::<Result<_>>()?;
+        Ok(Images { image: with(self.image)?, masks, overwrite: self.overwrite })
+    }
+}
+
+impl<A> Augmented<A> {
+    /// The same of other arrays; `with` makes them.
+    ///
+    /// # Errors
+    /// The first one of `with`.
+    pub fn of<B>(self, mut with: impl FnMut(A) -> Result<B>) -> Result<Augmented<B>> {
+        let masks = self.masks.into_iter();
+        let masks = masks.map(|mask| Ok(Mask { name: mask.name, labels: with(mask.labels)? }));
+        let masks = masks.collect::<Result<_>>()?;
+        Ok(Augmented { image: with(self.image)?, masks, mixed: self.mixed })
+    }
+}
+
+impl Mixed {
+    pub(crate) fn nobody(samples: usize) -> Self {
+        Self { partners: (0..samples).collect(), shares: vec![0.0; samples] }
+    }
+
+    /// Mixes labels, `classes` numbers for every sample, one-hot or probabilities, as the images were; in place.
+    ///
+    /// # Errors
+    /// If there are not as many samples.
+    pub fn labels(&self, labels: &mut [f32], classes: usize) -> Result<()> {
+        if labels.len() != self.partners.len().saturating_mul(classes) {
+            return Err(Error::conflict(format!("{} labels of {classes} classes", labels.len()))
+                .with_remedy(format!("give numbers of {} samples", self.partners.len())));
+        }
+        let before = labels.to_vec();
+        for (sample, (partner, share)) in self.partners.iter().zip(&self.shares).enumerate() {
+            for class in 0..classes {
+                let own = before[sample * classes + class];
+                let theirs = before[partner * classes + class];
+                labels[sample * classes + class] = own + (theirs - own) * *share as f32;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A batch on its way through the stages.
+struct Work<'e, E: Engine> {
+    engine: &'e E,
+    image: Held<E::Array>,
+    masks: Vec<Layers<E::Array>>,
+    mixed: Vec<Mixed>,
+}
+
+/// A mask on its way.
+struct Layers<A> {
+    name: String,
+    /// What is put where there is nothing.
+    fill: i64,
+    held: Held<A>,
+    /// Whether it came with an axis of layers.
+    layered: bool,
+}
+
+/// What a batch was before, for those that come back.
+struct Before<A> {
+    image: Held<A>,
+    masks: Vec<Held<A>>,
+}
+
+impl Pipeline {
+    /// Draws for a batch and applies it.
+    ///
+    /// # Errors
+    /// As [`draw`](Self::draw) and [`apply`](Self::apply).
+    pub fn augment<E: Engine>(
+        &self,
+        engine: &E,
+        images: &Images<E::Array>,
+        epoch: u64,
+        samples: &[SampleKey],
+    ) -> Result<(Augmented<E::Array>, Parameters)> {
+        let parameters = self.draw(frame_of(engine, &images.image)?.0, epoch, samples)?;
+        let augmented = self.apply(engine, images, &parameters)?;
+        Ok((augmented, parameters))
+    }
+
+    /// Does to a batch what was drawn for it. Samples for which nothing was drawn keep their values bit for bit, and
+    /// flips, quarter turns and crops move values without touching them.
+    ///
+    /// # Errors
+    /// If the parameters were drawn for another pipeline, frame or number of samples, a mask is missing, shapes or
+    /// element types are not those of images and masks, or there is not enough memory.
+    pub fn apply<E: Engine>(
+        &self,
+        engine: &E,
+        images: &Images<E::Array>,
+        parameters: &Parameters,
+    ) -> Result<Augmented<E::Array>> {
+        let (frame, samples) = frame_of(engine, &images.image)?;
+        if parameters.frame != frame {
+            return Err(Error::conflict(format!(
+                "images of {frame}, but parameters were drawn for {}",
+                parameters.frame
+            ))
+            .with_remedy("draw for images of this size"));
+        }
+        let frames = parameters.frames(self, samples)?;
+        let mut work = Work::new(engine, self, images)?;
+        let guards = self.ops.iter().any(|op| matches!(op, Op::ValidGuard(_)));
+        let before = guards.then(|| work.kept());
+        for stage in stages::of(self) {
+            work.stage(self, parameters, &frames, &stage, before.as_ref())?;
+        }
+        work.done()
+    }
+}
+
+/// Rows, columns and bands of images (samples, bands, rows, columns), and their number.
+fn frame_of<E: Engine>(engine: &E, image: &E::Array) -> Result<(Frame, usize)> {
+    let (shape, element) = engine.look(image)?;
+    match shape[..] {
+        [samples, bands, rows, columns] if element.is_float() && !shape.contains(&0) => {
+            Ok((Frame { rows, columns, bands }, samples))
+        }
+        _ => Err(Error::conflict(format!("images of shape {shape:?} and type {element}"))
+            .with_remedy(
+                "give floating-point images (samples, bands, rows, columns), none of them 0",
+            )),
+    }
+}
+
+impl<'e, E: Engine> Work<'e, E> {
+    /// Checks the batch and brings it into the inner order.
+    fn new(engine: &'e E, pipeline: &Pipeline, images: &Images<E::Array>) -> Result<Self> {
+        let (size, _) = engine.look(&images.image)?;
+        let masks = images.masks.iter().map(|Mask { name, labels }| {
+            let (shape, element) = engine.look(labels)?;
+            let wanted = [size[0], size[2], size[3]];
+            let fits = match shape[..] {
+                [samples, rows, columns] | [samples, _, rows, columns] => {
+                    [samples, rows, columns] == wanted
+                }
+                _ => false,
+            };
+            if !fits || element.is_float() {
+                return Err(Error::conflict(format!(
+                    "mask {name} of shape {shape:?} and type {element} beside images of {size:?}"
+                ))
+                .with_remedy("give masks as integers or booleans (samples, rows, columns)"));
+            }
+            let fill = pipeline.mask_fill.of(name);
+            if element != ElementType::Bool && !element.holds(fill) {
+                return Err(Error::conflict(format!(
+                    "mask_fill {fill} for mask {name}, whose labels are {element}"
+                ))
+                .with_remedy(
+                    "give mask_fill a label that the mask can hold, or one for each mask",
+                ));
+            }
+            let held = engine.hold(labels, images.overwrite)?;
+            Ok(Layers { name: name.clone(), fill, held, layered: shape.len() == 4 })
+        });
+        let masks = masks.collect::<Result<Vec<_>>>()?;
+        for op in &pipeline.ops {
+            let missing = op.masks().find(|name| masks.iter().all(|mask| mask.name != *name));
+            if missing.is_some() || (op.needs_mask() && masks.is_empty()) {
+                let name = missing.map_or(String::new(), |name| format!(" {name}"));
+                return Err(Error::conflict(format!(
+                    "{} needs the mask{name}, which the batch does not have",
+                    op.name()
+                ))
+                .with_remedy("have the loader read it, or name another one"));
+            }
+        }
+        let image = engine.hold(&images.image, images.overwrite)?;
+        Ok(Self { engine, image, masks, mixed: Vec::new() })
+    }
+
+    /// A second look at what is there now; nobody may write to it from now on.
+    fn kept(&mut self) -> Before<E::Array> {
+        self.image.ours = false;
+        self.masks.iter_mut().for_each(|mask| mask.held.ours = false);
+        let masks = self.masks.iter().map(|mask| mask.held.clone()).collect();
+        Before { image: self.image.clone(), masks }
+    }
+
+    fn stage(
+        &mut self,
+        pipeline: &Pipeline,
+        parameters: &Parameters,
+        frames: &[Frame],
+        stage: &Stage,
+        before: Option<&Before<E::Array>>,
+    ) -> Result<()> {
+        let ops = &pipeline.ops[stage.ops.clone()];
+        let steps = &parameters.steps[stage.ops.clone()];
+        let nothing = steps.iter().all(|step| step.drawn.iter().all(Option::is_none));
+        if nothing {
+            if ops[0].mixes_images() {
+                self.mixed.push(Mixed::nobody(steps[0].drawn.len()));
+            }
+            return Ok(());
+        }
+        let frames = &frames[stage.ops.start..=stage.ops.end];
+        let pass = match &stage.kind {
+            Kind::Geometry(together) => {
+                let moves = moves::moves(ops, steps, frames, pipeline.kornia)?;
+                return self.r#move(&moves, frames[frames.len() - 1], *together);
+            }
+            Kind::Bands => pass::by_band(ops, steps, frames[0])?,
+            Kind::Spectra => pass::spectral(ops, steps, frames[0])?,
+            Kind::Single => pass::single(&ops[0], &steps[0].drawn, frames[0])?,
+        };
+        self.pass(pass, before)
+    }
+
+    /// Brings pixels of images and masks to their places.
+    fn r#move(&mut self, moves: &[Move], to: Frame, together: Together) -> Result<()> {
+        if moves.iter().all(|step| *step == Move::Keep) {
+            return Ok(());
+        }
+        let to = [to.rows, to.columns];
+        let fields = self.engine.fields(moves, to)?;
+        let fill = together.outside.map_or(0.0, |outside| outside.fill);
+        let job = Job { to, moves, labels: false, fill, together };
+        self.engine.place(&mut self.image, &job, &fields)?;
+        for mask in &mut self.masks {
+            let job = Job { labels: true, fill: mask.fill as f64, ..job };
+            self.engine.place(&mut mask.held, &job, &fields)?;
+        }
+        Ok(())
+    }
+
+    fn pass(&mut self, pass: Pass, before: Option<&Before<E::Array>>) -> Result<()> {
+        let engine = self.engine;
+        match pass {
+            Pass::Blank(blanks) => {
+                engine.blank(&mut self.image, &blanks, None)?;
+                let mut masks = self.masks.iter_mut();
+                masks.try_for_each(|mask| engine.blank(&mut mask.held, &blanks, Some(mask.fill)))
+            }
+            Pass::Paste(cuts, mixed) => {
+                engine.paste(&mut self.image, &cuts)?;
+                self.mixed.extend(mixed);
+                self.masks.iter_mut().try_for_each(|mask| engine.paste(&mut mask.held, &cuts))
+            }
+            Pass::Mix(mixed) => {
+                engine.mix(&mut self.image, &mixed.partners, &mixed.shares)?;
+                self.mixed.push(mixed);
+                Ok(())
+            }
+            Pass::Transplant(what) => {
+                let Some(mask) = self.mask(what.mask.as_deref()) else { return Ok(()) };
+                let valid = what.valid.as_deref().and_then(|name| self.mask(Some(name)));
+                let valid = valid.map(|valid| &self.masks[valid].held);
+                let chosen = engine.choose(&self.masks[mask].held, valid, &what)?;
+                engine.transplant(&mut self.image, &chosen, &what.donors)?;
+                let mut masks = self.masks.iter_mut();
+                masks.try_for_each(|mask| engine.transplant(&mut mask.held, &chosen, &what.donors))
+            }
+            Pass::Guard(name) => {
+                let (Some(mask), Some(before)) = (self.mask(Some(&name)), before) else {
+                    return Ok(());
+                };
+                if self.image.shape != before.image.shape {
+                    return Err(Error::conflict(
+                        "valid_guard cannot give samples back once their size has changed",
+                    )
+                    .with_remedy("put it before crops and resizing"));
+                }
+                let lost = engine.lost(&self.masks[mask].held)?;
+                engine.restore(&mut self.image, &before.image, &lost)?;
+                let masks = self.masks.iter_mut().zip(&before.masks);
+                masks
+                    .into_iter()
+                    .try_for_each(|(mask, before)| engine.restore(&mut mask.held, before, &lost))
+            }
+            Pass::ByBand(by) => engine.by_band(&mut self.image, &by),
+            Pass::Linear(maps, labels) => {
+                let place = labels.as_ref().and_then(|(mask, _)| self.mask(mask.as_deref()));
+                let labels = labels.as_ref().zip(place);
+                let labels =
+                    labels.map(|((_, labels), mask)| (&self.masks[mask].held, &labels[..]));
+                engine.linear(&mut self.image, &maps, labels)
+            }
+            Pass::Noise { seeds, mean, std } => engine.noise(&mut self.image, &seeds, mean, std),
+            Pass::Ramp(ramps) => engine.ramp(&mut self.image, &ramps),
+            Pass::Blur(weights) => engine.blur(&mut self.image, &weights),
+            Pass::Normalize(norm, which) => engine.normalize(&mut self.image, norm, &which),
+        }
+    }
+
+    /// The mask of that name, or the first one.
+    fn mask(&self, name: Option<&str>) -> Option<usize> {
+        match name {
+            None => (!self.masks.is_empty()).then_some(0),
+            Some(name) => self.masks.iter().position(|mask| mask.name == name),
+        }
+    }
+
+    fn done(self) -> Result<Augmented<E::Array>> {
+        let masks = self.masks.iter().map(|mask| {
+            let labels = self.engine.give(&mask.held, mask.layered)?;
+            Ok(Mask { name: mask.name.clone(), labels })
+        });
+        let masks = masks.collect::<Result<Vec<_>>>()?;
+        Ok(Augmented { image: self.engine.give(&self.image, true)?, masks, mixed: self.mixed })
+    }
+}

@@ -1,0 +1,288 @@
+//! Arrays handed to other libraries, and taken from them, in the form of DLPack: memory is shared, not copied.
+//!
+//! This is the protocol's first version (`DLManagedTensor`), which every library takes:
+//! <https://dmlc.github.io/dlpack/latest/c_api.html>.
+
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use hsipack_format::{Error, Result};
+
+use super::{Array, Device, ElementType, Memory, contiguous};
+
+const CPU: i32 = 1;
+const CUDA: i32 = 2;
+/// Memory of the host's that is page-locked for CUDA: as good as any other.
+const CUDA_HOST: i32 = 3;
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct DlDevice {
+    kind: i32,
+    number: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct DlType {
+    code: u8,
+    bits: u8,
+    lanes: u16,
+}
+
+#[repr(C)]
+struct DlTensor {
+    data: *mut c_void,
+    device: DlDevice,
+    axes: i32,
+    dtype: DlType,
+    shape: *mut i64,
+    /// Elements; null for elements that follow one another.
+    strides: *mut i64,
+    byte_offset: u64,
+}
+
+/// DLPack's `DLManagedTensor`.
+#[repr(C)]
+struct Managed {
+    tensor: DlTensor,
+    context: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut Managed)>,
+}
+
+/// What an array that is handed out needs to live.
+struct Context {
+    managed: Managed,
+    shape: Vec<i64>,
+    strides: Vec<i64>,
+    _array: Array,
+}
+
+/// An array as DLPack's `DLManagedTensor`, owned. Dropped, it gives its share of the memory back.
+#[derive(Debug)]
+pub struct DlPack(NonNull<Managed>);
+
+// SAFETY: whoever makes one promises that its deleter may be called in any thread, and its fields are plain.
+unsafe impl Send for DlPack {}
+// SAFETY: shared, it is only looked at.
+unsafe impl Sync for DlPack {}
+
+impl DlPack {
+    /// Shares the memory of an array. Whoever uses it on a device has to have [lent](Memory::lend) it a stream before.
+    pub fn of(array: &Array) -> Self {
+        unsafe extern "C" fn delete(managed: *mut Managed) {
+            // SAFETY: `of` made the context with `Box::into_raw`, and DLPack calls this once.
+            let context = unsafe { Box::from_raw((*managed).context.cast::<Context>()) };
+            // A panic must not unwind into C.
+            let dropped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(context)));
+            if dropped.is_err() {
+                std::process::abort();
+            }
+        }
+        let device = match array.device() {
+            Device::Cpu => DlDevice { kind: CPU, number: 0 },
+            Device::Cuda(number) => DlDevice { kind: CUDA, number: number as i32 },
+        };
+        let tensor = DlTensor {
+            data: array.address().cast(),
+            device,
+            axes: array.shape().len() as i32,
+            dtype: type_of(array.element()),
+            shape: std::ptr::null_mut(),
+            strides: std::ptr::null_mut(),
+            byte_offset: 0,
+        };
+        let mut context = Box::new(Context {
+            managed: Managed { tensor, context: std::ptr::null_mut(), deleter: Some(delete) },
+            shape: array.shape().iter().map(|length| *length as i64).collect(),
+            strides: array.strides().iter().map(|stride| *stride as i64).collect(),
+            _array: array.clone(),
+        });
+        context.managed.tensor.shape = context.shape.as_mut_ptr();
+        context.managed.tensor.strides = context.strides.as_mut_ptr();
+        let context = Box::into_raw(context);
+        // SAFETY: the box was not null, is ours alone, and stays where it is.
+        let managed = unsafe {
+            (*context).managed.context = context.cast();
+            NonNull::new_unchecked(&raw mut (*context).managed)
+        };
+        Self(managed)
+    }
+
+    /// A pointer to the `DLManagedTensor`, for whoever takes it and calls its `deleter` in the end.
+    pub fn into_raw(self) -> NonNull<c_void> {
+        let managed = self.0.cast();
+        std::mem::forget(self);
+        managed
+    }
+
+    /// Takes a `DLManagedTensor` over.
+    ///
+    /// # Safety
+    /// It must be a valid one that nobody else will free; its `deleter` must be safe to call in any thread.
+    pub unsafe fn from_raw(managed: NonNull<c_void>) -> Self {
+        Self(managed.cast())
+    }
+
+    fn tensor(&self) -> &DlTensor {
+        // SAFETY: a managed tensor of ours, which nobody writes to.
+        unsafe { &self.0.as_ref().tensor }
+    }
+
+    /// The array; it shares the memory of whoever exported it. Memory of a device is used as it is found: whoever
+    /// exported it has ordered it behind the stream that is meant.
+    ///
+    /// # Errors
+    /// If it is on a device, or of a type, that is not computed with.
+    ///
+    /// # Safety
+    /// Nobody may write to the memory as long as the array, or one that shares its memory, lives.
+    pub unsafe fn into_array(self) -> Result<Array> {
+        let tensor = self.tensor();
+        let device = match tensor.device.kind {
+            CPU | CUDA_HOST => Device::Cpu,
+            CUDA => Device::Cuda(tensor.device.number.max(0) as usize),
+            other => {
+                return Err(Error::unsupported(format!("an array on DLPack's device {other}"))
+                    .with_remedy("copy it to the CPU or to a CUDA device before"));
+            }
+        };
+        let element = ElementType::ALL.into_iter().find(|one| type_of(*one) == tensor.dtype);
+        let element = element.ok_or_else(|| {
+            let DlType { code, bits, lanes } = tensor.dtype;
+            Error::unsupported(format!(
+                "an array of a type that is not computed with (DLPack's {code}, {bits} bits, {lanes} lanes)"
+            ))
+            .with_remedy("convert it: mask.int(), image.float()")
+        })?;
+        let axes = tensor.axes.max(0) as usize;
+        let numbers = |first: *const i64| -> Vec<i64> {
+            if axes == 0 || first.is_null() {
+                return Vec::new();
+            }
+            // SAFETY: DLPack's arrays have as many numbers as there are axes.
+            unsafe { std::slice::from_raw_parts(first, axes) }.to_vec()
+        };
+        let shape = numbers(tensor.shape);
+        let shape =
+            shape.iter().map(|length| usize::try_from(*length).ok()).collect::<Option<Vec<_>>>();
+        let shape = shape.ok_or_else(|| Error::malformed("an array of a negative length"))?;
+        let strides = if tensor.strides.is_null() {
+            contiguous(&shape)
+        } else {
+            numbers(tensor.strides).into_iter().map(|stride| stride as isize).collect()
+        };
+        // What lies before the first element belongs to it, too, where strides are negative.
+        let reach = |forwards: bool| -> isize {
+            let parts = shape.iter().zip(&strides).map(|(length, stride)| {
+                (length.saturating_sub(1) as isize).saturating_mul(*stride)
+            });
+            parts.filter(|part| (*part > 0) == forwards).fold(0, isize::saturating_add)
+        };
+        let size = element.size();
+        let before = reach(false).unsigned_abs().saturating_mul(size);
+        let behind = reach(true).unsigned_abs().saturating_add(1).saturating_mul(size);
+        let first = tensor.data.cast::<u8>().wrapping_add(tensor.byte_offset as usize);
+        let memory = Foreign {
+            _shared: self,
+            device,
+            start: first.wrapping_sub(before),
+            bytes: before.saturating_add(behind),
+        };
+        Array::with_strides(Arc::new(memory), before, &shape, &strides, element)
+    }
+}
+
+impl Drop for DlPack {
+    fn drop(&mut self) {
+        // SAFETY: a managed tensor that is ours, whose deleter is called once.
+        unsafe {
+            if let Some(delete) = self.0.as_ref().deleter {
+                delete(self.0.as_ptr());
+            }
+        }
+    }
+}
+
+/// Memory of another library.
+struct Foreign {
+    _shared: DlPack,
+    device: Device,
+    start: *mut u8,
+    bytes: usize,
+}
+
+// SAFETY: it is only looked at, and its owner may be dropped in any thread.
+unsafe impl Send for Foreign {}
+// SAFETY: as above.
+unsafe impl Sync for Foreign {}
+
+// SAFETY: the exporter keeps the memory as long as the managed tensor lives, and whoever made an array of it promised
+// that nobody writes to it.
+unsafe impl Memory for Foreign {
+    fn device(&self) -> Device {
+        self.device
+    }
+
+    fn start(&self) -> *mut u8 {
+        self.start
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+fn type_of(element: ElementType) -> DlType {
+    let code = match element {
+        ElementType::I8 | ElementType::I16 | ElementType::I32 | ElementType::I64 => 0,
+        ElementType::U8 | ElementType::U16 | ElementType::U32 | ElementType::U64 => 1,
+        ElementType::F16 | ElementType::F32 | ElementType::F64 => 2,
+        ElementType::BF16 => 4,
+        ElementType::Bool => 6,
+    };
+    DlType { code, bits: 8 * element.size() as u8, lanes: 1 }
+}
+
+/// DLPack's numbers of a device: its kind (1 the CPU, 2 CUDA) and its number.
+pub fn device_numbers(device: Device) -> (i32, i32) {
+    match device {
+        Device::Cpu => (CPU, 0),
+        Device::Cuda(number) => (CUDA, number as i32),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Buffer;
+    use super::*;
+
+    #[test]
+    fn an_array_goes_round_without_a_copy_and_keeps_its_strides() {
+        for element in ElementType::ALL {
+            let array =
+                Buffer::zeroed(24 * element.size()).unwrap().array(&[2, 3, 4], element).unwrap();
+            let turned = array.permuted(&[0, 2, 1]);
+            let raw = DlPack::of(&turned).into_raw();
+            // SAFETY: the pointer is of the line above, and nobody writes to the memory.
+            let back = unsafe { DlPack::from_raw(raw).into_array().unwrap() };
+            assert_eq!((back.shape(), back.strides()), (turned.shape(), turned.strides()));
+            assert_eq!((back.address(), back.element()), (array.address(), element));
+            assert_eq!(Arc::strong_count(array.memory()), 3);
+            drop((back, turned));
+            assert_eq!(Arc::strong_count(array.memory()), 1);
+        }
+    }
+
+    #[test]
+    fn what_runs_backwards_is_taken_whole() {
+        let array = Buffer::of(&[1, 2, 3, 4]).unwrap().array(&[4], ElementType::U8).unwrap();
+        let back =
+            Array::with_strides(array.memory().clone(), 3, &[4], &[-1], ElementType::U8).unwrap();
+        // SAFETY: nobody writes to the memory.
+        let back = unsafe { DlPack::of(&back).into_array().unwrap() };
+        assert_eq!((back.strides(), back.address()), (&[-1][..], array.address().wrapping_add(3)));
+        assert_eq!(back.memory().start(), array.address());
+    }
+}

@@ -1,0 +1,131 @@
+//! Libraries whose tensors batches can be.
+
+use hsipack_format::Result;
+
+use crate::apply::{Augmented, Images};
+use crate::array::{Array, Device, ElementType};
+use crate::engine::Engine;
+use crate::host::Host;
+use crate::parameters::Parameters;
+use crate::pipeline::Pipeline;
+use crate::prepare::{ImageRecipe, LabelRecipe};
+
+/// A library of tensors: libtorch, the torch of a Python process, or none ([`Host`], whose tensors are [`Array`]s).
+///
+/// In the host's memory everything is computed by [`Host`], whatever the library, so that results are the same bit for
+/// bit; on a device by the library's own operations.
+pub trait Library: Send + Sync {
+    /// A tensor. Clones share its memory.
+    type Tensor: Clone + Send;
+    /// What computes on a device.
+    type Engine: Engine<Array = Self::Tensor>;
+
+    /// What computes in the host's memory.
+    fn host(&self) -> &Host;
+
+    /// What computes on the device of that number.
+    ///
+    /// # Errors
+    /// If the library cannot use it.
+    fn engine(&self, device: usize) -> Result<Self::Engine>;
+
+    /// A tensor over an array's memory. On a device the array has been lent the stream that the tensor is used on.
+    ///
+    /// # Errors
+    /// If the library has no such device or element type.
+    fn tensor(&self, array: Array) -> Result<Self::Tensor>;
+
+    /// An array over the memory of a tensor, which is in the host's.
+    ///
+    /// # Errors
+    /// If the tensor has an element type that nothing here computes with.
+    fn array(&self, tensor: &Self::Tensor) -> Result<Array>;
+
+    /// Where a tensor is.
+    ///
+    /// # Errors
+    /// If it is on a device that nothing here computes on.
+    fn device(&self, tensor: &Self::Tensor) -> Result<Device>;
+
+    /// An image (samples, bands, rows, columns) of what is stored, (samples, rows, columns, bands).
+    ///
+    /// # Errors
+    /// If there is no memory.
+    fn image_of(&self, stored: Array, recipe: &ImageRecipe) -> Result<Self::Tensor> {
+        match stored.device() {
+            Device::Cpu => self.tensor(self.host().image(&stored, recipe)?),
+            Device::Cuda(number) => self.engine(number)?.image(&self.tensor(stored)?, recipe),
+        }
+    }
+
+    /// A mask of what is stored, (samples, rows, columns, 1).
+    ///
+    /// # Errors
+    /// If there is no memory.
+    fn labels_of(&self, stored: Array, recipe: &LabelRecipe) -> Result<Self::Tensor> {
+        match stored.device() {
+            Device::Cpu => self.tensor(self.host().labels(&stored, recipe)?),
+            Device::Cuda(number) => {
+                let stored = stored.reinterpreted(stored.element().signed());
+                self.engine(number)?.labels(&self.tensor(stored)?, recipe)
+            }
+        }
+    }
+
+    /// Does to a batch what was drawn for it; see [`Pipeline::apply`].
+    ///
+    /// # Errors
+    /// As [`Pipeline::apply`].
+    fn apply(
+        &self,
+        pipeline: &Pipeline,
+        images: Images<Self::Tensor>,
+        parameters: &Parameters,
+    ) -> Result<Augmented<Self::Tensor>> {
+        match self.device(&images.image)? {
+            Device::Cpu => {
+                let images = images.of(|tensor| self.array(&tensor))?;
+                pipeline.apply(self.host(), &images, parameters)?.of(|array| self.tensor(array))
+            }
+            Device::Cuda(number) => pipeline.apply(&self.engine(number)?, &images, parameters),
+        }
+    }
+
+    /// Rows, columns, bands and number of samples of images (samples, bands, rows, columns), and their element type.
+    ///
+    /// # Errors
+    /// If nothing here computes with them.
+    fn look_at(&self, image: &Self::Tensor) -> Result<(Vec<usize>, ElementType)>;
+}
+
+impl Library for Host {
+    type Tensor = Array;
+    type Engine = Host;
+
+    fn host(&self) -> &Host {
+        self
+    }
+
+    fn engine(&self, device: usize) -> Result<Host> {
+        Err(hsipack_format::Error::unsupported(format!(
+            "computing on cuda:{device} without a library that does"
+        ))
+        .with_remedy("install torch, or ask for batches on the CPU"))
+    }
+
+    fn tensor(&self, array: Array) -> Result<Array> {
+        Ok(array)
+    }
+
+    fn array(&self, tensor: &Array) -> Result<Array> {
+        Ok(tensor.clone())
+    }
+
+    fn device(&self, tensor: &Array) -> Result<Device> {
+        Ok(tensor.device())
+    }
+
+    fn look_at(&self, image: &Array) -> Result<(Vec<usize>, ElementType)> {
+        Engine::look(self, image)
+    }
+}

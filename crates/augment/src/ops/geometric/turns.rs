@@ -1,0 +1,104 @@
+//! Flips and quarter turns.
+
+use serde::{Deserialize, Serialize};
+
+use super::super::{Drawn, Frame, HorizontalFlip, VerticalFlip, half};
+use super::{Geometric, KorniaCompat, Source};
+use crate::matrix::Matrix;
+use crate::range::Range;
+use hsipack_format::random::Random;
+use hsipack_format::{Error, Result};
+
+/// Mirrors left and right (`hflip`) or top and bottom (`vflip`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Flip {
+    /// Share of the samples it is applied to.
+    pub p: f64,
+}
+
+/// Turns by quarters, counter-clockwise. A frame that is not square is turned by halves only.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Rot90 {
+    /// Share of the samples it is applied to.
+    pub p: f64,
+    /// Least and greatest number of quarter turns.
+    pub turns: [i32; 2],
+    /// Draw as Kornia's RandomRotation90 does: a real number, rounded, so that the least and the greatest number
+    /// come half as often as the others.
+    pub kornia_law: bool,
+}
+
+impl Default for Flip {
+    fn default() -> Self {
+        Self { p: half() }
+    }
+}
+
+impl Geometric for HorizontalFlip {
+    fn source(&self, _: &Drawn, frame: Frame, _: KorniaCompat) -> Result<Source> {
+        Ok(Source::map(Matrix::axes(-1.0, frame.columns as f64 - 1.0, 1.0, 0.0)))
+    }
+}
+
+impl Geometric for VerticalFlip {
+    fn source(&self, _: &Drawn, frame: Frame, _: KorniaCompat) -> Result<Source> {
+        Ok(Source::map(Matrix::axes(1.0, 0.0, -1.0, frame.rows as f64 - 1.0)))
+    }
+}
+
+impl Default for Rot90 {
+    fn default() -> Self {
+        Self { p: half(), turns: [0, 3], kornia_law: false }
+    }
+}
+
+impl Rot90 {
+    pub(in super::super) fn draw(&self, frame: Frame, random: &mut Random) -> Result<Drawn> {
+        let [least, most] = self.turns;
+        let turns = if self.kornia_law {
+            let turns = Range::new(f64::from(least), f64::from(most)).draw(random);
+            turns.round_ties_even() as i64
+        } else {
+            let step = if frame.rows == frame.columns { 1 } else { 2 };
+            let (least, most) = (i64::from(least), i64::from(most));
+            // From the least number of turns that the frame allows.
+            let least = least + least.rem_euclid(step);
+            let choices = (most - least).div_euclid(step) + 1;
+            if choices < 1 {
+                return Err(odd_turn(frame));
+            }
+            least + step * random.below(choices as u64) as i64
+        };
+        let turns = turns.rem_euclid(4) as u8;
+        if turns % 2 == 1 && frame.rows != frame.columns {
+            return Err(odd_turn(frame));
+        }
+        Ok(Drawn::Turns { turns })
+    }
+}
+
+fn odd_turn(frame: Frame) -> Error {
+    Error::conflict(format!(
+        "rot90 cannot turn a frame of {} x {} by a quarter and keep its size",
+        frame.rows, frame.columns
+    ))
+    .with_remedy("allow half turns, crop to a square before, or use rotate")
+}
+
+impl Geometric for Rot90 {
+    fn source(&self, drawn: &Drawn, frame: Frame, _: KorniaCompat) -> Result<Source> {
+        let Drawn::Turns { turns } = drawn else { return Err(drawn.misfit("rot90")) };
+        if turns % 2 == 1 && frame.rows != frame.columns {
+            return Err(odd_turn(frame));
+        }
+        let (right, bottom) = (frame.columns as f64 - 1.0, frame.rows as f64 - 1.0);
+        Ok(Source::map(Matrix(match turns % 4 {
+            0 => Matrix::IDENTITY.0,
+            1 => [[0.0, -1.0, right], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]],
+            2 => [[-1.0, 0.0, right], [0.0, -1.0, bottom], [0.0, 0.0, 1.0]],
+            _ => [[0.0, 1.0, 0.0], [-1.0, 0.0, bottom], [0.0, 0.0, 1.0]],
+        })))
+    }
+}

@@ -1,0 +1,428 @@
+//! Augmentations that change values and leave pixels where they are.
+
+use std::f64::consts::TAU;
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::super::range::{Range, normal};
+use super::{Drawn, Frame, half, one};
+use hsipack_format::random::Random;
+use hsipack_format::{Error, Result};
+
+/// A number for all bands, or one for each. In JSON, which has no NaN, `null` stands for it among those of bands.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum PerBand {
+    /// The same for all bands.
+    Same(f64),
+    /// One for each band.
+    Each(#[serde(deserialize_with = "numbers_or_nan")] Vec<f64>),
+}
+
+fn numbers_or_nan<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f64>, D::Error> {
+    let numbers = Vec::<Option<f64>>::deserialize(deserializer)?;
+    Ok(numbers.into_iter().map(|number| number.unwrap_or(f64::NAN)).collect())
+}
+
+impl PerBand {
+    /// The numbers of `bands` bands.
+    pub(crate) fn of(&self, what: &str, bands: usize) -> Result<Vec<f64>> {
+        match self {
+            Self::Same(value) => Ok(vec![*value; bands]),
+            Self::Each(values) if values.len() == bands => Ok(values.clone()),
+            Self::Each(values) => Err(Error::conflict(format!(
+                "{what} has {} numbers for {bands} bands",
+                values.len()
+            ))
+            .with_remedy("give one number for each band of the images, or one for all")),
+        }
+    }
+}
+
+/// What erased pixels become.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fill {
+    /// A random spectrum whose absolute values sum to 1, drawn for every sample.
+    RandomL1,
+    /// A number, or a spectrum.
+    #[serde(untagged)]
+    Value(PerBand),
+}
+
+/// Erases a rectangle.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Erase {
+    /// Share of the samples it is applied to.
+    pub p: f64,
+    /// Part of the frame's area.
+    pub scale: Range,
+    /// Height to width.
+    pub ratio: Range,
+    /// What erased pixels become: a number, a spectrum (of a cloth, say) or `random_l1`.
+    pub value: Fill,
+}
+
+/// Multiplies (`gain`) or adds (`offset`) one number for all pixels and bands; Kornia's RandomContrast and
+/// RandomBrightness without clipping. Kornia's brightness f adds f - 1.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scalar {
+    /// Share of the samples it is applied to.
+    #[serde(default = "one")]
+    pub p: f64,
+    /// The factor, or what is added.
+    pub range: Range,
+}
+
+/// Adds independent normal noise to every value.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GaussianNoise {
+    /// Share of the samples it is applied to.
+    pub p: f64,
+    /// Mean.
+    pub mean: f64,
+    /// Standard deviation.
+    pub std: f64,
+}
+
+/// Replaces whole bands.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BandDropout {
+    /// Share of the samples it is applied to.
+    pub p: f64,
+    /// Least and greatest number of bands.
+    pub bands: [usize; 2],
+    /// Bands that lie side by side.
+    pub contiguous: bool,
+    /// What they become: a number, or one for each band (the dataset's means, say).
+    pub fill: PerBand,
+}
+
+/// Multiplies (`band_jitter`, by 1 + ε) or shifts (`band_offset`, by ε) every band, ε normal and smooth along the bands.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BandNoise {
+    /// Share of the samples it is applied to.
+    pub p: f64,
+    /// Standard deviation of ε.
+    pub sigma: f64,
+    /// Bands over which ε is alike: the width of the Gaussian that smooths it; 0 for independent bands.
+    pub correlation: f64,
+}
+
+/// Shifts spectra along the bands by a part of a band, as a badly calibrated sensor does.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SpectralShift {
+    /// Share of the samples it is applied to.
+    pub p: f64,
+    /// Most bands by which it shifts.
+    pub max_bands: f64,
+}
+
+/// Smooths spectra with a Gaussian, as a sensor of lower resolution does.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SpectralSmooth {
+    /// Share of the samples it is applied to.
+    pub p: f64,
+    /// Width of the Gaussian in bands.
+    pub sigma: Range,
+}
+
+/// Maps spectra linearly: y = x·matrix + offset.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Projection {
+    /// Share of the samples it is applied to.
+    #[serde(default = "half")]
+    pub p: f64,
+    /// Rows are bands of x, columns those of y.
+    pub matrix: Vec<Vec<f64>>,
+    /// What is added.
+    #[serde(default = "zero")]
+    pub offset: PerBand,
+    /// Only pixels with these labels; all where none are given.
+    #[serde(default)]
+    pub labels: Option<Vec<i64>>,
+    /// The mask that has the labels; the first one where none is named.
+    #[serde(default)]
+    pub mask: Option<String>,
+}
+
+/// Lights the scene from a side: x·(1 + strength·(u·cos φ + v·sin φ)), u and v from -1 to 1 across the frame.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct IlluminationRamp {
+    /// Share of the samples it is applied to.
+    pub p: f64,
+    /// Strength.
+    pub strength: Range,
+}
+
+/// Blurs every band with a Gaussian.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GaussianBlur {
+    /// Share of the samples it is applied to.
+    pub p: f64,
+    /// Size of the kernel in rows and columns, odd.
+    pub kernel: [usize; 2],
+    /// Width of the Gaussian in pixels.
+    pub sigma: Range,
+}
+
+/// Normalises every pixel's spectrum, by the rule of [`hsipack_format::spectrum`]: to a sum of absolute values of 1
+/// (`l1_normalize`), to a length of 1 (`l2_normalize`), or to mean 0 and standard deviation 1 (`snv`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Normalize {
+    /// Share of the samples it is applied to.
+    pub p: f64,
+}
+
+/// Standardises bands: (x - mean)/std. A band whose mean or standard deviation is NaN, since it had no values when they
+/// were taken, stays as it is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Standardize {
+    /// Share of the samples it is applied to.
+    #[serde(default = "one")]
+    pub p: f64,
+    /// Mean of all values, or of every band.
+    pub mean: PerBand,
+    /// Standard deviation of all values, or of every band.
+    pub std: PerBand,
+}
+
+/// Gives a sample back as it came, images and masks, if nothing of a mask is left.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ValidGuard {
+    /// The mask of valid pixels.
+    pub mask: String,
+}
+
+impl Default for Erase {
+    fn default() -> Self {
+        let (scale, ratio) = (Range::new(0.02, 0.33), Range::new(0.3, 3.3));
+        Self { p: half(), scale, ratio, value: Fill::Value(zero()) }
+    }
+}
+
+impl Erase {
+    pub(super) fn check(&self) -> Result<()> {
+        self.scale.check("scale", 0.0, 1.0)?;
+        self.ratio.check("ratio", f64::MIN_POSITIVE, f64::INFINITY)
+    }
+
+    pub(super) fn draw(&self, frame: Frame, random: &mut Random) -> Drawn {
+        let area = self.scale.draw(random) * (frame.rows * frame.columns) as f64;
+        let Range { low, high } = self.ratio;
+        // As Kornia does: as often below 1 as above, if the range has both.
+        let ratio = if low < 1.0 && high > 1.0 {
+            let (below, above) =
+                (Range::new(low, 1.0).draw(random), Range::new(1.0, high).draw(random));
+            if random.unit() < 0.5 { below } else { above }
+        } else {
+            self.ratio.draw(random)
+        };
+        let side =
+            |length: f64, most: usize| (length.sqrt().round_ties_even() as usize).clamp(1, most);
+        let height = side(area * ratio, frame.rows);
+        let width = side(area / ratio, frame.columns);
+        let x = random.below((frame.columns - width + 1) as u64) as usize;
+        let y = random.below((frame.rows - height + 1) as u64) as usize;
+        let spectrum = match self.value {
+            Fill::Value(_) => None,
+            Fill::RandomL1 => {
+                let values: Vec<f64> = (0..frame.bands).map(|_| random.unit()).collect();
+                let sum: f64 = values.iter().sum();
+                Some(values.into_iter().map(|value| value / sum).collect())
+            }
+        };
+        Drawn::Erase { x, y, width, height, spectrum }
+    }
+}
+
+impl Scalar {
+    pub(super) fn draw(&self, random: &mut Random) -> Drawn {
+        Drawn::Number { value: self.range.draw(random) }
+    }
+}
+
+impl Default for GaussianNoise {
+    fn default() -> Self {
+        Self { p: half(), mean: 0.0, std: one() }
+    }
+}
+
+impl Default for BandDropout {
+    fn default() -> Self {
+        Self { p: half(), bands: [1, 1], contiguous: false, fill: zero() }
+    }
+}
+
+impl BandDropout {
+    pub(super) fn check(&self, frame: Frame) -> Result<()> {
+        let [least, most] = self.bands;
+        if least <= most && most <= frame.bands {
+            return Ok(());
+        }
+        Err(Error::conflict(format!("band_dropout of {least} to {most} of {} bands", frame.bands))
+            .with_remedy("give [least, most], at most as many as there are"))
+    }
+
+    pub(super) fn draw(&self, frame: Frame, random: &mut Random) -> Drawn {
+        let [least, most] = self.bands;
+        let count = least + random.below((most - least + 1) as u64) as usize;
+        let mut bands: Vec<usize> = if self.contiguous {
+            let first = random.below((frame.bands - count + 1) as u64) as usize;
+            (first..first + count).collect()
+        } else {
+            let mut all: Vec<usize> = (0..frame.bands).collect();
+            random.shuffle(&mut all);
+            all.truncate(count);
+            all
+        };
+        bands.sort_unstable();
+        Drawn::Bands { bands }
+    }
+}
+
+impl Default for BandNoise {
+    fn default() -> Self {
+        Self { p: half(), sigma: 0.05, correlation: 0.0 }
+    }
+}
+
+impl BandNoise {
+    pub(super) fn check(&self) -> Result<()> {
+        Range::only(self.sigma).check("sigma", 0.0, f64::INFINITY)?;
+        Range::only(self.correlation).check("correlation", 0.0, 1e6)
+    }
+
+    /// Normal numbers, smooth along the bands, each with standard deviation sigma.
+    pub(super) fn draw(&self, frame: Frame, random: &mut Random) -> Drawn {
+        let reach = (4.0 * self.correlation).ceil() as usize;
+        let white: Vec<f64> = (0..frame.bands + 2 * reach).map(|_| normal(random)).collect();
+        let weights = gaussian(self.correlation, reach);
+        let length = weights.iter().map(|weight| weight * weight).sum::<f64>().sqrt();
+        let smooth = white.windows(2 * reach + 1).map(|window| {
+            let sum: f64 = window.iter().zip(&weights).map(|(value, weight)| value * weight).sum();
+            self.sigma * sum / length
+        });
+        Drawn::Numbers { values: smooth.collect() }
+    }
+}
+
+/// Weights of a Gaussian at -reach … reach that add up to 1.
+pub(crate) fn gaussian(sigma: f64, reach: usize) -> Vec<f64> {
+    let at = |place: usize| {
+        let distance = place as f64 - reach as f64;
+        if sigma > 0.0 {
+            (-distance * distance / (2.0 * sigma * sigma)).exp()
+        } else {
+            f64::from(u8::from(distance == 0.0))
+        }
+    };
+    let weights: Vec<f64> = (0..=2 * reach).map(at).collect();
+    let sum: f64 = weights.iter().sum();
+    weights.into_iter().map(|weight| weight / sum).collect()
+}
+
+impl Default for SpectralShift {
+    fn default() -> Self {
+        Self { p: half(), max_bands: one() }
+    }
+}
+
+impl SpectralShift {
+    pub(super) fn check(&self) -> Result<()> {
+        Range::only(self.max_bands).check("max_bands", 0.0, 1e6)
+    }
+
+    pub(super) fn draw(&self, random: &mut Random) -> Drawn {
+        Drawn::Number { value: Range::around_zero(self.max_bands).draw(random) }
+    }
+}
+
+impl Default for SpectralSmooth {
+    fn default() -> Self {
+        Self { p: half(), sigma: Range::new(0.5, 2.0) }
+    }
+}
+
+impl Projection {
+    pub(super) fn check(&self, frame: Frame) -> Result<()> {
+        let square = self.matrix.iter().all(|row| row.len() == frame.bands);
+        if !square || self.matrix.len() != frame.bands {
+            return Err(Error::conflict(format!(
+                "the projection's matrix is not {0} x {0}, as the images' bands ask for",
+                frame.bands
+            ))
+            .with_remedy("give as many rows, and numbers in each, as there are bands"));
+        }
+        self.offset.of("the projection's offset", frame.bands).map(drop)
+    }
+}
+
+impl Default for IlluminationRamp {
+    fn default() -> Self {
+        Self { p: half(), strength: Range::new(0.0, 0.3) }
+    }
+}
+
+impl IlluminationRamp {
+    pub(super) fn draw(&self, random: &mut Random) -> Drawn {
+        let strength = self.strength.draw(random);
+        Drawn::Ramp { strength, direction: TAU * random.unit() }
+    }
+}
+
+impl Default for GaussianBlur {
+    fn default() -> Self {
+        Self { p: half(), kernel: [3, 3], sigma: Range::new(0.1, 2.0) }
+    }
+}
+
+impl GaussianBlur {
+    pub(super) fn check(&self, frame: Frame) -> Result<()> {
+        self.sigma.check("sigma", f64::MIN_POSITIVE, f64::INFINITY)?;
+        let [rows, columns] = self.kernel;
+        let odd = rows % 2 == 1 && columns % 2 == 1;
+        if odd && rows / 2 < frame.rows && columns / 2 < frame.columns {
+            return Ok(());
+        }
+        Err(Error::conflict(format!(
+            "a blur with a kernel of {rows} x {columns} of a frame of {} x {}",
+            frame.rows, frame.columns
+        ))
+        .with_remedy("give odd sizes, less than twice the frame's"))
+    }
+}
+
+impl Default for Normalize {
+    fn default() -> Self {
+        Self { p: one() }
+    }
+}
+
+impl Standardize {
+    pub(super) fn check(&self, frame: Frame) -> Result<()> {
+        self.mean.of("the mean", frame.bands)?;
+        match self.std.of("the standard deviation", frame.bands)?.iter().find(|std| **std <= 0.0) {
+            Some(std) => Err(Error::conflict(format!("a standard deviation of {std}"))
+                .with_remedy("give numbers above 0; constant bands want 1")),
+            None => Ok(()),
+        }
+    }
+}
+
+fn zero() -> PerBand {
+    PerBand::Same(0.0)
+}
