@@ -3,8 +3,7 @@
 use hsipack_format::{Error, Result, SpectralNorm};
 
 use crate::apply::Mixed;
-use crate::ops::values::gaussian;
-use crate::ops::{Drawn, Fill, Frame, Op};
+use crate::ops::{Drawn, Fill, Frame, Op, gaussian};
 use crate::parameters::Step;
 
 /// One thing that is done to all samples of a batch. Lists have an entry for every sample, `None` for those that stay as

@@ -50,6 +50,11 @@ impl Random {
         Self(fold(std::iter::once(stream as u64).chain(parts)))
     }
 
+    /// The stream for a key that was folded already.
+    pub fn from_key(key: u64) -> Self {
+        Self(key)
+    }
+
     /// The next 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(GAMMA);

@@ -1,87 +1,579 @@
-//! Loops of our own over the host's memory.
+//! Loops of our own over the host's memory: each pass reads and writes every value once, computes in float32 (float64 for
+//! float64) and rounds once.
+//!
+//! | file | part |
+//! |---|---|
+//! | `mod.rs` | passes by element type; which memory they write to |
+//! | `workers.rs` | threads that share a loop |
+//! | `element.rs` | arithmetic on runs of values |
+//! | `warp.rs` | moving pixels |
+//! | `rows.rs` | blur, mixing |
+//! | `spectra.rs` | bands and spectra |
+//! | `pieces.rs` | rectangles, and pixels of a label |
+//! | `random.rs` | noise |
+//! | `prepare.rs` | from what is stored to images and masks |
 
-use hsipack_format::{Result, SpectralNorm};
+mod element;
+mod pieces;
+mod prepare;
+mod random;
+mod rows;
+mod spectra;
+#[cfg(test)]
+mod tests;
+mod warp;
+mod workers;
 
-use crate::array::{Array, ElementType};
+use std::sync::Arc;
+
+use bytemuck::{cast_slice, cast_slice_mut};
+use hsipack_format::spectrum::Real;
+use hsipack_format::{Error, Result, SpectralNorm};
+
+use crate::array::{Array, Device, ElementType, Pool};
 use crate::engine::{Engine, Held, sealed::Sealed};
 use crate::moves::{Job, Move};
+use crate::ops::gaussian;
+use crate::ops::{Field, Source};
 use crate::pass::{Blank, ByBand, Cut, Linear, Transplanting};
 use crate::prepare::{ImageRecipe, LabelRecipe};
+use element::{Element, Wide};
+use pieces::Layer;
+use rows::Around;
+use spectra::PIXELS;
+use workers::Workers;
 
-/// (being written)
-#[derive(Clone, Debug, Default)]
-pub struct Host;
+/// Augments arrays in the host's memory.
+///
+/// Results are the same bit for bit however many threads there are, and whatever else is in the batch. Their memory is
+/// used again when they are dropped. Clones share threads and memory.
+#[derive(Clone, Debug)]
+pub struct Host {
+    workers: Arc<Workers>,
+    pool: Arc<Pool>,
+}
+
+impl Default for Host {
+    fn default() -> Self {
+        Self::new(std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
+    }
+}
+
+impl Host {
+    /// With so many threads, which are started when they are first needed.
+    pub fn new(threads: usize) -> Self {
+        Self { workers: Arc::new(Workers::new(threads)), pool: Arc::default() }
+    }
+
+    /// Threads that share a loop.
+    pub fn threads(&self) -> usize {
+        self.workers.count()
+    }
+
+    /// New memory for an array of so many elements, whatever lies there.
+    fn room(&self, elements: usize, element: ElementType) -> Result<crate::array::Buffer> {
+        self.pool.buffer(elements.saturating_mul(element.size()))
+    }
+}
+
+/// Calls with `$type` as the Rust type of floating-point elements.
+macro_rules! floats {
+    ($element:expr, $type:ident => $work:expr) => {
+        match $element {
+            ElementType::F16 => {
+                type $type = half::f16;
+                $work
+            }
+            ElementType::BF16 => {
+                type $type = half::bf16;
+                $work
+            }
+            ElementType::F32 => {
+                type $type = f32;
+                $work
+            }
+            ElementType::F64 => {
+                type $type = f64;
+                $work
+            }
+            other => Err(Error::bug(format!("an image of {other}"))),
+        }
+    };
+}
+
+impl Held<Array> {
+    fn bytes(&self) -> &[u8] {
+        self.array.bytes().expect("held arrays have no gaps and are the host's")
+    }
+
+    /// Elements of a sample.
+    fn sample(&self) -> usize {
+        self.shape[1..].iter().product()
+    }
+
+    fn bands(&self) -> usize {
+        self.shape[3].max(1)
+    }
+
+    /// Bytes of a pixel.
+    fn pixel(&self) -> usize {
+        self.shape[3] * self.element.size()
+    }
+
+    /// Has this array in place of the one of before.
+    fn replace(&mut self, buffer: crate::array::Buffer, shape: [usize; 4]) -> Result<()> {
+        self.array = buffer.array(&shape, self.element)?;
+        (self.shape, self.ours) = (shape, true);
+        Ok(())
+    }
+
+    /// The bytes, to be written: of the array itself where it is ours, else of a copy that takes its place.
+    fn bytes_mut(&mut self, host: &Host) -> Result<&mut [u8]> {
+        if !self.ours {
+            let from = self.bytes();
+            let mut copy = host.pool.buffer(from.len())?;
+            host.workers.each(copy.bytes_mut(), 1 << 20, |number, piece| {
+                piece.copy_from_slice(&from[number << 20..][..piece.len()]);
+            });
+            self.replace(copy, self.shape)?;
+        }
+        let len = self.bytes().len();
+        // SAFETY: the elements lie there, without gaps. The memory was made here and no clone of the array was kept
+        // (`Work::kept` makes it somebody else's), or given to be overwritten (`Images::overwriting`, whose caller
+        // promises that nobody else looks at it).
+        Ok(unsafe { std::slice::from_raw_parts_mut(self.array.address(), len) })
+    }
+
+    /// Has `work` done in place for the pieces of every sample that it is to be done to, each so many elements but for the
+    /// last: `work(sample, number, piece)`. Where the array is not ours, it is copied on the way.
+    fn each<T: Element>(
+        &mut self,
+        host: &Host,
+        piece: usize,
+        which: impl Fn(usize) -> bool + Sync + Send,
+        work: impl Fn(usize, usize, &mut [T]) + Sync + Send,
+    ) -> Result<()> {
+        let sample_len = self.sample();
+        if self.ours {
+            let all: &mut [T] = cast_slice_mut(self.bytes_mut(host)?);
+            for (sample, out) in all.chunks_mut(sample_len.max(1)).enumerate() {
+                if which(sample) {
+                    host.workers.each(out, piece, |number, piece| work(sample, number, piece));
+                }
+            }
+            return Ok(());
+        }
+        let mut buffer = host.room(self.shape.iter().product(), self.element)?;
+        let from: &[T] = cast_slice(self.bytes());
+        let into: &mut [T] = cast_slice_mut(buffer.bytes_mut());
+        host.workers.each_of(into, sample_len, piece, |sample, number, out| {
+            // Copied first, it is still in the cache when it is worked on.
+            out.copy_from_slice(&from[sample * sample_len + number * piece..][..out.len()]);
+            if which(sample) {
+                work(sample, number, out);
+            }
+        });
+        self.replace(buffer, self.shape)
+    }
+}
+
+/// The numbers (2, rows, columns) that an elastic field is smoothed from, in [-1, 1): along x, along y.
+#[doc(hidden)]
+pub fn elastic_noise(seed: u64, [rows, columns]: [usize; 2]) -> Vec<f32> {
+    let mut noise = vec![0.0; 2 * rows * columns];
+    random::uniform(seed, &mut noise);
+    noise
+}
+
+impl Host {
+    /// A smooth field of displacements (2, rows, columns) in pixels, x first.
+    fn field(&self, field: &Field, [rows, columns]: [usize; 2]) -> Result<Vec<f32>> {
+        let noise = elastic_noise(field.seed, [rows, columns]);
+        let mut smooth: Vec<f32> = hsipack_store::memory::zeroed(noise.len(), "an elastic field")?;
+        let plane = (rows * columns).max(1);
+        let planes = noise.chunks(plane).zip(smooth.chunks_mut(plane));
+        for ((noise, smooth), pixels) in planes.zip(field.pixels) {
+            let down = gaussian(field.sigma[0], field.kernel[0] / 2);
+            let down: Vec<f64> = down.into_iter().map(|weight| weight * pixels).collect();
+            let across = gaussian(field.sigma[1], field.kernel[1] / 2);
+            let (shape, weights) = ([rows, columns, 1], [&down[..], &across[..]]);
+            rows::blur(&self.workers, noise, smooth, shape, weights, Around::Zeros);
+        }
+        Ok(smooth)
+    }
+}
 
 impl Sealed for Host {}
 
 impl Engine for Host {
     type Array = Array;
-    type Fields = ();
-    type Chosen = ();
-    type Lost = ();
-    fn look(&self, _: &Array) -> Result<(Vec<usize>, ElementType)> {
-        todo!()
+    /// (2, rows, columns) in pixels, x first.
+    type Fields = Vec<Option<Vec<f32>>>;
+    /// Pixels of each sample, in order.
+    type Chosen = Vec<Vec<usize>>;
+    type Lost = Vec<bool>;
+
+    fn look(&self, array: &Array) -> Result<(Vec<usize>, ElementType)> {
+        if array.device() != Device::Cpu {
+            return Err(Error::unsupported(format!("an array on {}", array.device()))
+                .with_remedy("copy it to the CPU, or use a library that computes there"));
+        }
+        Ok((array.shape().to_vec(), array.element()))
     }
-    fn hold(&self, _: &Array, _: bool) -> Result<Held<Array>> {
-        todo!()
+
+    fn hold(&self, array: &Array, overwrite: bool) -> Result<Held<Array>> {
+        let (shape, element) = self.look(array)?;
+        let (inner, axes) = match shape[..] {
+            [samples, rows, columns] => ([samples, rows, columns, 1], &[0, 1, 2][..]),
+            [samples, values, rows, columns] => {
+                ([samples, rows, columns, values], &[0, 2, 3, 1][..])
+            }
+            _ => return Err(Error::bug(format!("an array of shape {shape:?} on its way"))),
+        };
+        let turned = array.permuted(axes);
+        if turned.is_contiguous() {
+            return Ok(Held {
+                array: turned.reshaped(&inner)?,
+                shape: inner,
+                element,
+                ours: overwrite,
+            });
+        }
+        let mut buffer = self.room(turned.len(), element)?;
+        gather(&self.workers, &turned, buffer.bytes_mut());
+        Ok(Held { array: buffer.array(&inner, element)?, shape: inner, element, ours: true })
     }
-    fn give(&self, _: &Held<Array>, _: bool) -> Result<Array> {
-        todo!()
+
+    fn give(&self, held: &Held<Array>, layered: bool) -> Result<Array> {
+        let [samples, rows, columns, _] = held.shape;
+        if layered {
+            return Ok(held.array.permuted(&[0, 3, 1, 2]));
+        }
+        held.array.reshaped(&[samples, rows, columns])
     }
-    fn fields(&self, _: &[Move], _: [usize; 2]) -> Result<()> {
-        todo!()
+
+    fn fields(&self, moves: &[Move], to: [usize; 2]) -> Result<Self::Fields> {
+        let field = |step: &Move| match step {
+            Move::Sample(Source { elastic: Some(field), .. }) => self.field(field, to).map(Some),
+            _ => Ok(None),
+        };
+        moves.iter().map(field).collect()
     }
-    fn place(&self, _: &mut Held<Array>, _: &Job<'_>, _: &()) -> Result<()> {
-        todo!()
+
+    fn place(&self, held: &mut Held<Array>, job: &Job<'_>, fields: &Self::Fields) -> Result<()> {
+        let [samples, _, _, values] = held.shape;
+        let to = [samples, job.to[0], job.to[1], values];
+        let mut buffer = self.room(to.iter().product(), held.element)?;
+        let plan = warp::Plan::new(job, held.shape, fields);
+        if job.nearest() {
+            let fill = pieces::element(job.fill, job.fill as i64, held.element);
+            warp::moved_whole(&self.workers, plan, held.bytes(), buffer.bytes_mut(), &fill);
+        } else {
+            floats!(held.element, T => {
+                let into: &mut [T] = cast_slice_mut(buffer.bytes_mut());
+                warp::moved(&self.workers, plan, cast_slice::<u8, T>(held.bytes()), into);
+                Ok(())
+            })?;
+        }
+        held.replace(buffer, to)
     }
-    fn blank(&self, _: &mut Held<Array>, _: &[Blank], _: Option<i64>) -> Result<()> {
-        todo!()
+
+    fn blank(&self, held: &mut Held<Array>, blanks: &[Blank], label: Option<i64>) -> Result<()> {
+        let (shape, element, pixel) = (held.shape, held.element, held.pixel());
+        let bytes = held.bytes_mut(self)?;
+        for blank in blanks {
+            let one = match label {
+                Some(label) => pieces::element(0.0, label, element).repeat(shape[3]),
+                None => {
+                    let values = blank.values.iter();
+                    values.flat_map(|value| pieces::element(*value, 0, element)).collect()
+                }
+            };
+            for line in pieces::lines(blank.rectangle, blank.sample, shape, pixel) {
+                bytes[line].chunks_exact_mut(pixel).for_each(|place| place.copy_from_slice(&one));
+            }
+        }
+        Ok(())
     }
-    fn paste(&self, _: &mut Held<Array>, _: &[Cut]) -> Result<()> {
-        todo!()
+
+    fn paste(&self, held: &mut Held<Array>, cuts: &[Cut]) -> Result<()> {
+        let (shape, pixel) = (held.shape, held.pixel());
+        pieces::paste(held.bytes_mut(self)?, shape, pixel, cuts)
     }
-    fn mix(&self, _: &mut Held<Array>, _: &[usize], _: &[f64]) -> Result<()> {
-        todo!()
+
+    fn mix(&self, held: &mut Held<Array>, partners: &[usize], shares: &[f64]) -> Result<()> {
+        let mut buffer = self.room(held.shape.iter().product(), held.element)?;
+        let sample_len = held.sample();
+        floats!(held.element, T => {
+            let from: &[T] = cast_slice(held.bytes());
+            let into: &mut [T] = cast_slice_mut(buffer.bytes_mut());
+            for (sample, out) in into.chunks_mut(sample_len).enumerate() {
+                let of = |sample: usize| &from[sample * sample_len..][..sample_len];
+                let (own, partner, share) = (of(sample), partners[sample], shares[sample]);
+                if share == 0.0 || partner == sample {
+                    out.copy_from_slice(own);
+                } else {
+                    rows::mix(&self.workers, out, [own, of(partner)], share);
+                }
+            }
+            Ok(())
+        })?;
+        held.replace(buffer, held.shape)
     }
-    fn choose(&self, _: &Held<Array>, _: Option<&Held<Array>>, _: &Transplanting) -> Result<()> {
-        todo!()
+
+    fn choose(
+        &self,
+        labels: &Held<Array>,
+        valid: Option<&Held<Array>>,
+        what: &Transplanting,
+    ) -> Result<Self::Chosen> {
+        let chosen = what.donors.iter().enumerate().map(|(sample, donor)| match donor {
+            None => Ok(Vec::new()),
+            Some(donor) => {
+                let valid = valid.map(|valid| layer(valid, *donor));
+                pieces::chosen(what, sample, &layer(labels, *donor), valid.as_ref())
+            }
+        });
+        chosen.collect()
     }
-    fn transplant(&self, _: &mut Held<Array>, _: &(), _: &[Option<usize>]) -> Result<()> {
-        todo!()
+
+    fn transplant(
+        &self,
+        held: &mut Held<Array>,
+        chosen: &Self::Chosen,
+        donors: &[Option<usize>],
+    ) -> Result<()> {
+        let (pixel, sample_bytes) = (held.pixel(), held.sample() * held.element.size());
+        let bytes = held.bytes_mut(self)?;
+        // All of them first, as they were before.
+        let mut taken = Vec::new();
+        for (pixels, donor) in chosen.iter().zip(donors) {
+            let Some(donor) = donor else { continue };
+            for place in pixels {
+                taken.extend_from_slice(&bytes[donor * sample_bytes + place * pixel..][..pixel]);
+            }
+        }
+        let mut taken = taken.chunks_exact(pixel);
+        for (sample, pixels) in chosen.iter().enumerate() {
+            for (place, taken) in pixels.iter().zip(&mut taken) {
+                bytes[sample * sample_bytes + place * pixel..][..pixel].copy_from_slice(taken);
+            }
+        }
+        Ok(())
     }
-    fn lost(&self, _: &Held<Array>) -> Result<()> {
-        todo!()
+
+    fn lost(&self, labels: &Held<Array>) -> Result<Vec<bool>> {
+        (0..labels.shape[0]).map(|sample| Ok(!layer(labels, sample).any()?)).collect()
     }
-    fn restore(&self, _: &mut Held<Array>, _: &Held<Array>, _: &()) -> Result<()> {
-        todo!()
+
+    fn restore(
+        &self,
+        held: &mut Held<Array>,
+        before: &Held<Array>,
+        lost: &Vec<bool>,
+    ) -> Result<()> {
+        if lost.contains(&true) {
+            let sample_bytes = held.sample() * held.element.size();
+            let samples = held.bytes_mut(self)?.chunks_mut(sample_bytes);
+            let before = before.bytes().chunks(sample_bytes);
+            for ((out, before), _) in samples.zip(before).zip(lost).filter(|(_, lost)| **lost) {
+                out.copy_from_slice(before);
+            }
+        }
+        Ok(())
     }
-    fn by_band(&self, _: &mut Held<Array>, _: &[Option<ByBand>]) -> Result<()> {
-        todo!()
+
+    fn by_band(&self, held: &mut Held<Array>, by: &[Option<ByBand>]) -> Result<()> {
+        let piece = PIXELS * held.bands();
+        floats!(held.element, T => {
+            let bands: Vec<_> = by
+                .iter()
+                .map(|by| by.as_ref().map(spectra::Bands::<<T as Element>::Wide>::new))
+                .collect();
+            held.each::<T>(self, piece, |sample| bands[sample].is_some(), |sample, _, piece| {
+                if let Some(bands) = &bands[sample] {
+                    bands.apply(piece);
+                }
+            })
+        })
     }
+
     fn linear(
         &self,
-        _: &mut Held<Array>,
-        _: &[Option<Linear>],
-        _: Option<(&Held<Array>, &[i64])>,
+        held: &mut Held<Array>,
+        maps: &[Option<Linear>],
+        labels: Option<(&Held<Array>, &[i64])>,
     ) -> Result<()> {
-        todo!()
+        let bands = held.bands();
+        // Which pixels of every sample are mapped, if not all.
+        let mut wanted: Vec<Option<Vec<bool>>> = vec![None; maps.len()];
+        if let Some((mask, labels)) = labels {
+            for (sample, wanted) in
+                wanted.iter_mut().enumerate().filter(|(sample, _)| maps[*sample].is_some())
+            {
+                let theirs = layer(mask, sample).first()?;
+                *wanted = Some(theirs.into_iter().map(|label| labels.contains(&label)).collect());
+            }
+        }
+        floats!(held.element, T => {
+            let maps: Vec<_> = maps
+                .iter()
+                .map(|map| {
+                    map.as_ref().map(|map| spectra::Map::<<T as Element>::Wide>::new(map, bands))
+                })
+                .collect();
+            held.each::<T>(self, PIXELS * bands, |sample| maps[sample].is_some(), |sample, number, piece| {
+                let Some(map) = &maps[sample] else { return };
+                let first = number * PIXELS;
+                let takes = |pixel: usize| {
+                    wanted[sample].as_ref().is_none_or(|wanted| wanted[first + pixel])
+                };
+                map.apply(piece, takes);
+            })
+        })
     }
-    fn noise(&self, _: &mut Held<Array>, _: &[Option<u64>], _: f64, _: f64) -> Result<()> {
-        todo!()
+
+    fn noise(
+        &self,
+        held: &mut Held<Array>,
+        seeds: &[Option<u64>],
+        mean: f64,
+        std: f64,
+    ) -> Result<()> {
+        floats!(held.element, T => {
+            let (mean, std) = (<T as Element>::Wide::of(mean), <T as Element>::Wide::of(std));
+            let which = |sample: usize| seeds[sample].is_some();
+            held.each::<T>(self, random::PIECE, which, |sample, number, piece| {
+                let Some(seed) = seeds[sample] else { return };
+                let mut noise = vec![0.0; piece.len()];
+                random::normal(seed, number, &mut noise);
+                for (value, noise) in piece.iter_mut().zip(noise) {
+                    let noise = <T as Element>::Wide::of(f64::from(noise));
+                    *value = T::store(value.load() + noise.mul_add(std, mean));
+                }
+            })
+        })
     }
-    fn ramp(&self, _: &mut Held<Array>, _: &[Option<[f64; 2]>]) -> Result<()> {
-        todo!()
+
+    fn ramp(&self, held: &mut Held<Array>, ramps: &[Option<[f64; 2]>]) -> Result<()> {
+        let ([_, rows, columns, bands], line) = (held.shape, held.shape[2] * held.shape[3]);
+        // The outermost pixels' centres lie at -1 and 1; a single one in the middle.
+        let at = |place: usize, size: usize| {
+            if size > 1 { 2.0 * place as f64 / (size as f64 - 1.0) - 1.0 } else { 0.0 }
+        };
+        floats!(held.element, T => {
+            held.each::<T>(self, line, |sample| ramps[sample].is_some(), |sample, row, line| {
+                let Some([across, down]) = ramps[sample] else { return };
+                let mut values = vec![<T as Element>::Wide::ZERO; line.len()];
+                T::load_all(line, &mut values);
+                for (column, spectrum) in values.chunks_exact_mut(bands).enumerate() {
+                    let factor = 1.0 + across * at(column, columns) + down * at(row, rows);
+                    let factor = <T as Element>::Wide::of(factor);
+                    spectrum.iter_mut().for_each(|value| *value = *value * factor);
+                }
+                T::store_all(line, &values);
+            })
+        })
     }
-    fn blur(&self, _: &mut Held<Array>, _: &[Option<[Vec<f64>; 2]>]) -> Result<()> {
-        todo!()
+
+    fn blur(&self, held: &mut Held<Array>, weights: &[Option<[Vec<f64>; 2]>]) -> Result<()> {
+        let [_, rows, columns, bands] = held.shape;
+        let sample_len = held.sample();
+        let mut buffer = self.room(held.shape.iter().product(), held.element)?;
+        floats!(held.element, T => {
+            let from: &[T] = cast_slice(held.bytes());
+            let into: &mut [T] = cast_slice_mut(buffer.bytes_mut());
+            let samples = from.chunks(sample_len).zip(into.chunks_mut(sample_len));
+            for ((from, into), weights) in samples.zip(weights) {
+                match weights {
+                    None => into.copy_from_slice(from),
+                    Some([down, across]) => {
+                        let (shape, weights) = ([rows, columns, bands], [&down[..], &across[..]]);
+                        rows::blur(&self.workers, from, into, shape, weights, Around::Mirrored);
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        held.replace(buffer, held.shape)
     }
-    fn normalize(&self, _: &mut Held<Array>, _: SpectralNorm, _: &[bool]) -> Result<()> {
-        todo!()
+
+    fn normalize(&self, held: &mut Held<Array>, norm: SpectralNorm, which: &[bool]) -> Result<()> {
+        let bands = held.bands();
+        floats!(held.element, T => {
+            held.each::<T>(self, PIXELS * bands, |sample| which[sample], |_, _, piece| {
+                spectra::normalize(piece, bands, norm);
+            })
+        })
     }
-    fn image(&self, _: &Array, _: &ImageRecipe) -> Result<Array> {
-        todo!()
+
+    fn image(&self, stored: &Array, recipe: &ImageRecipe) -> Result<Array> {
+        let outer = |array: &Array| array.permuted(&[0, 3, 1, 2]);
+        if recipe.is_nothing(stored.element()) {
+            return Ok(outer(stored));
+        }
+        let (Some(from), &[_, rows, columns, bands]) = (stored.bytes(), stored.shape()) else {
+            return Err(Error::bug(format!("what is stored, as {stored:?}")));
+        };
+        let mut buffer = self.room(stored.len(), recipe.element)?;
+        let shape = [rows * columns, bands.max(1)];
+        floats!(stored.element(), T => floats!(recipe.element, U => {
+            let into: &mut [U] = cast_slice_mut(buffer.bytes_mut());
+            prepare::image(&self.workers, cast_slice::<u8, T>(from), into, shape, recipe);
+            Ok(())
+        }))?;
+        Ok(outer(&buffer.array(stored.shape(), recipe.element)?))
     }
-    fn labels(&self, _: &Array, _: &LabelRecipe) -> Result<Array> {
-        todo!()
+
+    fn labels(&self, stored: &Array, recipe: &LabelRecipe) -> Result<Array> {
+        let (Some(from), &[samples, rows, columns, 1]) = (stored.bytes(), stored.shape()) else {
+            return Err(Error::bug(format!("a stored mask, as {stored:?}")));
+        };
+        if recipe.layers == 0 && recipe.element == stored.element() {
+            return stored.reshaped(&[samples, rows, columns]);
+        }
+        let layers = recipe.layers.max(1);
+        let element = if recipe.layers > 0 { ElementType::Bool } else { recipe.element };
+        let mut buffer = self.room(stored.len() * layers, element)?;
+        prepare::mask(&self.workers, from, buffer.bytes_mut(), recipe)?;
+        if recipe.layers > 0 {
+            let shape = [samples, rows, columns, layers];
+            return Ok(buffer.array(&shape, element)?.permuted(&[0, 3, 1, 2]));
+        }
+        buffer.array(&[samples, rows, columns], element)
     }
+}
+
+/// The first layer of one sample's labels.
+fn layer(held: &Held<Array>, sample: usize) -> Layer<'_> {
+    let bytes = held.sample() * held.element.size();
+    Layer {
+        bytes: &held.bytes()[sample * bytes..][..bytes],
+        element: held.element,
+        layers: held.bands(),
+    }
+}
+
+/// The elements of an array with gaps, or in another order, one after the other.
+fn gather(workers: &Workers, from: &Array, into: &mut [u8]) {
+    let (size, shape, strides) = (from.element().size(), from.shape(), from.strides());
+    let Some(((inner, outer), (step, steps))) = shape.split_last().zip(strides.split_last()) else {
+        return;
+    };
+    // A run along the last axis at a time. Addresses are numbers here, so that threads can share them.
+    let start = from.address() as usize;
+    workers.each(into, (inner * size).max(1), |run, out| {
+        let (mut rest, mut offset) = (run, 0isize);
+        for (length, stride) in outer.iter().zip(steps).rev() {
+            offset += (rest % length) as isize * stride;
+            rest /= length;
+        }
+        for (place, out) in out.chunks_exact_mut(size).enumerate() {
+            let at = offset + place as isize * step;
+            let address = start.wrapping_add_signed(at * size as isize);
+            // SAFETY: an element of the array, which its constructor has seen to lie in its memory; that is the host's,
+            // as `look` has seen.
+            out.copy_from_slice(unsafe { std::slice::from_raw_parts(address as *const u8, size) });
+        }
+    });
 }

@@ -18,10 +18,11 @@ pub use geometric::{
     Affine, CenterCrop, Elastic, Flip, Interpolation, KorniaCompat, PadTo, Padding, Perspective,
     RandomCrop, Resize, ResizedCrop, Rot90, Rotate,
 };
-pub use geometric::{Outside, Source};
+pub use geometric::{Field, Outside, Source};
 use hsipack_format::random::{Random, Stream, fold};
 use hsipack_format::{Error, Result};
 pub use mixing::{Count, CutMix, Direction, HideAndSeek, Jigsaw, MixUp, Transplant};
+pub(crate) use values::gaussian;
 pub use values::{
     BandDropout, BandNoise, Erase, Fill, GaussianBlur, GaussianNoise, IlluminationRamp, Normalize,
     PerBand, Projection, Scalar, SpectralShift, SpectralSmooth, Standardize, ValidGuard,

@@ -1,0 +1,388 @@
+//! Arithmetic on runs of values. float16 and bfloat16 are computed in float32 and rounded once, float64 in float64.
+
+use bytemuck::Pod;
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+use hsipack_format::spectrum::Real;
+
+/// A type that is computed in.
+pub(super) trait Wide: Pod + Send + Sync + Real {
+    fn of(value: f64) -> Self;
+    fn to_f64(self) -> f64;
+    fn mul_add(self, factor: Self, summand: Self) -> Self;
+}
+
+/// A type of values.
+pub(super) trait Element: Pod + Send + Sync {
+    /// What it is computed in.
+    type Wide: Wide;
+
+    /// The number stored.
+    fn load(self) -> Self::Wide;
+
+    /// The number that is stored.
+    fn store(value: Self::Wide) -> Self;
+
+    /// Loads a run of numbers.
+    fn load_all(row: &[Self], out: &mut [Self::Wide]) {
+        for (out, value) in out.iter_mut().zip(row) {
+            *out = value.load();
+        }
+    }
+
+    /// Stores a run of numbers.
+    fn store_all(out: &mut [Self], values: &[Self::Wide]) {
+        for (out, value) in out.iter_mut().zip(values) {
+            *out = Self::store(*value);
+        }
+    }
+
+    /// out = base + Σ weight·row.
+    fn blend(out: &mut [Self], rows: [&[Self]; 4], weights: [f64; 4], base: f64) {
+        let rows = rows.map(|row| &row[..out.len()]);
+        let (weights, base) = (weights.map(Self::Wide::of), Self::Wide::of(base));
+        for (place, out) in out.iter_mut().enumerate() {
+            let mut sum = base;
+            for (row, weight) in rows.iter().zip(weights) {
+                sum = weight.mul_add(row[place].load(), sum);
+            }
+            *out = Self::store(sum);
+        }
+    }
+
+    /// sum += weight·row.
+    fn add(sum: &mut [Self::Wide], row: &[Self], weight: Self::Wide) {
+        for (sum, value) in sum.iter_mut().zip(row) {
+            *sum = weight.mul_add(value.load(), *sum);
+        }
+    }
+
+    /// values = (values - shift)·factor + summand, but for factors of 0 the summand alone, whatever the value.
+    fn affine(
+        values: &mut [Self],
+        shift: &[Self::Wide],
+        factor: &[Self::Wide],
+        summand: &[Self::Wide],
+    ) {
+        let by = shift.iter().zip(factor).zip(summand);
+        for (value, ((shift, factor), summand)) in values.iter_mut().zip(by) {
+            *value = Self::store(affine(value.load(), *shift, *factor, *summand));
+        }
+    }
+}
+
+fn affine<W: Wide>(value: W, shift: W, factor: W, summand: W) -> W {
+    if factor == W::ZERO { summand } else { (value - shift).mul_add(factor, summand) }
+}
+
+/// Stores numbers as another type, rounding once where the widths allow it.
+pub(super) fn cast<W: Wide, T: Element>(out: &mut [T], values: &[W]) {
+    if let Ok(values) = bytemuck::try_cast_slice::<W, T::Wide>(values)
+        && size_of::<W>() == size_of::<T::Wide>()
+    {
+        return T::store_all(out, values);
+    }
+    for (out, value) in out.iter_mut().zip(values) {
+        *out = T::store(T::Wide::of(value.to_f64()));
+    }
+}
+
+macro_rules! plain {
+    ($type:ty) => {
+        impl Wide for $type {
+            #[inline]
+            fn of(value: f64) -> Self {
+                value as Self
+            }
+            #[inline]
+            fn to_f64(self) -> f64 {
+                self.into()
+            }
+            #[inline]
+            fn mul_add(self, factor: Self, summand: Self) -> Self {
+                <$type>::mul_add(self, factor, summand)
+            }
+        }
+
+        impl Element for $type {
+            type Wide = $type;
+            #[inline]
+            fn load(self) -> Self {
+                self
+            }
+            #[inline]
+            fn store(value: Self) -> Self {
+                value
+            }
+        }
+    };
+}
+
+plain!(f32);
+plain!(f64);
+
+impl Element for bf16 {
+    type Wide = f32;
+
+    #[inline]
+    fn load(self) -> f32 {
+        self.to_f32()
+    }
+
+    #[inline]
+    fn store(value: f32) -> Self {
+        bf16::from_f32(value)
+    }
+}
+
+impl Element for f16 {
+    type Wide = f32;
+
+    #[inline]
+    fn load(self) -> f32 {
+        self.to_f32()
+    }
+
+    #[inline]
+    fn store(value: f32) -> Self {
+        f16::from_f32(value)
+    }
+
+    fn load_all(row: &[Self], out: &mut [f32]) {
+        let len = row.len().min(out.len());
+        row[..len].convert_to_f32_slice(&mut out[..len]);
+    }
+
+    fn store_all(out: &mut [Self], values: &[f32]) {
+        let done = wide::store(out, values);
+        for (out, value) in out.iter_mut().zip(values).skip(done) {
+            *out = f16::from_f32(*value);
+        }
+    }
+
+    fn blend(out: &mut [Self], rows: [&[Self]; 4], weights: [f64; 4], base: f64) {
+        let (weights, base) = (weights.map(|weight| weight as f32), base as f32);
+        let done = wide::blend(out, rows, weights, base);
+        for place in done..out.len() {
+            let parts = rows.iter().zip(weights);
+            let sum =
+                parts.fold(base, |sum, (row, weight)| weight.mul_add(row[place].to_f32(), sum));
+            out[place] = f16::from_f32(sum);
+        }
+    }
+
+    fn add(sum: &mut [f32], row: &[Self], weight: f32) {
+        let done = wide::add(sum, row, weight);
+        for (sum, value) in sum.iter_mut().zip(row).skip(done) {
+            *sum = weight.mul_add(value.to_f32(), *sum);
+        }
+    }
+
+    fn affine(values: &mut [Self], shift: &[f32], factor: &[f32], summand: &[f32]) {
+        let done = wide::affine(values, shift, factor, summand);
+        for place in done..values.len() {
+            let value = affine(values[place].to_f32(), shift[place], factor[place], summand[place]);
+            values[place] = f16::from_f32(value);
+        }
+    }
+}
+
+/// Eight float16 values at a time; each function gives how many it has done.
+#[cfg(all(
+    target_arch = "x86_64",
+    target_feature = "f16c",
+    target_feature = "fma",
+    target_feature = "avx"
+))]
+mod wide {
+    use std::arch::x86_64::{
+        __m256, _CMP_EQ_OQ, _MM_FROUND_TO_NEAREST_INT, _mm_loadu_si128, _mm_storeu_si128,
+        _mm256_blendv_ps, _mm256_cmp_ps, _mm256_cvtph_ps, _mm256_cvtps_ph, _mm256_fmadd_ps,
+        _mm256_loadu_ps, _mm256_set1_ps, _mm256_setzero_ps, _mm256_storeu_ps, _mm256_sub_ps,
+    };
+
+    use half::f16;
+
+    const LANES: usize = 8;
+
+    /// Eight values from `place` on.
+    fn load(row: &[f16], place: usize) -> __m256 {
+        let lanes = &row[place..place + LANES];
+        // SAFETY: the slice holds the 16 bytes; the processor has F16C, which this module is compiled for.
+        unsafe { _mm256_cvtph_ps(_mm_loadu_si128(lanes.as_ptr().cast())) }
+    }
+
+    fn put(row: &mut [f16], place: usize, values: __m256) {
+        let lanes = &mut row[place..place + LANES];
+        // SAFETY: as above, and the slice is ours to write to.
+        unsafe {
+            let rounded = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(values);
+            _mm_storeu_si128(lanes.as_mut_ptr().cast(), rounded);
+        }
+    }
+
+    fn load_f32(row: &[f32], place: usize) -> __m256 {
+        let lanes = &row[place..place + LANES];
+        // SAFETY: the slice holds the 32 bytes.
+        unsafe { _mm256_loadu_ps(lanes.as_ptr()) }
+    }
+
+    fn put_f32(row: &mut [f32], place: usize, values: __m256) {
+        let lanes = &mut row[place..place + LANES];
+        // SAFETY: the slice holds the 32 bytes and is ours to write to.
+        unsafe { _mm256_storeu_ps(lanes.as_mut_ptr(), values) }
+    }
+
+    fn all(value: f32) -> __m256 {
+        // SAFETY: compiled for a processor with AVX.
+        unsafe { _mm256_set1_ps(value) }
+    }
+
+    fn fma(a: __m256, b: __m256, c: __m256) -> __m256 {
+        // SAFETY: compiled for a processor with FMA.
+        unsafe { _mm256_fmadd_ps(a, b, c) }
+    }
+
+    pub(super) fn blend(out: &mut [f16], rows: [&[f16]; 4], weights: [f32; 4], base: f32) -> usize {
+        let len = out.len();
+        let rows = rows.map(|row| &row[..len]);
+        let (weights, base) = (weights.map(all), all(base));
+        let done = len / LANES * LANES;
+        for place in (0..done).step_by(LANES) {
+            let mut sum = base;
+            for (row, weight) in rows.iter().zip(weights) {
+                sum = fma(weight, load(row, place), sum);
+            }
+            put(out, place, sum);
+        }
+        done
+    }
+
+    pub(super) fn add(sum: &mut [f32], row: &[f16], weight: f32) -> usize {
+        let len = sum.len().min(row.len());
+        let weight = all(weight);
+        let done = len / LANES * LANES;
+        for place in (0..done).step_by(LANES) {
+            let total = fma(weight, load(row, place), load_f32(sum, place));
+            put_f32(sum, place, total);
+        }
+        done
+    }
+
+    pub(super) fn affine(
+        values: &mut [f16],
+        shift: &[f32],
+        factor: &[f32],
+        summand: &[f32],
+    ) -> usize {
+        let done = values.len() / LANES * LANES;
+        for place in (0..done).step_by(LANES) {
+            let (shift, factor) = (load_f32(shift, place), load_f32(factor, place));
+            let summand = load_f32(summand, place);
+            let value = load(values, place);
+            // SAFETY: compiled for a processor with AVX.
+            let (moved, none) = unsafe {
+                let zero = _mm256_setzero_ps();
+                (_mm256_sub_ps(value, shift), _mm256_cmp_ps::<_CMP_EQ_OQ>(factor, zero))
+            };
+            let result = fma(moved, factor, summand);
+            // SAFETY: compiled for a processor with AVX.
+            let result = unsafe { _mm256_blendv_ps(result, summand, none) };
+            put(values, place, result);
+        }
+        done
+    }
+
+    pub(super) fn store(out: &mut [f16], values: &[f32]) -> usize {
+        let done = out.len().min(values.len()) / LANES * LANES;
+        for place in (0..done).step_by(LANES) {
+            put(out, place, load_f32(values, place));
+        }
+        done
+    }
+}
+
+/// Other processors: one value at a time.
+#[cfg(not(all(
+    target_arch = "x86_64",
+    target_feature = "f16c",
+    target_feature = "fma",
+    target_feature = "avx"
+)))]
+mod wide {
+    use half::f16;
+
+    pub(super) fn blend(_: &mut [f16], _: [&[f16]; 4], _: [f32; 4], _: f32) -> usize {
+        0
+    }
+
+    pub(super) fn add(_: &mut [f32], _: &[f16], _: f32) -> usize {
+        0
+    }
+
+    pub(super) fn affine(_: &mut [f16], _: &[f32], _: &[f32], _: &[f32]) -> usize {
+        0
+    }
+
+    pub(super) fn store(_: &mut [f16], _: &[f32]) -> usize {
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(seed: usize, len: usize) -> Vec<f32> {
+        (0..len).map(|place| ((place * 37 + seed * 101) % 97) as f32 / 16.0 - 3.0).collect()
+    }
+
+    #[test]
+    fn float16_is_rounded_once_whatever_the_length() {
+        for len in [1, 7, 8, 9, 100, 103] {
+            let rows: Vec<Vec<f16>> = (0..4)
+                .map(|seed| numbers(seed, len).into_iter().map(f16::from_f32).collect())
+                .collect();
+            let weights = [0.1f64, 0.2, 0.3, 0.4];
+            let mut out = vec![f16::ZERO; len];
+            f16::blend(&mut out, [&rows[0], &rows[1], &rows[2], &rows[3]], weights, 0.5);
+            let mut sums = vec![0.25; len];
+            f16::add(&mut sums, &rows[1], 2.0);
+            let (shift, mut factor, summand) = (numbers(5, len), numbers(6, len), numbers(7, len));
+            factor[0] = 0.0;
+            let mut values = rows[2].clone();
+            values[0] = f16::NAN;
+            f16::affine(&mut values, &shift, &factor, &summand);
+            let mut stored = vec![f16::ZERO; len];
+            f16::store_all(&mut stored, &shift);
+            for place in 0..len {
+                let blended = (0..4)
+                    .fold(0.5f64, |sum, row| sum + weights[row] * f64::from(rows[row][place]));
+                assert!((f64::from(out[place]) - blended).abs() <= 2e-3, "{place} of {len}");
+                assert_eq!(sums[place], 2.0f32.mul_add(rows[1][place].to_f32(), 0.25));
+                let value = rows[2][place].to_f32();
+                let wanted = if place == 0 {
+                    summand[0]
+                } else {
+                    (value - shift[place]).mul_add(factor[place], summand[place])
+                };
+                assert_eq!(values[place], f16::from_f32(wanted));
+                assert_eq!(stored[place], f16::from_f32(shift[place]));
+            }
+        }
+    }
+
+    #[test]
+    fn values_are_cast_between_all_types() {
+        let values = [0.1f64, -2.5, f64::INFINITY, 1e300];
+        let mut single = [0f32; 4];
+        cast(&mut single, &values);
+        assert_eq!(single, [0.1, -2.5, f32::INFINITY, f32::INFINITY]);
+        let mut brain = [bf16::ZERO; 4];
+        cast(&mut brain, &single);
+        assert_eq!(brain[1], bf16::from_f32(-2.5));
+        let mut double = [0f64; 4];
+        cast(&mut double, &single);
+        assert_eq!(double[0], f64::from(0.1f32));
+    }
+}

@@ -1,0 +1,145 @@
+//! Rectangles, and pixels of a label: copies of whole elements, whatever their type.
+
+use hsipack_format::{Error, Result};
+
+use crate::array::ElementType;
+use crate::pass::{Cut, Rectangle, Transplanting};
+
+/// Where the rows of a rectangle of one sample lie in the bytes of (samples, rows, columns, pixels of so many bytes).
+pub(super) fn lines(
+    rectangle: Rectangle,
+    sample: usize,
+    [_, rows, columns, _]: [usize; 4],
+    pixel: usize,
+) -> impl Iterator<Item = std::ops::Range<usize>> {
+    let Rectangle { x, y, width, height } = rectangle;
+    (y..y + height).map(move |row| {
+        let start = ((sample * rows + row) * columns + x) * pixel;
+        start..start + width * pixel
+    })
+}
+
+/// Copies rectangles, of the bytes as they were before.
+pub(super) fn paste(bytes: &mut [u8], shape: [usize; 4], pixel: usize, cuts: &[Cut]) -> Result<()> {
+    let area = |cut: &Cut| cut.from.width * cut.from.height * pixel;
+    let mut taken: Vec<u8> =
+        hsipack_store::memory::reserved(cuts.iter().map(area).sum(), "rectangles of a batch")?;
+    for cut in cuts {
+        lines(cut.from, cut.donor, shape, pixel)
+            .for_each(|line| taken.extend_from_slice(&bytes[line]));
+    }
+    let mut taken = taken.as_slice();
+    for cut in cuts {
+        for line in lines(cut.to, cut.sample, shape, pixel) {
+            let (line_taken, rest) = taken.split_at(line.len());
+            bytes[line].copy_from_slice(line_taken);
+            taken = rest;
+        }
+    }
+    Ok(())
+}
+
+/// One element as bytes: a number for images, a label for masks.
+pub(super) fn element(number: f64, label: i64, element: ElementType) -> Vec<u8> {
+    match element {
+        ElementType::Bool => vec![u8::from(label != 0)],
+        ElementType::U8 | ElementType::I8 => vec![label as u8],
+        ElementType::U16 | ElementType::I16 => (label as u16).to_le_bytes().to_vec(),
+        ElementType::U32 | ElementType::I32 => (label as u32).to_le_bytes().to_vec(),
+        ElementType::U64 | ElementType::I64 => (label as u64).to_le_bytes().to_vec(),
+        ElementType::F16 => half::f16::from_f64(number).to_le_bytes().to_vec(),
+        ElementType::BF16 => half::bf16::from_f64(number).to_le_bytes().to_vec(),
+        ElementType::F32 => (number as f32).to_le_bytes().to_vec(),
+        ElementType::F64 => number.to_le_bytes().to_vec(),
+    }
+}
+
+/// Labels as whole numbers; those of 64 bits without a sign as if they had one.
+pub(super) fn labels(bytes: &[u8], element: ElementType, out: &mut Vec<i64>) -> Result<()> {
+    macro_rules! of {
+        ($type:ty) => {{
+            const SIZE: usize = size_of::<$type>();
+            out.extend(bytes.chunks_exact(SIZE).map(|bytes| {
+                let mut number = [0; SIZE];
+                number.copy_from_slice(bytes);
+                <$type>::from_le_bytes(number) as i64
+            }));
+        }};
+    }
+    out.clear();
+    match element {
+        ElementType::Bool => out.extend(bytes.iter().map(|byte| i64::from(*byte != 0))),
+        ElementType::U8 => of!(u8),
+        ElementType::I8 => of!(i8),
+        ElementType::U16 => of!(u16),
+        ElementType::I16 => of!(i16),
+        ElementType::U32 => of!(u32),
+        ElementType::I32 => of!(i32),
+        ElementType::U64 => of!(u64),
+        ElementType::I64 => of!(i64),
+        float => return Err(Error::bug(format!("labels of {float}"))),
+    }
+    Ok(())
+}
+
+/// Labels of one sample's first layer, one a pixel.
+pub(super) struct Layer<'a> {
+    pub bytes: &'a [u8],
+    pub element: ElementType,
+    /// Layers of a pixel.
+    pub layers: usize,
+}
+
+impl Layer<'_> {
+    pub(super) fn first(&self) -> Result<Vec<i64>> {
+        let mut all = Vec::new();
+        labels(self.bytes, self.element, &mut all)?;
+        Ok(all.into_iter().step_by(self.layers).collect())
+    }
+
+    /// Whether any pixel is not 0.
+    pub(super) fn any(&self) -> Result<bool> {
+        Ok(self.first()?.iter().any(|label| *label != 0))
+    }
+}
+
+/// The pixels that `sample` takes of its donor: those with the label that was picked.
+pub(super) fn chosen(
+    what: &Transplanting,
+    sample: usize,
+    theirs: &Layer<'_>,
+    valid: Option<&Layer<'_>>,
+) -> Result<Vec<usize>> {
+    let theirs_labels = theirs.first()?;
+    let pixels = |wanted: &dyn Fn(usize, i64) -> bool| {
+        let all = theirs_labels.iter().copied().enumerate();
+        all.filter(|(pixel, label)| wanted(*pixel, *label)).map(|(pixel, _)| pixel).collect()
+    };
+    if let Some(label) = what.given[sample] {
+        return Ok(pixels(&|_, one| one == label));
+    }
+    let valid = valid.map(Layer::first).transpose()?;
+    // Which labels there are: 65536 at most, whatever the element type.
+    let most = match theirs.element {
+        ElementType::Bool => 2,
+        ElementType::U8 | ElementType::I8 => 256,
+        _ => 65536,
+    };
+    let counts = |pixel: usize, label: i64| {
+        (0..most).contains(&label)
+            && valid.as_ref().is_none_or(|valid| valid[pixel] != 0)
+            && !what.excluded.contains(&label)
+    };
+    let mut there = vec![false; most as usize];
+    for (pixel, label) in theirs_labels.iter().enumerate() {
+        if counts(pixel, *label) {
+            there[*label as usize] = true;
+        }
+    }
+    let mut labels = there.iter().enumerate().filter(|(_, there)| **there).map(|(label, _)| label);
+    let number = labels.clone().count();
+    // A pick next to 1 may be 1 in float32.
+    let wanted = ((what.picks[sample] * number as f32) as usize).min(number.saturating_sub(1));
+    let Some(label) = labels.nth(wanted) else { return Ok(Vec::new()) };
+    Ok(pixels(&|pixel, one| one == label as i64 && counts(pixel, one)))
+}

@@ -1,0 +1,115 @@
+//! From what is stored to images and masks.
+
+use hsipack_format::Result;
+use hsipack_format::spectrum::{self, Real};
+
+use super::element::{Element, Wide, cast};
+use super::pieces::labels;
+use super::spectra::PIXELS;
+use super::workers::Workers;
+use crate::array::ElementType;
+use crate::prepare::{ImageRecipe, LabelRecipe, Normalized};
+
+/// Fills an image (samples, rows, columns, bands), `pixels` a sample, from what is stored likewise.
+pub(super) fn image<T: Element, U: Element>(
+    workers: &Workers,
+    from: &[T],
+    into: &mut [U],
+    [pixels, bands]: [usize; 2],
+    recipe: &ImageRecipe,
+) {
+    let (sample_len, piece_len) = (pixels * bands, PIXELS * bands);
+    workers.each_of(into, sample_len, piece_len, |sample, number, out| {
+        let from = &from[sample * sample_len + number * piece_len..][..out.len()];
+        let mut values = vec![T::Wide::ZERO; from.len()];
+        T::load_all(from, &mut values);
+        prepared(&mut values, sample, bands, recipe);
+        cast(out, &values);
+    });
+}
+
+/// What is done to some spectra of one sample before they are cast.
+fn prepared<W: Wide>(values: &mut [W], sample: usize, bands: usize, recipe: &ImageRecipe) {
+    if let Some([scale, offset]) = recipe.physical_of(sample) {
+        let (scale, offset) = (W::of(scale), W::of(offset));
+        values.iter_mut().for_each(|value| *value = *value * scale);
+        if offset != W::ZERO {
+            values.iter_mut().for_each(|value| *value = *value + offset);
+        }
+    }
+    if let Some(figures) = recipe.normalized.figures_of(sample) {
+        for spectrum in values.chunks_exact_mut(bands) {
+            for ((value, mean), std) in spectrum.iter_mut().zip(&figures.mean).zip(&figures.std) {
+                let std = if *std == 0.0 { 1.0 } else { *std };
+                *value = (*value - W::of(f64::from(*mean))) / W::of(f64::from(std));
+            }
+        }
+    }
+    if let Normalized::Spectra(norm) = recipe.normalized {
+        values.chunks_exact_mut(bands).for_each(|one| spectrum::normalize(one, norm));
+    }
+    if let Some(nan) = recipe.nan {
+        let nan = W::of(nan);
+        values
+            .iter_mut()
+            .for_each(|value| *value = if value.to_f64().is_nan() { nan } else { *value });
+    }
+}
+
+/// Pixels whose labels a thread takes at once.
+const LABELS: usize = 1 << 12;
+
+/// Fills a mask, `into` elements of what the recipe says for every pixel, from what is stored, one element a pixel.
+pub(super) fn mask(
+    workers: &Workers,
+    from: &[u8],
+    into: &mut [u8],
+    recipe: &LabelRecipe,
+) -> Result<()> {
+    let (from_size, layers) = (recipe.stored.size(), recipe.layers);
+    let to = if layers > 0 { ElementType::Bool } else { recipe.element };
+    let to_size = to.size() * layers.max(1);
+    // Looked at once for all: what is no label is found before threads begin.
+    labels(&[], recipe.stored, &mut Vec::new())?;
+    workers.each(into, LABELS * to_size, |number, out| {
+        let pixels = out.len() / to_size;
+        let from = &from[number * LABELS * from_size..][..pixels * from_size];
+        let mut numbers = Vec::with_capacity(pixels);
+        if labels(from, recipe.stored, &mut numbers).is_err() {
+            return;
+        }
+        if layers > 0 {
+            for (number, out) in numbers.iter().zip(out.chunks_exact_mut(layers)) {
+                for (bit, out) in out.iter_mut().enumerate() {
+                    *out = (number >> bit.min(63) & 1) as u8;
+                }
+            }
+            return;
+        }
+        store(&numbers, to, out);
+    });
+    Ok(())
+}
+
+/// Stores whole numbers as another type.
+fn store(numbers: &[i64], to: ElementType, out: &mut [u8]) {
+    macro_rules! of {
+        ($type:ty, $make:expr) => {
+            for (number, out) in numbers.iter().zip(out.chunks_exact_mut(size_of::<$type>())) {
+                let make: fn(i64) -> $type = $make;
+                out.copy_from_slice(&make(*number).to_le_bytes());
+            }
+        };
+    }
+    match to {
+        ElementType::Bool => of!(u8, |number| u8::from(number != 0)),
+        ElementType::U8 | ElementType::I8 => of!(u8, |number| number as u8),
+        ElementType::U16 | ElementType::I16 => of!(u16, |number| number as u16),
+        ElementType::U32 | ElementType::I32 => of!(u32, |number| number as u32),
+        ElementType::U64 | ElementType::I64 => of!(i64, |number| number),
+        ElementType::F16 => of!(half::f16, |number| half::f16::from_f64(number as f64)),
+        ElementType::BF16 => of!(half::bf16, |number| half::bf16::from_f64(number as f64)),
+        ElementType::F32 => of!(f32, |number| number as f32),
+        ElementType::F64 => of!(f64, |number| number as f64),
+    }
+}

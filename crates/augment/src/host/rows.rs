@@ -1,0 +1,83 @@
+//! Loops over rows of an image: blur, mixing.
+
+use hsipack_format::spectrum::Real;
+
+use super::element::{Element, Wide};
+use super::workers::Workers;
+
+/// What lies around a frame that is blurred.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Around {
+    /// The frame, mirrored about its outermost pixels' centres.
+    Mirrored,
+    /// Zeros.
+    Zeros,
+}
+
+/// Blurs one sample (rows, columns, values) with these weights along rows (down) and columns (across).
+pub(super) fn blur<T: Element>(
+    workers: &Workers,
+    from: &[T],
+    into: &mut [T],
+    [rows, columns, values]: [usize; 3],
+    weights: [&[f64]; 2],
+    around: Around,
+) {
+    let [down, across] = weights
+        .map(|weights| weights.iter().map(|weight| T::Wide::of(*weight)).collect::<Vec<_>>());
+    let line = columns * values;
+    let (high, wide) = (down.len() / 2, across.len() / 2);
+    workers.each(into, line, |row, out| {
+        // A row blurred along columns, with what lies beside its ends.
+        let mut tall = vec![T::Wide::ZERO; line + 2 * wide * values];
+        let middle = wide * values;
+        for (tap, weight) in down.iter().enumerate() {
+            let from_row = match around {
+                Around::Mirrored => Some(mirrored(row + tap, high, rows)),
+                Around::Zeros => (row + tap).checked_sub(high).filter(|row| *row < rows),
+            };
+            if let Some(from_row) = from_row {
+                let from = &from[from_row * line..][..line];
+                T::add(&mut tall[middle..middle + line], from, *weight);
+            }
+        }
+        if around == Around::Mirrored {
+            let last = wide + columns - 1;
+            for step in 1..=wide {
+                for (to, mirror) in [(wide - step, wide + step), (last + step, last - step)] {
+                    tall.copy_within(mirror * values..(mirror + 1) * values, to * values);
+                }
+            }
+        }
+        let mut sums = vec![T::Wide::ZERO; line];
+        for (tap, weight) in across.iter().enumerate() {
+            let row = &tall[tap * values..][..line];
+            for (sum, value) in sums.iter_mut().zip(row) {
+                *sum = weight.mul_add(*value, *sum);
+            }
+        }
+        T::store_all(out, &sums);
+    });
+}
+
+/// The pixel at `place` - `reach`, mirrored about the outermost ones of `size`.
+fn mirrored(place: usize, reach: usize, size: usize) -> usize {
+    let last = size as i64 - 1;
+    let place = (place as i64 - reach as i64).abs();
+    (if place > last { 2 * last - place } else { place }).max(0) as usize
+}
+
+/// Values that a thread mixes at once.
+const MIXED: usize = 1 << 14;
+
+/// out = own·(1 - share) + other·share.
+pub(super) fn mix<T: Element>(workers: &Workers, out: &mut [T], rows: [&[T]; 2], share: f64) {
+    let weights = [1.0 - share, share].map(T::Wide::of);
+    workers.each(out, MIXED, |number, out| {
+        let mut sums = vec![T::Wide::ZERO; out.len()];
+        for (row, weight) in rows.into_iter().zip(weights) {
+            T::add(&mut sums, &row[number * MIXED..][..out.len()], weight);
+        }
+        T::store_all(out, &sums);
+    });
+}

@@ -1,0 +1,101 @@
+//! Loops over the spectra of pixels. Each takes a piece of one sample, whole pixels, in place.
+
+use hsipack_format::SpectralNorm;
+use hsipack_format::spectrum::{self, Real};
+
+use super::element::{Element, Wide};
+use crate::pass::{ByBand, Linear};
+
+/// Pixels that a thread takes at once.
+pub(super) const PIXELS: usize = 256;
+
+/// Numbers in the type that is computed in.
+pub(super) fn wide<W: Wide>(numbers: &[f64]) -> Vec<W> {
+    numbers.iter().map(|number| W::of(*number)).collect()
+}
+
+/// Products and sums by band, in the type that is computed in.
+pub(super) struct Bands<W> {
+    shift: Vec<W>,
+    factor: Vec<W>,
+    summand: Vec<W>,
+}
+
+impl<W: Wide> Bands<W> {
+    pub(super) fn new(by: &ByBand) -> Self {
+        Self { shift: wide(&by.shift), factor: wide(&by.factor), summand: wide(&by.summand) }
+    }
+
+    pub(super) fn apply<T: Element<Wide = W>>(&self, piece: &mut [T]) {
+        for spectrum in piece.chunks_exact_mut(self.shift.len()) {
+            T::affine(spectrum, &self.shift, &self.factor, &self.summand);
+        }
+    }
+}
+
+/// Normalises every spectrum.
+pub(super) fn normalize<T: Element>(piece: &mut [T], bands: usize, norm: SpectralNorm) {
+    let mut values = vec![T::Wide::ZERO; piece.len()];
+    T::load_all(piece, &mut values);
+    values.chunks_exact_mut(bands).for_each(|spectrum| spectrum::normalize(spectrum, norm));
+    T::store_all(piece, &values);
+}
+
+/// A linear map of spectra, in the type that is computed in.
+pub(super) struct Map<W> {
+    bands: usize,
+    numbers: Vec<W>,
+    /// For every band that goes in, the first that it contributes to, and the one behind the last.
+    reach: Vec<(usize, usize)>,
+    /// What is added then; as many numbers as bands.
+    offset: Vec<W>,
+}
+
+impl<W: Wide> Map<W> {
+    pub(super) fn new(linear: &Linear, bands: usize) -> Self {
+        let reach = linear.map.chunks_exact(bands).map(|row| {
+            let first = row.iter().position(|number| *number != 0.0).unwrap_or(0);
+            let end = row.iter().rposition(|number| *number != 0.0).map_or(0, |last| last + 1);
+            (first, end)
+        });
+        let mut offset = wide(&linear.offset);
+        offset.resize(bands, W::ZERO);
+        Self { bands, numbers: wide(&linear.map), reach: reach.collect(), offset }
+    }
+
+    /// Maps those pixels of a piece that `takes` says.
+    pub(super) fn apply<T: Element<Wide = W>>(
+        &self,
+        piece: &mut [T],
+        takes: impl Fn(usize) -> bool,
+    ) {
+        let bands = self.bands;
+        let mut values = vec![W::ZERO; piece.len()];
+        T::load_all(piece, &mut values);
+        // Several pixels at a time, so that a row of the map is read once for all of them.
+        const TOGETHER: usize = 16;
+        let mut sums = vec![W::ZERO; TOGETHER * bands];
+        for (number, group) in values.chunks(TOGETHER * bands).enumerate() {
+            for sum in sums.chunks_exact_mut(bands) {
+                sum.copy_from_slice(&self.offset);
+            }
+            for (band, (first, end)) in self.reach.iter().enumerate() {
+                let row = &self.numbers[band * bands..][*first..*end];
+                let pixels = group.chunks_exact(bands).zip(sums.chunks_exact_mut(bands));
+                for (spectrum, sum) in pixels {
+                    let value = spectrum[band];
+                    for (sum, number) in sum[*first..*end].iter_mut().zip(row) {
+                        *sum = value.mul_add(*number, *sum);
+                    }
+                }
+            }
+            let pixels = sums.chunks_exact(bands).take(group.len() / bands);
+            for (place, sum) in pixels.enumerate() {
+                let pixel = number * TOGETHER + place;
+                if takes(pixel) {
+                    T::store_all(&mut piece[pixel * bands..][..bands], sum);
+                }
+            }
+        }
+    }
+}

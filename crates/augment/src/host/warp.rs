@@ -1,0 +1,217 @@
+//! Bringing pixels to their places.
+
+use super::element::{Element, Wide};
+use super::workers::Workers;
+use crate::matrix::{Matrix, Whole};
+use crate::moves::{Job, Move};
+use crate::ops::{Outside, Padding, Source};
+
+/// What of a job the threads share.
+#[derive(Clone, Copy)]
+pub(super) struct Plan<'a> {
+    job: &'a Job<'a>,
+    outside: Option<Outside>,
+    /// Displacements (2, rows, columns) in pixels, x first, of samples that have them.
+    fields: &'a [Option<Vec<f32>>],
+    rows: usize,
+    columns: usize,
+    to_rows: usize,
+    to_columns: usize,
+    /// Elements of a pixel.
+    values: usize,
+}
+
+impl<'a> Plan<'a> {
+    /// For an array (samples, rows, columns, values).
+    pub(super) fn new(
+        job: &'a Job<'a>,
+        [_, rows, columns, values]: [usize; 4],
+        fields: &'a [Option<Vec<f32>>],
+    ) -> Self {
+        let [to_rows, to_columns] = job.to;
+        Self { job, outside: job.outside(), fields, rows, columns, to_rows, to_columns, values }
+    }
+}
+
+/// Moves an image, interpolating.
+pub(super) fn moved<T: Element>(workers: &Workers, plan: Plan<'_>, from: &[T], into: &mut [T]) {
+    let zeros = plan.outside.is_some_and(|outside| outside.padding == Padding::Zeros);
+    let base = if zeros { plan.job.fill } else { 0.0 };
+    each_row(workers, plan, from, into, |from, places, row, line| {
+        for (column, out) in line.chunks_exact_mut(plan.values).enumerate() {
+            blend(from, plan, places.at(row, column), out, base);
+        }
+    });
+}
+
+/// Moves whole elements of whatever type: bytes.
+pub(super) fn moved_whole(
+    workers: &Workers,
+    plan: Plan<'_>,
+    from: &[u8],
+    into: &mut [u8],
+    fill: &[u8],
+) {
+    let plan = Plan { values: plan.values * fill.len(), ..plan };
+    each_row(workers, plan, from, into, |from, places, row, line| {
+        for (column, out) in line.chunks_exact_mut(plan.values).enumerate() {
+            // Half to even, as libtorch's sampling does.
+            let [x, y] = places.at(row, column).map(f64::round_ties_even);
+            if x >= 0.0 && y >= 0.0 && x < plan.columns as f64 && y < plan.rows as f64 {
+                let start = (y as usize * plan.columns + x as usize) * plan.values;
+                out.copy_from_slice(&from[start..start + plan.values]);
+            } else {
+                out.chunks_exact_mut(fill.len()).for_each(|value| value.copy_from_slice(fill));
+            }
+        }
+    });
+}
+
+/// Fills every row of every sample of the result; `sample` does those that are sampled.
+fn each_row<T: Copy + Send + Sync>(
+    workers: &Workers,
+    plan: Plan<'_>,
+    from: &[T],
+    into: &mut [T],
+    sample: impl Fn(&[T], &Places<'_>, usize, &mut [T]) + Sync + Send,
+) {
+    let line = plan.to_columns * plan.values;
+    let all = plan.rows * plan.columns * plan.values;
+    workers.each(into, line, |number, out| {
+        let (place, row) = (number / plan.to_rows, number % plan.to_rows);
+        let from = &from[place * all..][..all];
+        match &plan.job.moves[place] {
+            Move::Keep => out.copy_from_slice(&from[row * line..][..line]),
+            Move::Places(whole) => put(from, plan, whole, row, out),
+            Move::Sample(source) => {
+                sample(from, &Places::new(plan, source, plan.fields[place].as_deref()), row, out);
+            }
+        }
+    });
+}
+
+/// A row of pixels that only change places.
+fn put<T: Copy>(from: &[T], plan: Plan<'_>, whole: &Whole, row: usize, out: &mut [T]) {
+    let Plan { columns, values, .. } = plan;
+    let at = |column: usize| {
+        let place =
+            |map: [i64; 3]| (map[0] * column as i64 + map[1] * row as i64 + map[2]) as usize;
+        (place(whole.y) * columns + place(whole.x)) * values
+    };
+    if whole.x[0] == 1 {
+        out.copy_from_slice(&from[at(0)..][..out.len()]);
+        return;
+    }
+    for (column, out) in out.chunks_exact_mut(values).enumerate() {
+        out.copy_from_slice(&from[at(column)..][..values]);
+    }
+}
+
+/// Where the pixels of a result come from.
+struct Places<'a> {
+    map: &'a Matrix,
+    affine: bool,
+    plan: Plan<'a>,
+    /// Least and greatest x, least and greatest y.
+    bounds: [f64; 4],
+    field: Option<&'a [f32]>,
+}
+
+impl<'a> Places<'a> {
+    fn new(plan: Plan<'a>, source: &'a Source, field: Option<&'a [f32]>) -> Self {
+        let map = plan.job.map(source);
+        let whole = [0.0, plan.columns as f64 - 1.0, 0.0, plan.rows as f64 - 1.0];
+        let bounds = source.bounds.unwrap_or(whole);
+        Self { map, affine: map.is_affine(), plan, bounds, field }
+    }
+
+    fn at(&self, row: usize, column: usize) -> [f64; 2] {
+        let (mut x, mut y) = (column as f64, row as f64);
+        if let Some(field) = self.field {
+            let place = row * self.plan.to_columns + column;
+            x += f64::from(field[place]);
+            y += f64::from(field[place + self.plan.to_rows * self.plan.to_columns]);
+        }
+        let m = &self.map.0;
+        let [mut px, mut py] =
+            [m[0][0] * x + m[0][1] * y + m[0][2], m[1][0] * x + m[1][1] * y + m[1][2]];
+        if !self.affine {
+            let scale = m[2][0] * x + m[2][1] * y + m[2][2];
+            (px, py) = (px / scale, py / scale);
+        }
+        let Some(outside) = self.plan.outside else { return [px, py] };
+        let [left, right, top, bottom] = self.bounds;
+        [
+            place(outside, px, self.plan.columns, left, right),
+            place(outside, py, self.plan.rows, top, bottom),
+        ]
+    }
+}
+
+/// A place along one axis of `size` pixels, brought inside if padding does that.
+fn place(outside: Outside, p: f64, size: usize, least: f64, most: f64) -> f64 {
+    match outside.padding {
+        Padding::Zeros => p,
+        Padding::Border => p.max(least).min(most),
+        // However often it is mirrored.
+        Padding::Reflection if size == 1 => 0.0,
+        Padding::Reflection => reflected(p, size, outside.align_corners),
+    }
+}
+
+fn reflected(p: f64, size: usize, align_corners: bool) -> f64 {
+    let size = size as f64;
+    let (low, span) = if align_corners { (0.0, size - 1.0) } else { (-0.5, size) };
+    let last = size - 1.0;
+    if (0.0..=last).contains(&p) {
+        return p;
+    }
+    let p = (p - low).abs();
+    let (rest, turns) = (p % span, (p / span).floor());
+    let inside = if turns % 2.0 == 0.0 { rest + low } else { span - rest + low };
+    inside.max(0.0).min(last)
+}
+
+/// A pixel between four others.
+fn blend<T: Element>(from: &[T], plan: Plan<'_>, [x, y]: [f64; 2], out: &mut [T], base: f64) {
+    let Plan { rows, columns, values, .. } = plan;
+    let (left, top) = (x.floor(), y.floor());
+    let (part_x, part_y) = (x - left, y - top);
+    let weights = [
+        (1.0 - part_x) * (1.0 - part_y),
+        part_x * (1.0 - part_y),
+        (1.0 - part_x) * part_y,
+        part_x * part_y,
+    ];
+    // Far outside, and what is no number, saturates or becomes 0 with weights that are never used.
+    let (left, top) = (left as i64, top as i64);
+    let pixel = |x: usize, y: usize| &from[(y * columns + x) * values..][..values];
+    let whole = x.is_finite() && y.is_finite();
+    if whole && left >= 0 && top >= 0 && left < columns as i64 - 1 && top < rows as i64 - 1 {
+        let (x, y) = (left as usize, top as usize);
+        let taps = [pixel(x, y), pixel(x + 1, y), pixel(x, y + 1), pixel(x + 1, y + 1)];
+        T::blend(out, taps, weights, 0.0);
+        return;
+    }
+    // Taps outside have no weight; any pixel stands for them that has values to be multiplied by 0 … the nearest
+    // one inside, so that a NaN elsewhere does not come in.
+    let mut taps: [&[T]; 4] = [&[]; 4];
+    let mut parts = [0.0; 4];
+    let mut inside = None;
+    for (tap, weight) in weights.into_iter().enumerate() {
+        let (x, y) = (left.saturating_add(tap as i64 % 2), top.saturating_add(tap as i64 / 2));
+        let within = (0..columns as i64).contains(&x) && (0..rows as i64).contains(&y);
+        if whole && within && weight != 0.0 {
+            taps[tap] = pixel(x as usize, y as usize);
+            parts[tap] = weight;
+            inside = Some(taps[tap]);
+        }
+    }
+    let Some(any) = inside else {
+        out.fill(T::store(T::Wide::of(base)));
+        return;
+    };
+    let taps = taps.map(|tap| if tap.is_empty() { any } else { tap });
+    let missing = 1.0 - parts.iter().sum::<f64>();
+    T::blend(out, taps, parts, base * missing);
+}
