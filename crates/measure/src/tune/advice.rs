@@ -15,8 +15,8 @@
 
 use serde::Serialize;
 
-use super::Options;
-use super::report::{Choice, Measured, Rate};
+use super::figures::{Measured, Rate};
+use super::options::Options;
 use super::sample::Sample;
 
 /// Rates closer than this are the same.
@@ -52,6 +52,17 @@ impl Limit {
             Limit::Step => "step",
         }
     }
+}
+
+/// What to choose.
+#[derive(Clone, Debug, Serialize)]
+pub struct Choice {
+    /// Place among the candidates.
+    pub candidate: usize,
+    /// Place among the cases that it was chosen for.
+    pub case: usize,
+    /// Seconds to pack all cubes with it on this machine, as far as encoding is what takes time.
+    pub write_s: f64,
 }
 
 /// A disk, and what to choose for it.

@@ -1,7 +1,9 @@
 //! A run as a page. Every number on it is one of the report's, which is in the page as data.
 
-use super::report::{Measured, Rate, Report};
-use super::{Case, Spectrum};
+use super::advice::Case;
+use super::figures::{Measured, Rate};
+use super::precision::Spectrum;
+use super::report::Report;
 use crate::page::chart::{Bar, Chart};
 use crate::page::{Page, escape, table};
 

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::candidates::Candidate;
 use super::measure::Bench;
-use super::report::{Measured, Rate};
+use super::figures::{Measured, Rate};
 use super::sample::{Piece, Sample};
 use crate::Result;
 
