@@ -118,8 +118,8 @@ mod tests {
     #[test]
     fn a_wait_waits_and_a_network_trains() {
         let host = Host::new(1);
-        let image = Buffer::zeroed(2 * 6 * 5 * 4).unwrap().array(&[2, 6, 5, 4], ElementType::F32);
-        let image = image.unwrap().permuted(&[0, 3, 1, 2]);
+        let image = Buffer::zeroed(2 * 6 * 5 * 4 * size_of::<f32>()).unwrap();
+        let image = image.array(&[2, 6, 5, 4], ElementType::F32).unwrap().permuted(&[0, 3, 1, 2]);
         let mut wait = host.step(StepKind::Time(0.02), 4, Device::Cpu).unwrap();
         let start = Instant::now();
         wait.train(&image).unwrap();

@@ -3,7 +3,6 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use hsipack_read::augment::Device;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
