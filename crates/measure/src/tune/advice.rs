@@ -42,17 +42,12 @@ pub enum Limit {
     Step,
 }
 
-impl Limit {
-    /// In a word.
-    pub fn word(self) -> &'static str {
-        match self {
-            Limit::Disk => "disk",
-            Limit::Decode => "decode",
-            Limit::Copy => "copy",
-            Limit::Step => "step",
-        }
-    }
-}
+hsipack_format::option_names!(Limit, "limit", {
+    Disk => "disk",
+    Decode => "decode",
+    Copy => "copy",
+    Step => "step",
+});
 
 /// What to choose.
 #[derive(Clone, Debug, Serialize)]

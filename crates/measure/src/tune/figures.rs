@@ -3,7 +3,7 @@
 use hsipack_read::Distribution;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
-use super::candidates::{self, Candidate};
+use super::candidates::Candidate;
 
 /// A rate, over the rounds.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -51,7 +51,7 @@ fn spelled<S: Serializer>(candidate: &Candidate, serializer: S) -> Result<S::Ok,
     let mut map = serializer.serialize_map(Some(5))?;
     map.serialize_entry("codec", candidate.codec.compressor.name())?;
     map.serialize_entry("level", &candidate.codec.level)?;
-    map.serialize_entry("shuffle", candidates::shuffle(candidate.codec.shuffle))?;
+    map.serialize_entry("shuffle", candidate.codec.shuffle.name())?;
     map.serialize_entry("chunk_bytes", &candidate.chunk_bytes)?;
     map.serialize_entry("keep_bits", &candidate.keep_bits)?;
     map.end()

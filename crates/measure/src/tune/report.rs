@@ -3,7 +3,6 @@
 use serde::Serialize;
 
 use super::advice::{Case, Choice};
-use super::candidates;
 use super::figures::{Measured, Rate};
 use super::precision::Precision;
 use super::sample::SampleReport;
@@ -65,9 +64,9 @@ impl Report {
             chosen.ratio,
             chosen.decode_at_most(),
             self.threads.last().copied().unwrap_or(1),
-            codec.compressor.name(),
+            codec.compressor,
             codec.level,
-            candidates::shuffle(codec.shuffle),
+            codec.shuffle,
         );
         if let Some(rows) = self.chunk_rows() {
             text += &format!("chunk = {rows}\n");
