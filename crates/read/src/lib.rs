@@ -48,10 +48,10 @@ pub use distribution::Distribution;
 pub use hsipack_augment as augment;
 pub use hsipack_augment::{Array, Device, ElementType, Host, Library};
 pub use hsipack_format::{DType, Error, ErrorKind, Result, Sample};
+pub use hsipack_store::process::OfProcess;
 #[doc(no_inline)]
 pub use hsipack_store::stores as store;
 pub use loader::{
     ArrayView, Batch, BatchTimes, Epoch, Loader, LoaderOptions, LoaderStats, OnDamage, Statistics,
 };
-pub use hsipack_store::process::OfProcess;
 pub use ring::memory::{MemoryOptions, MemoryReport, PageLocker};
