@@ -3,7 +3,7 @@
 use hsipack_format::Result;
 
 use crate::apply::{Augmented, Images};
-use crate::array::{Array, Device, ElementType};
+use crate::array::{Array, Device, ElementType, Stream};
 use crate::engine::Engine;
 use crate::host::Host;
 use crate::parameters::Parameters;
@@ -28,6 +28,12 @@ pub trait Library: Send + Sync {
     /// # Errors
     /// If the library cannot use it.
     fn engine(&self, device: usize) -> Result<Self::Engine>;
+
+    /// The stream of a device that the calling thread's tensors of this library are used on.
+    ///
+    /// # Errors
+    /// If the library cannot use the device.
+    fn stream(&self, device: usize) -> Result<Stream>;
 
     /// A tensor over an array's memory. On a device the array has been lent the stream that the tensor is used on.
     ///
@@ -111,6 +117,10 @@ impl Library for Host {
             "computing on cuda:{device} without a library that does"
         ))
         .with_remedy("install torch, or ask for batches on the CPU"))
+    }
+
+    fn stream(&self, _device: usize) -> Result<Stream> {
+        Ok(Stream::LEGACY)
     }
 
     fn tensor(&self, array: Array) -> Result<Array> {
