@@ -24,7 +24,7 @@
 //! | `device` | with the feature `torch`: batches as tensors, on the CPU or copied ahead to a GPU |
 #![deny(missing_docs)]
 
-pub mod augment;
+
 mod cache;
 mod dataset;
 mod decode;
@@ -33,7 +33,6 @@ mod device;
 mod distribution;
 mod loader;
 pub mod plan;
-mod process;
 mod ring;
 mod sync;
 #[cfg(feature = "torch")]
@@ -47,13 +46,16 @@ pub use device::{
     DeviceBatch, DeviceEpoch, DeviceLoader, DeviceOptions, DeviceReport, Normalization, pci_bus_id,
 };
 pub use distribution::Distribution;
+#[doc(inline)]
+pub use hsipack_augment as augment;
+pub use hsipack_augment::{Array, Device, ElementType, Host, Library};
 pub use hsipack_format::{DType, Error, ErrorKind, Result, Sample};
 #[doc(no_inline)]
 pub use hsipack_store::stores as store;
 pub use loader::{
     ArrayView, Batch, BatchTimes, Epoch, Loader, LoaderOptions, LoaderStats, OnDamage, Statistics,
 };
-pub use process::OfProcess;
+pub use hsipack_store::process::OfProcess;
 pub use ring::memory::{MemoryOptions, MemoryReport, PageLocker};
 #[cfg(feature = "torch")]
 pub use torch::dlpack::DlPack;
