@@ -6,6 +6,7 @@ use crate::apply::{Augmented, Images};
 use crate::array::{Array, Device, ElementType, Stream};
 use crate::engine::Engine;
 use crate::host::Host;
+use crate::ops::SampleKey;
 use crate::parameters::Parameters;
 use crate::pipeline::Pipeline;
 use crate::prepare::{ImageRecipe, LabelRecipe};
@@ -14,7 +15,7 @@ use crate::prepare::{ImageRecipe, LabelRecipe};
 ///
 /// In the host's memory everything is computed by [`Host`], whatever the library, so that results are the same bit for
 /// bit; on a device by the library's own operations.
-pub trait Library: Send + Sync {
+pub trait Library: Clone + Send + Sync + 'static {
     /// A tensor. Clones share its memory.
     type Tensor: Clone + Send;
     /// What computes on a device.
@@ -29,7 +30,7 @@ pub trait Library: Send + Sync {
     /// If the library cannot use it.
     fn engine(&self, device: usize) -> Result<Self::Engine>;
 
-    /// The stream of a device that the calling thread's tensors of this library are used on.
+    /// The stream of that device on which the calling thread uses the library's tensors.
     ///
     /// # Errors
     /// If the library cannot use the device.
@@ -60,6 +61,10 @@ pub trait Library: Send + Sync {
     fn image_of(&self, stored: Array, recipe: &ImageRecipe) -> Result<Self::Tensor> {
         match stored.device() {
             Device::Cpu => self.tensor(self.host().image(&stored, recipe)?),
+            // Needs nobody who computes there.
+            Device::Cuda(_) if recipe.is_nothing(stored.element()) => {
+                self.tensor(stored.permuted(&[0, 3, 1, 2]))
+            }
             Device::Cuda(number) => self.engine(number)?.image(&self.tensor(stored)?, recipe),
         }
     }
@@ -71,6 +76,10 @@ pub trait Library: Send + Sync {
     fn labels_of(&self, stored: Array, recipe: &LabelRecipe) -> Result<Self::Tensor> {
         match stored.device() {
             Device::Cpu => self.tensor(self.host().labels(&stored, recipe)?),
+            Device::Cuda(_) if recipe.is_nothing() => {
+                let shape = stored.shape()[..3].to_vec();
+                self.tensor(stored.reshaped(&shape)?)
+            }
             Device::Cuda(number) => {
                 let stored = stored.reinterpreted(stored.element().signed());
                 self.engine(number)?.labels(&self.tensor(stored)?, recipe)
@@ -97,6 +106,30 @@ pub trait Library: Send + Sync {
         }
     }
 
+    /// Draws for a batch and does what was drawn; see [`Pipeline::augment`].
+    ///
+    /// # Errors
+    /// As [`Pipeline::augment`].
+    fn augment(
+        &self,
+        pipeline: &Pipeline,
+        images: Images<Self::Tensor>,
+        epoch: u64,
+        samples: &[SampleKey],
+    ) -> Result<(Augmented<Self::Tensor>, Parameters)> {
+        match self.device(&images.image)? {
+            Device::Cpu => {
+                let images = images.of(|tensor| self.array(&tensor))?;
+                let (augmented, parameters) =
+                    pipeline.augment(self.host(), &images, epoch, samples)?;
+                Ok((augmented.of(|array| self.tensor(array))?, parameters))
+            }
+            Device::Cuda(number) => {
+                pipeline.augment(&self.engine(number)?, &images, epoch, samples)
+            }
+        }
+    }
+
     /// Rows, columns, bands and number of samples of images (samples, bands, rows, columns), and their element type.
     ///
     /// # Errors
@@ -119,7 +152,8 @@ impl Library for Host {
         .with_remedy("install torch, or ask for batches on the CPU"))
     }
 
-    fn stream(&self, _device: usize) -> Result<Stream> {
+    /// Arrays are handed to others, who name their streams themselves.
+    fn stream(&self, _: usize) -> Result<Stream> {
         Ok(Stream::LEGACY)
     }
 
