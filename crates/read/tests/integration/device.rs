@@ -139,7 +139,7 @@ fn spectrum(
 }
 
 /// The values of an array without gaps.
-fn flat(array: &Array) -> Vec<f64> {
+pub fn flat(array: &Array) -> Vec<f64> {
     fn of<T: bytemuck::AnyBitPattern>(array: &Array, wide: impl Fn(T) -> f64) -> Vec<f64> {
         array.elements::<T>().expect("no gaps").iter().copied().map(wide).collect()
     }
@@ -162,7 +162,7 @@ fn first_spectrum(image: &Array) -> Vec<f64> {
     flat(&image.permuted(&[0, 2, 3, 1]))[..bands].to_vec()
 }
 
-fn check_image(batch: &DeviceBatch<Host>, written: &Written, options: &DeviceOptions) {
+pub fn check_image(batch: &DeviceBatch<Host>, written: &Written, options: &DeviceOptions) {
     let &[count, bands, rows, columns] = batch.image.shape() else { panic!("{batch:?}") };
     assert_eq!((count, bands), (batch.len(), 5));
     let stride = [rows * columns * bands, 1, columns * bands, bands].map(|stride| stride as isize);

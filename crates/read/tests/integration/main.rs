@@ -7,3 +7,5 @@ mod loading;
 mod soak;
 #[path = "../support/mod.rs"]
 mod support;
+#[cfg(feature = "torch")]
+mod torch;
