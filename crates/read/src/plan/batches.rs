@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use super::order::Entry;
 use super::plural;
-use super::random::{Stream, fold};
+use hsipack_format::random::{Stream, fold};
 use super::state::Segment;
 use crate::{Error, Result};
 use hsipack_format::{Opt, remedy};

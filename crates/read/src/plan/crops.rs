@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::random::{Random, Stream};
+use hsipack_format::random::{Random, Stream};
 use super::{PlanSample, plural};
 use crate::{Error, Result};
 use hsipack_format::{Opt, remedy};

@@ -41,7 +41,6 @@
 mod batches;
 mod crops;
 mod order;
-pub(crate) mod random;
 mod state;
 #[cfg(test)]
 mod test;
@@ -50,7 +49,8 @@ use std::collections::HashMap;
 use std::fmt::Display;
 use std::sync::Arc;
 
-use hsipack_format::{Command, CubeShape, Opt, remedy};
+use hsipack_augment::SampleKey;
+use hsipack_format::{Command, CubeShape, Opt, random, remedy};
 
 pub use batches::{LastBatch, Share};
 pub use crops::{ATTEMPTS, Crop, Labelled, Window};
@@ -136,6 +136,12 @@ pub struct Item {
     /// Whether it comes in another batch, too, and only fills this one up (see [`LastBatch`]); leave it out of a
     /// validation's figures.
     pub padding: bool,
+}
+
+impl From<&Item> for SampleKey {
+    fn from(item: &Item) -> Self {
+        Self { sample: item.sample, repeat: u64::from(item.repeat) }
+    }
 }
 
 /// Orders, crops and cuts the samples of every epoch. Cheap to clone.

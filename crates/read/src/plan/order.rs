@@ -1,6 +1,6 @@
 //! In which order an epoch's items come.
 
-use super::random::{Random, Stream};
+use hsipack_format::random::{Random, Stream};
 
 /// How the items of an epoch are ordered; an item is a window of a sample.
 // The numbers are part of a plan's digest.
