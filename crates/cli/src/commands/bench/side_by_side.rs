@@ -1,7 +1,7 @@
 //! From arguments to options, and running the benchmark.
 
 use std::io::{Read, stdin};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
 use hsipack_format::{Error, Result};
@@ -10,7 +10,7 @@ use hsipack_measure::bench::{
 };
 use hsipack_measure::step::StepKind;
 use hsipack_pack::progress::Progress;
-use hsipack_read::augment::Pipeline;
+use hsipack_read::augment::{Host, Pipeline};
 
 use super::{Args, Limit, NetworkArg, table};
 use crate::{files, output, task};
@@ -32,8 +32,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         .map_err(|error| Error::io("hsipack", "cannot find this program", error))?;
     let tell = |what: &str| note!("{what}");
     let listening = bench::Progress { stop: &progress, tell: &tell };
-    let report =
-        bench::run(&options, &listening, &mut |request| bench::in_a_process(&program, request))?;
+    let measure = &mut |request: &Request| {
+        bench::in_a_process(Command::new(&program).args(["bench", "--measure"]), request)
+    };
+    let report = bench::run(&options, &Host::default(), &listening, measure)?;
     if let Some(file) = &args.html {
         files::replace(file, &report.page())?;
     }
@@ -49,7 +51,7 @@ fn measure() -> Result<ExitCode> {
         Error::malformed(format!("no case to measure on stdin: {error}"))
             .with_remedy("run `hsipack bench` without --measure")
     })?;
-    let measured = bench::measure(&request)?;
+    let measured = bench::measure(&request, &Host::default())?;
     output::json(&measured);
     Ok(ExitCode::SUCCESS)
 }
