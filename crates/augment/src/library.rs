@@ -3,9 +3,10 @@
 use hsipack_format::Result;
 
 use crate::apply::{Augmented, Images};
-use crate::array::{Array, Device, ElementType};
+use crate::array::{Array, Device, ElementType, Stream};
 use crate::engine::Engine;
 use crate::host::Host;
+use crate::ops::SampleKey;
 use crate::parameters::Parameters;
 use crate::pipeline::Pipeline;
 use crate::prepare::{ImageRecipe, LabelRecipe};
@@ -14,7 +15,7 @@ use crate::prepare::{ImageRecipe, LabelRecipe};
 ///
 /// In the host's memory everything is computed by [`Host`], whatever the library, so that results are the same bit for
 /// bit; on a device by the library's own operations.
-pub trait Library: Send + Sync {
+pub trait Library: Clone + Send + Sync + 'static {
     /// A tensor. Clones share its memory.
     type Tensor: Clone + Send;
     /// What computes on a device.
@@ -28,6 +29,12 @@ pub trait Library: Send + Sync {
     /// # Errors
     /// If the library cannot use it.
     fn engine(&self, device: usize) -> Result<Self::Engine>;
+
+    /// The stream of that device on which the calling thread uses the library's tensors.
+    ///
+    /// # Errors
+    /// If the library cannot use the device.
+    fn stream(&self, device: usize) -> Result<Stream>;
 
     /// A tensor over an array's memory. On a device the array has been lent the stream that the tensor is used on.
     ///
@@ -91,6 +98,30 @@ pub trait Library: Send + Sync {
         }
     }
 
+    /// Draws for a batch and does what was drawn; see [`Pipeline::augment`].
+    ///
+    /// # Errors
+    /// As [`Pipeline::augment`].
+    fn augment(
+        &self,
+        pipeline: &Pipeline,
+        images: Images<Self::Tensor>,
+        epoch: u64,
+        samples: &[SampleKey],
+    ) -> Result<(Augmented<Self::Tensor>, Parameters)> {
+        match self.device(&images.image)? {
+            Device::Cpu => {
+                let images = images.of(|tensor| self.array(&tensor))?;
+                let (augmented, parameters) =
+                    pipeline.augment(self.host(), &images, epoch, samples)?;
+                Ok((augmented.of(|array| self.tensor(array))?, parameters))
+            }
+            Device::Cuda(number) => {
+                pipeline.augment(&self.engine(number)?, &images, epoch, samples)
+            }
+        }
+    }
+
     /// Rows, columns, bands and number of samples of images (samples, bands, rows, columns), and their element type.
     ///
     /// # Errors
@@ -111,6 +142,11 @@ impl Library for Host {
             "computing on cuda:{device} without a library that does"
         ))
         .with_remedy("install torch, or ask for batches on the CPU"))
+    }
+
+    /// Arrays are handed to others, who name their streams themselves.
+    fn stream(&self, _: usize) -> Result<Stream> {
+        Ok(Stream::LEGACY)
     }
 
     fn tensor(&self, array: Array) -> Result<Array> {

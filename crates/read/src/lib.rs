@@ -19,31 +19,29 @@
 //! | `ring` | slots of one allocation, and who may touch which when |
 //! | `loader` | the threads around the ring, batches, state, statistics |
 //! | `distribution` | how times are distributed |
-//! | `process` | what a forked process must not touch |
 //! | [`trace`] | what every thread did when, as a file that browsers show |
-//! | `device` | with the feature `torch`: batches as tensors, on the CPU or copied ahead to a GPU |
+//! | `device` | batches as tensors of a library, on the CPU or copied ahead to a GPU |
+//! | [`augment`] | augmentations of them: the crate `hsipack-augment` |
 #![deny(missing_docs)]
-
 
 mod cache;
 mod dataset;
 mod decode;
-#[cfg(any(feature = "torch", all(test, feature = "loom")))]
 mod device;
 mod distribution;
 mod loader;
 pub mod plan;
 mod ring;
 mod sync;
-#[cfg(feature = "torch")]
-mod torch;
 pub mod trace;
 
 pub use cache::CacheKind;
-pub use dataset::{BandStatistics, ClassCount, Cube, Dataset, Labels, OpenOptions, Verify};
-#[cfg(feature = "torch")]
+pub use dataset::{
+    BandStatistics, ClassCount, Cube, Dataset, Labels, OpenOptions, Verify, read_array,
+};
 pub use device::{
-    DeviceBatch, DeviceEpoch, DeviceLoader, DeviceOptions, DeviceReport, Normalization, pci_bus_id,
+    DeviceBatch, DeviceEpoch, DeviceLoader, DeviceOptions, DeviceReport, Normalization,
+    cuda_is_available, pci_bus_id,
 };
 pub use distribution::Distribution;
 #[doc(inline)]
@@ -57,7 +55,3 @@ pub use loader::{
 };
 pub use hsipack_store::process::OfProcess;
 pub use ring::memory::{MemoryOptions, MemoryReport, PageLocker};
-#[cfg(feature = "torch")]
-pub use torch::dlpack::DlPack;
-#[cfg(feature = "torch")]
-pub use torch::{best_device, cuda_is_available, read_tensor};

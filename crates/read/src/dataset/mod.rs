@@ -4,13 +4,12 @@
 //! |---|---|
 //! | `mod.rs` | opening, samples, random access |
 //! | `labels.rs` | splits, groups, classes and their counts |
-//! | `tensor.rs` | random access into tensors (feature `torch`) |
+//! | `load.rs` | random access into arrays |
 //! | `array.rs` | the stored chunks of one array: shards, indexes, checksums seen |
 
 pub(crate) mod array;
 mod labels;
-#[cfg(feature = "torch")]
-mod tensor;
+mod load;
 
 use std::ops::Range;
 use std::path::Path;
@@ -22,6 +21,7 @@ use hsipack_store::{folder, memory};
 
 pub use hsipack_format::statistics::BandStatistics;
 pub use labels::{ClassCount, Labels};
+pub use load::read_array;
 
 use crate::Result;
 use crate::decode::{Decoder, Scratch};

@@ -1,37 +1,35 @@
-//! What a device must do for the transfer. CUDA is one (`cuda.rs`); tests have another, which is late and fails
-//! when told to (`fake.rs`).
+//! What a device has to do for the transfer. CUDA is one (`cuda.rs`); `emulated.rs` is other memory of the host; tests have
+//! one that is late and fails on demand (`fake.rs`).
 
-use tch::{Device, Tensor};
+use hsipack_augment::Device;
+use hsipack_augment::array::Stream;
 
 use crate::Result;
 
-/// A device with a stream of its own for copies, and a *current stream* for every calling thread, on which that
-/// thread's tensor operations run. Nothing here waits for a stream or the device; only [`finish`](Self::finish)
-/// waits, for one event.
+/// A device with a stream of its own for copies. Consumers name the streams that they work on. Nothing here waits for
+/// a stream or the device; only [`finish`](Self::finish) waits, for one event.
 pub(super) trait Backend: Send + Sync + 'static {
     /// A point in the work of a stream.
     type Event: Send + Sync;
+    /// Memory of the device, which is freed when it is dropped. By then the device has to be done with it.
+    type Memory: DeviceMemory;
 
-    /// The device of the tensors.
+    /// Where the memory is.
     fn device(&self) -> Device;
 
-    /// Allocates `bytes` of device memory (one axis of bytes) for the caller's current stream: work that is queued
-    /// there already may still use it, so copies have to wait for a [`fence`](Self::fence) made afterwards.
-    fn allocate(&self, bytes: usize) -> Result<Tensor>;
+    /// Allocates memory, to which nobody's work refers.
+    fn allocate(&self, bytes: usize) -> Result<Self::Memory>;
 
-    /// Tells the allocator that the caller's current stream uses `memory` from now on.
-    fn lend(&self, memory: &Tensor) -> Result<()>;
+    /// A point behind all that is queued on a consumer's stream.
+    fn record(&self, stream: Stream) -> Result<Self::Event>;
 
-    /// A point behind all that is queued on the caller's current stream.
-    fn fence(&self) -> Result<Self::Event>;
-
-    /// What is queued on the caller's current stream from now on waits for `event`.
-    fn wait_on_caller(&self, event: &Self::Event) -> Result<()>;
+    /// What is queued on a consumer's stream from now on waits for `event`.
+    fn wait(&self, stream: Stream, event: &Self::Event) -> Result<()>;
 
     /// Copies that are queued from now on wait for `event`.
     fn wait_on_copies(&self, event: &Self::Event) -> Result<()>;
 
-    /// Queues a copy of `from` to the start of `to`, memory that [`allocate`](Self::allocate) made.
+    /// Queues a copy of `from` to the start of `to`.
     ///
     /// # Errors
     /// If nothing was queued.
@@ -40,17 +38,13 @@ pub(super) trait Backend: Send + Sync + 'static {
     /// If `to` is shorter than `from`.
     ///
     /// # Safety
-    /// `from` must stay where it is, unwritten, and `to`'s memory must live, until an event that
-    /// [`copied`](Self::copied) makes afterwards is done.
-    unsafe fn copy(&self, from: &[u8], to: &Tensor) -> Result<()> {
-        let room = to.numel() * to.kind().elt_size_in_bytes();
-        assert!(
-            to.is_contiguous() && room >= from.len(),
-            "a batch of {} bytes for a slot of {room}",
-            from.len()
-        );
+    /// `from` must stay where it is, unwritten, and `to` must live, until an event that [`copied`](Self::copied) makes
+    /// afterwards is done. Nobody may use `to` meanwhile.
+    unsafe fn copy(&self, from: &[u8], to: &Self::Memory) -> Result<()> {
+        let room = to.bytes();
+        assert!(room >= from.len(), "a batch of {} bytes for a slot of {room}", from.len());
         // SAFETY: `to` has room for all of it, and both stay as the caller promises.
-        unsafe { self.queue_copy(from.as_ptr(), to.data_ptr().cast(), from.len()) }
+        unsafe { self.queue_copy(from.as_ptr(), to.start(), from.len()) }
     }
 
     /// Queues a copy of `bytes` bytes from the host's memory at `from` to this device's memory at `to`.
@@ -70,10 +64,20 @@ pub(super) trait Backend: Send + Sync + 'static {
     fn finish(&self, event: &Self::Event) -> Result<()>;
 }
 
-#[cfg(test)]
-mod tests {
-    use tch::Kind;
+/// Memory of a device.
+///
+/// # Safety
+/// The `bytes()` bytes at `start()` must stay where they are as long as the value lives, wherever that moves.
+pub(super) unsafe trait DeviceMemory: Send + Sync + 'static {
+    /// Its first byte, as the device addresses it.
+    fn start(&self) -> *mut u8;
 
+    /// Its length.
+    fn bytes(&self) -> usize;
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
     use super::super::emulated::Emulated;
     use super::*;
 
@@ -83,11 +87,9 @@ mod tests {
         let slot = device.allocate(5).unwrap();
         // SAFETY: the copy is done when the call returns; both outlive it.
         unsafe { device.copy(&[1, 2, 3], &slot).unwrap() };
-        assert_eq!(Vec::<u8>::try_from(&slot).unwrap(), [1, 2, 3, 0, 0]);
-        let words = Tensor::zeros([2], (Kind::Int, Device::Cpu));
-        // SAFETY: as above.
-        unsafe { device.copy(&[1, 0, 0, 0, 2], &words).unwrap() };
-        assert_eq!(Vec::<i32>::try_from(&words).unwrap(), [1, 2]);
+        // SAFETY: five bytes of the host's, which nobody writes to.
+        let bytes = unsafe { std::slice::from_raw_parts(slot.start(), slot.bytes()) };
+        assert_eq!(bytes, [1, 2, 3, 0, 0]);
     }
 
     #[test]

@@ -1,35 +1,31 @@
-//! A batch of tensors, and how tensors lie over a slot.
+//! A batch of tensors, and how arrays lie over a slot.
 
 use std::fmt;
 use std::sync::Arc;
 
-use hsipack_format::{DType, Sample};
-use tch::{Kind, Tensor};
+use hsipack_augment::array::Memory;
+use hsipack_augment::{Array, ElementType, Images, Library, Mask, Mixed, Parameters, Pipeline, SampleKey};
+use hsipack_format::Sample;
 
 use crate::Result;
 use crate::dataset::Dataset;
 use crate::loader::{Batch, BatchArray};
 use crate::plan::Item;
-use crate::torch::pool::Pool;
-use crate::torch::run;
 use crate::trace::BatchNumber;
 
-/// A batch of samples or crops as tensors on a device.
+/// A batch of samples or crops as tensors of a library, on a device.
 ///
 /// Tensors may be taken out and kept as long as one likes: nobody writes to memory that a tensor refers to. Kept
 /// ones cost memory, since the loader has to take new memory instead of using theirs again. On a CUDA device, use
-/// tensors on the stream that was current when the batch was asked for, or have yours wait for it; and drop them
-/// with that stream current, or after its having waited for yours.
-pub struct DeviceBatch {
+/// tensors on the stream that was current when the batch was asked for. Work on another stream has to be waited for by
+/// that stream before the last tensor over the batch is dropped.
+pub struct DeviceBatch<L: Library> {
     /// The images: (B, C, H, W), `channels_last` in memory, which is (B, H, W, C).
-    pub image: Tensor,
+    pub image: L::Tensor,
     /// Names and masks: class ids are (B, H, W), boolean layers (B, layers, H, W).
-    pub masks: Vec<(String, Tensor)>,
+    pub masks: Vec<(String, L::Tensor)>,
     pub(super) info: Arc<Info>,
-    /// Where results of augmentations lie on the CPU, from batch to batch.
-    pub(super) results: Option<Arc<Pool>>,
-    /// Dropped last, when the tensors above are gone: gives the slot back if nobody else refers to it.
-    pub(super) _hold: Option<Box<dyn Send>>,
+    pub(super) library: L,
 }
 
 /// What is known of a batch beside its bytes.
@@ -41,7 +37,7 @@ pub(super) struct Info {
     pub arrays: Vec<BatchArray>,
 }
 
-impl DeviceBatch {
+impl<L: Library> DeviceBatch<L> {
     /// Number of samples.
     pub fn len(&self) -> usize {
         self.info.items.len()
@@ -55,15 +51,6 @@ impl DeviceBatch {
     /// The epoch it belongs to.
     pub fn epoch(&self) -> u64 {
         self.info.number.epoch
-    }
-
-    /// Does something whose large results on the CPU come from the loader's memory for them, which is used again when they
-    /// are dropped.
-    pub fn with_results<T>(&self, work: impl FnOnce() -> T) -> T {
-        match &self.results {
-            Some(pool) => pool.during(work),
-            None => work(),
-        }
     }
 
     /// Which batch of its epoch it is.
@@ -101,19 +88,53 @@ impl DeviceBatch {
     }
 
     /// The mask of that name, if it was asked for.
-    pub fn mask(&self, name: &str) -> Option<&Tensor> {
+    pub fn mask(&self, name: &str) -> Option<&L::Tensor> {
         self.masks.iter().find(|(mask, _)| mask == name).map(|(_, mask)| mask)
+    }
+
+    /// Augments the batch, in its epoch, by its samples; its images and masks are replaced. Memory that other tensors
+    /// share is not written to, so that tensors kept of the batch stay as they are. Gives who was mixed with whom, for
+    /// every mixing augmentation, and what was drawn.
+    ///
+    /// ```no_run
+    /// use hsipack_read::augment::{Host, Pipeline};
+    /// use hsipack_read::{Dataset, Device, DeviceLoader, DeviceOptions, LoaderOptions};
+    ///
+    /// let dataset = Dataset::open("tissue.hsipack")?;
+    /// let pipeline = Pipeline::from_json(r#"[{"op": "hflip"}, {"op": "l1_normalize"}]"#)?;
+    /// let device = DeviceOptions::new(Device::Cpu);
+    /// let mut loader = DeviceLoader::new(&dataset, LoaderOptions::new(6), device, Host::default())?;
+    /// for batch in loader.epoch() {
+    ///     let mut batch = batch?;
+    ///     batch.augment(&pipeline)?;
+    ///     println!("{:?}", batch.image.shape()); // (samples, bands, rows, columns)
+    /// }
+    /// # Ok::<(), hsipack_read::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Pipeline::draw`] and [`Pipeline::apply`]; the batch stays as it was then.
+    pub fn augment(&mut self, pipeline: &Pipeline) -> Result<(Vec<Mixed>, Parameters)> {
+        let samples: Vec<SampleKey> = self.items().iter().map(SampleKey::from).collect();
+        let masks = self.masks.iter();
+        let masks = masks.map(|(name, labels)| Mask { name: name.clone(), labels: labels.clone() });
+        let images = Images::new(self.image.clone(), masks.collect());
+        let (augmented, parameters) =
+            self.library.augment(pipeline, images, self.epoch(), &samples)?;
+        self.image = augmented.image;
+        self.masks = augmented.masks.into_iter().map(|mask| (mask.name, mask.labels)).collect();
+        Ok((augmented.mixed, parameters))
     }
 }
 
-impl fmt::Debug for DeviceBatch {
+impl<L: Library> fmt::Debug for DeviceBatch<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let masks: Vec<&str> = self.masks.iter().map(|(name, _)| name.as_str()).collect();
         f.debug_struct("DeviceBatch")
-            .field("image", &self.image)
-            .field("masks", &self.masks)
+            .field("masks", &masks)
             .field("epoch", &self.info.number.epoch)
             .field("items", &self.info.items)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
@@ -127,32 +148,10 @@ impl Info {
         })
     }
 
-    /// Array `number` as it lies in `memory`, the bytes of a slot: (B, H, W, C) with the type of
-    /// [`stored_kind`]. It is a view: its storage is that of `memory`.
-    pub(super) fn view(&self, memory: &Tensor, number: usize) -> Result<Tensor> {
+    /// Array `number` as it lies in `memory`, the bytes of a slot: (B, H, W, C).
+    pub(super) fn view(&self, memory: &Arc<dyn Memory>, number: usize) -> Result<Array> {
         let array = self.arrays[number];
-        let bytes = array.sample_bytes() * self.items.len();
         let shape = [self.items.len(), array.rows, array.columns, array.bands];
-        run(|| {
-            memory
-                .f_narrow(0, array.start as i64, bytes as i64)?
-                .f_view_dtype(stored_kind(array.dtype))?
-                .f_view(shape.map(|length| length as i64))
-        })
-    }
-}
-
-/// How libtorch sees what is stored: it has no unsigned types beyond uint8, whose bits come as signed ones.
-pub(crate) fn stored_kind(dtype: DType) -> Kind {
-    match dtype {
-        DType::Bool => Kind::Bool,
-        DType::U8 => Kind::Uint8,
-        DType::I8 => Kind::Int8,
-        DType::U16 | DType::I16 => Kind::Int16,
-        DType::U32 | DType::I32 => Kind::Int,
-        DType::U64 | DType::I64 => Kind::Int64,
-        DType::F16 => Kind::Half,
-        DType::F32 => Kind::Float,
-        DType::F64 => Kind::Double,
+        Array::new(memory.clone(), array.start, &shape, ElementType::from(array.dtype))
     }
 }

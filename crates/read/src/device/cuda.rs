@@ -1,6 +1,6 @@
 //! CUDA, through the driver that is loaded at run time: page-locking, copies on a stream of their own, events.
 //!
-//! libtorch works in the device's primary context, and so does this. Whatever names the default stream (null) means
+//! torch, CuPy and JAX work in the device's primary context, and so does this. Whatever names the default stream means
 //! that of the calling thread's context; therefore every call here makes the primary context current for its
 //! time, and gives the thread back the one it had.
 
@@ -8,13 +8,13 @@ use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 use std::sync::Arc;
 
-use cudarc::driver::sys::{self, CUcontext, CUdevice, CUevent, CUresult, CUstream};
-use tch::{Device, Kind, Tensor};
+use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdeviceptr, CUevent, CUresult, CUstream};
+use hsipack_augment::Device;
+use hsipack_augment::array::Stream;
 
-use super::backend::Backend;
+use super::backend::{Backend, DeviceMemory};
 use super::transfer::LOST_REMEDY;
 use crate::ring::memory::PageLocker;
-use crate::torch::{cuda_is_available, current_stream, record_stream, run};
 use crate::{Error, Result};
 use hsipack_format::{Opt, Remedy, remedy};
 
@@ -40,6 +40,13 @@ pub(super) struct Event {
     context: Arc<Context>,
 }
 
+/// Memory of a device.
+pub(super) struct DeviceBytes {
+    start: CUdeviceptr,
+    bytes: usize,
+    context: Arc<Context>,
+}
+
 // SAFETY: streams, events and contexts of the driver may be used by any thread.
 unsafe impl Send for Cuda {}
 // SAFETY: as above; the driver locks what it has to.
@@ -57,13 +64,9 @@ impl Cuda {
     /// Opens device `number`.
     ///
     /// # Errors
-    /// If there is no such device, no driver, one that is too old, or libtorch cannot use it.
+    /// If there is no such device, no driver, or one that is too old.
     pub(super) fn open(number: usize) -> Result<Self> {
         let context = Arc::new(Context::primary(number)?);
-        if !cuda_is_available() {
-            return Err(Error::device("libtorch finds no CUDA device, though the driver does")
-                .with_remedy("install a libtorch that is built for this driver's CUDA"));
-        }
         let mut copies = ptr::null_mut();
         context.with(|| {
             let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
@@ -78,11 +81,7 @@ impl Cuda {
         Arc::new(Locker(self.context.clone()))
     }
 
-    fn caller(&self) -> Result<CUstream> {
-        Ok(current_stream(self.number)?.cast())
-    }
-
-    fn record(&self, stream: CUstream) -> Result<Event> {
+    fn event(&self, stream: CUstream) -> Result<Event> {
         let mut event = ptr::null_mut();
         let flags = sys::CUevent_flags_enum::CU_EVENT_DISABLE_TIMING as u32
             | sys::CUevent_flags_enum::CU_EVENT_BLOCKING_SYNC as u32;
@@ -97,7 +96,7 @@ impl Cuda {
         Ok(event)
     }
 
-    fn wait(&self, stream: CUstream, event: &Event) -> Result<()> {
+    fn queue_wait(&self, stream: CUstream, event: &Event) -> Result<()> {
         // SAFETY: both live, and as above.
         self.context.with(|| unsafe { sys::cuStreamWaitEvent(stream, event.event, 0) })
     }
@@ -105,33 +104,38 @@ impl Cuda {
 
 impl Backend for Cuda {
     type Event = Event;
+    type Memory = DeviceBytes;
 
     fn device(&self) -> Device {
         Device::Cuda(self.number)
     }
 
-    fn allocate(&self, bytes: usize) -> Result<Tensor> {
-        run(|| Tensor::f_empty([bytes as i64], (Kind::Uint8, self.device()))).map_err(|error| {
+    fn allocate(&self, bytes: usize) -> Result<DeviceBytes> {
+        let mut start = 0;
+        let allocated = self.context.with(|| {
+            // SAFETY: the address is written where it may be.
+            unsafe { sys::cuMemAlloc_v2(&mut start, bytes) }
+        });
+        allocated.map_err(|error| {
             error
                 .within(format_args!("no {} MiB on the device", bytes.div_ceil(1 << 20)))
                 .with_remedy(memory_remedy())
-        })
+        })?;
+        Ok(DeviceBytes { start, bytes, context: self.context.clone() })
     }
 
-    fn lend(&self, memory: &Tensor) -> Result<()> {
-        record_stream(memory, self.number)
+    fn record(&self, stream: Stream) -> Result<Event> {
+        // Another thread's default stream cannot be named here. The default stream of the device waits for it.
+        let stream = if stream == Stream::PER_THREAD { Stream::LEGACY } else { stream };
+        self.event(stream.handle().cast())
     }
 
-    fn fence(&self) -> Result<Event> {
-        self.record(self.caller()?)
-    }
-
-    fn wait_on_caller(&self, event: &Event) -> Result<()> {
-        self.wait(self.caller()?, event)
+    fn wait(&self, stream: Stream, event: &Event) -> Result<()> {
+        self.queue_wait(stream.handle().cast(), event)
     }
 
     fn wait_on_copies(&self, event: &Event) -> Result<()> {
-        self.wait(self.copies, event)
+        self.queue_wait(self.copies, event)
     }
 
     unsafe fn queue_copy(&self, from: *const u8, to: *mut u8, bytes: usize) -> Result<()> {
@@ -142,7 +146,7 @@ impl Backend for Cuda {
     }
 
     fn copied(&self) -> Result<Event> {
-        self.record(self.copies)
+        self.event(self.copies)
     }
 
     fn finish(&self, event: &Event) -> Result<()> {
@@ -156,6 +160,24 @@ impl Drop for Cuda {
         // SAFETY: the stream lives until here. What is still queued on it is done nevertheless. At the end nobody
         // can be told of an error.
         let _ = self.context.with(|| unsafe { sys::cuStreamDestroy_v2(self.copies) });
+    }
+}
+
+// SAFETY: the driver gives memory of that length, which stays where it is until it is freed.
+unsafe impl DeviceMemory for DeviceBytes {
+    fn start(&self) -> *mut u8 {
+        self.start as *mut u8
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for DeviceBytes {
+    fn drop(&mut self) {
+        // SAFETY: allocated once, freed once. The device is done with it, as `Backend::Memory` asks for.
+        let _ = self.context.with(|| unsafe { sys::cuMemFree_v2(self.start) });
     }
 }
 
@@ -179,6 +201,11 @@ pub fn pci_bus_id(number: usize) -> Result<String> {
     // SAFETY: the driver wrote a C string there; what it left ends with the zeros of before.
     let id = unsafe { CStr::from_ptr(id.as_ptr()) };
     Ok(id.to_string_lossy().into_owned())
+}
+
+/// Whether there is a CUDA device that can be used: a driver, new enough, that shows one.
+pub fn cuda_is_available() -> bool {
+    device(0).is_ok()
 }
 
 /// The driver's name of device `number`.

@@ -4,14 +4,14 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tch::{Device, Kind, Tensor};
+use hsipack_augment::Device;
+use hsipack_augment::array::{Buffer, Memory, Stream};
 
-use super::backend::Backend;
+use super::backend::{Backend, DeviceMemory};
 use crate::Result;
-use crate::torch::run;
 
-/// See the module's documentation. What is done with its tensors is done at once, so there is nothing to wait for:
-/// who drops a tensor has used it, and who was given one finds it copied.
+/// See the module's documentation. What is done with its arrays is done at once, so there is nothing to wait for:
+/// who drops an array has used it, and who gets one finds it copied.
 pub(super) struct Emulated {
     bytes_per_s: f64,
     /// When the bus is free again.
@@ -33,26 +33,34 @@ impl Emulated {
     }
 }
 
+// SAFETY: the buffer's memory stays where it is.
+unsafe impl DeviceMemory for Buffer {
+    fn start(&self) -> *mut u8 {
+        Memory::start(self)
+    }
+
+    fn bytes(&self) -> usize {
+        Memory::bytes(self)
+    }
+}
+
 impl Backend for Emulated {
     type Event = ();
+    type Memory = Buffer;
 
     fn device(&self) -> Device {
         Device::Cpu
     }
 
-    fn allocate(&self, bytes: usize) -> Result<Tensor> {
-        run(|| Tensor::f_zeros([bytes as i64], (Kind::Uint8, Device::Cpu)))
+    fn allocate(&self, bytes: usize) -> Result<Buffer> {
+        Buffer::zeroed(bytes)
     }
 
-    fn lend(&self, _: &Tensor) -> Result<()> {
+    fn record(&self, _: Stream) -> Result<()> {
         Ok(())
     }
 
-    fn fence(&self) -> Result<()> {
-        Ok(())
-    }
-
-    fn wait_on_caller(&self, (): &()) -> Result<()> {
+    fn wait(&self, _: Stream, (): &()) -> Result<()> {
         Ok(())
     }
 
@@ -62,8 +70,7 @@ impl Backend for Emulated {
 
     unsafe fn queue_copy(&self, from: *const u8, to: *mut u8, bytes: usize) -> Result<()> {
         let through = self.book(bytes);
-        // SAFETY: both have so many bytes, as the caller promises; the base tensor of a slot is the only user of its
-        // storage while it is copied to.
+        // SAFETY: both have so many bytes, and nobody uses a slot while it is copied to, as the caller promises.
         unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
         std::thread::sleep(through.saturating_duration_since(Instant::now()));
         Ok(())

@@ -1,19 +1,18 @@
-//! A device of the tests, in this process's memory. Its two streams, the consumer's and that for copies, advance on a
-//! thread of their own, in any order that events allow, with random delays; and it notes whatever a real device
-//! would make wrong data of.
+//! A device for tests, in this process's memory. It completes copies late, out of order, or with an error. Its streams, one
+//! for copies and those of consumers, advance on a thread of their own, in any order that events allow, with random
+//! delays; and it notes whatever a real device would make wrong data of.
 //!
-//! Memory that is freed is taken again at once, as libtorch's allocator does for a stream of its own: what was queued
-//! on the consumer's stream may still read it.
+//! Memory that is freed is given out again at once, so that whatever is still queued on it shows.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tch::{Device, Kind, Tensor};
+use hsipack_augment::array::Stream;
+use hsipack_augment::{Array, Device};
 
-use super::backend::Backend;
-use crate::torch::tensor_over;
+use super::backend::{Backend, DeviceMemory};
 use crate::{Error, Result};
 
 /// The fake device; clones are the same one.
@@ -26,23 +25,30 @@ struct World {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
+/// A queue of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stream {
-    Consumer,
+pub(super) enum Queue {
+    Consumer(Stream),
     Copies,
+}
+
+impl Queue {
+    /// The consumer's default stream.
+    pub(super) const CONSUMER: Self = Self::Consumer(Stream::LEGACY);
 }
 
 #[derive(Default)]
 struct Inner {
-    consumer: VecDeque<Op>,
-    copies: VecDeque<Op>,
+    queues: Vec<(Queue, VecDeque<Op>)>,
     /// Which events are done.
     events: Vec<bool>,
-    /// Memory that is free: start and length.
-    free: Vec<Memory>,
-    /// Copies that are queued or running.
-    written: Vec<Written>,
-    held: Option<Stream>,
+    /// Memory that is free.
+    free: Vec<Span>,
+    /// Starts of the memory that queued and running operations use, one entry each.
+    used: Vec<usize>,
+    /// Starts of the memory that queued and running copies write to.
+    written: Vec<usize>,
+    held: Option<Queue>,
     dice: u64,
     /// Allocations until memory is out, which is one allocation long.
     until_no_memory: Option<usize>,
@@ -53,18 +59,9 @@ struct Inner {
     checked: usize,
 }
 
-/// A copy that is queued or running.
-struct Written {
-    start: usize,
-    /// The first event behind it.
-    event: Option<usize>,
-    /// The consumer's stream was told to wait for it.
-    ordered: bool,
-}
-
 /// Bytes of the fake device, never given back to the system.
 #[derive(Clone, Copy)]
-struct Memory {
+struct Span {
     start: usize,
     bytes: usize,
 }
@@ -77,28 +74,39 @@ enum Op {
     },
     Record(usize),
     Wait(usize),
-    /// Work that reads memory.
+    /// A consumer's work that reads memory, some of the slot that begins at `slot`.
     Read {
+        slot: usize,
         start: usize,
         want: Vec<u8>,
         what: String,
     },
 }
 
-/// Frees memory when the last tensor over it is gone.
-struct Owner {
+/// Memory of the device.
+pub(super) struct FakeMemory {
     world: Arc<World>,
-    memory: Memory,
+    span: Span,
 }
 
-impl Drop for Owner {
+// SAFETY: the memory is never given back to the system, and never moves.
+unsafe impl DeviceMemory for FakeMemory {
+    fn start(&self) -> *mut u8 {
+        self.span.start as *mut u8
+    }
+
+    fn bytes(&self) -> usize {
+        self.span.bytes
+    }
+}
+
+impl Drop for FakeMemory {
     fn drop(&mut self) {
         let mut inner = self.world.lock();
-        // Whoever gets it next may write on the consumer's stream at once.
-        if inner.written.iter().any(|copy| copy.start == self.memory.start && !copy.ordered) {
-            inner.wrong.push("memory is freed under a copy".to_owned());
+        if inner.used.contains(&self.span.start) {
+            inner.wrong.push("memory is freed while the device uses it".to_owned());
         }
-        inner.free.push(self.memory);
+        inner.free.push(self.span);
     }
 }
 
@@ -134,28 +142,32 @@ impl Inner {
         self.dice
     }
 
-    fn queue(&mut self, stream: Stream) -> &mut VecDeque<Op> {
-        match stream {
-            Stream::Consumer => &mut self.consumer,
-            Stream::Copies => &mut self.copies,
-        }
+    fn queue(&mut self, queue: Queue) -> &mut VecDeque<Op> {
+        let place = self.queues.iter().position(|(name, _)| *name == queue);
+        let place = place.unwrap_or_else(|| {
+            self.queues.push((queue, VecDeque::new()));
+            self.queues.len() - 1
+        });
+        &mut self.queues[place].1
     }
 
-    /// The first operation of a stream that may go on, of both if both may.
+    fn is_idle(&self) -> bool {
+        self.queues.iter().all(|(_, ops)| ops.is_empty())
+    }
+
+    /// The first operation of any queue that may go on.
     fn next(&mut self) -> Option<Op> {
-        let mut streams = [Stream::Consumer, Stream::Copies];
-        if self.roll().is_multiple_of(2) {
-            streams.reverse();
-        }
-        for stream in streams {
-            let waits_for = match self.queue(stream).front() {
-                Some(Op::Wait(event)) => Some(*event),
-                Some(_) => None,
-                None => continue,
+        let first = self.roll() as usize;
+        let count = self.queues.len();
+        for place in (0..count).map(|place| (place + first) % count) {
+            let (queue, ops) = &self.queues[place];
+            let goes_on = match ops.front() {
+                Some(Op::Wait(event)) => self.events[*event],
+                Some(_) => true,
+                None => false,
             };
-            let goes_on = waits_for.is_none_or(|event| self.events[event]);
-            if goes_on && self.held != Some(stream) {
-                return self.queue(stream).pop_front();
+            if goes_on && self.held != Some(*queue) {
+                return self.queues[place].1.pop_front();
             }
         }
         None
@@ -167,14 +179,14 @@ impl Inner {
                 // SAFETY: the transfer promises both to live until an event behind this is done; host memory of the
                 // tests and memory of this device are never given back at all.
                 unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, bytes) };
-                let place = self.written.iter().position(|copy| copy.start == to);
-                self.written.swap_remove(place.expect("noted when it was queued"));
+                take_out(&mut self.written, to);
+                take_out(&mut self.used, to);
                 self.copied += 1;
             }
             Op::Record(event) => self.events[event] = true,
             Op::Wait(_) => {}
-            Op::Read { start, want, what } => {
-                if self.is_written(start) && !self.is_fenced(start) {
+            Op::Read { slot, start, want, what } => {
+                if self.written.contains(&slot) && !self.is_fenced(slot) {
                     self.wrong.push(format!("{what} is read while it may be written"));
                 }
                 // SAFETY: memory of this device is never given back, and only this thread writes to it.
@@ -182,19 +194,17 @@ impl Inner {
                 if have != want {
                     self.wrong.push(format!("{what} holds other bytes"));
                 }
+                take_out(&mut self.used, slot);
                 self.checked += 1;
             }
         }
     }
 
-    fn is_written(&self, start: usize) -> bool {
-        self.written.iter().any(|copy| copy.start == start)
-    }
-
     /// Whether the queued copy to `start` stands behind an event that is not done yet: then it cannot begin.
     fn is_fenced(&self, start: usize) -> bool {
         let mut waits = false;
-        for op in &self.copies {
+        let copies = self.queues.iter().filter(|(queue, _)| *queue == Queue::Copies);
+        for op in copies.flat_map(|(_, ops)| ops) {
             match op {
                 Op::Wait(event) => waits |= !self.events[*event],
                 Op::Copy { to, .. } if *to == start => return waits,
@@ -207,6 +217,11 @@ impl Inner {
     fn check(&self) -> Result<()> {
         if self.lost { Err(Error::device("the device is lost: FAKE")) } else { Ok(()) }
     }
+}
+
+fn take_out(starts: &mut Vec<usize>, start: usize) {
+    let place = starts.iter().position(|one| *one == start);
+    starts.swap_remove(place.expect("noted when it was queued"));
 }
 
 impl Fake {
@@ -223,15 +238,30 @@ impl Fake {
         Self(world)
     }
 
-    /// Queues work on the consumer's stream that reads a tensor's bytes and compares them.
-    pub(super) fn read(&self, tensor: &Tensor, want: Vec<u8>, what: impl Into<String>) {
-        let start = tensor.data_ptr() as usize;
-        self.change(|inner| inner.consumer.push_back(Op::Read { start, want, what: what.into() }));
+    /// Queues work on the consumer's stream that reads an array's bytes and compares them.
+    pub(super) fn read(&self, array: &Array, want: Vec<u8>, what: impl Into<String>) {
+        self.read_on(Stream::LEGACY, array, want, what);
     }
 
-    /// Has a stream stand still, or none.
-    pub(super) fn hold(&self, stream: Option<Stream>) {
-        self.change(|inner| inner.held = stream);
+    /// The same on another stream.
+    pub(super) fn read_on(
+        &self,
+        stream: Stream,
+        array: &Array,
+        want: Vec<u8>,
+        what: impl Into<String>,
+    ) {
+        let (slot, start) = (array.memory().start() as usize, array.address() as usize);
+        let op = Op::Read { slot, start, want, what: what.into() };
+        self.change(|inner| {
+            inner.used.push(slot);
+            inner.queue(Queue::Consumer(stream)).push_back(op);
+        });
+    }
+
+    /// Has a queue stand still, or none.
+    pub(super) fn hold(&self, queue: Option<Queue>) {
+        self.change(|inner| inner.held = queue);
     }
 
     /// Memory is out once after so many allocations.
@@ -264,7 +294,7 @@ impl Fake {
         let mut inner = self.0.lock();
         inner.held = None;
         self.0.changed.notify_all();
-        while !(inner.consumer.is_empty() && inner.copies.is_empty()) {
+        while !inner.is_idle() {
             let (guard, timeout) = self
                 .0
                 .changed
@@ -273,12 +303,13 @@ impl Fake {
             inner = guard;
             assert!(!timeout.timed_out(), "streams wait for each other");
         }
+        let queues: Vec<Queue> = inner.queues.iter().map(|(queue, _)| *queue).collect();
         drop(inner);
         // The last operation may be under way: an event behind it.
-        let event = self.record(Stream::Consumer);
-        self.wait_for(event);
-        let event = self.record(Stream::Copies);
-        self.wait_for(event);
+        for queue in queues {
+            let event = self.record_in(queue);
+            self.wait_for(event);
+        }
         let inner = self.0.lock();
         assert!(inner.wrong.is_empty(), "{:?}", inner.wrong);
     }
@@ -296,16 +327,11 @@ impl Fake {
         self.0.changed.notify_all();
     }
 
-    fn record(&self, stream: Stream) -> usize {
+    fn record_in(&self, queue: Queue) -> usize {
         let mut inner = self.0.lock();
         let event = inner.events.len();
         inner.events.push(false);
-        inner.queue(stream).push_back(Op::Record(event));
-        if stream == Stream::Copies {
-            for copy in &mut inner.written {
-                copy.event.get_or_insert(event);
-            }
-        }
+        inner.queue(queue).push_back(Op::Record(event));
         self.0.changed.notify_all();
         event
     }
@@ -320,12 +346,13 @@ impl Fake {
 
 impl Backend for Fake {
     type Event = usize;
+    type Memory = FakeMemory;
 
     fn device(&self) -> Device {
         Device::Cpu
     }
 
-    fn allocate(&self, bytes: usize) -> Result<Tensor> {
+    fn allocate(&self, bytes: usize) -> Result<FakeMemory> {
         let mut inner = self.0.lock();
         inner.check()?;
         inner.until_no_memory = match inner.until_no_memory {
@@ -336,40 +363,29 @@ impl Backend for Fake {
             }
             left => left.map(|left| left - 1),
         };
-        let fits = inner.free.iter().position(|memory| memory.bytes == bytes);
-        let memory = match fits {
+        let fits = inner.free.iter().position(|span| span.bytes == bytes);
+        let span = match fits {
             Some(place) => inner.free.swap_remove(place),
-            None => Memory { start: vec![0xAB_u8; bytes].leak().as_mut_ptr() as usize, bytes },
+            None => Span { start: vec![0xAB_u8; bytes].leak().as_mut_ptr() as usize, bytes },
         };
         drop(inner);
-        let owner = Owner { world: self.0.clone(), memory };
-        // SAFETY: the memory is never given back; who writes when is what is tested.
-        unsafe { tensor_over(memory.start as *mut u8, &[bytes as i64], Kind::Uint8, owner) }
+        Ok(FakeMemory { world: self.0.clone(), span })
     }
 
-    fn lend(&self, _: &Tensor) -> Result<()> {
-        self.0.lock().check()
-    }
-
-    fn fence(&self) -> Result<usize> {
+    fn record(&self, stream: Stream) -> Result<usize> {
         self.0.lock().check()?;
-        Ok(self.record(Stream::Consumer))
+        Ok(self.record_in(Queue::Consumer(stream)))
     }
 
-    fn wait_on_caller(&self, event: &usize) -> Result<()> {
+    fn wait(&self, stream: Stream, event: &usize) -> Result<()> {
         self.0.lock().check()?;
-        self.change(|inner| {
-            inner.consumer.push_back(Op::Wait(*event));
-            for copy in &mut inner.written {
-                copy.ordered |= copy.event.is_some_and(|behind| behind <= *event);
-            }
-        });
+        self.change(|inner| inner.queue(Queue::Consumer(stream)).push_back(Op::Wait(*event)));
         Ok(())
     }
 
     fn wait_on_copies(&self, event: &usize) -> Result<()> {
         self.0.lock().check()?;
-        self.change(|inner| inner.copies.push_back(Op::Wait(*event)));
+        self.change(|inner| inner.queue(Queue::Copies).push_back(Op::Wait(*event)));
         Ok(())
     }
 
@@ -377,8 +393,9 @@ impl Backend for Fake {
         let mut inner = self.0.lock();
         inner.check()?;
         let (from, to) = (from as usize, to as usize);
-        inner.written.push(Written { start: to, event: None, ordered: false });
-        inner.copies.push_back(Op::Copy { from, to, bytes });
+        inner.written.push(to);
+        inner.used.push(to);
+        inner.queue(Queue::Copies).push_back(Op::Copy { from, to, bytes });
         let delay = inner.roll() % 3;
         self.0.changed.notify_all();
         drop(inner);
@@ -389,7 +406,7 @@ impl Backend for Fake {
 
     fn copied(&self) -> Result<usize> {
         self.0.lock().check()?;
-        Ok(self.record(Stream::Copies))
+        Ok(self.record_in(Queue::Copies))
     }
 
     fn finish(&self, event: &usize) -> Result<()> {

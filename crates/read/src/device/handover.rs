@@ -203,13 +203,11 @@ impl<S, T> Handover<S, T> {
     }
 
     /// For the consumer: an item that it could not use comes first again.
-    #[cfg(feature = "torch")]
     pub(super) fn untake(&self, item: T) {
         lock(&self.inner).items.push_front(item);
     }
 
     /// Whether an item can be taken without waiting.
-    #[cfg(feature = "torch")]
     pub(super) fn has_items(&self) -> bool {
         !lock(&self.inner).items.is_empty()
     }

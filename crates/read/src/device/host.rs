@@ -3,45 +3,71 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tch::{Device, Kind, Tensor};
+use hsipack_augment::Device;
+use hsipack_augment::array::{Memory, Pool};
+use hsipack_store::process::OfProcess;
 
 use super::batch::Info;
 use super::transfer::Next;
 use crate::Result;
 use crate::loader::{Batch, Loader};
 use crate::plan::State;
-use crate::process::OfProcess;
-use crate::torch::{run, tensor_over};
 
-/// Gives batches whose tensors lie over the ring.
+/// Gives batches whose arrays lie over the ring.
 pub(super) struct Host {
     loader: Loader,
-    /// One more than there are batches whose slots tensors lie over.
+    /// One more than there are batches whose slots arrays lie over.
     held: Arc<()>,
-    /// A batch of which no tensors could be made.
-    pending: Option<(Tensor, Arc<Info>)>,
+    /// A batch that could not be used.
+    pending: Option<(Arc<dyn Memory>, Arc<Info>)>,
     /// Whether batches that the ring cannot spare are copied.
     copy: bool,
+    /// Where those copies lie.
+    pool: Arc<Pool>,
     copied: u64,
 }
 
-/// Owns the slot that tensors lie over.
+/// A batch's slot of the ring, as arrays lie over it.
 struct Slot {
-    /// A process that was forked has tensors over it, too, but none of the threads that the ring's locks wait for.
+    start: *mut u8,
+    bytes: usize,
+    /// A process that was forked has arrays over it, too, but none of the threads that the ring's locks wait for.
     _batch: OfProcess<Batch>,
     _held: Arc<()>,
 }
 
+// SAFETY: the address is that of the batch's memory, and a batch may be held by any thread.
+unsafe impl Send for Slot {}
+// SAFETY: shared, the slot is only looked at.
+unsafe impl Sync for Slot {}
+
+// SAFETY: the slot has that many bytes, stays where it is as long as its lease lives, wherever that moves, and nobody
+// writes to it in that time.
+unsafe impl Memory for Slot {
+    fn device(&self) -> Device {
+        Device::Cpu
+    }
+
+    fn start(&self) -> *mut u8 {
+        self.start
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
 impl Host {
     pub(super) fn new(loader: Loader, copy: bool) -> Self {
-        Self { loader, held: Arc::new(()), pending: None, copy, copied: 0 }
+        let (held, pool) = (Arc::new(()), Arc::default());
+        Self { loader, held, pending: None, copy, pool, copied: 0 }
     }
 
     /// As [`Transfer::next`](super::transfer::Transfer::next).
     pub(super) fn next<R>(
         &mut self,
         deadline: Option<Instant>,
-        build: impl FnOnce(&Tensor, &Arc<Info>) -> Result<R>,
+        build: impl FnOnce(&Arc<dyn Memory>, &Arc<Info>) -> Result<R>,
     ) -> Result<Next<R, State>> {
         let (memory, info) = match self.pending.take() {
             Some(pending) => pending,
@@ -71,36 +97,32 @@ impl Host {
         }
     }
 
-    /// The bytes of a batch as a tensor: its slot itself, or a copy where too many slots are kept for the ring to be
-    /// filled meanwhile.
-    fn memory(&mut self, mut batch: Batch) -> Result<(Tensor, Arc<Info>)> {
+    /// The bytes of a batch: its slot itself, or a copy where too many slots are kept for the ring to be filled
+    /// meanwhile.
+    fn memory(&mut self, mut batch: Batch) -> Result<(Arc<dyn Memory>, Arc<Info>)> {
         let info = Info::of(&batch);
         let spare = (self.loader.options().slots / 2).max(1);
-        let lie_over = !self.copy || Arc::strong_count(&self.held) <= spare;
-        let memory = batch.memory_mut();
-        let (start, bytes) = (memory.as_mut_ptr(), [memory.len() as i64]);
-        let slot = Slot { _batch: OfProcess::new(batch), _held: self.held.clone() };
-        // SAFETY: the slot has that many bytes, stays where it is as long as its lease lives, wherever that moves,
-        // and nobody else touches it in that time.
-        let memory = unsafe { tensor_over(start, &bytes, Kind::Uint8, slot)? };
-        if lie_over {
-            return Ok((memory, info));
+        if !self.copy || Arc::strong_count(&self.held) <= spare {
+            return Ok((self.slot(batch), info));
         }
-        let copy = run(|| {
-            let mut copy = Tensor::f_empty(bytes, (Kind::Uint8, Device::Cpu))?;
-            copy.f_copy_(&memory)?;
-            Ok(copy)
-        });
-        match copy {
-            Ok(copy) => {
+        let from = batch.memory_mut();
+        match self.pool.buffer(from.len()) {
+            Ok(mut copy) => {
+                copy.bytes_mut().copy_from_slice(from);
                 self.copied += 1;
-                Ok((copy, info))
+                Ok((copy.shared(), info))
             }
             Err(error) => {
-                self.pending = Some((memory, info));
+                self.pending = Some((self.slot(batch), info));
                 Err(error)
             }
         }
+    }
+
+    fn slot(&self, mut batch: Batch) -> Arc<dyn Memory> {
+        let memory = batch.memory_mut();
+        let (start, bytes) = (memory.as_mut_ptr(), memory.len());
+        Arc::new(Slot { start, bytes, _batch: OfProcess::new(batch), _held: self.held.clone() })
     }
 
     pub(super) fn go_to(&mut self, epoch: u64) {

@@ -4,8 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hsipack_augment::array::{Memory, Stream};
+use hsipack_augment::{Device, Library};
 use serde::Serialize;
-use tch::{Device, Tensor};
 
 use super::backend::Backend;
 use super::batch::{DeviceBatch, Info};
@@ -22,11 +23,13 @@ use crate::loader::{
 };
 use crate::plan::{Plan, State};
 use crate::ring::memory::MemoryReport;
-use crate::torch::pool::Pool;
 use crate::trace::Trace;
 use crate::{Error, Result};
 
-/// A [`Loader`] whose batches are tensors on a device.
+/// A [`Loader`] whose batches are tensors of a library, on a device.
+///
+/// The [`Library`] says what tensors are and computes with them: [`Host`](hsipack_augment::Host) gives
+/// [`Array`](hsipack_augment::Array)s that belong to no library, `hsipack_torch::Libtorch` tensors of `tch`.
 ///
 /// On the CPU they lie over the ring's slots: nothing is copied as long as no more than half of the slots (at least
 /// one) are kept; beyond that, batches are copied, so that any number may be kept. On a CUDA device a thread copies
@@ -34,25 +37,27 @@ use crate::{Error, Result};
 /// used, the next one is copied. Nobody waits for the device or a whole stream.
 ///
 /// ```no_run
-/// use hsipack_read::{Dataset, DeviceLoader, DeviceOptions, LoaderOptions, best_device};
+/// use hsipack_read::{Dataset, Device, DeviceLoader, DeviceOptions, Host, LoaderOptions};
 ///
 /// let dataset = Dataset::open("tissue.hsipack")?;
-/// let device = DeviceOptions::new(best_device());
-/// let mut loader = DeviceLoader::new(&dataset, LoaderOptions::new(6), device)?;
+/// let device = DeviceOptions::new(Device::Cpu);
+/// let mut loader = DeviceLoader::new(&dataset, LoaderOptions::new(6), device, Host::default())?;
 /// for batch in loader.epoch() {
 ///     let batch = batch?;
-///     println!("{:?} on {:?}", batch.image.size(), batch.image.device()); // (B, C, H, W), channels_last
+///     println!("{:?} on {}", batch.image.shape(), batch.image.device()); // (B, C, H, W), channels_last
 /// }
 /// # Ok::<(), hsipack_read::Error>(())
 /// ```
 ///
 /// # Streams
-/// A batch may be used on the stream that is current (for the calling thread) when it is asked for, and on streams
-/// that wait for it. The memory of a batch is written to again only after what was queued on the current stream
-/// when its last tensor was dropped, or was found to be, at the next call. So whoever uses a batch on other streams
-/// lets the current one wait for them before dropping it. Do not ask for batches while a CUDA graph is captured.
-pub struct DeviceLoader {
-    way: Box<dyn Way>,
+/// A batch may be used on the stream that the library works on (for the calling thread) when it is asked for, and on
+/// streams that wait for it. When the last tensor over the batch's memory is dropped, in whichever thread, an event is
+/// recorded on that stream; the next copy into the memory waits for it. So whoever uses a batch on other streams
+/// has that stream wait for them before dropping the batch. Other libraries take arrays by DLPack, and name the stream
+/// that they use them on ([`Memory::lend`]). Do not ask for batches while a CUDA graph is captured.
+pub struct DeviceLoader<L: Library> {
+    way: Box<dyn Way<Made<L>>>,
+    library: L,
     recipe: Recipe,
     shared: Arc<Shared>,
     options: DeviceOptions,
@@ -66,15 +71,13 @@ pub struct DeviceLoader {
     consumer: Consumer,
     /// On the CPU the loader inside records.
     trace: Option<Arc<Trace>>,
-    /// Where results of augmentations lie, on the CPU.
-    results: Option<Arc<Pool>>,
     notes: Vec<String>,
 }
 
 /// What remains of an epoch, as an iterator; see [`DeviceLoader::epoch`].
 #[derive(Debug)]
-pub struct DeviceEpoch<'a> {
-    loader: &'a mut DeviceLoader,
+pub struct DeviceEpoch<'a, L: Library> {
+    loader: &'a mut DeviceLoader<L>,
     over: bool,
 }
 
@@ -95,28 +98,27 @@ pub struct DeviceReport {
 }
 
 /// Tensors made of a slot.
-type Made = (Tensor, Vec<(String, Tensor)>, Arc<Info>);
-/// What makes them.
-type Make<'a> = &'a mut dyn FnMut(&Tensor, &Arc<Info>) -> Result<Made>;
-/// Tensors, and what is dropped after them.
-type Given = (Made, Option<Box<dyn Send>>);
+struct Made<L: Library> {
+    image: L::Tensor,
+    masks: Vec<(String, L::Tensor)>,
+    info: Arc<Info>,
+}
 
-/// How batches come to the device.
-trait Way: Send {
-    fn next(&mut self, deadline: Option<Instant>, make: Make<'_>) -> Result<Next<Given, State>>;
+/// What makes something of a slot's memory and what is known of the batch in it.
+type Make<'a, M> = &'a mut dyn FnMut(&Arc<dyn Memory>, &Arc<Info>) -> Result<M>;
+
+/// How batches come to the device; `M` is what is made of them.
+trait Way<M>: Send {
+    fn next(&mut self, deadline: Option<Instant>, make: Make<'_, M>) -> Result<Next<M, State>>;
     fn go_to(&mut self, epoch: u64);
     fn device_slots(&self) -> usize;
     fn given_away(&self) -> u64;
     fn copied(&self) -> u64;
 }
 
-impl Way for Host {
-    fn next(&mut self, deadline: Option<Instant>, make: Make<'_>) -> Result<Next<Given, State>> {
-        Ok(match Host::next(self, deadline, make)? {
-            Next::Batch(made, state) => Next::Batch((made, None), state),
-            Next::End(state) => Next::End(state),
-            Next::TimedOut => Next::TimedOut,
-        })
+impl<M> Way<M> for Host {
+    fn next(&mut self, deadline: Option<Instant>, make: Make<'_, M>) -> Result<Next<M, State>> {
+        Host::next(self, deadline, make)
     }
 
     fn go_to(&mut self, epoch: u64) {
@@ -136,13 +138,13 @@ impl Way for Host {
     }
 }
 
-impl<B: Backend, S: Source<Info = Arc<Info>, Place = State>> Way for Transfer<B, S> {
-    fn next(&mut self, deadline: Option<Instant>, make: Make<'_>) -> Result<Next<Given, State>> {
-        Ok(match Transfer::next(self, deadline, make)? {
-            Next::Batch((made, hold), state) => Next::Batch((made, Some(hold)), state),
-            Next::End(state) => Next::End(state),
-            Next::TimedOut => Next::TimedOut,
-        })
+impl<B, S, M> Way<M> for Transfer<B, S>
+where
+    B: Backend,
+    S: Source<Info = Arc<Info>, Place = State>,
+{
+    fn next(&mut self, deadline: Option<Instant>, make: Make<'_, M>) -> Result<Next<M, State>> {
+        Transfer::next(self, deadline, make)
     }
 
     fn go_to(&mut self, epoch: u64) {
@@ -188,14 +190,19 @@ impl Source for Loader {
     }
 }
 
-impl DeviceLoader {
+impl<L: Library> DeviceLoader<L> {
     /// A loader at the start of epoch 0.
     ///
     /// # Errors
     /// As [`Loader::new`]; if the device cannot be used, which the error explains, or has too little memory; if the
     /// dataset lacks what is asked for, such as statistics.
-    pub fn new(dataset: &Dataset, options: LoaderOptions, device: DeviceOptions) -> Result<Self> {
-        Self::start(dataset, options, device, None)
+    pub fn new(
+        dataset: &Dataset,
+        options: LoaderOptions,
+        device: DeviceOptions,
+        library: L,
+    ) -> Result<Self> {
+        Self::start(dataset, options, device, library, None)
     }
 
     /// A loader that goes on where another one, on whatever device, was when it gave `state`; see
@@ -207,45 +214,43 @@ impl DeviceLoader {
         dataset: &Dataset,
         options: LoaderOptions,
         device: DeviceOptions,
+        library: L,
         state: &State,
     ) -> Result<Self> {
-        Self::start(dataset, options, device, Some(state))
+        Self::start(dataset, options, device, library, Some(state))
     }
 
     fn start(
         dataset: &Dataset,
-        options: LoaderOptions,
+        mut options: LoaderOptions,
         device: DeviceOptions,
+        library: L,
         state: Option<&State>,
     ) -> Result<Self> {
-        match device.device {
-            Device::Cpu if device.emulated_bus.is_some() => {
-                let bytes_per_s = device.emulated_bus.unwrap_or_default();
-                if !(bytes_per_s > 0.0 && bytes_per_s.is_finite()) {
-                    return Err(Error::conflict(format!("a bus of {bytes_per_s} bytes a second"))
-                        .with_remedy("give a rate above 0"));
-                }
-                Self::start_on(Emulated::new(bytes_per_s), dataset, options, device, state)
+        match (device.device, device.emulated_bus) {
+            (Device::Cpu, Some(rate)) if !(rate > 0.0 && rate.is_finite()) => {
+                Err(Error::conflict(format!("a bus of {rate} bytes a second"))
+                    .with_remedy("give a rate above 0"))
             }
-            Device::Cpu if device.repeat => {
+            (Device::Cpu, Some(rate)) => {
+                Self::start_on(Emulated::new(rate), dataset, options, device, library, state)
+            }
+            (Device::Cpu, None) if device.repeat => {
                 Err(Error::conflict("one batch, copied again and again, on the CPU")
                     .with_remedy("nothing is copied there; ask for a device, or an emulated bus"))
             }
-            Device::Cpu => {
+            (Device::Cpu, None) => {
                 let loader = loader(dataset, options, state)?;
                 let recipe = Recipe::new(loader.shared(), &device)?;
                 let (shared, place) = (loader.shared().clone(), loader.state());
                 let way = Box::new(Host::new(loader, device.copy));
-                Ok(Self::of(way, recipe, shared, device, place, Vec::new()))
+                Ok(Self::of(way, library, recipe, shared, device, place, Vec::new()))
             }
-            Device::Cuda(number) => {
+            (Device::Cuda(number), _) => {
                 let cuda = Cuda::open(number)?;
-                let mut options = options;
                 options.memory.locker.get_or_insert_with(|| cuda.locker());
-                Self::start_on(cuda, dataset, options, device, state)
+                Self::start_on(cuda, dataset, options, device, library, state)
             }
-            other => Err(Error::unsupported(format!("batches on {other:?}"))
-                .with_remedy("ask for the CPU or a CUDA device")),
         }
     }
 
@@ -255,29 +260,29 @@ impl DeviceLoader {
         dataset: &Dataset,
         options: LoaderOptions,
         device: DeviceOptions,
+        library: L,
         state: Option<&State>,
     ) -> Result<Self> {
         let mut loader = loader(dataset, options, state)?;
         loader.feed_transfer();
-        // Constants of the recipe go where the backend's tensors are.
-        let there = DeviceOptions { device: backend.device(), ..device.clone() };
-        let recipe = Recipe::new(loader.shared(), &there)?;
+        let recipe = Recipe::new(loader.shared(), &device)?;
         let (shared, place) = (loader.shared().clone(), loader.state());
         let ring = shared.ring.clone();
         let interrupt = Box::new(move || ring.slots().stop());
         let slot_bytes = shared.ring.slot_bytes();
         let backend = Arc::new(backend);
-        let way: Box<dyn Way> = if device.repeat {
+        let way: Box<dyn Way<Made<L>>> = if device.repeat {
             Box::new(Transfer::start(backend, Repeat::new(loader), slot_bytes, interrupt)?)
         } else {
             Box::new(Transfer::start(backend, loader, slot_bytes, interrupt)?)
         };
         let notes = shared.ring.memory_report().notes.clone();
-        Ok(Self::of(way, recipe, shared, device, place, notes))
+        Ok(Self::of(way, library, recipe, shared, device, place, notes))
     }
 
     fn of(
-        way: Box<dyn Way>,
+        way: Box<dyn Way<Made<L>>>,
+        library: L,
         recipe: Recipe,
         shared: Arc<Shared>,
         options: DeviceOptions,
@@ -287,10 +292,10 @@ impl DeviceLoader {
         let fresh = state.given.iter().all(|segment| segment.batches == 0);
         let waiting = Duration::ZERO;
         let (times, consumer) = (Times::new(), Consumer::training());
-        let results = (options.device == Device::Cpu).then(Arc::default);
         let trace = shared.options.trace.clone().filter(|_| way.device_slots() > 0);
         Self {
             way,
+            library,
             recipe,
             shared,
             options,
@@ -301,13 +306,17 @@ impl DeviceLoader {
             times,
             consumer,
             trace,
-            results,
             notes,
         }
     }
 
+    /// The library whose tensors batches are.
+    pub fn library(&self) -> &L {
+        &self.library
+    }
+
     /// The batches that remain of the present epoch; see [`Loader::epoch`].
-    pub fn epoch(&mut self) -> DeviceEpoch<'_> {
+    pub fn epoch(&mut self) -> DeviceEpoch<'_, L> {
         DeviceEpoch { loader: self, over: false }
     }
 
@@ -316,7 +325,7 @@ impl DeviceLoader {
     /// # Errors
     /// As [`Loader::next_batch`]; if the device is out of memory or lost. The next call tries again: no batch is
     /// left out.
-    pub fn next_batch(&mut self) -> Option<Result<DeviceBatch>> {
+    pub fn next_batch(&mut self) -> Option<Result<DeviceBatch<L>>> {
         self.next_before(None).map(|next| next.map(|batch| batch.expect("there is no deadline")))
     }
 
@@ -324,27 +333,31 @@ impl DeviceLoader {
     ///
     /// # Errors
     /// As [`next_batch`](Self::next_batch).
-    pub fn next_within(&mut self, timeout: Duration) -> Option<Result<Option<DeviceBatch>>> {
+    pub fn next_within(&mut self, timeout: Duration) -> Option<Result<Option<DeviceBatch<L>>>> {
         self.next_before(Some(Instant::now() + timeout))
     }
 
-    fn next_before(&mut self, deadline: Option<Instant>) -> Option<Result<Option<DeviceBatch>>> {
+    fn next_before(&mut self, deadline: Option<Instant>) -> Option<Result<Option<DeviceBatch<L>>>> {
         let before = Instant::now();
         self.consumer.asks(Record { times: &self.times, trace: self.trace.as_deref() });
-        let recipe = &self.recipe;
+        let (library, recipe) = (&self.library, &self.recipe);
         let next = self.way.next(deadline, &mut |memory, info| {
-            let (image, masks) = recipe.make(memory, info)?;
-            Ok((image, masks, info.clone()))
+            memory.lend(match memory.device() {
+                Device::Cpu => Stream::LEGACY,
+                Device::Cuda(number) => library.stream(number)?,
+            })?;
+            let (image, masks) = recipe.make(library, memory, info)?;
+            Ok(Made { image, masks, info: info.clone() })
         });
         self.waiting += before.elapsed();
         match next {
-            Ok(Next::Batch(((image, masks, info), hold), state)) => {
+            Ok(Next::Batch(Made { image, masks, info }, state)) => {
                 (self.state, self.fresh) = (state, false);
                 self.batches += 1;
-                let results = self.results.clone();
                 let record = Record { times: &self.times, trace: self.trace.as_deref() };
                 self.consumer.gets(info.number, record);
-                Some(Ok(Some(DeviceBatch { image, masks, info, results, _hold: hold })))
+                let library = self.library.clone();
+                Some(Ok(Some(DeviceBatch { image, masks, info, library })))
             }
             Ok(Next::TimedOut) => Some(Ok(None)),
             Ok(Next::End(state)) => {
@@ -453,9 +466,8 @@ impl DeviceLoader {
         }
         DeviceReport {
             device: match self.options.device {
-                Device::Cuda(number) => format!("cuda:{number}"),
-                _ if self.options.emulated_bus.is_some() => "emulated".to_owned(),
-                _ => "cpu".to_owned(),
+                Device::Cpu if self.options.emulated_bus.is_some() => "emulated".to_owned(),
+                device => device.to_string(),
             },
             copies: match (device_slots, page_locked) {
                 (0, _) => "none",
@@ -497,7 +509,7 @@ fn loader(dataset: &Dataset, options: LoaderOptions, state: Option<&State>) -> R
     }
 }
 
-impl fmt::Debug for DeviceLoader {
+impl<L: Library> fmt::Debug for DeviceLoader<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DeviceLoader")
             .field("report", &self.report())
@@ -506,8 +518,8 @@ impl fmt::Debug for DeviceLoader {
     }
 }
 
-impl Iterator for DeviceEpoch<'_> {
-    type Item = Result<DeviceBatch>;
+impl<L: Library> Iterator for DeviceEpoch<'_, L> {
+    type Item = Result<DeviceBatch<L>>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.over {

@@ -1,6 +1,11 @@
 //! What is asked of a device loader.
 
-use tch::{Device, Kind};
+use std::fmt;
+use std::str::FromStr;
+
+use hsipack_augment::{Device, ElementType};
+
+use crate::{Error, Result};
 
 /// What is asked of a device loader: where batches are to be, and in what form.
 ///
@@ -10,16 +15,16 @@ use tch::{Device, Kind};
 pub struct DeviceOptions {
     /// Where batches are to be: the CPU or a CUDA device.
     pub device: Device,
-    /// Element type of images: `Half`, `BFloat16`, `Float` or `Double`.
-    pub image: Kind,
-    /// Element type of masks of class ids: `Uint8`, `Int8`, `Int16`, `Int`, `Int64`, `Half`, `BFloat16`, `Float` or
-    /// `Double`. `None` is the least that libtorch has for what is stored: `Uint8` for uint8, `Int` for uint16.
-    pub masks: Option<Kind>,
+    /// Element type of images: `F16`, `BF16`, `F32` or `F64`.
+    pub image: ElementType,
+    /// Element type of masks of class ids: any that holds them. `None` is the least one that torch computes with:
+    /// `U8` for uint8, `I32` for uint16, `I64` for uint32.
+    pub masks: Option<ElementType>,
     /// Unpack masks of boolean layers into (B, layers, H, W) of `Bool`; else they come as the bits that are stored,
     /// (B, H, W), with the types of class ids.
     pub layers: bool,
     /// Multiply by the dataset's `scale_factor` and add its `add_offset`. Physical values may be beyond what
-    /// float16 holds: ask for `Float` then.
+    /// float16 holds: ask for `F32` then.
     pub physical: bool,
     /// Replace NaN by this value; after normalising, in units of what comes of that, so that it is in no sum.
     pub nan: Option<f64>,
@@ -67,7 +72,7 @@ impl DeviceOptions {
     pub fn new(device: Device) -> Self {
         Self {
             device,
-            image: Kind::Half,
+            image: ElementType::F16,
             masks: None,
             layers: true,
             physical: false,
@@ -77,5 +82,35 @@ impl DeviceOptions {
             emulated_bus: None,
             repeat: false,
         }
+    }
+}
+
+impl Normalization {
+    /// The ways that have a name; [`StandardizeBy`](Self::StandardizeBy) has figures instead.
+    pub const ALL: [Self; 5] = [Self::None, Self::Standardize, Self::L1, Self::L2, Self::Snv];
+}
+
+impl fmt::Display for Normalization {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "none",
+            Self::Standardize => "standardize",
+            Self::StandardizeBy { .. } => "standardize by (mean, std)",
+            Self::L1 => "l1",
+            Self::L2 => "l2",
+            Self::Snv => "snv",
+        })
+    }
+}
+
+impl FromStr for Normalization {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        Self::ALL.into_iter().find(|one| one.to_string() == name).ok_or_else(|| {
+            let names: Vec<String> = Self::ALL.iter().map(Self::to_string).collect();
+            Error::conflict(format!("there is no normalize {name:?}"))
+                .with_remedy(format!("give one of {}, or (mean, std)", names.join(", ")))
+        })
     }
 }

@@ -1,20 +1,18 @@
-//! From what is stored to the tensors asked for.
-//!
-//! Everything is queued on the caller's current stream, and nothing asks the device for a value: no step waits.
+//! From what is stored to the tensors asked for: what is to be computed for each batch, by whichever library.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::sync::Arc;
 
+use hsipack_augment::array::Memory;
+use hsipack_augment::prepare::{BandFigures, ImageRecipe, LabelRecipe, Normalized};
+use hsipack_augment::{ElementType, Library};
 use hsipack_format::{Command, DType, SpectralNorm, remedy};
-use tch::{Device, Kind, TchError, Tensor};
 
-use super::batch::{Info, stored_kind};
+use super::batch::Info;
 use super::options::{DeviceOptions, Normalization};
-use super::prepare::{replace_nan, standardize};
-use super::spectra::normalized;
 use crate::dataset::BandStatistics;
 use crate::loader::Shared;
-use crate::torch::run;
 use crate::{Error, Result};
 
 /// Names of splits whose samples a network is trained on, in any case.
@@ -40,27 +38,23 @@ struct Stack {
     split: Option<String>,
     scale: f64,
     offset: f64,
-    /// Per band, float32 on the device, of physical values if those are asked for.
-    mean: Option<Tensor>,
-    std: Option<Tensor>,
+    /// Figures of the bands that are read, of physical values if those are asked for.
+    figures: Option<BandFigures>,
 }
 
 /// How a mask is made.
 #[derive(Debug)]
 struct Mask {
     name: String,
-    dtype: DType,
-    kind: Kind,
     layers: Vec<String>,
-    /// The layers' bits, (1, layers, 1, 1) on the device, if they are to be unpacked.
-    bits: Option<Tensor>,
+    recipe: LabelRecipe,
 }
 
 impl Recipe {
     pub(super) fn new(shared: &Shared, options: &DeviceOptions) -> Result<Self> {
-        if !matches!(options.image, Kind::Half | Kind::BFloat16 | Kind::Float | Kind::Double) {
-            return Err(Error::conflict(format!("images of {:?}", options.image))
-                .with_remedy("ask for Half, BFloat16, Float or Double"));
+        if !options.image.is_float() {
+            return Err(Error::conflict(format!("images of {}", options.image))
+                .with_remedy("ask for float16, bfloat16, float32 or float64"));
         }
         let mut stacks = BTreeMap::new();
         for sample in shared.plan.samples() {
@@ -90,46 +84,38 @@ impl Recipe {
     }
 
     /// The image and the masks of a batch whose slot's bytes are `memory`.
-    pub(super) fn make(
+    pub(super) fn make<L: Library>(
         &self,
-        memory: &Tensor,
+        library: &L,
+        memory: &Arc<dyn Memory>,
         info: &Info,
-    ) -> Result<(Tensor, Vec<(String, Tensor)>)> {
-        let image = self.image(&info.view(memory, 0)?, info)?;
+    ) -> Result<(L::Tensor, Vec<(String, L::Tensor)>)> {
+        let image = library.image_of(info.view(memory, 0)?, &self.image(info)?)?;
         let masks = self.masks.iter().enumerate().map(|(place, mask)| {
-            Ok((mask.name.clone(), mask.make(&info.view(memory, place + 1)?)?))
+            let labels = library.labels_of(info.view(memory, place + 1)?, &mask.recipe)?;
+            Ok((mask.name.clone(), labels))
         });
         Ok((image, masks.collect::<Result<_>>()?))
     }
 
-    fn image(&self, stored: &Tensor, info: &Info) -> Result<Tensor> {
+    fn image(&self, info: &Info) -> Result<ImageRecipe> {
         let stacks = self.stacks_of(info)?;
-        run(|| {
-            let mut image = stored.f_permute([0, 3, 1, 2])?;
-            let normalization = &self.options.normalization;
-            if self.options.physical || *normalization != Normalization::None {
-                image = image.f_to_kind(wide(image.kind()))?;
+        let physical = match self.options.physical {
+            true => stacks.iter().map(|stack| [stack.scale, stack.offset]).collect(),
+            false => Vec::new(),
+        };
+        let normalized = match self.options.normalization {
+            Normalization::None => Normalized::Not,
+            Normalization::Standardize | Normalization::StandardizeBy { .. } => {
+                let figures = stacks.iter().map(|stack| stack.figures.clone());
+                Normalized::Bands(figures.map(|one| one.expect("made where asked for")).collect())
             }
-            if self.options.physical {
-                image = scaled(&image, &stacks)?;
-            }
-            image = match normalization {
-                Normalization::None => image,
-                Normalization::Standardize | Normalization::StandardizeBy { .. } => standardize(
-                    &image,
-                    &per_sample(&stacks, |stack| stack.mean.as_ref())?,
-                    &per_sample(&stacks, |stack| stack.std.as_ref())?,
-                )?,
-                Normalization::L1 => normalized(&image, SpectralNorm::L1)?,
-                Normalization::L2 => normalized(&image, SpectralNorm::L2)?,
-                Normalization::Snv => normalized(&image, SpectralNorm::Snv)?,
-            };
-            // Last, so that what takes the place of NaN is in no sum.
-            if let Some(value) = self.options.nan {
-                image = replace_nan(&image, value)?;
-            }
-            image.f_to_kind(self.options.image)
-        })
+            Normalization::L1 => Normalized::Spectra(SpectralNorm::L1),
+            Normalization::L2 => Normalized::Spectra(SpectralNorm::L2),
+            Normalization::Snv => Normalized::Spectra(SpectralNorm::Snv),
+        };
+        let (nan, element) = (self.options.nan, self.options.image);
+        Ok(ImageRecipe { physical, normalized, nan, element })
     }
 
     /// The stack of every sample; of one only, if all are of one.
@@ -143,44 +129,12 @@ impl Recipe {
     }
 }
 
-/// The type that is computed in.
-fn wide(kind: Kind) -> Kind {
-    if kind == Kind::Double { Kind::Double } else { Kind::Float }
-}
-
-/// Physical values of a wide image.
-fn scaled(image: &Tensor, stacks: &[&Stack]) -> Result<Tensor, TchError> {
-    let parts = |image: &Tensor, stack: &Stack| {
-        let scaled = image.f_mul_scalar(stack.scale)?;
-        if stack.offset == 0.0 { Ok(scaled) } else { scaled.f_add_scalar(stack.offset) }
-    };
-    if let [stack] = stacks {
-        return parts(image, stack);
-    }
-    // Stacks may differ: sample by sample, joined into memory of the same order.
-    let samples =
-        stacks.iter().zip(0..).map(|(stack, place)| parts(&image.f_narrow(0, place, 1)?, stack));
-    let samples = samples.collect::<Result<Vec<_>, _>>()?;
-    Tensor::f_cat(&samples.iter().map(|one| one.permute([0, 2, 3, 1])).collect::<Vec<_>>(), 0)?
-        .f_permute([0, 3, 1, 2])
-}
-
-/// Figures of the stacks, (stacks, C, 1, 1), to broadcast against an image.
-fn per_sample<'a>(
-    stacks: &[&'a Stack],
-    figure: impl Fn(&'a Stack) -> Option<&'a Tensor>,
-) -> Result<Tensor, TchError> {
-    let figures: Vec<&Tensor> =
-        stacks.iter().map(|stack| figure(stack).expect("made where it is asked for")).collect();
-    Tensor::f_stack(&figures, 0)?.f_unsqueeze(2)?.f_unsqueeze(3)
-}
-
 impl Stack {
     fn new(shared: &Shared, options: &DeviceOptions, number: usize) -> Result<Self> {
         let dataset = &shared.dataset;
         let (scale, offset) = (dataset.scale_factor(number), dataset.add_offset(number));
         let name = dataset.stacks()[number].name.clone();
-        let mut stack = Self { name, split: None, scale, offset, mean: None, std: None };
+        let mut stack = Self { name, split: None, scale, offset, figures: None };
         let (mean, std) = match &options.normalization {
             Normalization::Standardize => {
                 let figures;
@@ -209,11 +163,11 @@ impl Stack {
         }
         // A band that lacks one of them stays what it is.
         let known = |(mean, std): (f64, f64)| {
-            if mean.is_finite() && std.is_finite() { (mean, std) } else { (0.0, 0.0) }
+            let known = mean.is_finite() && std.is_finite();
+            if known { (mean as f32, std as f32) } else { (0.0, 0.0) }
         };
-        let (mean, std): (Vec<_>, Vec<_>) = mean.into_iter().zip(std).map(known).unzip();
-        stack.mean = Some(on_device(&mean, options.device)?);
-        stack.std = Some(on_device(&std, options.device)?);
+        let (mean, std) = mean.into_iter().zip(std).map(known).unzip();
+        stack.figures = Some(BandFigures { mean, std });
         Ok(stack)
     }
 
@@ -251,11 +205,6 @@ fn statistics(shared: &Shared, number: usize) -> Result<(Option<String>, BandSta
     Ok((None, all))
 }
 
-fn on_device(values: &[f64], device: Device) -> Result<Tensor> {
-    let values: Vec<f32> = values.iter().map(|value| *value as f32).collect();
-    run(|| Tensor::f_from_slice(&values)?.f_to_device(device))
-}
-
 impl Mask {
     fn new(shared: &Shared, options: &DeviceOptions, stacks: &[usize], name: &str) -> Result<Self> {
         let dataset = &shared.dataset;
@@ -271,100 +220,53 @@ impl Mask {
             .at(dataset.path())
             .with_remedy("read the stacks one by one, or ask for masks as they are stored"));
         }
-        let kind = options.masks.unwrap_or_else(|| least_kind(dtype));
-        if !holds(kind, dtype) {
+        let stored = ElementType::from(dtype);
+        let element = options.masks.unwrap_or_else(|| least(stored));
+        if !holds(element, dtype) {
             return Err(Error::conflict(format!(
-                "mask {name:?} is {dtype}, which {kind:?} does not hold"
+                "mask {name:?} is {dtype}, which {element} does not hold"
             ))
             .at(shared.dataset.path())
-            .with_remedy(format!("ask for {:?}", least_kind(dtype))));
+            .with_remedy(format!("ask for {}", least(stored))));
         }
-        let bits = if options.layers && !layers.is_empty() {
-            let bits: Vec<i64> = (0..layers.len()).map(|bit| 1i64 << bit).collect();
-            let shape = [1, bits.len() as i64, 1, 1];
-            Some(run(|| {
-                // Bit 15 of uint16 is the sign of how libtorch sees it.
-                let bits = Tensor::f_from_slice(&bits)?.f_to_kind(stored_kind(dtype))?;
-                bits.f_view(shape)?.f_to_device(options.device)
-            })?)
-        } else {
-            None
-        };
-        Ok(Self { name: name.to_owned(), dtype, kind, layers, bits })
-    }
-
-    /// The mask of what is stored, (B, H, W, 1).
-    fn make(&self, stored: &Tensor) -> Result<Tensor> {
-        run(|| {
-            if let Some(bits) = &self.bits {
-                return stored.f_permute([0, 3, 1, 2])?.f_bitwise_and_tensor(bits)?.f_ne(0);
-            }
-            let ids = stored.f_squeeze_dim(3)?;
-            let ids = match self.dtype {
-                DType::U16 => ids.f_to_kind(Kind::Int)?.f_bitwise_and(0xffff)?,
-                DType::U32 => ids.f_to_kind(Kind::Int64)?.f_bitwise_and(0xffff_ffff_i64)?,
-                _ => ids,
-            };
-            ids.f_to_kind(self.kind)
-        })
+        let unpacked = if options.layers { layers.len() } else { 0 };
+        let recipe = LabelRecipe { stored, layers: unpacked, element };
+        Ok(Self { name: name.to_owned(), layers, recipe })
     }
 }
 
-/// The least type of libtorch's that holds all values of a stored one.
-fn least_kind(dtype: DType) -> Kind {
-    match dtype {
-        DType::U16 => Kind::Int,
-        DType::U32 => Kind::Int64,
-        other => stored_kind(other),
+/// The least type that holds all values of a stored one and that torch computes with.
+fn least(stored: ElementType) -> ElementType {
+    match stored {
+        ElementType::U16 => ElementType::I32,
+        ElementType::U32 | ElementType::U64 => ElementType::I64,
+        other => other,
     }
 }
 
-/// Whether `kind` is a type for masks that holds all values of `dtype`: beyond 64 bits' ids nobody counts.
-fn holds(kind: Kind, dtype: DType) -> bool {
-    let range = |bits: u32, signed: bool| -> (i64, i64) {
-        if signed {
-            (-(1i64 << (bits - 1)), (1i64 << (bits - 1)) - 1)
-        } else {
-            (0, (1i64 << bits) - 1)
-        }
-    };
-    let (least, greatest) = match dtype {
-        DType::Bool => (0, 1),
-        DType::U8 => range(8, false),
-        DType::I8 => range(8, true),
-        DType::U16 => range(16, false),
-        DType::I16 => range(16, true),
-        DType::U32 => range(32, false),
-        DType::I32 => range(32, true),
-        _ => return matches!(kind, Kind::Int64),
-    };
-    let (from, to) = match kind {
-        Kind::Bool => (0, 1),
-        Kind::Uint8 => range(8, false),
-        Kind::Int8 => range(8, true),
-        Kind::Int16 => range(16, true),
-        Kind::Int => range(32, true),
-        Kind::Int64 | Kind::Double => return true,
-        // Whole numbers that have all their digits.
-        Kind::BFloat16 => (-256, 256),
-        Kind::Half => (-2048, 2048),
-        Kind::Float => (-(1 << 24), 1 << 24),
-        _ => return false,
-    };
-    from <= least && greatest <= to
+/// Whether all values of `dtype` are values of `element`: beyond 64 bits' ids nobody counts.
+fn holds(element: ElementType, dtype: DType) -> bool {
+    let stored = ElementType::from(dtype);
+    if matches!(stored, ElementType::I64 | ElementType::U64) {
+        return matches!(element, ElementType::I64 | ElementType::U64);
+    }
+    stored.whole_numbers().is_some_and(|(least, greatest)| {
+        element.holds(least) && element.holds(greatest)
+    })
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use super::*;
 
     #[test]
     fn every_type_is_held_by_the_least_that_is_chosen_for_it() {
         for dtype in DType::ALL.into_iter().filter(|dtype| !dtype.is_float()) {
-            assert!(holds(least_kind(dtype), dtype), "{dtype}");
+            assert!(holds(least(ElementType::from(dtype)), dtype), "{dtype}");
         }
-        assert!(!holds(Kind::Uint8, DType::U16) && !holds(Kind::Int16, DType::U16));
-        assert!(!holds(Kind::Half, DType::U16) && holds(Kind::Float, DType::U16));
-        assert!(holds(Kind::BFloat16, DType::U8) && !holds(Kind::ComplexFloat, DType::U8));
+        assert!(!holds(ElementType::U8, DType::U16) && !holds(ElementType::I16, DType::U16));
+        assert!(!holds(ElementType::F16, DType::U16) && holds(ElementType::F32, DType::U16));
+        assert!(holds(ElementType::BF16, DType::U8) && holds(ElementType::U16, DType::U16));
+        assert!(!holds(ElementType::F64, DType::I64) && holds(ElementType::I64, DType::U64));
     }
 }

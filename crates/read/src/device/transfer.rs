@@ -1,40 +1,44 @@
 //! Copies batches to a device ahead of their use; see `docs/transfer.md`.
 //!
-//! A thread of its own takes host batches, queues their copies on the device's copy stream and hands them over; the
-//! consumer makes its own stream wait for the copy, and nobody waits for a whole stream. A device slot is
+//! A thread of its own takes host batches, queues their copies on the device's copy stream and hands them over. The
+//! consumer names the stream that it uses a batch on; that stream waits for the copy, and nobody waits for a whole
+//! stream. A device slot is
 //!
 //! ```text
-//!            copy queued            taken                 nobody looks at it any more
-//!   room ───────────────▶ ready ───────────▶ given ──────────────────────────────────▶ room (with a fence)
-//!    ▲                      │ restart          │ still looked at, and the transfer starves
-//!    └──────────────────────┘                  └─▶ given away: its tensors own the memory, a new slot comes
+//!            copy queued            taken              its last array is dropped
+//!   room ───────────────▶ ready ───────────▶ given ──────────────────────────────▶ room, behind fences
+//!    ▲                      │ restart
+//!    └──────────────────────┘
 //! ```
 //!
 //! Always:
 //!
-//! 1. Whatever is copied into a slot waits, on the device, for the slot's fence: an event that was recorded on the
-//!    consumer's stream after the last tensor over the slot was dropped (or after the slot was allocated).
-//! 2. A slot becomes room only when its base tensor is the only user of its storage. The base is never handed out.
+//! 1. Whatever is copied into a slot waits, on the device, for the slot's fences: one event for each stream that the
+//!    slot was lent to, recorded when its last array was dropped.
+//! 2. A slot is room only while no array lies over it: arrays own it together, and the last one gives it back.
 //! 3. A host batch is dropped only when its copy's event is done.
-//! 4. Whatever the consumer's stream does with a batch waits, on the device, for its copy's event.
+//! 4. Whatever is done with a batch on a stream that it was lent to waits, on the device, for its copy's event.
+//! 5. Memory is freed only when its fences are done.
 
 use std::mem::ManuallyDrop;
-use std::sync::atomic::{self, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use hsipack_augment::Device;
+use hsipack_augment::array::{Memory, Stream};
+use hsipack_store::process::OfProcess;
 use hsipack_store::threads;
-use tch::Tensor;
 
-use super::backend::Backend;
+use super::backend::{Backend, DeviceMemory};
 use super::handover::{Handover, Interrupt, Taken};
-use crate::torch::storage_uses;
 use crate::{Error, ErrorKind, Result};
 
 /// Device slots at the start: one is copied into while one is used.
 pub(super) const SLOTS: usize = 2;
-/// A consumer that asks for the next batch while it holds the one before gets one more.
+/// A consumer that asks for the next batch while it holds the one before gets one more. Beyond these, slots go once they
+/// are not needed.
 const MOST_SLOTS: usize = 3;
 
 /// Where host batches come from.
@@ -42,7 +46,7 @@ pub(super) trait Source: Send + 'static {
     /// A batch in host memory that stays where it is, unwritten, until it is dropped.
     type Batch: Send;
     /// What is known of a batch beside its bytes.
-    type Info: Send;
+    type Info: Send + Sync;
     /// How far the consumer is when it has taken a batch.
     type Place: Send;
 
@@ -53,16 +57,122 @@ pub(super) trait Source: Send + 'static {
     fn info(batch: &Self::Batch) -> Self::Info;
 }
 
-/// Memory on the device, and what copies into it have to wait for.
-struct Slot<E> {
-    memory: Tensor,
-    fence: Option<E>,
+/// Memory on the device that no array lies over, and what copies into it have to wait for.
+struct Slot<B: Backend> {
+    memory: ManuallyDrop<B::Memory>,
+    fences: Vec<B::Event>,
+    backend: Arc<B>,
+}
+
+impl<B: Backend> Drop for Slot<B> {
+    fn drop(&mut self) {
+        // Where the device no longer says what is done, it may still use the memory for all we know.
+        if self.fences.iter().all(|fence| self.backend.finish(fence).is_ok()) {
+            // SAFETY: dropped here only, and not used after.
+            unsafe { ManuallyDrop::drop(&mut self.memory) };
+        }
+    }
+}
+
+/// A slot that holds a batch. Arrays lie over it; the last one gives it back.
+struct Filled<B: Backend, S: Source> {
+    /// `None` once it is given back.
+    slot: Option<Slot<B>>,
+    /// A point behind the copy.
+    copied: Arc<B::Event>,
+    /// The streams that it was lent to.
+    streams: Mutex<Vec<Stream>>,
+    /// Whether the consumer has it.
+    held: AtomicBool,
+    rack: Arc<Rack<B, S>>,
+}
+
+impl<B: Backend, S: Source> Filled<B, S> {
+    fn lend(&self, stream: Stream) -> Result<()> {
+        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        // Noted first: a wait that fails may be queued nevertheless.
+        if !streams.contains(&stream) {
+            streams.push(stream);
+        }
+        self.rack.backend.wait(stream, &self.copied)
+    }
+}
+
+impl<B: Backend, S: Source> Drop for Filled<B, S> {
+    fn drop(&mut self) {
+        let Some(mut slot) = self.slot.take() else { return };
+        // Whoever drops the last array, in whichever thread, has queued its work before; fences come behind it.
+        let streams = self.streams.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let fences = streams.iter().map(|stream| self.rack.backend.record(*stream));
+        match fences.collect::<Result<Vec<_>>>() {
+            Ok(fences) => {
+                slot.fences = fences;
+                if self.held.load(Ordering::Relaxed) {
+                    self.rack.held.fetch_sub(1, Ordering::Relaxed);
+                }
+                self.rack.handover.give(slot);
+            }
+            // Nobody can say when the memory is free: it is left to the device. It counts as held, so that another slot
+            // is made for it. What failed here fails again, and is reported, when the next batch is asked for.
+            Err(_) => {
+                if !self.held.load(Ordering::Relaxed) {
+                    self.rack.held.fetch_add(1, Ordering::Relaxed);
+                }
+                std::mem::forget(slot);
+            }
+        }
+    }
+}
+
+/// What arrays lie over: a filled slot, for the process that made it.
+struct Lent<B: Backend, S: Source> {
+    device: Device,
+    start: *mut u8,
+    bytes: usize,
+    /// A process that was forked has arrays over it, too, but must not call the device.
+    filled: OfProcess<Filled<B, S>>,
+}
+
+// SAFETY: the address is that of the slot's memory, which may be used in any thread.
+unsafe impl<B: Backend, S: Source> Send for Lent<B, S> {}
+// SAFETY: as above; what changes is behind locks.
+unsafe impl<B: Backend, S: Source> Sync for Lent<B, S> {}
+
+// SAFETY: the device's memory stays where it is (`DeviceMemory`). It is written to by copies only, of which the one before
+// is ordered by `lend`, and the next is queued when the value is gone, behind the fences.
+unsafe impl<B: Backend, S: Source> Memory for Lent<B, S> {
+    fn device(&self) -> Device {
+        self.device
+    }
+
+    fn start(&self) -> *mut u8 {
+        self.start
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn lend(&self, stream: Stream) -> Result<()> {
+        match self.filled.get() {
+            Some(filled) => filled.lend(stream),
+            None => Err(Error::conflict("this batch belongs to the process that made it")
+                .with_remedy("make the loader after the fork")),
+        }
+    }
+}
+
+/// A batch on the device.
+struct Ready<B: Backend, S: Source> {
+    memory: Arc<Lent<B, S>>,
+    info: S::Info,
+    place: S::Place,
 }
 
 /// What the transfer thread hands over.
-enum Item<E, I, P> {
-    Batch { memory: Tensor, copied: Arc<E>, info: I, place: P },
-    End(P),
+enum Item<B: Backend, S: Source> {
+    Batch(Ready<B, S>),
+    End(S::Place),
     Failed(Error),
 }
 
@@ -74,11 +184,7 @@ pub(super) enum Next<R, P> {
     TimedOut,
 }
 
-/// What was made of a batch, and what is to be dropped after it.
-type Built<R, P> = Next<(R, Box<dyn Send>), P>;
-type SlotOf<B> = Slot<<B as Backend>::Event>;
-type ItemOf<B, S> = Item<<B as Backend>::Event, <S as Source>::Info, <S as Source>::Place>;
-type HandoverOf<B, S> = Handover<SlotOf<B>, ItemOf<B, S>>;
+type HandoverOf<B, S> = Handover<Slot<B>, Item<B, S>>;
 
 /// The consumer's side.
 pub(super) struct Transfer<B: Backend, S: Source> {
@@ -89,24 +195,15 @@ pub(super) struct Transfer<B: Backend, S: Source> {
     slot_bytes: usize,
 }
 
-/// What a batch that was given needs to give its slot back.
+/// What a batch needs to give its slot back.
 struct Rack<B: Backend, S: Source> {
     backend: Arc<B>,
-    handover: Arc<HandoverOf<B, S>>,
-    /// Base tensors of the slots that were given, oldest first.
-    given: Mutex<Vec<Tensor>>,
+    handover: HandoverOf<B, S>,
+    /// Slots there are.
     slots: AtomicUsize,
+    /// Slots that the consumer holds.
+    held: AtomicUsize,
     given_away: AtomicU64,
-}
-
-/// Belongs to a batch that was given: its last field, so that the batch's tensors are gone when this is dropped.
-struct Lease<B: Backend, S: Source>(Arc<Rack<B, S>>);
-
-impl<B: Backend, S: Source> Drop for Lease<B, S> {
-    fn drop(&mut self) {
-        // What fails here fails again, and is told, when the next batch is asked for.
-        let _ = self.0.reclaim();
-    }
 }
 
 impl<B: Backend, S: Source> Transfer<B, S> {
@@ -121,60 +218,54 @@ impl<B: Backend, S: Source> Transfer<B, S> {
         slot_bytes: usize,
         interrupt: Box<dyn Fn() + Send>,
     ) -> Result<Self> {
-        let handover = Arc::new(Handover::new());
         let rack = Arc::new(Rack {
-            backend: backend.clone(),
-            handover: handover.clone(),
-            given: Mutex::default(),
+            backend,
+            handover: Handover::new(),
             slots: AtomicUsize::new(0),
+            held: AtomicUsize::new(0),
             given_away: AtomicU64::new(0),
         });
         for _ in 0..SLOTS {
             rack.add_slot(slot_bytes)?;
         }
-        let worker = Worker { backend, source, handover, generation: 0, pending: None, lost: None };
+        let worker =
+            Worker { rack: rack.clone(), source, generation: 0, pending: None, lost: None };
         let thread = threads::start("transfer", move || worker.run())?;
         Ok(Self { rack, thread: Some(thread), interrupt, slot_bytes })
     }
 
-    /// The next batch, made by `build` of its memory, of which `build` may give out views only. Where it fails,
-    /// the same batch comes again. Also gives what is to be dropped last of the batch.
+    /// The next batch, made by `build` of its memory, which `build` has lent to the stream that it is used on. Where it
+    /// fails, the same batch comes again.
     pub(super) fn next<R>(
         &mut self,
         deadline: Option<Instant>,
-        build: impl FnOnce(&Tensor, &S::Info) -> Result<R>,
-    ) -> Result<Built<R, S::Place>> {
+        build: impl FnOnce(&Arc<dyn Memory>, &S::Info) -> Result<R>,
+    ) -> Result<Next<R, S::Place>> {
         let rack = &self.rack;
-        rack.reclaim()?;
         rack.make_room(self.slot_bytes)?;
         match rack.handover.take(deadline) {
             Taken::TimedOut => Ok(Next::TimedOut),
             Taken::Ended => Err(Error::bug("the transfer thread panicked")),
             Taken::Item(Item::End(place)) => Ok(Next::End(place)),
             Taken::Item(Item::Failed(error)) => Err(error),
-            Taken::Item(item) => {
-                let mut taken = Untaken { handover: &rack.handover, item: Some(item) };
-                let Some(Item::Batch { memory, copied, info, .. }) = &taken.item else {
-                    unreachable!("other items were looked at above");
-                };
-                rack.backend.wait_on_caller(copied)?;
-                rack.backend.lend(memory)?;
-                let built = build(memory, info)?;
-                let Some(Item::Batch { memory, place, .. }) = taken.item.take() else {
-                    unreachable!("it is the same item");
-                };
-                rack.given().push(memory);
-                // Where all tensors were made anew, the slot is free already.
-                rack.reclaim()?;
-                Ok(Next::Batch((built, Box::new(Lease(rack.clone()))), place))
+            Taken::Item(Item::Batch(ready)) => {
+                let mut taken = Untaken { handover: &rack.handover, ready: Some(ready) };
+                let ready = taken.ready.as_ref().expect("put there above");
+                let memory: Arc<dyn Memory> = ready.memory.clone();
+                let built = build(&memory, &ready.info)?;
+                let ready = taken.ready.take().expect("put there above");
+                rack.held.fetch_add(1, Ordering::Relaxed);
+                if let Some(filled) = ready.memory.filled.get() {
+                    filled.held.store(true, Ordering::Relaxed);
+                }
+                Ok(Next::Batch(built, ready.place))
             }
         }
     }
 
     /// Drops what is under way and begins with an epoch.
     pub(super) fn go_to(&mut self, epoch: u64) {
-        let handover = &self.rack.handover;
-        handover.restart(epoch).into_iter().for_each(|item| free(handover, item));
+        drop(self.rack.handover.restart(epoch));
     }
 
     /// Device slots there are.
@@ -182,7 +273,7 @@ impl<B: Backend, S: Source> Transfer<B, S> {
         self.rack.slots.load(Ordering::Relaxed)
     }
 
-    /// Slots whose memory was left to tensors that the consumer kept.
+    /// Slots that were made because the consumer kept others.
     pub(super) fn given_away(&self) -> u64 {
         self.rack.given_away.load(Ordering::Relaxed)
     }
@@ -194,7 +285,7 @@ impl<B: Backend, S: Source> Drop for Transfer<B, S> {
         self.rack.handover.stop();
         (self.interrupt)();
         if let Some(thread) = self.thread.take() {
-            // Panics were told as the thread's end.
+            // Panics were reported as the thread's end.
             let _ = thread.join();
         }
         // Batches that are kept keep the rack; they need not keep all slots. No copy is under way any more.
@@ -203,84 +294,53 @@ impl<B: Backend, S: Source> Drop for Transfer<B, S> {
 }
 
 impl<B: Backend, S: Source> Rack<B, S> {
-    fn given(&self) -> MutexGuard<'_, Vec<Tensor>> {
-        self.given.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Makes room of the slots that nobody looks at any more.
-    fn reclaim(&self) -> Result<()> {
-        let mut given = self.given();
-        let mut place = 0;
-        while place < given.len() {
-            if storage_uses(&given[place])? > 1 {
-                place += 1;
-                continue;
-            }
-            // Whoever dropped the last tensor, in whichever thread, queued its work before; the fence comes behind.
-            atomic::fence(Ordering::Acquire);
-            let fence = Some(self.backend.fence()?);
-            let memory = given.remove(place);
-            self.handover.give(Slot { memory, fence });
-        }
-        Ok(())
-    }
-
-    /// Where the consumer holds every slot, adds one, or gives the oldest one's memory away for a new one.
+    /// Where the consumer holds every slot, makes one more.
     fn make_room(&self, slot_bytes: usize) -> Result<()> {
-        let held = self.given().len();
-        if held < self.slots.load(Ordering::Relaxed) || self.handover.has_items() {
+        let slots = self.slots.load(Ordering::Relaxed);
+        if self.held.load(Ordering::Relaxed) < slots || self.handover.has_items() {
             return Ok(());
         }
         self.add_slot(slot_bytes)?;
-        if held >= MOST_SLOTS {
-            // The tensors over it are its owners from now on. It is in the list: only this thread and those that
-            // drop batches remove slots, and if they did so just now there is simply one more.
-            let mut given = self.given();
-            if given.len() == held {
-                drop(given.remove(0));
-                self.slots.fetch_sub(1, Ordering::Relaxed);
-                self.given_away.fetch_add(1, Ordering::Relaxed);
-            }
+        if slots >= MOST_SLOTS {
+            self.given_away.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
     }
 
     fn add_slot(&self, slot_bytes: usize) -> Result<()> {
-        let memory = self.backend.allocate(slot_bytes)?;
-        let fence = Some(self.backend.fence()?);
+        let memory = ManuallyDrop::new(self.backend.allocate(slot_bytes)?);
         self.slots.fetch_add(1, Ordering::Relaxed);
-        self.handover.give(Slot { memory, fence });
+        self.handover.give(Slot { memory, fences: Vec::new(), backend: self.backend.clone() });
         Ok(())
     }
-}
 
-/// An item that goes back, to come first again, unless it is taken out.
-struct Untaken<'a, S, T> {
-    handover: &'a Handover<S, T>,
-    item: Option<T>,
-}
-
-impl<S, T> Drop for Untaken<'_, S, T> {
-    fn drop(&mut self) {
-        if let Some(item) = self.item.take() {
-            self.handover.untake(item);
-        }
+    /// Whether a slot that is free can go: the consumer needed many, and gave them back.
+    fn is_surplus(&self) -> bool {
+        let slots = self.slots.load(Ordering::Relaxed);
+        // What the consumer does not hold has to be enough for it and for the next copy.
+        let free = slots.saturating_sub(self.held.load(Ordering::Relaxed));
+        slots > MOST_SLOTS && free > SLOTS
     }
 }
 
-/// Gives the slot of an item back that nobody will take. Copies follow each other: the next one into it needs no
-/// fence to come after this one.
-fn free<E, I, P>(handover: &Handover<Slot<E>, Item<E, I, P>>, item: Item<E, I, P>) {
-    if let Item::Batch { memory, .. } = item {
-        handover.give(Slot { memory, fence: None });
+/// A batch that goes back, to come first again, unless it is taken out.
+struct Untaken<'a, B: Backend, S: Source> {
+    handover: &'a HandoverOf<B, S>,
+    ready: Option<Ready<B, S>>,
+}
+
+impl<B: Backend, S: Source> Drop for Untaken<'_, B, S> {
+    fn drop(&mut self) {
+        if let Some(ready) = self.ready.take() {
+            self.handover.untake(Item::Batch(ready));
+        }
     }
 }
 
 /// The transfer thread.
 struct Worker<B: Backend, S: Source> {
-    backend: Arc<B>,
+    rack: Arc<Rack<B, S>>,
     source: S,
-    handover: Arc<HandoverOf<B, S>>,
     generation: u64,
     /// A batch whose copy could not be queued.
     pending: Option<S::Batch>,
@@ -289,22 +349,22 @@ struct Worker<B: Backend, S: Source> {
 }
 
 /// Says that the thread has ended, also if it panicked.
-struct Ending<'a, S, T>(&'a Handover<S, T>);
+struct Ending<B: Backend, S: Source>(Arc<Rack<B, S>>);
 
-impl<S, T> Drop for Ending<'_, S, T> {
+impl<B: Backend, S: Source> Drop for Ending<B, S> {
     fn drop(&mut self) {
-        self.0.end();
+        self.0.handover.end();
     }
 }
 
 /// A host batch whose copy is queued; it is dropped when the copy is done.
-struct InFlight<'a, B: Backend, S: Source> {
-    backend: &'a B,
+struct InFlight<B: Backend, S: Source> {
+    backend: Arc<B>,
     batch: ManuallyDrop<S::Batch>,
     copied: Option<Arc<B::Event>>,
 }
 
-impl<B: Backend, S: Source> InFlight<'_, B, S> {
+impl<B: Backend, S: Source> InFlight<B, S> {
     /// Waits for the copy. Where that fails, the device may still read the batch for all we know: its slot of the
     /// ring is left to it for good.
     fn finish(mut self) -> Result<()> {
@@ -320,7 +380,7 @@ impl<B: Backend, S: Source> InFlight<'_, B, S> {
     }
 }
 
-impl<B: Backend, S: Source> Drop for InFlight<'_, B, S> {
+impl<B: Backend, S: Source> Drop for InFlight<B, S> {
     fn drop(&mut self) {
         // Only after a panic or an interruption is there anything left to wait for.
         let _ = self.wait();
@@ -329,8 +389,7 @@ impl<B: Backend, S: Source> Drop for InFlight<'_, B, S> {
 
 impl<B: Backend, S: Source> Worker<B, S> {
     fn run(mut self) {
-        let handover = self.handover.clone();
-        let _ending = Ending(&*handover);
+        let _ending = Ending(self.rack.clone());
         loop {
             match self.step() {
                 Ok(()) => {}
@@ -356,53 +415,81 @@ impl<B: Backend, S: Source> Worker<B, S> {
             None => return self.put(Item::End(self.source.place())),
         };
         let info = S::info(&batch);
-        let slot = self.handover.room(self.generation)?;
+        let slot = self.room()?;
         if let Err(error) = self.queue(&batch, &slot) {
             self.pending = Some(batch);
-            self.handover.give(slot);
+            self.rack.handover.give(slot);
             return self.fail(error);
         }
         self.hand_over(batch, info, slot)
     }
 
-    /// Queues the copy; where it fails nothing is queued.
-    fn queue(&self, batch: &S::Batch, slot: &SlotOf<B>) -> Result<()> {
-        if let Some(fence) = &slot.fence {
-            self.backend.wait_on_copies(fence)?;
+    /// A slot to copy into. Slots that are not needed any more are freed on the way: here, since that may have to wait for
+    /// the consumer's work.
+    fn room(&self) -> Result<Slot<B>, Interrupt> {
+        loop {
+            let slot = self.rack.handover.room(self.generation)?;
+            if !self.rack.is_surplus() {
+                return Ok(slot);
+            }
+            self.rack.slots.fetch_sub(1, Ordering::Relaxed);
+            drop(slot);
         }
-        // SAFETY: `hand_over` keeps the batch until an event recorded afterwards is done, or for ever. The slot's
-        // memory is kept by this side, the hand-over or the rack until this thread has waited for that event,
-        // or by tensors whose stream waits for it (see `docs/transfer.md`).
-        unsafe { self.backend.copy(S::bytes(batch), &slot.memory) }
+    }
+
+    /// Queues the copy; where it fails nothing is queued.
+    fn queue(&self, batch: &S::Batch, slot: &Slot<B>) -> Result<()> {
+        let backend = &self.rack.backend;
+        slot.fences.iter().try_for_each(|fence| backend.wait_on_copies(fence))?;
+        // SAFETY: `hand_over` keeps the batch until an event recorded afterwards is done, or for ever. The slot's memory
+        // is kept by this side, the hand-over or arrays until this thread has waited for that event; no array lies over
+        // it now, and what was queued on those that did stands before the fences.
+        unsafe { backend.copy(S::bytes(batch), &slot.memory) }
     }
 
     fn hand_over(
         &mut self,
         batch: S::Batch,
         info: S::Info,
-        slot: SlotOf<B>,
+        mut slot: Slot<B>,
     ) -> Result<(), Interrupt> {
-        let backend = self.backend.clone();
-        let mut flight: InFlight<'_, B, S> =
-            InFlight { backend: &backend, batch: ManuallyDrop::new(batch), copied: None };
+        let backend = self.rack.backend.clone();
+        let mut flight: InFlight<B, S> =
+            InFlight { backend: backend.clone(), batch: ManuallyDrop::new(batch), copied: None };
         match backend.copied() {
             Ok(copied) => {
                 let copied = Arc::new(copied);
                 flight.copied = Some(copied.clone());
+                // The copy stands behind them: whoever waits for it has waited for them.
+                slot.fences.clear();
                 let place = self.source.place();
-                let memory = slot.memory;
-                self.put(Item::Batch { memory, copied, info, place })?;
+                let memory = self.lent(slot, copied);
+                self.put(Item::Batch(Ready { memory, info, place }))?;
                 match flight.finish() {
                     Ok(()) => Ok(()),
                     Err(error) => self.lose(error),
                 }
             }
-            // The copy cannot be waited for: the batch is left to it.
+            // The copy cannot be waited for: the batch is left to it, and so is the slot.
             Err(error) => {
-                self.handover.give(slot);
+                self.rack.held.fetch_add(1, Ordering::Relaxed);
+                std::mem::forget(slot);
                 self.lose(error)
             }
         }
+    }
+
+    fn lent(&self, slot: Slot<B>, copied: Arc<B::Event>) -> Arc<Lent<B, S>> {
+        let (start, bytes) = (slot.memory.start(), slot.memory.bytes());
+        let filled = Filled {
+            slot: Some(slot),
+            copied,
+            streams: Mutex::default(),
+            held: AtomicBool::new(false),
+            rack: self.rack.clone(),
+        };
+        let device = self.rack.backend.device();
+        Arc::new(Lent { device, start, bytes, filled: OfProcess::new(filled) })
     }
 
     /// The device no longer says what is done: no further copy is begun.
@@ -414,14 +501,12 @@ impl<B: Backend, S: Source> Worker<B, S> {
     /// Hands an error over, and goes on when the consumer asks again.
     fn fail(&self, error: Error) -> Result<(), Interrupt> {
         self.put(Item::Failed(error))?;
-        self.handover.asked(self.generation)
+        self.rack.handover.asked(self.generation)
     }
 
-    fn put(&self, item: ItemOf<B, S>) -> Result<(), Interrupt> {
-        self.handover.put(self.generation, item).map_err(|(item, interrupt)| {
-            free(&self.handover, item);
-            interrupt
-        })
+    fn put(&self, item: Item<B, S>) -> Result<(), Interrupt> {
+        // An item that nobody will take gives its slot back when it is dropped here.
+        self.rack.handover.put(self.generation, item).map_err(|(_, interrupt)| interrupt)
     }
 }
 

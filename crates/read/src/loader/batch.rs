@@ -122,31 +122,26 @@ impl Batch {
     }
 
     /// The arrays: the image, then the masks.
-    #[cfg(feature = "torch")]
     pub(crate) fn arrays(&self) -> &[BatchArray] {
         &self.lease.plan().arrays
     }
 
     /// The slot's bytes up to the end of the last array.
-    #[cfg(feature = "torch")]
     pub(crate) fn memory(&self) -> &[u8] {
         &self.lease.bytes()[..self.end()]
     }
 
     /// The slot's bytes up to the end of the last array, to be changed.
-    #[cfg(feature = "torch")]
     pub(crate) fn memory_mut(&mut self) -> &mut [u8] {
         let end = self.end();
         &mut self.lease.parts_mut().1[..end]
     }
 
-    #[cfg(feature = "torch")]
     fn end(&self) -> usize {
         self.arrays().last().map_or(0, |array| array.start + array.sample_bytes() * self.len())
     }
 
     /// What it came from.
-    #[cfg(feature = "torch")]
     pub(crate) fn dataset(&self) -> &crate::Dataset {
         &self.shared.dataset
     }

@@ -32,16 +32,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 pub use batch::{ArrayView, Batch};
-#[cfg(feature = "torch")]
 pub(crate) use batch_plan::BatchArray;
 pub use options::{LoaderOptions, OnDamage};
-#[cfg(feature = "torch")]
 pub(crate) use shared::Shared;
 pub use stats::{LoaderStats, Statistics};
 pub use times::BatchTimes;
-#[cfg(not(feature = "torch"))]
-use times::Consumer;
-#[cfg(feature = "torch")]
 pub(crate) use times::{Consumer, Record, Times};
 
 use crate::dataset::Dataset;
@@ -55,8 +50,6 @@ use batch_plan::BatchPlan;
 use hsipack_format::{Opt, remedy};
 use hsipack_store::threads;
 use loading::Loads;
-#[cfg(not(feature = "torch"))]
-use shared::Shared;
 
 /// Streams batches of a dataset, epoch after epoch; threads and ring live as long as it does.
 ///
@@ -346,13 +339,11 @@ impl Loader {
     }
 
     /// A thread that copies batches to a device takes them.
-    #[cfg(feature = "torch")]
     pub(crate) fn feed_transfer(&mut self) {
         self.consumer = Consumer::transfer();
     }
 
     /// What its threads share.
-    #[cfg(feature = "torch")]
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }

@@ -82,7 +82,6 @@ impl Consumer {
     }
 
     /// A thread that copies batches to a device.
-    #[cfg(feature = "torch")]
     pub(crate) fn transfer() -> Self {
         Self { track: Track::Transfer, use_of: "hand to the device", ..Self::training() }
     }

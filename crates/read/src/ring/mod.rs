@@ -85,7 +85,6 @@ impl<P: Default> Ring<P> {
     }
 
     /// Bytes of a slot.
-    #[cfg(feature = "torch")]
     pub(crate) fn slot_bytes(&self) -> usize {
         self.slot_bytes
     }

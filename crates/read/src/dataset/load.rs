@@ -1,0 +1,89 @@
+//! Random access into arrays of the host's memory.
+
+use std::ops::Range;
+
+use hsipack_augment::array::Buffer;
+use hsipack_augment::{Array, ElementType};
+
+use super::array::ArrayRef;
+use super::{Dataset, window};
+use crate::Result;
+use crate::store::StoredFile;
+
+impl Dataset {
+    /// Rows × columns of some bands (all if `None`), in the order given, of the cube of a sample, decoded straight into
+    /// a new array: (rows, columns, bands), as stored.
+    ///
+    /// # Errors
+    /// As [`read_image`](Self::read_image), and if there is no memory for it.
+    pub fn load_image(
+        &self,
+        sample: usize,
+        rows: Range<usize>,
+        columns: Range<usize>,
+        bands: Option<&[usize]>,
+    ) -> Result<Array> {
+        let array = self.image(self.stack_of(sample)?);
+        let count = bands.map_or(array.shape().bands, <[usize]>::len);
+        let shape = room(array, &rows, &columns, Some(count));
+        written(&shape, ElementType::from(array.dtype()), |bytes| {
+            self.read(array, sample, window(&rows, &columns), bands, bytes)
+        })
+    }
+
+    /// Rows × columns of a mask of a sample: (rows, columns), as stored.
+    ///
+    /// # Errors
+    /// As [`read_mask`](Self::read_mask), and if there is no memory for it.
+    pub fn load_mask(
+        &self,
+        sample: usize,
+        name: &str,
+        rows: Range<usize>,
+        columns: Range<usize>,
+    ) -> Result<Array> {
+        let array = self.mask_array(self.stack_of(sample)?, name)?;
+        let shape = room(array, &rows, &columns, None);
+        written(&shape, ElementType::from(array.dtype()), |bytes| {
+            self.read(array, sample, window(&rows, &columns), None, bytes)
+        })
+    }
+}
+
+/// Bytes of a file as a new array in the host's memory, read straight into it.
+///
+/// # Errors
+/// If they are not as many as the shape takes, cannot be read, or there is no memory for them.
+pub fn read_array(
+    file: &dyn StoredFile,
+    span: Range<u64>,
+    shape: &[usize],
+    element: ElementType,
+) -> Result<Array> {
+    written(shape, element, |bytes| file.read_into(span, bytes))
+}
+
+/// A new array, whose memory `write` fills.
+fn written(
+    shape: &[usize],
+    element: ElementType,
+    write: impl FnOnce(&mut [u8]) -> Result<()>,
+) -> Result<Array> {
+    let bytes = shape.iter().fold(element.size(), |bytes, length| bytes.saturating_mul(*length));
+    let mut buffer = Buffer::zeroed(bytes)?;
+    write(buffer.bytes_mut())?;
+    buffer.array(shape, element)
+}
+
+/// Shape of a window's array; of one that does not fit, only what does, since reading it is refused.
+fn room(
+    array: ArrayRef<'_>,
+    rows: &Range<usize>,
+    columns: &Range<usize>,
+    bands: Option<usize>,
+) -> Vec<usize> {
+    let fits = |range: &Range<usize>, axis: usize| range.len().min(axis);
+    let mut shape = vec![fits(rows, array.shape().rows), fits(columns, array.shape().columns)];
+    shape.extend(bands);
+    shape
+}
