@@ -10,6 +10,7 @@
 pub mod buffer;
 pub mod dlpack;
 pub mod memory;
+pub(crate) mod numbers;
 
 use std::fmt;
 use std::sync::Arc;

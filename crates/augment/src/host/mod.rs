@@ -30,7 +30,7 @@ use bytemuck::{cast_slice, cast_slice_mut};
 use hsipack_format::spectrum::Real;
 use hsipack_format::{Error, Result, SpectralNorm};
 
-use crate::array::{Array, Device, ElementType, Pool};
+use crate::array::{Array, Device, ElementType, Pool, numbers};
 use crate::engine::{Engine, Held, sealed::Sealed};
 use crate::moves::{Job, Move};
 use crate::ops::gaussian;
@@ -266,7 +266,7 @@ impl Engine for Host {
         let mut buffer = self.room(to.iter().product(), held.element)?;
         let plan = warp::Plan::new(job, held.shape, fields);
         if job.nearest() {
-            let fill = pieces::element(job.fill, job.fill as i64, held.element);
+            let fill = numbers::bytes_of(job.fill, job.fill as i64, held.element);
             warp::moved_whole(&self.workers, plan, held.bytes(), buffer.bytes_mut(), &fill);
         } else {
             floats!(held.element, T => {
@@ -283,10 +283,10 @@ impl Engine for Host {
         let bytes = held.bytes_mut(self)?;
         for blank in blanks {
             let one = match label {
-                Some(label) => pieces::element(0.0, label, element).repeat(shape[3]),
+                Some(label) => numbers::bytes_of(0.0, label, element).repeat(shape[3]),
                 None => {
                     let values = blank.values.iter();
-                    values.flat_map(|value| pieces::element(*value, 0, element)).collect()
+                    values.flat_map(|value| numbers::bytes_of(*value, 0, element)).collect()
                 }
             };
             for line in pieces::lines(blank.rectangle, blank.sample, shape, pixel) {

@@ -39,21 +39,6 @@ pub(super) fn paste(bytes: &mut [u8], shape: [usize; 4], pixel: usize, cuts: &[C
     Ok(())
 }
 
-/// One element as bytes: a number for images, a label for masks.
-pub(super) fn element(number: f64, label: i64, element: ElementType) -> Vec<u8> {
-    match element {
-        ElementType::Bool => vec![u8::from(label != 0)],
-        ElementType::U8 | ElementType::I8 => vec![label as u8],
-        ElementType::U16 | ElementType::I16 => (label as u16).to_le_bytes().to_vec(),
-        ElementType::U32 | ElementType::I32 => (label as u32).to_le_bytes().to_vec(),
-        ElementType::U64 | ElementType::I64 => (label as u64).to_le_bytes().to_vec(),
-        ElementType::F16 => half::f16::from_f64(number).to_le_bytes().to_vec(),
-        ElementType::BF16 => half::bf16::from_f64(number).to_le_bytes().to_vec(),
-        ElementType::F32 => (number as f32).to_le_bytes().to_vec(),
-        ElementType::F64 => number.to_le_bytes().to_vec(),
-    }
-}
-
 /// Labels as whole numbers; those of 64 bits without a sign as if they had one.
 pub(super) fn labels(bytes: &[u8], element: ElementType, out: &mut Vec<i64>) -> Result<()> {
     macro_rules! of {

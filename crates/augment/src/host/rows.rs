@@ -4,6 +4,7 @@ use hsipack_format::spectrum::Real;
 
 use super::element::{Element, Wide};
 use super::workers::Workers;
+use crate::ops::mirrored;
 
 /// What lies around a frame that is blurred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,13 +59,6 @@ pub(super) fn blur<T: Element>(
         }
         T::store_all(out, &sums);
     });
-}
-
-/// The pixel at `place` - `reach`, mirrored about the outermost ones of `size`.
-fn mirrored(place: usize, reach: usize, size: usize) -> usize {
-    let last = size as i64 - 1;
-    let place = (place as i64 - reach as i64).abs();
-    (if place > last { 2 * last - place } else { place }).max(0) as usize
 }
 
 /// Values that a thread mixes at once.

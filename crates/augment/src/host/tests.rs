@@ -14,7 +14,7 @@ const FLOATS: [ElementType; 4] =
 
 /// Numbers as an array of some type, one after the other.
 fn array(values: &[f64], shape: &[usize], element: ElementType) -> Array {
-    let bytes = values.iter().flat_map(|value| pieces::element(*value, *value as i64, element));
+    let bytes = values.iter().flat_map(|value| numbers::bytes_of(*value, *value as i64, element));
     let bytes: Vec<u8> = bytes.collect();
     crate::array::Buffer::of(&bytes).unwrap().array(shape, element).unwrap()
 }

@@ -22,11 +22,11 @@ pub use geometric::{Field, Outside, Source};
 use hsipack_format::random::{Random, Stream, fold};
 use hsipack_format::{Error, Result};
 pub use mixing::{Count, CutMix, Direction, HideAndSeek, Jigsaw, MixUp, Transplant};
-pub(crate) use values::gaussian;
 pub use values::{
     BandDropout, BandNoise, Erase, Fill, GaussianBlur, GaussianNoise, IlluminationRamp, Normalize,
     PerBand, Projection, Scalar, SpectralShift, SpectralSmooth, Standardize, ValidGuard,
 };
+pub(crate) use values::{gaussian, mirrored};
 
 /// Rows, columns and bands of the samples of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

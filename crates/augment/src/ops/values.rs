@@ -335,6 +335,13 @@ pub(crate) fn gaussian(sigma: f64, reach: usize) -> Vec<f64> {
     weights.into_iter().map(|weight| weight / sum).collect()
 }
 
+/// The pixel at `place` - `reach`, mirrored about the outermost ones of `size`.
+pub(crate) fn mirrored(place: usize, reach: usize, size: usize) -> usize {
+    let last = size as i64 - 1;
+    let place = (place as i64 - reach as i64).abs();
+    (if place > last { 2 * last - place } else { place }).max(0) as usize
+}
+
 impl Default for SpectralShift {
     fn default() -> Self {
         Self { p: half(), max_bands: one() }

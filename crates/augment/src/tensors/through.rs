@@ -1,7 +1,298 @@
-//! Passes as tensor operations.
+//! The engine, and which samples it computes at once.
+
+use hsipack_format::{Error, Result, SpectralNorm};
 
 use super::Tensors;
+use crate::array::{Array, ElementType};
+use crate::engine::{Engine, Held, sealed::Sealed};
+use crate::moves::{Job, Move};
+use crate::pass::{Blank, ByBand, Cut, Linear, Transplanting};
+use crate::prepare::{ImageRecipe, LabelRecipe};
 
-/// An [`Engine`](crate::Engine) that does everything by the tensor operations of a library.
+/// An [`Engine`] that does everything by the tensor operations of a library.
 #[derive(Clone, Debug)]
 pub struct Through<T: Tensors>(pub T);
+
+/// Elements that are computed at once: what lies between float16 images and their results is float32, and would take
+/// several times the memory of a batch. A sample that is larger is computed by itself.
+const AT_ONCE: usize = 1 << 25;
+
+/// The element type that values are computed in.
+pub(super) fn wide(element: ElementType) -> ElementType {
+    if element == ElementType::F64 { element } else { ElementType::F32 }
+}
+
+impl<T: Tensors> Through<T> {
+    /// Numbers on the device, as that type.
+    pub(super) fn numbers(
+        &self,
+        numbers: &[f64],
+        shape: &[usize],
+        element: ElementType,
+    ) -> Result<T::Tensor> {
+        self.0.upload(&Array::of_numbers(numbers, shape, element)?)
+    }
+
+    /// Whole numbers on the device, as that type.
+    pub(super) fn integers(
+        &self,
+        numbers: &[i64],
+        shape: &[usize],
+        element: ElementType,
+    ) -> Result<T::Tensor> {
+        self.0.upload(&Array::of_integers(numbers, shape, element)?)
+    }
+
+    /// Indices on the device.
+    pub(super) fn indices(&self, indices: impl IntoIterator<Item = usize>) -> Result<T::Tensor> {
+        let indices: Vec<i64> = indices.into_iter().map(|index| index as i64).collect();
+        self.integers(&indices, &[indices.len()], ElementType::I64)
+    }
+
+    /// One sample, whose axis stays with length 1.
+    pub(super) fn sample(&self, tensor: &T::Tensor, sample: usize) -> Result<T::Tensor> {
+        self.0.narrow(tensor, 0, sample, 1)
+    }
+
+    /// A copy in memory of its own.
+    pub(super) fn copied(
+        &self,
+        tensor: &T::Tensor,
+        shape: &[usize],
+        element: ElementType,
+    ) -> Result<T::Tensor> {
+        let copy = self.0.empty(shape, element)?;
+        self.0.copy_(&copy, tensor)?;
+        Ok(copy)
+    }
+
+    /// Makes sure that an array may be written to.
+    pub(super) fn own(&self, held: &mut Held<T::Tensor>) -> Result<()> {
+        if !held.ours {
+            self.replace_by_copy(held)?;
+        }
+        Ok(())
+    }
+
+    /// Has a copy in the place of an array, which is given back as it was.
+    pub(super) fn replace_by_copy(&self, held: &mut Held<T::Tensor>) -> Result<T::Tensor> {
+        let copy = self.copied(&held.array, &held.shape, held.element)?;
+        held.ours = true;
+        Ok(std::mem::replace(&mut held.array, copy))
+    }
+
+    /// Some samples of a tensor: a view where they follow one another, else a copy.
+    pub(super) fn part(&self, tensor: &T::Tensor, samples: &[usize]) -> Result<T::Tensor> {
+        match follow_one_another(samples) {
+            true => self.0.narrow(tensor, 0, samples[0], samples.len()),
+            false => self.0.index_select(tensor, &self.indices(samples.iter().copied())?),
+        }
+    }
+
+    /// Has `work` change some samples of a tensor in place, as a tensor of their own.
+    pub(super) fn change(
+        &self,
+        tensor: &T::Tensor,
+        samples: &[usize],
+        work: impl FnOnce(&T::Tensor) -> Result<()>,
+    ) -> Result<()> {
+        let part = self.part(tensor, samples)?;
+        work(&part)?;
+        if !follow_one_another(samples) {
+            let index = self.indices(samples.iter().copied())?;
+            self.0.index_copy_(tensor, &index, &part)?;
+        }
+        Ok(())
+    }
+
+    /// Has `work` done to the samples for which there is something, several at a time: `work(part, what)` gets them as
+    /// (samples, rows, columns, values), to be changed in place, and what there is for them. Computing takes as much
+    /// memory as `values` values a pixel.
+    pub(super) fn each_part<W>(
+        &self,
+        held: &mut Held<T::Tensor>,
+        what: &[Option<W>],
+        values: usize,
+        mut work: impl FnMut(&T::Tensor, &[&W]) -> Result<()>,
+    ) -> Result<()> {
+        self.own(held)?;
+        let there: Vec<(usize, &W)> = what
+            .iter()
+            .enumerate()
+            .filter_map(|(sample, what)| Some((sample, what.as_ref()?)))
+            .collect();
+        for block in there.chunks(self.at_once(held, values)) {
+            let (samples, what): (Vec<usize>, Vec<&W>) = block.iter().copied().unzip();
+            self.change(&held.array, &samples, |part| work(part, &what))?;
+        }
+        Ok(())
+    }
+
+    /// Samples that are computed at once if each takes as much memory as `values` values a pixel.
+    pub(super) fn at_once(&self, held: &Held<T::Tensor>, values: usize) -> usize {
+        let [_, rows, columns, _] = held.shape;
+        (AT_ONCE / (rows * columns * values).max(1)).max(1)
+    }
+}
+
+fn follow_one_another(samples: &[usize]) -> bool {
+    samples.windows(2).all(|pair| pair[1] == pair[0] + 1)
+}
+
+impl<T: Tensors> Sealed for Through<T> {}
+
+impl<T: Tensors> Engine for Through<T> {
+    type Array = T::Tensor;
+    /// (samples, 2, rows, columns) in pixels, x first; `None` if no sample has a field.
+    type Fields = Option<T::Tensor>;
+    /// (samples, rows, columns, 1), boolean.
+    type Chosen = T::Tensor;
+    /// (samples, 1, 1, 1), boolean.
+    type Lost = T::Tensor;
+
+    fn look(&self, array: &T::Tensor) -> Result<(Vec<usize>, ElementType)> {
+        Ok((self.0.shape(array)?, self.0.element(array)?))
+    }
+
+    fn hold(&self, array: &T::Tensor, overwrite: bool) -> Result<Held<T::Tensor>> {
+        let (shape, element) = self.look(array)?;
+        if element.signed() != element {
+            return Err(Error::unsupported(format!("labels of type {element} on a device"))
+                .with_remedy("convert them to a type with a sign: mask.int(), mask.long()"));
+        }
+        let (inner, turned) = match shape[..] {
+            [samples, rows, columns] => ([samples, rows, columns, 1], array.clone()),
+            [samples, values, rows, columns] => {
+                ([samples, rows, columns, values], self.0.permute(array, &[0, 2, 3, 1])?)
+            }
+            _ => return Err(Error::bug(format!("an array of shape {shape:?} on its way"))),
+        };
+        let there = self.0.is_contiguous(&turned)?;
+        let array = self.0.reshape(&self.0.contiguous(&turned)?, &inner)?;
+        Ok(Held { array, shape: inner, element, ours: overwrite || !there })
+    }
+
+    fn give(&self, held: &Held<T::Tensor>, layered: bool) -> Result<T::Tensor> {
+        if layered {
+            return self.0.permute(&held.array, &[0, 3, 1, 2]);
+        }
+        self.0.reshape(&held.array, &held.shape[..3])
+    }
+
+    fn fields(&self, moves: &[Move], to: [usize; 2]) -> Result<Self::Fields> {
+        self.smooth_fields(moves, to)
+    }
+
+    fn place(
+        &self,
+        held: &mut Held<T::Tensor>,
+        job: &Job<'_>,
+        fields: &Self::Fields,
+    ) -> Result<()> {
+        self.moved(held, job, fields.as_ref())
+    }
+
+    fn blank(
+        &self,
+        held: &mut Held<T::Tensor>,
+        blanks: &[Blank],
+        label: Option<i64>,
+    ) -> Result<()> {
+        self.blanked(held, blanks, label)
+    }
+
+    fn paste(&self, held: &mut Held<T::Tensor>, cuts: &[Cut]) -> Result<()> {
+        self.pasted(held, cuts)
+    }
+
+    fn mix(&self, held: &mut Held<T::Tensor>, partners: &[usize], shares: &[f64]) -> Result<()> {
+        self.mixed(held, partners, shares)
+    }
+
+    fn choose(
+        &self,
+        labels: &Held<T::Tensor>,
+        valid: Option<&Held<T::Tensor>>,
+        what: &Transplanting,
+    ) -> Result<T::Tensor> {
+        self.chosen(labels, valid, what)
+    }
+
+    fn transplant(
+        &self,
+        held: &mut Held<T::Tensor>,
+        chosen: &T::Tensor,
+        donors: &[Option<usize>],
+    ) -> Result<()> {
+        self.transplanted(held, chosen, donors)
+    }
+
+    fn lost(&self, labels: &Held<T::Tensor>) -> Result<T::Tensor> {
+        self.without_labels(labels)
+    }
+
+    fn restore(
+        &self,
+        held: &mut Held<T::Tensor>,
+        before: &Held<T::Tensor>,
+        lost: &T::Tensor,
+    ) -> Result<()> {
+        held.array = self.0.r#where(lost, &before.array, &held.array)?;
+        held.ours = true;
+        Ok(())
+    }
+
+    fn by_band(&self, held: &mut Held<T::Tensor>, by: &[Option<ByBand>]) -> Result<()> {
+        let (element, bands) = (held.element, held.shape[3]);
+        self.each_part(held, by, bands, |part, by| self.scaled(part, by, bands, element))
+    }
+
+    fn linear(
+        &self,
+        held: &mut Held<T::Tensor>,
+        maps: &[Option<Linear>],
+        labels: Option<(&Held<T::Tensor>, &[i64])>,
+    ) -> Result<()> {
+        self.mapped(held, maps, labels)
+    }
+
+    fn noise(
+        &self,
+        held: &mut Held<T::Tensor>,
+        seeds: &[Option<u64>],
+        mean: f64,
+        std: f64,
+    ) -> Result<()> {
+        self.noisy(held, seeds, mean, std)
+    }
+
+    fn ramp(&self, held: &mut Held<T::Tensor>, ramps: &[Option<[f64; 2]>]) -> Result<()> {
+        self.lit(held, ramps)
+    }
+
+    fn blur(&self, held: &mut Held<T::Tensor>, weights: &[Option<[Vec<f64>; 2]>]) -> Result<()> {
+        self.blurred(held, weights)
+    }
+
+    fn normalize(
+        &self,
+        held: &mut Held<T::Tensor>,
+        norm: SpectralNorm,
+        which: &[bool],
+    ) -> Result<()> {
+        let (element, bands) = (held.element, held.shape[3]);
+        let which: Vec<Option<()>> = which.iter().map(|yes| yes.then_some(())).collect();
+        self.each_part(held, &which, bands, |part, _| {
+            let values = self.0.to(part, wide(element))?;
+            self.0.copy_(part, &self.normalized(&values, norm)?)
+        })
+    }
+
+    fn image(&self, stored: &T::Tensor, recipe: &ImageRecipe) -> Result<T::Tensor> {
+        self.prepared(stored, recipe)
+    }
+
+    fn labels(&self, stored: &T::Tensor, recipe: &LabelRecipe) -> Result<T::Tensor> {
+        self.unpacked(stored, recipe)
+    }
+}

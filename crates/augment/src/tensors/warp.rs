@@ -1,223 +1,296 @@
-//! Warps as tensor operations: four rows of a table of pixels, weighted and added, for every pixel that comes out.
+//! Moving pixels as tensor operations: four rows of a table of pixels, weighted and added, for every pixel that comes out.
 //!
 //! `embedding_bag` does this in one pass over pixels' spectra, which lie together; positions are float32 whatever
-//! the image's type. libtorch's own `grid_sampler` reads bands in planes, and wants positions of the image's type:
+//! the image's type. torch's own `grid_sampler` reads bands in planes, and wants positions of the image's type:
 //! in float16 they are a quarter of a pixel off at 640 columns.
 
-use tch::{Device, Kind, TchError, Tensor};
+use hsipack_format::{Error, Result};
 
-use super::super::matrix::Whole;
-use super::super::ops::{Padding, Source};
-use super::geometry::{Job, Move};
-use hsipack_format::Result;
-use crate::torch::run;
+use super::{Binary, Tensors, Through, Unary};
+use crate::array::ElementType;
+use crate::engine::Held;
+use crate::matrix::Whole;
+use crate::moves::{Job, Move};
+use crate::ops::{Field, Padding, Source, gaussian};
 
-/// What a job makes of its array.
-pub(super) fn moved(job: &Job<'_>) -> Result<Tensor> {
-    run(|| {
-        let [samples, rows, columns, values] = sizes(job.from);
-        let to = job.to.map(|size| size as i64);
-        let sampled: Vec<(usize, &Source)> = sources(job.moves).collect();
-        let warped = if sampled.is_empty() { None } else { Some(warp(job, &sampled)?) };
-        if let (Some(warped), true) = (&warped, sampled.len() as i64 == samples) {
-            return Ok(warped.shallow_clone());
-        }
-        let options = (job.from.kind(), job.from.device());
-        let out = Tensor::f_empty([samples, to[0], to[1], values], options)?;
-        let mut next = 0;
-        for (number, step) in job.moves.iter().enumerate() {
-            let (from, mut place) = (job.from.f_get(number as i64)?, out.f_get(number as i64)?);
-            match step {
-                Move::Keep => place.f_copy_(&from)?,
-                Move::Places(whole) => {
-                    place.f_copy_(&placed(&from, whole, [rows, columns], to)?)?
-                }
-                Move::Sample(_) => {
-                    next += 1;
-                    let warped = warped.as_ref().expect("there are sampled ones");
-                    place.f_copy_(&warped.f_get(next - 1)?)?;
-                }
-            }
-        }
-        Ok(out)
-    })
-}
+/// Numbers that a sampled sample needs on the device: its map, and its bounds.
+const NUMBERS: usize = 13;
 
-fn sizes(tensor: &Tensor) -> [i64; 4] {
-    tensor.size().try_into().expect("inner arrays have four axes")
-}
+/// The sampled samples of a job: their places in the batch, and where their pixels come from.
+type Sampled<'a> = (Vec<usize>, Vec<&'a Source>);
 
-fn sources(moves: &[Move]) -> impl Iterator<Item = (usize, &Source)> {
-    moves.iter().enumerate().filter_map(|(number, step)| match step {
-        Move::Sample(source) => Some((number, source)),
+fn sampled(moves: &[Move]) -> Sampled<'_> {
+    let sources = moves.iter().enumerate().filter_map(|(sample, step)| match step {
+        Move::Sample(source) => Some((sample, source)),
         _ => None,
-    })
+    });
+    sources.unzip()
 }
 
-/// A view of (rows, columns, values) with the pixels in their new places.
-fn placed(from: &Tensor, whole: &Whole, frame: [i64; 2], to: [i64; 2]) -> Result<Tensor, TchError> {
-    let Whole { x, y } = whole;
-    // Which axis of the frame the result's x runs along, and in which direction.
-    let (turned, sign_x, sign_y) = (x[0] == 0, x[0] + y[0], x[1] + y[1]);
-    let first = |map: &[i64; 3], len: [i64; 2]| {
-        let ends =
-            [0, len[0] - 1].map(|x| [0, len[1] - 1].map(|y| map[0] * x + map[1] * y + map[2]));
-        ends.into_iter().flatten().min().unwrap_or(0)
-    };
-    let span = [to[1], to[0]];
-    let (left, top) = (first(x, span), first(y, span));
-    let (rows, columns) = if turned { (to[1], to[0]) } else { (to[0], to[1]) };
-    debug_assert!(top + rows <= frame[0] && left + columns <= frame[1]);
-    let window = from.f_narrow(0, top, rows)?.f_narrow(1, left, columns)?;
-    let window = if turned { window.f_transpose(0, 1)? } else { window };
-    let flips: Vec<i64> = [(sign_y, 0), (sign_x, 1)]
-        .iter()
-        .filter(|(sign, _)| *sign < 0)
-        .map(|(_, axis)| *axis)
-        .collect();
-    if flips.is_empty() { Ok(window) } else { window.f_flip(flips) }
-}
-
-/// The sampled ones: (sampled, rows, columns, values).
-fn warp(job: &Job<'_>, sampled: &[(usize, &Source)]) -> Result<Tensor, TchError> {
-    let [samples, rows, columns, values] = sizes(job.from);
-    let count = sampled.len() as i64;
-    let to = job.to.map(|size| size as i64);
-    let device = job.from.device();
-    let (x, y) = positions(job, sampled, [rows, columns])?;
-    // First pixel of every sample in the table of all pixels.
-    let first: Vec<i64> =
-        sampled.iter().map(|(number, _)| *number as i64 * rows * columns).collect();
-    let first = to_device(Tensor::f_from_slice(&first)?, device)?.f_view([count, 1, 1])?;
-    let table = job.from.f_view([samples * rows * columns, values])?;
-    let index = |x: &Tensor, y: &Tensor| -> Result<Tensor, TchError> {
-        let x = x.f_clamp(0, columns - 1)?.f_to_kind(Kind::Int64)?;
-        let y = y.f_clamp(0, rows - 1)?.f_to_kind(Kind::Int64)?;
-        y.f_mul_scalar(columns)?.f_add(&x)?.f_add(&first)
-    };
-    let inside = |x: &Tensor, y: &Tensor| -> Result<Tensor, TchError> {
-        let x = x.f_ge(0)?.f_logical_and(&x.f_le(columns - 1)?)?;
-        x.f_logical_and(&y.f_ge(0)?)?.f_logical_and(&y.f_le(rows - 1)?)
-    };
-    let shape = [count, to[0], to[1], values];
-    let outside = job.together.outside;
-    let filled = outside.is_some_and(|outside| outside.padding == Padding::Zeros);
-    if job.nearest() {
-        // Half to even, as libtorch's own sampling does.
-        let (x, y) = (x.f_round()?, y.f_round()?);
-        let taken = table.f_index_select(0, &index(&x, &y)?.f_view([-1])?)?.f_view(shape)?;
-        if !filled {
-            return Ok(taken);
-        }
-        let fill = Tensor::f_full([1], job.fill, (taken.kind(), device))?;
-        return taken.f_where_self(&inside(&x, &y)?.f_unsqueeze(-1)?, &fill);
-    }
-    let (x0, y0) = (x.f_floor()?, y.f_floor()?);
-    let (right, low) = (x.f_sub(&x0)?, y.f_sub(&y0)?);
-    let (x1, y1) = (x0.f_add_scalar(1)?, y0.f_add_scalar(1)?);
-    let one_minus = |part: &Tensor| part.f_neg()?.f_add_scalar(1);
-    let (left, high) = (one_minus(&right)?, one_minus(&low)?);
-    let mut indices = Vec::with_capacity(4);
-    let mut weights = Vec::with_capacity(4);
-    for (y, part_y) in [(&y0, &high), (&y1, &low)] {
-        for (x, part_x) in [(&x0, &left), (&x1, &right)] {
-            let weight = part_x.f_mul(part_y)?;
-            weights.push(weight.f_mul(&inside(x, y)?)?);
-            indices.push(index(x, y)?);
-        }
-    }
-    let weights = Tensor::f_stack(&weights, -1)?;
-    let bags = count * to[0] * to[1];
-    let offsets = Tensor::f_arange_start_step(0, 4 * bags, 4, (Kind::Int64, device))?;
-    let (out, ..) = Tensor::f_embedding_bag(
-        &table,
-        &Tensor::f_stack(&indices, -1)?.f_view([-1])?,
-        &offsets,
-        false,
-        0, // sum
-        false,
-        Some(&weights.f_to_kind(table.kind())?.f_view([-1])?),
-        false,
-    )?;
-    let out = out.f_view(shape)?;
-    if filled && job.fill != 0.0 {
-        let missing =
-            one_minus(&weights.f_sum_dim_intlist([-1i64].as_slice(), true, Kind::Float)?)?;
-        return out.f_add(&missing.f_mul_scalar(job.fill)?.f_to_kind(out.kind())?);
-    }
-    Ok(out)
-}
-
-/// Where the pixels that come out lie in the frame: x and y, each (sampled, rows, columns), float32.
-fn positions(
-    job: &Job<'_>,
-    sampled: &[(usize, &Source)],
-    frame: [i64; 2],
-) -> Result<(Tensor, Tensor), TchError> {
-    let device = job.from.device();
-    let count = sampled.len() as i64;
-    let mut numbers: Vec<f32> = Vec::with_capacity(13 * sampled.len());
-    let (right, bottom) = (frame[1] as f64 - 1.0, frame[0] as f64 - 1.0);
-    for (_, source) in sampled {
-        numbers.extend(job.map(source).0.iter().flatten().map(|value| *value as f32));
-        let bounds = source.bounds.unwrap_or([0.0, right, 0.0, bottom]);
-        numbers.extend(bounds.map(|bound| bound as f32));
-    }
-    // One copy to the device for everything that was drawn.
-    let numbers = to_device(Tensor::f_from_slice(&numbers)?.f_view([count, 13, 1, 1])?, device)?;
-    let number = |index: i64| numbers.f_select(1, index);
-    let options = (Kind::Float, device);
-    let mut x = Tensor::f_arange(job.to[1] as i64, options)?.f_view([1, 1, -1])?;
-    let mut y = Tensor::f_arange(job.to[0] as i64, options)?.f_view([1, -1, 1])?;
-    if sampled.iter().any(|(number, _)| job.fields[*number].is_some()) {
-        let shape = [2, job.to[0] as i64, job.to[1] as i64];
-        let still = Tensor::f_zeros(shape, options)?;
-        let fields: Vec<&Tensor> = sampled
+impl<T: Tensors> Through<T> {
+    /// Smooth fields of displacements for those samples that have one: (samples, 2, rows, columns) in pixels, x first.
+    pub(super) fn smooth_fields(
+        &self,
+        moves: &[Move],
+        [rows, columns]: [usize; 2],
+    ) -> Result<Option<T::Tensor>> {
+        let fields: Vec<Option<&Field>> = moves
             .iter()
-            .map(|(number, _)| job.fields[*number].as_ref().unwrap_or(&still))
+            .map(|step| match step {
+                Move::Sample(source) => source.elastic.as_ref(),
+                _ => None,
+            })
             .collect();
-        let fields = Tensor::f_stack(&fields, 0)?;
-        (x, y) = (fields.f_select(1, 0)?.f_add(&x)?, fields.f_select(1, 1)?.f_add(&y)?);
+        let Some(first) = fields.iter().flatten().next().copied() else { return Ok(None) };
+        // Fields of one pass are of one augmentation: they differ in their seeds alone.
+        if fields
+            .iter()
+            .flatten()
+            .any(|field| Field { seed: first.seed, ..(*field).clone() } != *first)
+        {
+            return Err(Error::bug("fields of several augmentations in one pass"));
+        }
+        let still = self.0.full(&[2, rows, columns], 0.0, ElementType::F32)?;
+        let noise = fields.iter().map(|field| match field {
+            Some(field) => self.0.uniform(&[2, rows, columns], field.seed),
+            None => Ok(still.clone()),
+        });
+        let noise = self.0.stack(&noise.collect::<Result<Vec<_>>>()?, 0)?;
+        // Smoothing along an axis with zeros around is a product with a matrix.
+        let down = smoothing(first.sigma[0], first.kernel[0], rows);
+        let down = self.numbers(&down, &[rows, rows], ElementType::F32)?;
+        let across = smoothing(first.sigma[1], first.kernel[1], columns);
+        let across = self.numbers(&across, &[columns, columns], ElementType::F32)?;
+        let smooth = self.0.matmul(&self.0.matmul(&down, &noise)?, &across)?;
+        let pixels = self.numbers(&first.pixels, &[2, 1, 1], ElementType::F32)?;
+        Ok(Some(self.0.binary(Binary::Mul, &smooth, &pixels)?))
     }
-    let row = |first: i64| -> Result<Tensor, TchError> {
-        let along = x.f_mul(&number(first)?)?.f_add(&y.f_mul(&number(first + 1)?)?)?;
-        along.f_add(&number(first + 2)?)
-    };
-    let (mut px, mut py) = (row(0)?, row(3)?);
-    if sampled.iter().any(|(_, source)| !job.map(source).is_affine()) {
-        let scale = row(6)?;
-        // The horizon itself lies far outside, and at no place that could not be an index.
-        let far = |p: Tensor| p.f_nan_to_num(-1e6, 1e6, -1e6);
-        (px, py) = (far(px.f_div(&scale)?)?, far(py.f_div(&scale)?)?);
+
+    /// Does what a job says.
+    pub(super) fn moved(
+        &self,
+        held: &mut Held<T::Tensor>,
+        job: &Job<'_>,
+        fields: Option<&T::Tensor>,
+    ) -> Result<()> {
+        let [samples, _, _, values] = held.shape;
+        let shape = [samples, job.to[0], job.to[1], values];
+        let (places, sources) = sampled(job.moves);
+        let warped = match places.len() {
+            0 => None,
+            _ => Some(self.warped(held, job, (&places, &sources), fields)?),
+        };
+        held.array = match warped {
+            Some(warped) if places.len() == samples => warped,
+            warped => {
+                let out = self.0.empty(&shape, held.element)?;
+                if let Some(warped) = warped {
+                    self.0.index_copy_(&out, &self.indices(places)?, &warped)?;
+                }
+                for (sample, step) in job.moves.iter().enumerate() {
+                    let from = self.sample(&held.array, sample)?;
+                    let from = match step {
+                        Move::Keep => from,
+                        Move::Places(whole) => self.placed(&from, whole, job.to)?,
+                        Move::Sample(_) => continue,
+                    };
+                    self.0.copy_(&self.sample(&out, sample)?, &from)?;
+                }
+                out
+            }
+        };
+        (held.shape, held.ours) = (shape, true);
+        Ok(())
     }
-    let Some(outside) = job.together.outside else { return Ok((px, py)) };
-    let place = |p: Tensor, size: i64, least: i64| -> Result<Tensor, TchError> {
-        match outside.padding {
-            Padding::Zeros => Ok(p),
-            Padding::Border => p.f_maximum(&number(least)?)?.f_minimum(&number(least + 1)?),
-            // However often it is mirrored.
-            Padding::Reflection if size == 1 => p.f_zeros_like(),
-            Padding::Reflection => {
-                reflected(&p, size, outside.align_corners)?.f_clamp(0.0, size as f64 - 1.0)
+
+    /// One sample (1, rows, columns, values) with the pixels in their new places.
+    fn placed(&self, from: &T::Tensor, whole: &Whole, to: [usize; 2]) -> Result<T::Tensor> {
+        let Whole { x, y } = whole;
+        // Which axis of the frame the result's x runs along, and in which direction.
+        let (turned, sign_x, sign_y) = (x[0] == 0, x[0] + y[0], x[1] + y[1]);
+        let first = |map: &[i64; 3]| {
+            let ends = [0, to[1] as i64 - 1]
+                .map(|x| [0, to[0] as i64 - 1].map(|y| map[0] * x + map[1] * y + map[2]));
+            ends.into_iter().flatten().min().unwrap_or(0).max(0) as usize
+        };
+        let (left, top) = (first(x), first(y));
+        let [rows, columns] = if turned { [to[1], to[0]] } else { to };
+        let window = self.0.narrow(&self.0.narrow(from, 1, top, rows)?, 2, left, columns)?;
+        let window = if turned { self.0.permute(&window, &[0, 2, 1, 3])? } else { window };
+        let axes: Vec<usize> = [(sign_y, 1), (sign_x, 2)]
+            .into_iter()
+            .filter(|(sign, _)| *sign < 0)
+            .map(|(_, axis)| axis)
+            .collect();
+        if axes.is_empty() { Ok(window) } else { self.0.flip(&window, &axes) }
+    }
+
+    /// The sampled ones: (sampled, rows, columns, values).
+    fn warped(
+        &self,
+        held: &Held<T::Tensor>,
+        job: &Job<'_>,
+        (places, sources): (&[usize], &[&Source]),
+        fields: Option<&T::Tensor>,
+    ) -> Result<T::Tensor> {
+        let t = &self.0;
+        let [samples, rows, columns, values] = held.shape;
+        let (right, bottom) = (columns as f64 - 1.0, rows as f64 - 1.0);
+        let fields = fields.map(|fields| self.part(fields, places)).transpose()?;
+        let [x, y] = self.positions(job, sources, [rows, columns], fields.as_ref())?;
+        // First pixel of every sample in the table of all pixels.
+        let first: Vec<i64> =
+            places.iter().map(|sample| (sample * rows * columns) as i64).collect();
+        let first = self.integers(&first, &[places.len(), 1, 1], ElementType::I64)?;
+        let table = t.reshape(&held.array, &[samples * rows * columns, values])?;
+        let within = |p: &T::Tensor, last: f64| -> Result<T::Tensor> {
+            let p = t.with(Binary::Minimum, &t.with(Binary::Maximum, p, 0.0)?, last)?;
+            t.to(&p, ElementType::I64)
+        };
+        let index = |x: &T::Tensor, y: &T::Tensor| -> Result<T::Tensor> {
+            let line = t.with(Binary::Mul, &within(y, bottom)?, columns as f64)?;
+            t.binary(Binary::Add, &t.binary(Binary::Add, &line, &within(x, right)?)?, &first)
+        };
+        let between = |p: &T::Tensor, last: f64| -> Result<T::Tensor> {
+            let (low, high) = (t.with(Binary::Ge, p, 0.0)?, t.with(Binary::Le, p, last)?);
+            t.binary(Binary::LogicalAnd, &low, &high)
+        };
+        let inside = |x: &T::Tensor, y: &T::Tensor| -> Result<T::Tensor> {
+            t.binary(Binary::LogicalAnd, &between(x, right)?, &between(y, bottom)?)
+        };
+        let pixels = places.len() * job.to[0] * job.to[1];
+        let shape = [places.len(), job.to[0], job.to[1], values];
+        let pixel = [shape[0], shape[1], shape[2], 1];
+        let filled = job.outside().is_some_and(|outside| outside.padding == Padding::Zeros);
+        let fill = || self.numbers(&[job.fill], &[1], held.element);
+        if job.nearest() {
+            // Half to even, as torch's own sampling does.
+            let (x, y) = (t.unary(Unary::Round, &x)?, t.unary(Unary::Round, &y)?);
+            let taken = t.index_select(&table, &t.reshape(&index(&x, &y)?, &[pixels])?)?;
+            let taken = t.reshape(&taken, &shape)?;
+            if !filled {
+                return Ok(taken);
+            }
+            return t.r#where(&t.reshape(&inside(&x, &y)?, &pixel)?, &taken, &fill()?);
+        }
+        let (x0, y0) = (t.unary(Unary::Floor, &x)?, t.unary(Unary::Floor, &y)?);
+        let (right, low) = (t.binary(Binary::Sub, &x, &x0)?, t.binary(Binary::Sub, &y, &y0)?);
+        let (x1, y1) = (t.with(Binary::Add, &x0, 1.0)?, t.with(Binary::Add, &y0, 1.0)?);
+        let (left, high) = (self.one_minus(&right)?, self.one_minus(&low)?);
+        let mut indices = Vec::with_capacity(4);
+        let mut weights = Vec::with_capacity(4);
+        for (y, part_y) in [(&y0, &high), (&y1, &low)] {
+            for (x, part_x) in [(&x0, &left), (&x1, &right)] {
+                let weight = t.binary(Binary::Mul, part_x, part_y)?;
+                weights.push(t.binary(Binary::Mul, &weight, &inside(x, y)?)?);
+                indices.push(index(x, y)?);
             }
         }
-    };
-    Ok((place(px, frame[1], 9)?, place(py, frame[0], 11)?))
-}
-
-/// Places mirrored into a frame of `size` pixels.
-fn reflected(p: &Tensor, size: i64, align_corners: bool) -> Result<Tensor, TchError> {
-    let (low, span) = if align_corners { (0.0, size as f64 - 1.0) } else { (-0.5, size as f64) };
-    let p = p.f_sub_scalar(low)?.f_abs()?;
-    let rest = p.f_fmod(span)?;
-    let odd = p.f_div_scalar_mode(span, "floor")?.f_fmod(2.0)?.f_ne(0.0)?;
-    rest.f_neg()?.f_add_scalar(span)?.f_where_self(&odd, &rest)?.f_add_scalar(low)
-}
-
-/// Numbers to a device, without waiting for it.
-pub(super) fn to_device(numbers: Tensor, device: Device) -> Result<Tensor, TchError> {
-    match device {
-        Device::Cpu => Ok(numbers),
-        _ => numbers.f_pin_memory(device)?.f_to_device_(device, numbers.kind(), true, false),
+        let indices = t.reshape(&t.stack(&indices, 3)?, &[pixels, 4])?;
+        let weights = t.reshape(&t.stack(&weights, 3)?, &[pixels, 4])?;
+        let out = t.embedding_bag(&table, &indices, &t.to(&weights, held.element)?)?;
+        if !filled {
+            return t.reshape(&out, &shape);
+        }
+        let weight = t.sum(&weights, 1)?;
+        let out = if job.fill == 0.0 {
+            out
+        } else {
+            let missing = t.with(Binary::Mul, &self.one_minus(&weight)?, job.fill)?;
+            t.binary(Binary::Add, &out, &t.to(&missing, held.element)?)?
+        };
+        // Far outside, where the nearest pixel inside may be NaN.
+        let beyond = t.with(Binary::Eq, &weight, 0.0)?;
+        t.reshape(&t.r#where(&beyond, &fill()?, &out)?, &shape)
     }
+
+    fn one_minus(&self, part: &T::Tensor) -> Result<T::Tensor> {
+        self.0.with(Binary::Add, &self.0.unary(Unary::Neg, part)?, 1.0)
+    }
+
+    /// Where the pixels that come out lie in the frame: x and y, each (sampled, rows, columns), float32.
+    fn positions(
+        &self,
+        job: &Job<'_>,
+        sources: &[&Source],
+        [rows, columns]: [usize; 2],
+        fields: Option<&T::Tensor>,
+    ) -> Result<[T::Tensor; 2]> {
+        let t = &self.0;
+        let mut numbers = Vec::with_capacity(NUMBERS * sources.len());
+        for source in sources {
+            numbers.extend(job.map(source).0.as_flattened());
+            let whole = [0.0, columns as f64 - 1.0, 0.0, rows as f64 - 1.0];
+            numbers.extend(source.bounds.unwrap_or(whole));
+        }
+        // One copy to the device for everything that was drawn.
+        let numbers = self.numbers(&numbers, &[sources.len(), NUMBERS, 1], ElementType::F32)?;
+        let number = |index: usize| t.narrow(&numbers, 1, index, 1);
+        let [to_rows, to_columns] = job.to;
+        let mut x = t.reshape(&t.arange(to_columns, ElementType::F32)?, &[1, 1, to_columns])?;
+        let mut y = t.reshape(&t.arange(to_rows, ElementType::F32)?, &[1, to_rows, 1])?;
+        if let Some(fields) = fields {
+            let plane = |plane: usize| {
+                let shape = [sources.len(), to_rows, to_columns];
+                t.reshape(&t.narrow(fields, 1, plane, 1)?, &shape)
+            };
+            (x, y) =
+                (t.binary(Binary::Add, &plane(0)?, &x)?, t.binary(Binary::Add, &plane(1)?, &y)?);
+        }
+        let row = |first: usize| -> Result<T::Tensor> {
+            let by_x = t.binary(Binary::Mul, &x, &number(first)?)?;
+            let by_y = t.binary(Binary::Mul, &y, &number(first + 1)?)?;
+            t.binary(Binary::Add, &t.binary(Binary::Add, &by_x, &by_y)?, &number(first + 2)?)
+        };
+        let mut at = [row(0)?, row(3)?];
+        if sources.iter().any(|source| !job.map(source).is_affine()) {
+            let scale = row(6)?;
+            at = [t.binary(Binary::Div, &at[0], &scale)?, t.binary(Binary::Div, &at[1], &scale)?];
+        }
+        // A perspective's horizon lies far outside, and every place has to be an index.
+        for p in &mut at {
+            *p = t.nan_to_num(p, -1e6, 1e6, -1e6)?;
+        }
+        let Some(outside) = job.outside() else { return Ok(at) };
+        for (p, (size, least)) in at.iter_mut().zip([(columns, 9), (rows, 11)]) {
+            match outside.padding {
+                Padding::Zeros => {}
+                Padding::Border => {
+                    let above = t.binary(Binary::Maximum, p, &number(least)?)?;
+                    *p = t.binary(Binary::Minimum, &above, &number(least + 1)?)?;
+                }
+                // However often it is mirrored.
+                Padding::Reflection if size == 1 => *p = t.with(Binary::Mul, p, 0.0)?,
+                Padding::Reflection => *p = self.reflected(p, size, outside.align_corners)?,
+            }
+        }
+        Ok(at)
+    }
+
+    /// Places mirrored into a frame of `size` pixels.
+    fn reflected(&self, p: &T::Tensor, size: usize, align_corners: bool) -> Result<T::Tensor> {
+        let t = &self.0;
+        let size = size as f64;
+        let (low, span) = if align_corners { (0.0, size - 1.0) } else { (-0.5, size) };
+        let p = t.unary(Unary::Abs, &t.with(Binary::Sub, p, low)?)?;
+        let rest = t.with(Binary::Fmod, &p, span)?;
+        let turns = t.with(Binary::FloorDivide, &p, span)?;
+        let odd = t.with(Binary::Ne, &t.with(Binary::Fmod, &turns, 2.0)?, 0.0)?;
+        let back = t.with(Binary::Add, &t.unary(Unary::Neg, &rest)?, span)?;
+        let p = t.with(Binary::Add, &t.r#where(&odd, &back, &rest)?, low)?;
+        t.with(Binary::Minimum, &t.with(Binary::Maximum, &p, 0.0)?, size - 1.0)
+    }
+}
+
+/// The matrix (size, size) that smooths along an axis with a Gaussian, zeros around.
+fn smoothing(sigma: f64, kernel: usize, size: usize) -> Vec<f64> {
+    let reach = kernel / 2;
+    let weights = gaussian(sigma, reach);
+    let mut matrix = vec![0.0; size * size];
+    for (place, line) in matrix.chunks_exact_mut(size.max(1)).enumerate() {
+        for (other, value) in line.iter_mut().enumerate() {
+            *value = weights.get((other + reach).wrapping_sub(place)).copied().unwrap_or(0.0);
+        }
+    }
+    matrix
 }

@@ -1,0 +1,84 @@
+//! Rectangles, and mixing, as tensor operations.
+
+use hsipack_format::Result;
+
+use super::through::wide;
+use super::{Binary, Tensors, Through};
+use crate::engine::Held;
+use crate::pass::{Blank, Cut, Rectangle};
+
+impl<T: Tensors> Through<T> {
+    /// A view of a rectangle of one sample: (1, rows, columns, values).
+    fn rectangle(
+        &self,
+        array: &T::Tensor,
+        sample: usize,
+        rectangle: Rectangle,
+    ) -> Result<T::Tensor> {
+        let Rectangle { x, y, width, height } = rectangle;
+        let rows = self.0.narrow(&self.sample(array, sample)?, 1, y, height)?;
+        self.0.narrow(&rows, 2, x, width)
+    }
+
+    pub(super) fn blanked(
+        &self,
+        held: &mut Held<T::Tensor>,
+        blanks: &[Blank],
+        label: Option<i64>,
+    ) -> Result<()> {
+        self.own(held)?;
+        let (element, values) = (held.element, held.shape[3]);
+        let all = match label {
+            Some(label) => self.integers(&[label], &[1, 1], element)?,
+            None => {
+                let numbers: Vec<f64> =
+                    blanks.iter().flat_map(|blank| &blank.values).copied().collect();
+                self.numbers(&numbers, &[blanks.len(), values], element)?
+            }
+        };
+        for (number, blank) in blanks.iter().enumerate() {
+            let place = self.rectangle(&held.array, blank.sample, blank.rectangle)?;
+            let number = if label.is_some() { 0 } else { number };
+            self.0.copy_(&place, &self.0.narrow(&all, 0, number, 1)?)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn pasted(&self, held: &mut Held<T::Tensor>, cuts: &[Cut]) -> Result<()> {
+        let before = self.replace_by_copy(held)?;
+        for cut in cuts {
+            let from = self.rectangle(&before, cut.donor, cut.from)?;
+            self.0.copy_(&self.rectangle(&held.array, cut.sample, cut.to)?, &from)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn mixed(
+        &self,
+        held: &mut Held<T::Tensor>,
+        partners: &[usize],
+        shares: &[f64],
+    ) -> Result<()> {
+        let t = &self.0;
+        let [samples, _, _, bands] = held.shape;
+        let mixes = |sample: &usize| shares[*sample] != 0.0 && partners[*sample] != *sample;
+        let mixing: Vec<usize> = (0..samples).filter(mixes).collect();
+        let out = t.empty(&held.shape, held.element)?;
+        for sample in (0..samples).filter(|sample| !mixes(sample)) {
+            t.copy_(&self.sample(&out, sample)?, &self.sample(&held.array, sample)?)?;
+        }
+        for block in mixing.chunks(self.at_once(held, bands)) {
+            let part = |share: &dyn Fn(f64) -> f64, who: Vec<usize>| {
+                let shares: Vec<f64> = block.iter().map(|sample| share(shares[*sample])).collect();
+                let shares = self.numbers(&shares, &[block.len(), 1, 1, 1], wide(held.element))?;
+                t.binary(Binary::Mul, &self.part(&held.array, &who)?, &shares)
+            };
+            let own = part(&|share| 1.0 - share, block.to_vec())?;
+            let other =
+                part(&|share| share, block.iter().map(|sample| partners[*sample]).collect())?;
+            self.change(&out, block, |place| t.binary_out(Binary::Add, place, &own, &other))?;
+        }
+        (held.array, held.ours) = (out, true);
+        Ok(())
+    }
+}

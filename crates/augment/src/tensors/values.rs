@@ -1,0 +1,208 @@
+//! Values and spectra, as tensor operations. Parts are (samples, rows, columns, bands), and changed in place.
+
+use hsipack_format::Result;
+
+use super::through::wide;
+use super::{Binary, Tensors, Through};
+use crate::array::ElementType;
+use crate::engine::Held;
+use crate::ops::mirrored;
+use crate::pass::{ByBand, Linear};
+
+impl<T: Tensors> Through<T> {
+    /// Products and sums by band.
+    pub(super) fn scaled(
+        &self,
+        part: &T::Tensor,
+        by: &[&ByBand],
+        bands: usize,
+        element: ElementType,
+    ) -> Result<()> {
+        let t = &self.0;
+        let shape = [by.len(), 1, 1, bands];
+        let all = |of: fn(&ByBand) -> &Vec<f64>| -> Vec<f64> {
+            by.iter().flat_map(|by| of(by)).copied().collect()
+        };
+        let (shift, factor, summand) =
+            (all(|by| &by.shift), all(|by| &by.factor), all(|by| &by.summand));
+        // Only what does something; the last one rounds.
+        let steps =
+            [(Binary::Sub, &shift, 0.0), (Binary::Mul, &factor, 1.0), (Binary::Add, &summand, 0.0)];
+        let steps: Vec<_> = steps
+            .into_iter()
+            .filter(|(_, numbers, nothing)| numbers.iter().any(|number| number != nothing))
+            .collect();
+        let mut values = part.clone();
+        for (number, (op, numbers, _)) in steps.iter().enumerate() {
+            let numbers = self.numbers(numbers, &shape, wide(element))?;
+            if number + 1 < steps.len() {
+                values = t.binary(*op, &values, &numbers)?;
+            } else {
+                t.binary_out(*op, part, &values, &numbers)?;
+            }
+        }
+        // Replaced bands are what they are, also where NaN · 0 would be NaN.
+        if factor.contains(&0.0) {
+            let replaced: Vec<i64> =
+                factor.iter().map(|factor| i64::from(*factor == 0.0)).collect();
+            let replaced = self.integers(&replaced, &shape, ElementType::Bool)?;
+            let summand = self.numbers(&summand, &shape, element)?;
+            t.copy_(part, &t.r#where(&replaced, &summand, part)?)?;
+        }
+        Ok(())
+    }
+
+    /// Linear maps of spectra. A value that is not finite makes those bands NaN that it goes into, and no others.
+    pub(super) fn mapped(
+        &self,
+        held: &mut Held<T::Tensor>,
+        maps: &[Option<Linear>],
+        labels: Option<(&Held<T::Tensor>, &[i64])>,
+    ) -> Result<()> {
+        let t = &self.0;
+        let ([_, rows, columns, bands], element) = (held.shape, held.element);
+        let with_samples: Vec<Option<(usize, &Linear)>> =
+            maps.iter().enumerate().map(|(sample, map)| Some((sample, map.as_ref()?))).collect();
+        self.each_part(held, &with_samples, 2 * bands, |part, maps| {
+            let count = maps.len();
+            let numbers = |of: &dyn Fn(&Linear) -> Vec<f64>, shape: &[usize]| {
+                let numbers: Vec<f64> = maps.iter().flat_map(|(_, map)| of(map)).collect();
+                self.numbers(&numbers, shape, wide(element))
+            };
+            let values = t.reshape(&t.to(part, wide(element))?, &[count, rows * columns, bands])?;
+            let known = t.nan_to_num(&values, 0.0, 0.0, 0.0)?;
+            let unknown = t.to(&t.binary(Binary::Ne, &values, &known)?, wide(element))?;
+            let map = numbers(&|map| map.map.clone(), &[count, bands, bands])?;
+            let reach = numbers(&|map| reach(&map.map, bands), &[count, bands, bands])?;
+            let mut mapped = t.matmul(&known, &map)?;
+            if maps.iter().any(|(_, map)| !map.offset.is_empty()) {
+                let offset = |map: &Linear| {
+                    let mut offset = map.offset.clone();
+                    offset.resize(bands, 0.0);
+                    offset
+                };
+                let offset = numbers(&offset, &[count, 1, bands])?;
+                mapped = t.binary(Binary::Add, &mapped, &offset)?;
+            }
+            let spoilt = t.with(Binary::Gt, &t.matmul(&unknown, &reach)?, 0.0)?;
+            let nan = t.full(&[1], f64::NAN, wide(element))?;
+            let mapped = t.r#where(&spoilt, &nan, &mapped)?;
+            let mapped = t.to(&t.reshape(&mapped, &[count, rows, columns, bands])?, element)?;
+            let Some((mask, labels)) = labels else { return t.copy_(part, &mapped) };
+            let samples: Vec<usize> = maps.iter().map(|(sample, _)| *sample).collect();
+            let there = t.to(&self.part(&self.first_layer(mask)?, &samples)?, ElementType::I64)?;
+            let mut wanted = t.full(&[1], 0.0, ElementType::Bool)?;
+            for label in labels {
+                let label = self.integers(&[*label], &[1], ElementType::I64)?;
+                let same = t.binary(Binary::Eq, &there, &label)?;
+                wanted = t.binary(Binary::LogicalOr, &wanted, &same)?;
+            }
+            t.copy_(part, &t.r#where(&wanted, &mapped, part)?)
+        })
+    }
+
+    pub(super) fn noisy(
+        &self,
+        held: &mut Held<T::Tensor>,
+        seeds: &[Option<u64>],
+        mean: f64,
+        std: f64,
+    ) -> Result<()> {
+        let t = &self.0;
+        let [_, rows, columns, bands] = held.shape;
+        self.each_part(held, seeds, bands, |part, seeds| {
+            for (sample, seed) in seeds.iter().enumerate() {
+                let noise = t.normal(&[1, rows, columns, bands], **seed)?;
+                let noise = t.with(Binary::Add, &t.with(Binary::Mul, &noise, std)?, mean)?;
+                let place = self.sample(part, sample)?;
+                t.binary_out(Binary::Add, &place, &place, &noise)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Multiplied by 1 + x·across + y·down.
+    pub(super) fn lit(&self, held: &mut Held<T::Tensor>, ramps: &[Option<[f64; 2]>]) -> Result<()> {
+        let t = &self.0;
+        let ([_, rows, columns, bands], element) = (held.shape, held.element);
+        // The outermost pixels' centres lie at -1 and 1; a single one in the middle.
+        let along = |size: usize| -> Vec<f64> {
+            let span = (size as f64 - 1.0).max(1.0);
+            let at = |place: usize| (2.0 * place as f64 - (size as f64 - 1.0)) / span;
+            (0..size).map(at).collect()
+        };
+        let x = self.numbers(&along(columns), &[1, 1, columns, 1], wide(element))?;
+        let y = self.numbers(&along(rows), &[1, rows, 1, 1], wide(element))?;
+        self.each_part(held, ramps, bands, |part, ramps| {
+            let strength = |axis: usize| {
+                let strengths: Vec<f64> = ramps.iter().map(|ramp| ramp[axis]).collect();
+                self.numbers(&strengths, &[ramps.len(), 1, 1, 1], wide(element))
+            };
+            let across = t.binary(Binary::Mul, &x, &strength(0)?)?;
+            let down = t.binary(Binary::Mul, &y, &strength(1)?)?;
+            let factor = t.with(Binary::Add, &t.binary(Binary::Add, &across, &down)?, 1.0)?;
+            t.binary_out(Binary::Mul, part, part, &factor)
+        })
+    }
+
+    pub(super) fn blurred(
+        &self,
+        held: &mut Held<T::Tensor>,
+        weights: &[Option<[Vec<f64>; 2]>],
+    ) -> Result<()> {
+        let t = &self.0;
+        let ([_, rows, columns, bands], element) = (held.shape, held.element);
+        let taps = weights.iter().flatten().flatten().map(Vec::len).max().unwrap_or(1);
+        // Besides spectra there are indices of 64 bits and weights.
+        self.each_part(held, weights, bands.max(3 * taps), |part, weights| {
+            let count = weights.len();
+            let mut values =
+                t.reshape(&t.to(part, wide(element))?, &[count * rows * columns, bands])?;
+            for axis in [0, 1] {
+                let taps = weights[0][axis].len();
+                let (size, step) = if axis == 0 { (rows, columns) } else { (columns, 1) };
+                // Which pixels go into each one, and with which weights: (samples, rows, columns, taps).
+                let along: Vec<i64> = (0..size)
+                    .flat_map(|place| {
+                        (0..taps).map(move |tap| mirrored(place + tap, taps / 2, size))
+                    })
+                    .map(|place| (place * step) as i64)
+                    .collect();
+                let (along_shape, other, other_shape) = if axis == 0 {
+                    ([1, rows, 1, taps], (0..columns).collect::<Vec<_>>(), [1, 1, columns, 1])
+                } else {
+                    let lines = (0..rows).map(|row| row * columns).collect();
+                    ([1, 1, columns, taps], lines, [1, rows, 1, 1])
+                };
+                let along = self.integers(&along, &along_shape, ElementType::I64)?;
+                let other = t.reshape(&self.indices(other)?, &other_shape)?;
+                let first = self.indices((0..count).map(|sample| sample * rows * columns))?;
+                let first = t.reshape(&first, &[count, 1, 1, 1])?;
+                let frame = t.binary(Binary::Add, &along, &other)?;
+                let index = t.binary(Binary::Add, &frame, &first)?;
+                let numbers: Vec<f64> =
+                    weights.iter().flat_map(|weights| &weights[axis]).copied().collect();
+                let numbers = self.numbers(&numbers, &[count, 1, 1, taps], wide(element))?;
+                let everywhere = t.full(&[1, rows, columns, 1], 0.0, wide(element))?;
+                let numbers = t.binary(Binary::Add, &numbers, &everywhere)?;
+                let bags = [count * rows * columns, taps];
+                values = t.embedding_bag(
+                    &values,
+                    &t.reshape(&index, &bags)?,
+                    &t.reshape(&numbers, &bags)?,
+                )?;
+            }
+            t.copy_(part, &t.reshape(&values, &[count, rows, columns, bands])?)
+        })
+    }
+}
+
+/// For every band that goes in, 1 for those that it goes into: from the first that has a part of it to the last.
+fn reach(map: &[f64], bands: usize) -> Vec<f64> {
+    let rows = map.chunks_exact(bands).flat_map(|row| {
+        let first = row.iter().position(|number| *number != 0.0).unwrap_or(bands);
+        let last = row.iter().rposition(|number| *number != 0.0).unwrap_or(0);
+        (0..bands).map(move |band| f64::from(u8::from((first..=last).contains(&band))))
+    });
+    rows.collect()
+}
