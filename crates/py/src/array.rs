@@ -266,7 +266,8 @@ fn of_numpy(owner: &Bound<'_, PyAny>, interface: &Bound<'_, PyDict>) -> PyResult
         Some(strides) => strides.extract()?,
         None => None,
     };
-    let strides = strides.map(|strides| strides.iter().map(|stride| stride / size as isize).collect());
+    let strides =
+        strides.map(|strides| strides.iter().map(|stride| stride / size as isize).collect());
     let strides: Vec<isize> = strides.unwrap_or_else(|| contiguous(&shape));
     let reach = Reach::of(&shape, &strides);
     let memory = Numpys {

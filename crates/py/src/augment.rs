@@ -1,10 +1,10 @@
 //! Augmentations of the user's own arrays.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hsipack_augment::{
-    self as augment, Augmented, Device, Frame, Images, Library as _, Mask, Mixed, Parameters,
-    SampleKey,
+    self as augment, Augmented, Device, Images, Library as _, Mask, Mixed, Parameters, SampleKey,
 };
 use hsipack_format::{Error, Result};
 use hsipack_store::process::OfProcess;
@@ -56,10 +56,12 @@ impl Pipeline {
         let images = images(image, masks)?;
         let keys: Vec<SampleKey> =
             samples.into_iter().map(|(sample, repeat)| SampleKey { sample, repeat }).collect();
-        let frame = frame_of(&images.image).or_raise(py)?;
-        let parameters = self.pipeline.draw(frame, epoch, &keys).or_raise(py)?;
-        let given = self.applied(py, images, &parameters, threads, through)?;
-        Ok((given, parameters.to_json()))
+        let pipeline = self.pipeline.clone();
+        let work = move |library: &Library, images: Images<Tensor>| {
+            library.augment(&pipeline, images, epoch, &keys)
+        };
+        let (augmented, parameters) = self.applied(py, images, work, threads, through)?;
+        Ok((given(augmented), parameters.to_json()))
     }
 
     /// Applies what was drawn before.
@@ -75,19 +77,24 @@ impl Pipeline {
     ) -> PyResult<Given> {
         let images = images(image, masks)?;
         let parameters = Parameters::from_json(parameters).or_raise(py)?;
-        self.applied(py, images, &parameters, threads, through)
+        let pipeline = self.pipeline.clone();
+        let work = move |library: &Library, images: Images<Tensor>| {
+            library.apply(&pipeline, images, &parameters).map(|augmented| (augmented, ()))
+        };
+        Ok(given(self.applied(py, images, work, threads, through)?.0))
     }
 }
 
 impl Pipeline {
-    fn applied(
+    /// Has work done where the images are; with what else comes of it.
+    fn applied<T: Send + 'static>(
         &self,
         py: Python<'_>,
         images: Images<Tensor>,
-        parameters: &Parameters,
+        work: impl FnOnce(&Library, Images<Tensor>) -> Result<(Augmented<Tensor>, T)> + Send + 'static,
         threads: usize,
         through: Option<&str>,
-    ) -> PyResult<Given> {
+    ) -> PyResult<(Augmented<Tensor>, T)> {
         let library = Library::new(threads, false);
         let library = match through {
             None => library,
@@ -97,13 +104,14 @@ impl Pipeline {
                 return Err(error.with_remedy("give \"torch\"")).or_raise(py);
             }
         };
-        let pipeline = self.pipeline.clone();
         let here = through.is_some() || images.image.device().or_raise(py)? != Device::Cpu;
-        let parameters = parameters.clone();
-        let work = move || applied(&library, &pipeline, images, &parameters);
+        let work = move || {
+            let before = memory_of(&images)?;
+            let (augmented, rest) = work(&library, images)?;
+            Ok((apart_from(&before, augmented)?, rest))
+        };
         // On a device in the caller's thread, whose stream it is.
-        let augmented = if here { work().or_raise(py)? } else { self.patiently(py, work)? };
-        Ok(given(augmented))
+        if here { work().or_raise(py) } else { self.patiently(py, work) }
     }
 
     /// Works in a thread while the caller's looks for signals.
@@ -124,17 +132,15 @@ impl Pipeline {
     }
 }
 
-/// Does what was drawn; what comes out shares no memory with what went in: nobody may write to that by writing to a
-/// result.
-fn applied(
-    library: &Library,
-    pipeline: &augment::Pipeline,
-    images: Images<Tensor>,
-    parameters: &Parameters,
-) -> Result<Augmented<Tensor>> {
+/// Addresses of the memory that images and masks lie in.
+fn memory_of(images: &Images<Tensor>) -> Result<Vec<Range<usize>>> {
     let labels = images.masks.iter().map(|mask| &mask.labels);
-    let before = labels.chain([&images.image]).map(Tensor::memory).collect::<Result<Vec<_>>>()?;
-    library.apply(pipeline, images, parameters)?.of(|new| {
+    labels.chain([&images.image]).map(Tensor::memory).collect()
+}
+
+/// Results in memory of their own: nobody may write to what went in by writing to what came out.
+fn apart_from(before: &[Range<usize>], augmented: Augmented<Tensor>) -> Result<Augmented<Tensor>> {
+    augmented.of(|new| {
         let start = new.memory()?.start;
         match before.iter().any(|old| old.contains(&start)) {
             true => new.apart(),
@@ -143,22 +149,12 @@ fn applied(
     })
 }
 
-/// Rows, columns and bands of an image (samples, bands, rows, columns).
-fn frame_of(image: &Tensor) -> Result<Frame> {
-    match image.shape()?[..] {
-        [_, bands, rows, columns] => Ok(Frame { rows, columns, bands }),
-        ref shape => Err(Error::conflict(format!("images of shape {shape:?}"))
-            .with_remedy("give images (samples, bands, rows, columns)")),
-    }
-}
-
 fn images(
     image: &Bound<'_, PyAny>,
     masks: Vec<(String, Bound<'_, PyAny>)>,
 ) -> PyResult<Images<Tensor>> {
-    let mask = |(name, labels): (String, Bound<'_, PyAny>)| {
-        Ok(Mask { name, labels: taken(&labels)? })
-    };
+    let mask =
+        |(name, labels): (String, Bound<'_, PyAny>)| Ok(Mask { name, labels: taken(&labels)? });
     let masks = masks.into_iter().map(mask).collect::<PyResult<_>>()?;
     Ok(Images::new(taken(image)?, masks))
 }

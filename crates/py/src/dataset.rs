@@ -235,9 +235,8 @@ impl Dataset {
         let reading = Reading { part, bands, masks, element, physical, signed };
         let read = move || reading.all(&dataset, &samples, threads);
         let all = patiently(py, read)?.or_raise(py)?;
-        let arrays = |(image, masks): Read| {
-            (Array::new(image), masks.into_iter().map(Array::new).collect())
-        };
+        let arrays =
+            |(image, masks): Read| (Array::new(image), masks.into_iter().map(Array::new).collect());
         Ok(all.into_iter().map(arrays).collect())
     }
 }
@@ -333,12 +332,8 @@ impl Reading {
     ) -> Result<augment::Array> {
         let element = self.element.unwrap_or(stored.element());
         let mut stored = one_sample(stored, &[])?;
-        let mut recipe = ImageRecipe {
-            physical: Vec::new(),
-            normalized: Normalized::Not,
-            nan: None,
-            element,
-        };
+        let mut recipe =
+            ImageRecipe { physical: Vec::new(), normalized: Normalized::Not, nan: None, element };
         if self.physical {
             if element == ElementType::F64 && stored.element() != element {
                 // Physical values of double precision are computed in it.

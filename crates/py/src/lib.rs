@@ -43,9 +43,9 @@ mod _hsipack {
     #[pymodule_export]
     use super::dataset::Dataset;
     #[pymodule_export]
-    use super::diagnose::{DiagnosisRounds, diagnose, diagnosis_samples};
-    #[pymodule_export]
     use super::device::cuda_is_available;
+    #[pymodule_export]
+    use super::diagnose::{DiagnosisRounds, diagnose, diagnosis_samples};
     #[pymodule_export]
     use super::loader::Loader;
     #[pymodule_export]

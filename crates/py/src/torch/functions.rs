@@ -131,10 +131,13 @@ impl Torch {
         let py = tensor.py();
         let dtype = tensor.getattr(intern!(py, "dtype"))?;
         let place = self.dtypes.iter().position(|one| one.is(&dtype));
-        place.map(|place| ElementType::ALL[place]).ok_or_else(|| {
-            Error::unsupported(format!("a tensor of {dtype}, which is not computed with"))
-                .with_remedy("convert it: mask.int(), image.float()")
-        }).or_raise(py)
+        place
+            .map(|place| ElementType::ALL[place])
+            .ok_or_else(|| {
+                Error::unsupported(format!("a tensor of {dtype}, which is not computed with"))
+                    .with_remedy("convert it: mask.int(), image.float()")
+            })
+            .or_raise(py)
     }
 
     /// Whether an object is a tensor.

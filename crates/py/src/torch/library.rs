@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use hsipack_augment::array::Stream;
 use hsipack_augment::prepare::{ImageRecipe, LabelRecipe};
 use hsipack_augment::{
-    Array, Augmented, Device, ElementType, Engine, Host, Images, Parameters, Pipeline,
+    Array, Augmented, Device, ElementType, Engine, Host, Images, Parameters, Pipeline, SampleKey,
     Through,
 };
 use hsipack_format::Result;
@@ -136,6 +136,23 @@ impl hsipack_augment::Library for Library {
                 augmented.of(|array| Ok(Tensor::Ours(array)))
             }
             device => self.by(device, |engine| pipeline.apply(engine, &images, parameters)),
+        }
+    }
+
+    fn augment(
+        &self,
+        pipeline: &Pipeline,
+        images: Images<Tensor>,
+        epoch: u64,
+        samples: &[SampleKey],
+    ) -> Result<(Augmented<Tensor>, Parameters)> {
+        match images.image.device()? {
+            Device::Cpu if !self.everywhere => {
+                let images = images.of(|tensor| tensor.array())?;
+                let (augmented, drawn) = pipeline.augment(&self.host, &images, epoch, samples)?;
+                Ok((augmented.of(|array| Ok(Tensor::Ours(array)))?, drawn))
+            }
+            device => self.by(device, |engine| pipeline.augment(engine, &images, epoch, samples)),
         }
     }
 }

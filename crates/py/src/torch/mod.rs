@@ -101,9 +101,9 @@ impl Tensor {
     pub fn apart(&self) -> Result<Self> {
         match self {
             Self::Ours(array) => Ok(Self::Ours(apart(array)?)),
-            Self::Torch(tensor) => with(|py, torch| {
-                Ok(torch.functions.clone.bind(py).call1((&*tensor.0,))?.into())
-            }),
+            Self::Torch(tensor) => {
+                with(|py, torch| Ok(torch.functions.clone.bind(py).call1((&*tensor.0,))?.into()))
+            }
         }
     }
 

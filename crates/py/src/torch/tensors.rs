@@ -307,13 +307,7 @@ impl Tensors for PyTorch {
         })
     }
 
-    fn scatter(
-        &self,
-        tensor: &Tensor,
-        axis: usize,
-        index: &Tensor,
-        value: f64,
-    ) -> Result<Tensor> {
+    fn scatter(&self, tensor: &Tensor, axis: usize, index: &Tensor, value: f64) -> Result<Tensor> {
         made(|py, torch| {
             let (tensor, index) = (tensor.torch(py, torch)?, index.torch(py, torch)?);
             torch.functions.scatter.bind(py).call1((tensor, axis, index, number(py, value)))
