@@ -61,6 +61,10 @@ pub trait Library: Clone + Send + Sync + 'static {
     fn image_of(&self, stored: Array, recipe: &ImageRecipe) -> Result<Self::Tensor> {
         match stored.device() {
             Device::Cpu => self.tensor(self.host().image(&stored, recipe)?),
+            // Needs nobody who computes there.
+            Device::Cuda(_) if recipe.is_nothing(stored.element()) => {
+                self.tensor(stored.permuted(&[0, 3, 1, 2]))
+            }
             Device::Cuda(number) => self.engine(number)?.image(&self.tensor(stored)?, recipe),
         }
     }
@@ -72,6 +76,10 @@ pub trait Library: Clone + Send + Sync + 'static {
     fn labels_of(&self, stored: Array, recipe: &LabelRecipe) -> Result<Self::Tensor> {
         match stored.device() {
             Device::Cpu => self.tensor(self.host().labels(&stored, recipe)?),
+            Device::Cuda(_) if recipe.is_nothing() => {
+                let shape = stored.shape()[..3].to_vec();
+                self.tensor(stored.reshaped(&shape)?)
+            }
             Device::Cuda(number) => {
                 let stored = stored.reinterpreted(stored.element().signed());
                 self.engine(number)?.labels(&self.tensor(stored)?, recipe)

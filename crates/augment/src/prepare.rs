@@ -66,6 +66,13 @@ impl ImageRecipe {
     }
 }
 
+impl LabelRecipe {
+    /// Whether the mask is what is stored, of that type.
+    pub fn is_nothing(&self) -> bool {
+        self.layers == 0 && self.element == self.stored
+    }
+}
+
 impl Normalized {
     /// The figures that standardise a sample, if that is what is done.
     pub fn figures_of(&self, sample: usize) -> Option<&BandFigures> {

@@ -12,13 +12,15 @@ mod support;
 
 use std::path::PathBuf;
 
-use hsipack_read::augment::{Affine, Flip, Op, Padding, Pipeline, Range};
-use hsipack_read::{
-    CacheKind, Dataset, DeviceBatch, DeviceLoader, DeviceOptions, LoaderOptions, best_device,
-};
+use hsipack_read::augment::{Affine, Flip, Images, Op, Padding, Pipeline, Range};
+use hsipack_read::torch::tch::{self, Device, Kind, Tensor};
+use hsipack_read::torch::{Libtorch, best_device};
+use hsipack_read::{CacheKind, Dataset, DeviceOptions, Library, LoaderOptions};
 use serde_json::json;
 use support::{LZ4, StackSpec, median, reflectance, seconds, write_dataset_of};
-use tch::{Device, Kind, Tensor};
+
+type DeviceLoader = hsipack_read::DeviceLoader<Libtorch>;
+type DeviceBatch = hsipack_read::DeviceBatch<Libtorch>;
 
 const BATCH: usize = 6;
 const REPEATS: usize = 9;
@@ -27,7 +29,10 @@ fn main() {
     let mut args = std::env::args().skip(1).filter(|arg| arg != "--bench");
     let folder = args.next().map_or_else(std::env::temp_dir, PathBuf::from);
     let cubes: usize = args.next().and_then(|arg| arg.parse().ok()).unwrap_or(12);
-    let device = best_device();
+    let device = match best_device() {
+        hsipack_read::Device::Cpu => Device::Cpu,
+        hsipack_read::Device::Cuda(number) => Device::Cuda(number),
+    };
     let on_gpu = device.is_cuda();
     let default = if on_gpu { 1000 } else { 24 };
     let batches: usize = args.next().and_then(|arg| arg.parse().ok()).unwrap_or(default);
@@ -49,6 +54,7 @@ fn main() {
     }
 
     let mut loader = loader(&dataset, device);
+    let library = loader.library().clone();
     println!("{:?}", loader.report());
     println!("{:?}", loader.memory());
     // Everything is decoded once, and stays.
@@ -64,7 +70,7 @@ fn main() {
     let augmented = median(&of(|| {
         let all = seconds(|| {
             for _ in 0..20 {
-                augment(&pipeline, &batch);
+                augment(&library, &pipeline, &batch);
             }
             wait(device);
         });
@@ -72,8 +78,9 @@ fn main() {
     }));
     drop(batch);
     println!("augmenting one batch again and again: {:.2} ms", 1e3 * augmented);
-    let both =
-        median(&of(|| run(&mut loader, 20, device, |batch| augment(&pipeline, batch)) / 20.0));
+    let both = median(&of(|| {
+        run(&mut loader, 20, device, |batch| augment(&library, &pipeline, batch)) / 20.0
+    }));
     println!(
         "batches, augmented: {:.2} ms; {:.1} % of the slower one, {:.1} % of their sum",
         1e3 * both,
@@ -87,7 +94,12 @@ fn main() {
 fn loader(dataset: &Dataset, device: Device) -> DeviceLoader {
     let mut options = LoaderOptions::new(BATCH);
     (options.cache, options.cache_bytes) = (CacheKind::Decoded, 64 << 30);
-    DeviceLoader::new(dataset, options, DeviceOptions::new(device)).expect("sound options")
+    let device = match device {
+        Device::Cuda(number) => hsipack_read::Device::Cuda(number),
+        _ => hsipack_read::Device::Cpu,
+    };
+    let device = DeviceOptions::new(device);
+    DeviceLoader::new(dataset, options, device, Libtorch::default()).expect("sound options")
 }
 
 /// The published benchmark's chain, for all samples.
@@ -103,11 +115,10 @@ fn chain() -> Pipeline {
     Pipeline::new(vec![Op::Affine(affine), Op::Hflip(Flip { p: 1.0 }), Op::Vflip(Flip { p: 1.0 })])
 }
 
-fn augment(pipeline: &Pipeline, batch: &DeviceBatch) {
+fn augment(library: &Libtorch, pipeline: &Pipeline, batch: &DeviceBatch) {
     let samples: Vec<_> = batch.items().iter().map(Into::into).collect();
-    let image = batch.image.shallow_clone();
-    let images = hsipack_read::augment::Images { image, masks: Vec::new(), overwrite: false };
-    pipeline.augment(images, batch.epoch(), &samples).expect("sound augmentations");
+    let images = Images::new(batch.image.clone(), Vec::new());
+    library.augment(pipeline, images, batch.epoch(), &samples).expect("sound augmentations");
 }
 
 /// Seconds for some batches, epoch after epoch.

@@ -22,6 +22,7 @@
 //! | [`trace`] | what every thread did when, as a file that browsers show |
 //! | `device` | batches as tensors of a library, on the CPU or copied ahead to a GPU |
 //! | [`augment`] | augmentations of them: the crate `hsipack-augment` |
+//! | `torch` | feature `torch`: the library of `tch`, for batches as its tensors: the crate `hsipack-torch` |
 #![deny(missing_docs)]
 
 mod cache;
@@ -48,10 +49,12 @@ pub use distribution::Distribution;
 pub use hsipack_augment as augment;
 pub use hsipack_augment::{Array, Device, ElementType, Host, Library};
 pub use hsipack_format::{DType, Error, ErrorKind, Result, Sample};
+pub use hsipack_store::process::OfProcess;
 #[doc(no_inline)]
 pub use hsipack_store::stores as store;
+#[cfg(feature = "torch")]
+pub use hsipack_torch as torch;
 pub use loader::{
     ArrayView, Batch, BatchTimes, Epoch, Loader, LoaderOptions, LoaderStats, OnDamage, Statistics,
 };
-pub use hsipack_store::process::OfProcess;
 pub use ring::memory::{MemoryOptions, MemoryReport, PageLocker};

@@ -36,11 +36,11 @@ pub mod dataset;
 pub mod folder;
 pub mod mapping;
 pub mod memory;
+pub mod process;
 pub mod rows;
 pub mod shard;
 pub mod small;
 pub mod stores;
-pub mod process;
 pub mod threads;
 
 pub use dataset::{Dataset, Stack, is_packed};

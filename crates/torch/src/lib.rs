@@ -33,3 +33,5 @@ pub use library::{
     Libtorch, Tensor, best_device, cuda_is_available, device_of, element_of, kind_of,
 };
 pub use operations::Operations;
+#[doc(no_inline)]
+pub use tch;

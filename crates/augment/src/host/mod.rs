@@ -529,7 +529,7 @@ impl Engine for Host {
         let (Some(from), &[samples, rows, columns, 1]) = (stored.bytes(), stored.shape()) else {
             return Err(Error::bug(format!("a stored mask, as {stored:?}")));
         };
-        if recipe.layers == 0 && recipe.element == stored.element() {
+        if recipe.is_nothing() {
             return stored.reshaped(&[samples, rows, columns]);
         }
         let layers = recipe.layers.max(1);

@@ -88,7 +88,9 @@ mod tests {
         // SAFETY: the copy is done when the call returns; both outlive it.
         unsafe { device.copy(&[1, 2, 3], &slot).unwrap() };
         // SAFETY: five bytes of the host's, which nobody writes to.
-        let bytes = unsafe { std::slice::from_raw_parts(slot.start(), slot.bytes()) };
+        let bytes = unsafe {
+            std::slice::from_raw_parts(DeviceMemory::start(&slot), DeviceMemory::bytes(&slot))
+        };
         assert_eq!(bytes, [1, 2, 3, 0, 0]);
     }
 

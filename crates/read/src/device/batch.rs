@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use hsipack_augment::array::Memory;
-use hsipack_augment::{Array, ElementType, Images, Library, Mask, Mixed, Parameters, Pipeline, SampleKey};
+use hsipack_augment::{
+    Array, ElementType, Images, Library, Mask, Mixed, Parameters, Pipeline, SampleKey,
+};
 use hsipack_format::Sample;
 
 use crate::Result;

@@ -360,7 +360,7 @@ fn meaning(result: CUresult, name: &str) -> Error {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "loom")))]
 mod tests {
     use hsipack_testing::skipped;
 

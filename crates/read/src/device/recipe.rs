@@ -250,9 +250,9 @@ fn holds(element: ElementType, dtype: DType) -> bool {
     if matches!(stored, ElementType::I64 | ElementType::U64) {
         return matches!(element, ElementType::I64 | ElementType::U64);
     }
-    stored.whole_numbers().is_some_and(|(least, greatest)| {
-        element.holds(least) && element.holds(greatest)
-    })
+    stored
+        .whole_numbers()
+        .is_some_and(|(least, greatest)| element.holds(least) && element.holds(greatest))
 }
 
 #[cfg(all(test, not(feature = "loom")))]

@@ -14,9 +14,9 @@ use std::ops::Range;
 
 use super::order::Entry;
 use super::plural;
-use hsipack_format::random::{Stream, fold};
 use super::state::Segment;
 use crate::{Error, Result};
+use hsipack_format::random::{Stream, fold};
 use hsipack_format::{Opt, remedy};
 
 /// What becomes of the items that do not fill a last global batch, of every shape.

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use hsipack_format::random::{Random, Stream};
 use super::{PlanSample, plural};
 use crate::{Error, Result};
+use hsipack_format::random::{Random, Stream};
 use hsipack_format::{Opt, remedy};
 
 /// Windows drawn at most in search of enough labelled pixels.

@@ -1,0 +1,128 @@
+//! Batches as tensors of libtorch: what they hold is what the arrays of `Host` hold, on the CPU bit for bit.
+
+use hsipack_read::augment::Pipeline;
+use hsipack_read::torch::{Libtorch, Tensor, cuda_is_available, tch};
+use hsipack_read::{
+    Array, Dataset, Device, DeviceLoader, DeviceOptions, ElementType, Host, Library, Normalization,
+};
+use hsipack_testing::skipped;
+
+use crate::device::{flat, made, options};
+
+const PIPELINE: &str = r#"{"seed": 3, "ops": [
+    {"op": "affine", "degrees": 30, "p": 0.7}, {"op": "hflip"}, {"op": "band_jitter", "std": 0.1}, {"op": "snv"}
+]}"#;
+
+/// Images as they are stored, and ones that everything is done to.
+fn all(device: Device) -> [DeviceOptions; 3] {
+    let stored = DeviceOptions::new(device);
+    let normalization = Normalization::Standardize;
+    [
+        stored.clone(),
+        DeviceOptions { layers: false, masks: Some(ElementType::I64), ..stored.clone() },
+        DeviceOptions {
+            image: ElementType::F32,
+            physical: true,
+            nan: Some(0.5),
+            normalization,
+            ..stored
+        },
+    ]
+}
+
+fn values(array: &Array) -> Vec<f64> {
+    match array.shape().len() {
+        4 => flat(&array.permuted(&[0, 2, 3, 1])),
+        _ => flat(array),
+    }
+}
+
+/// What a tensor holds, in the order in which it lies in memory.
+fn held(tensor: &Tensor) -> Vec<f64> {
+    let there = tensor.to_device(tch::Device::Cpu).to_kind(tch::Kind::Double);
+    let there = if there.dim() == 4 { there.permute([0, 2, 3, 1]) } else { there };
+    Vec::try_from(there.contiguous().view([-1])).unwrap()
+}
+
+/// Runs a loader of tensors beside one of arrays; `near` compares what they hold.
+fn side_by_side(device: &DeviceOptions, batches: usize, near: impl Fn(&[f64], &[f64]) -> bool) {
+    let (_folder, written) = made();
+    let dataset = Dataset::open(&written.path).unwrap();
+    let pipeline = Pipeline::from_json(PIPELINE).unwrap();
+    let on_cpu = DeviceOptions { device: Device::Cpu, ..device.clone() };
+    let mut arrays = DeviceLoader::new(&dataset, options(3), on_cpu, Host::new(2)).unwrap();
+    let mut tensors =
+        DeviceLoader::new(&dataset, options(3), device.clone(), Libtorch::new(2)).unwrap();
+    let mut kept: Vec<(Tensor, Vec<f64>)> = Vec::new();
+    for step in 0..batches {
+        let (have, want) = (tensors.next_batch(), arrays.next_batch());
+        let (Some(have), Some(want)) = (have, want) else { continue };
+        let (mut have, mut want) = (have.unwrap(), want.unwrap());
+        if step % 5 == 0 {
+            kept.push((have.image.clone(), values(&want.image)));
+        }
+        for augmented in [false, true] {
+            if augmented {
+                let (_, drawn) = have.augment(&pipeline).unwrap();
+                assert_eq!(want.augment(&pipeline).unwrap().1, drawn);
+            }
+            assert_eq!(Libtorch::default().device(&have.image).unwrap(), device.device);
+            assert!(near(&held(&have.image), &values(&want.image)), "{device:?} {step}");
+            for ((name, have), (_, want)) in have.masks.iter().zip(&want.masks) {
+                assert_eq!(held(have), values(want), "{name} {device:?}");
+            }
+        }
+    }
+    drop(tensors);
+    kept.iter().for_each(|(image, want)| assert!(near(&held(image), want), "kept"));
+}
+
+fn bits(values: &[f64]) -> Vec<u64> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+#[test]
+fn tensors_on_the_cpu_hold_what_arrays_hold_bit_for_bit() {
+    for device in all(Device::Cpu) {
+        side_by_side(&device, 12, |have, want| bits(have) == bits(want));
+    }
+}
+
+#[test]
+fn tensors_may_be_changed_in_place() {
+    let (_folder, written) = made();
+    let dataset = Dataset::open(&written.path).unwrap();
+    let device = DeviceOptions::new(Device::Cpu);
+    let mut loader = DeviceLoader::new(&dataset, options(3), device, Libtorch::new(1)).unwrap();
+    let mut firsts = Vec::new();
+    for _ in 0..3 {
+        loader.set_epoch(0);
+        for batch in loader.epoch() {
+            let mut batch = batch.unwrap();
+            firsts.push((batch.number().batch, bits(&held(&batch.image))));
+            let _ = batch.image.0.fill_(77.0);
+        }
+    }
+    for (number, image) in &firsts {
+        let first = firsts.iter().find(|(other, _)| other == number).unwrap();
+        assert_eq!(image, &first.1, "batch {number}");
+    }
+}
+
+#[test]
+fn on_a_gpu_tensors_hold_what_arrays_hold_and_kept_ones_stay() {
+    if !cuda_is_available() {
+        skipped("there is no CUDA device");
+        return;
+    }
+    for device in all(Device::Cuda(0)) {
+        // Sums are in another order there, and float16 is rounded after each operation.
+        let tolerance = if device.image == ElementType::F16 { 1e-2 } else { 1e-4 };
+        let near = |have: &f64, want: &f64| {
+            (have - want).abs() <= tolerance * want.abs().max(1.0) || have.is_nan() && want.is_nan()
+        };
+        side_by_side(&device, 300, |have, want| {
+            have.iter().zip(want).all(|(have, want)| near(have, want))
+        });
+    }
+}
