@@ -320,7 +320,7 @@ def _check_tensor(image: Any) -> None:
 
 def _type(array: Any) -> str:
     """The name of an array's element type."""
-    return str(array.dtype).removeprefix("torch.")
+    return str(getattr(array.dtype, "name", array.dtype)).removeprefix("torch.")
 
 
 def _place(array: Any) -> str:
