@@ -44,10 +44,9 @@ def chosen_output(output: object, outputs: tuple[Output, ...]) -> Output:
 
 def tensor(array: Array) -> torch.Tensor:
     """A tensor over an array's memory."""
-    torch = _torch.load()
     # With the capsule torch asks no questions; on a device it has to name its stream.
     on_host = array.__dlpack_device__()[0] == CPU
-    made: torch.Tensor = torch.from_dlpack(array.__dlpack__() if on_host else array)
+    made: torch.Tensor = _torch.load().from_dlpack(array.__dlpack__() if on_host else array)
     return made
 
 

@@ -7,7 +7,8 @@ import operator
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, Union
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +19,7 @@ from hsipack._errors import ConflictError
 if TYPE_CHECKING:
     import torch
 
-Indices: TypeAlias = Union[
-    Sequence[int], Sequence[bool], slice, npt.NDArray[Any], "torch.Tensor"  # noqa: UP007
-]
+Indices: TypeAlias = Union[Sequence[int], Sequence[bool], slice, npt.NDArray[Any], "torch.Tensor"]
 """Some of several things: their numbers, a slice, or a boolean for each."""
 
 _SHOWN = 60
@@ -156,7 +155,8 @@ def dtype(name: str, value: object) -> str:
     raise wrong(name, value, "give an element type, such as float32")
 
 
-class Device(NamedTuple):
+@dataclass(frozen=True)
+class Device:
     """A device: its kind, as torch names it, and its number, if one was given."""
 
     type: str
@@ -171,7 +171,7 @@ _OTHER_DEVICES = ("hpu", "meta", "mps", "mtia", "xla", "xpu")
 
 def device(name: str, value: object) -> Device:
     """A device, as a text, a number or an object of torch's says."""
-    if hasattr(value, "type") and hasattr(value, "index") and not isinstance(value, str | tuple):
+    if hasattr(value, "type") and hasattr(value, "index"):
         value = str(value)
     if isinstance(value, int) and not _is_bool(value) and value >= 0:
         return Device("cuda", value)

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 from hsipack._errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeIs
-
     import torch
+    from typing_extensions import TypeIs
 
 OLDEST = (2, 4)
 """The oldest torch that is taken."""

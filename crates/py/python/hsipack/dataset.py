@@ -539,7 +539,10 @@ class Dataset(Base):
 
     def __add__(self, other: Any) -> ConcatDataset[Any]:
         """Torch's ``ConcatDataset`` of the two."""
-        return _torch.load("joining datasets by +").utils.data.ConcatDataset([self, other])
+        _torch.load("joining datasets by +")
+        from torch.utils.data import ConcatDataset
+
+        return ConcatDataset([self, other])
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         """Several samples, read by as many threads as torch uses (without torch, one a core)."""

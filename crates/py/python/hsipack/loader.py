@@ -547,16 +547,16 @@ def _device(device: torch.device | str | int | None, output: Output) -> int | No
     """The number of a CUDA device, or None for the CPU."""
     if device is None:
         return None if output == "numpy" else _current_device(output)
-    device = _options.device("device", device)
-    if device.type == "cpu":
+    place = _options.device("device", device)
+    if place.type == "cpu":
         return None
     if output == "numpy":
         raise ConflictError(
             "NumPy's arrays are on the CPU", remedy='ask for device="cpu", or output="dlpack"'
         )
-    if device.type != "cuda":
-        raise UnsupportedError(f"batches on {device}", remedy='ask for "cpu" or "cuda"')
-    return device.index if device.index is not None else _current_device(output) or 0
+    if place.type != "cuda":
+        raise UnsupportedError(f"batches on {place}", remedy='ask for "cpu" or "cuda"')
+    return place.index if place.index is not None else _current_device(output) or 0
 
 
 def _current_device(output: Output) -> int | None:

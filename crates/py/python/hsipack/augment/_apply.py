@@ -239,8 +239,7 @@ def _of_arguments(image: Array, masks: Sequence[Masks]) -> Call:
     def assemble(new: Array, labels: list[Array], _: Any) -> Any:
         rest = iter(labels)
         back = [
-            next(rest) if is_array(mask) else {name: next(rest) for name in mask}
-            for mask in masks
+            next(rest) if is_array(mask) else {name: next(rest) for name in mask} for mask in masks
         ]
         return (new, *back) if back else new
 

@@ -71,7 +71,7 @@ class RandomTransplantation(Augmentation):
 
     def __init__(
         self,
-        excluded_labels: Sequence[int] | Tensor | None = None,
+        excluded_labels: Sequence[int] | torch.Tensor | None = None,
         p: float = 0.5,
         p_batch: float = 1.0,
         data_keys: Sequence[Any] | None = None,
