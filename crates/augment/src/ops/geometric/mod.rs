@@ -131,26 +131,12 @@ pub(crate) trait Geometric {
     fn interpolation(&self) -> Option<Interpolation> {
         None
     }
-}
-
-impl<T: Geometric> Geometric for &T {
-    fn frame(&self, frame: Frame) -> Result<Frame> {
-        T::frame(self, frame)
+    /// Whether it can be one move with those before it.
+    fn follows(&self) -> bool {
+        true
     }
-
-    fn source(&self, drawn: &Drawn, frame: Frame, compat: KorniaCompat) -> Result<Source> {
-        T::source(self, drawn, frame, compat)
-    }
-
-    fn points(&self, drawn: &Drawn, frame: Frame, compat: KorniaCompat) -> Result<Source> {
-        T::points(self, drawn, frame, compat)
-    }
-
-    fn outside(&self) -> Option<Outside> {
-        T::outside(self)
-    }
-
-    fn interpolation(&self) -> Option<Interpolation> {
-        T::interpolation(self)
+    /// Whether it can be one move with those after it.
+    fn precedes(&self) -> bool {
+        true
     }
 }
