@@ -8,8 +8,8 @@ use hsipack_pack::precision::{Counts, Information, SHARE};
 use serde::Serialize;
 
 use super::candidates::Candidate;
+use super::figures::{Measured, Rate};
 use super::measure::Bench;
-use super::report::{Measured, Rate};
 use super::sample::{Piece, Sample};
 use crate::Result;
 
