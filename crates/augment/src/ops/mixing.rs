@@ -2,13 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::super::names::names;
 use super::super::range::{Range, beta};
 use super::{Action, Augmentation, Drawn, Frame, Op, Place, Single, half, one, yes};
 use crate::apply::Mixed;
 use crate::pass::{Blank, Cut, Pass, Rectangle, Transplanting, applied, check_donor};
 use hsipack_format::random::Random;
-use hsipack_format::{Error, Result};
+use hsipack_format::{Error, Result, option_names};
 
 /// Which sample of the batch gives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,7 +20,7 @@ pub enum Direction {
     Next,
 }
 
-names!(Direction, "direction", {Prev: "prev", Next: "next"});
+option_names!(Direction, "direction", { Prev => "prev", Next => "next" });
 
 /// How many samples of a batch are changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,7 +33,7 @@ pub enum Count {
     Fixed,
 }
 
-names!(Count, "count", {Bernoulli: "bernoulli", Fixed: "fixed"});
+option_names!(Count, "count", { Bernoulli => "bernoulli", Fixed => "fixed" });
 
 /// Copies all pixels of one label from another sample: the organ, the plant, the object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

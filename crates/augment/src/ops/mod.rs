@@ -437,3 +437,34 @@ fn yes() -> bool {
 fn no() -> bool {
     false
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::{Debug, Display};
+    use std::str::FromStr;
+
+    use serde::Serialize;
+
+    use super::*;
+
+    fn check<T: FromStr<Err = hsipack_format::Error> + Display + Debug + PartialEq + Serialize>(
+        all: &[T],
+    ) {
+        for value in all {
+            let name = value.to_string();
+            assert_eq!(name.parse::<T>().unwrap(), *value);
+            assert_eq!(serde_json::to_value(value).unwrap(), name);
+        }
+        let error = "nothing".parse::<T>().unwrap_err();
+        assert!(error.remedy().unwrap().to_string().contains(&all[0].to_string()), "{error}");
+    }
+
+    #[test]
+    fn every_option_has_the_name_that_json_has() {
+        check(&Interpolation::ALL);
+        check(&Padding::ALL);
+        check(&KorniaCompat::ALL);
+        check(&Direction::ALL);
+        check(&Count::ALL);
+    }
+}
