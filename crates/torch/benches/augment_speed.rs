@@ -1,14 +1,17 @@
-//! Augments batches on request, for `scripts/bench_augment`, which compares with Kornia in one run.
+//! Augments batches on request, for `scripts/bench_augment`, which compares with Kornia in one run: on the CPU by loops
+//! of our own, with `tensors` by libtorch's operations there, too; on a GPU by libtorch's.
 //!
 //! Reads requests from standard input, one JSON object a line: `ops`, `size` (samples, bands, rows, columns), `kind`
-//! (`float16`, `float32`), `masks`, `threads`, `fuse`, `cuda`; augments one batch with the parameters of the next epoch
+//! (`float16`, `float32`), `masks`, `threads`, `fuse`, `cuda`,
+//! `tensors`; augments one batch with the parameters of the next epoch
 //! and answers with the seconds it took.
 
 use std::collections::HashMap;
 use std::io::{BufRead, Write};
 use std::time::Instant;
 
-use hsipack_read::augment::{Images, Mask, Op, Pipeline, SampleKey};
+use hsipack_augment::{Frame, Images, Library, Mask, Op, Pipeline, SampleKey, Through};
+use hsipack_torch::{Libtorch, Operations, cuda_is_available};
 use serde::Deserialize;
 use tch::{Device, Kind, Tensor};
 
@@ -23,6 +26,8 @@ struct Request {
     fuse: bool,
     #[serde(default)]
     cuda: bool,
+    #[serde(default)]
+    tensors: bool,
 }
 
 fn yes() -> bool {
@@ -33,6 +38,7 @@ fn yes() -> bool {
 struct Batch {
     image: Tensor,
     masks: Vec<Tensor>,
+    libtorch: Libtorch,
 }
 
 fn main() {
@@ -46,12 +52,12 @@ fn main() {
         let line = line.expect("a line");
         let request: Request = serde_json::from_str(&line).expect("a request");
         tch::set_num_threads(request.threads);
-        let device = if request.cuda && hsipack_read::cuda_is_available() {
-            Device::Cuda(0)
-        } else {
-            Device::Cpu
-        };
-        let key = format!("{:?} {} {} {device:?}", request.size, request.kind, request.masks);
+        let device =
+            if request.cuda && cuda_is_available() { Device::Cuda(0) } else { Device::Cpu };
+        let key = format!(
+            "{:?} {} {} {device:?} {}",
+            request.size, request.kind, request.masks, request.threads
+        );
         if !batches.contains_key(&key) {
             // One at a time: they are large.
             batches.clear();
@@ -69,7 +75,8 @@ fn batch(request: &Request, device: Device) -> Batch {
     let image = Tensor::rand([samples, rows, columns, bands], (Kind::Float, device)).to_kind(kind);
     let mask = || Tensor::randint(20, [samples, rows, columns], (Kind::Uint8, device));
     let masks = (0..request.masks).map(|_| mask()).collect();
-    Batch { image: image.permute([0, 3, 1, 2]), masks }
+    let libtorch = Libtorch::new(usize::try_from(request.threads).unwrap_or(1));
+    Batch { image: image.permute([0, 3, 1, 2]), masks, libtorch }
 }
 
 /// Augments the batch once; seconds.
@@ -79,13 +86,20 @@ fn once(request: &Request, batch: &Batch, epoch: u64, device: Device) -> f64 {
         (0..request.size[0] as usize).map(|sample| SampleKey { sample, repeat: 0 }).collect();
     let masks = batch.masks.iter().enumerate().map(|(number, mask)| Mask {
         name: format!("mask {number}"),
-        labels: mask.shallow_clone(),
+        labels: mask.shallow_clone().into(),
     });
-    let images =
-        Images { image: batch.image.shallow_clone(), masks: masks.collect(), overwrite: false };
+    let images = Images::new(batch.image.shallow_clone().into(), masks.collect());
+    let [_, bands, rows, columns] = request.size.map(|size| size as usize);
     wait(device);
     let start = Instant::now();
-    let augmented = pipeline.augment(images, epoch, &samples).expect("sound augmentations");
+    let parameters =
+        pipeline.draw(Frame { rows, columns, bands }, epoch, &samples).expect("sound options");
+    let augmented = if request.tensors {
+        pipeline.apply(&Through(Operations::on(device)), &images, &parameters)
+    } else {
+        batch.libtorch.apply(&pipeline, images, &parameters)
+    };
+    let augmented = augmented.expect("sound augmentations");
     wait(device);
     let seconds = start.elapsed().as_secs_f64();
     drop(augmented);

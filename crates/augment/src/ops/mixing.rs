@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::super::names::names;
 use super::super::range::{Range, beta};
 use super::{Drawn, Frame, half, one, yes};
 use hsipack_format::random::Random;
@@ -18,6 +19,8 @@ pub enum Direction {
     Next,
 }
 
+names!(Direction, "direction", {Prev: "prev", Next: "next"});
+
 /// How many samples of a batch are changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -28,6 +31,8 @@ pub enum Count {
     /// The first p·B acceptors in the donors' order, as HTC has it. This depends on the places in the batch.
     Fixed,
 }
+
+names!(Count, "count", {Bernoulli: "bernoulli", Fixed: "fixed"});
 
 /// Copies all pixels of one label from another sample: the organ, the plant, the object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -16,6 +16,7 @@ use std::time::Duration;
 use hsipack_format::Result;
 
 use crate::parse;
+use crate::training::NetworkArg;
 
 /// Measure what each strategy against a starving accelerator brings, side by side on your cubes.
 ///
@@ -145,12 +146,6 @@ fn limit(text: &str) -> std::result::Result<Limit, String> {
     parse::rate(text)
         .map(|rate| Limit(Some(rate)))
         .map_err(|error| format!("{error}, or unlimited"))
-}
-
-/// The networks that there are.
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum NetworkArg {
-    Small,
 }
 
 /// Runs the command.

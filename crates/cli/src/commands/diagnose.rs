@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::ValueEnum;
 use hsipack_format::Result;
 use hsipack_read::store::StoreKind;
 
 use crate::parse;
+use crate::training::NetworkArg;
 
 /// Find out what training waits for: the disk, decoding, the copy, augmentation, or the step itself.
 ///
@@ -119,11 +119,6 @@ Keys of --json (times in seconds, shares from 0 to 1):
   remedy:     action ... advice[] predicted_s predicted_gain basis (what was measured for that)
   verified:   before_s after_s gain error basis_s[2] (then, and beside the remedy) steady
   statistics: of everything real, see docs/statistics.md";
-
-#[derive(Clone, Copy, ValueEnum)]
-enum NetworkArg {
-    Small,
-}
 
 /// Runs the command.
 ///

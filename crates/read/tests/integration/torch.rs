@@ -10,7 +10,7 @@ use hsipack_testing::skipped;
 use crate::device::{flat, made, options};
 
 const PIPELINE: &str = r#"{"seed": 3, "ops": [
-    {"op": "affine", "degrees": 30, "p": 0.7}, {"op": "hflip"}, {"op": "band_jitter", "std": 0.1}, {"op": "snv"}
+    {"op": "affine", "degrees": 30, "p": 0.7}, {"op": "hflip"}, {"op": "band_jitter", "sigma": 0.1}, {"op": "snv"}
 ]}"#;
 
 /// Images as they are stored, and ones that everything is done to.

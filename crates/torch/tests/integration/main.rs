@@ -1,1 +1,29 @@
-//! x
+//! Augmentations by the host's loops and by libtorch's operations: against Kornia, and against each other.
+
+#[path = "../../../augment/tests/integration/contract/mod.rs"]
+mod contract;
+mod engines;
+mod gpu;
+mod kornia;
+mod kornia_draws;
+
+mod libtorch {
+    use hsipack_augment::{Array, Images, Library, Parameters, Pipeline, Through};
+    use hsipack_format::Result;
+    use hsipack_torch::{Libtorch, Operations};
+
+    /// As on a GPU, on the CPU.
+    pub fn apply(
+        pipeline: &Pipeline,
+        images: &Images<Array>,
+        parameters: &Parameters,
+        threads: usize,
+    ) -> Result<hsipack_augment::Augmented<Array>> {
+        let libtorch = Libtorch::new(threads);
+        let images = images.clone().of(|array| libtorch.tensor(array))?;
+        let engine = Through(Operations::on(tch::Device::Cpu));
+        pipeline.apply(&engine, &images, parameters)?.of(|tensor| libtorch.array(&tensor))
+    }
+
+    crate::contract! { apply }
+}

@@ -13,6 +13,7 @@ mod warps;
 use serde::{Deserialize, Serialize};
 
 use super::super::matrix::Matrix;
+use super::super::names::names;
 use super::{Drawn, Frame};
 pub use frames::{CenterCrop, PadTo, RandomCrop, Resize, ResizedCrop};
 use hsipack_format::Result;
@@ -30,8 +31,10 @@ pub enum Interpolation {
     Nearest,
 }
 
+names!(Interpolation, "interpolation", {Bilinear: "bilinear", Nearest: "nearest"});
+
 /// What lies outside the frame.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Padding {
     /// Zeros (or `fill`); masks are given `mask_fill`.
@@ -42,6 +45,8 @@ pub enum Padding {
     /// The frame mirrored: about the outermost pixels' centres with `align_corners`, about their edges without.
     Reflection,
 }
+
+names!(Padding, "padding", {Zeros: "zeros", Border: "border", Reflection: "reflection"});
 
 /// How pixels outside the frame are made, as far as an operation needs any.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -103,6 +108,8 @@ pub enum KorniaCompat {
     #[serde(rename = "0.8")]
     V0_8,
 }
+
+names!(KorniaCompat, "version of Kornia", {V0_9: "0.9", V0_8: "0.8"});
 
 /// A geometric operation.
 pub(crate) trait Geometric {

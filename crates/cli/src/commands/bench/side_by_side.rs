@@ -3,20 +3,20 @@
 use std::io::{Read, stdin};
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
+use std::time::Duration;
 
 use hsipack_format::{Error, Result};
 use hsipack_measure::bench::{
     self, Augment, BenchOptions, CubeSize, Cubes, Request, Settings, Strategy,
 };
-use hsipack_measure::step::StepKind;
 use hsipack_pack::progress::Progress;
 use hsipack_read::augment::{Host, Pipeline};
 
-use super::{Args, Limit, NetworkArg, table};
-use crate::{files, output, task};
+use super::{Args, Limit, table};
+use crate::{files, output, task, training};
 
-/// The step where none was asked for, in seconds.
-const STEP_S: f64 = 0.05;
+/// The step where none was asked for.
+const STEP: Duration = Duration::from_millis(50);
 /// Cubes that are drawn where no number was asked for.
 const CUBES: usize = 12;
 
@@ -93,10 +93,7 @@ fn options(args: &Args) -> Result<BenchOptions> {
             workers: args.workers.map_or(cores, usize::from),
             epochs: args.epochs as usize,
             warmup_epochs: args.warmup_epochs as usize,
-            step: match args.network {
-                Some(NetworkArg::Small) => StepKind::Network,
-                None => StepKind::Time(args.step_time.map_or(STEP_S, |time| time.as_secs_f64())),
-            },
+            step: training::step(args.network, args.step_time.unwrap_or(STEP)),
             device: args.device.clone(),
             augment: augment(args)?,
             seed: args.seed,

@@ -7,7 +7,6 @@ use hsipack_format::text::printable;
 use hsipack_format::{Error, Result};
 use hsipack_measure::device::TrainingLibrary;
 use hsipack_measure::diagnose::{self, Effort, Limits, PackedOptions, Rounds};
-use hsipack_measure::step::StepKind;
 use hsipack_pack::progress::Progress;
 use hsipack_read::augment::{Host, Pipeline};
 use hsipack_read::plan::{Crop, Order};
@@ -15,7 +14,7 @@ use hsipack_read::{Dataset, DeviceOptions, LoaderOptions};
 use indicatif::{ProgressBar, ProgressDrawTarget};
 
 use super::Args;
-use crate::{files, output, reading, task};
+use crate::{files, output, reading, task, training};
 
 /// Diagnoses, and prints.
 pub fn run(args: Args) -> Result<ExitCode> {
@@ -24,10 +23,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let host = Host::default();
     let (options, effort) = (args.options(&host)?, args.effort());
     let bands = bands(&options)?;
-    let kind = match args.step_time {
-        Some(time) => StepKind::Time(time.as_secs_f64()),
-        None => StepKind::Network,
-    };
+    let kind = training::step(args.network, args.step_time.unwrap_or_default());
     let mut step = host.step(kind, bands, options.device.device)?;
     let spinner = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
     let mut tell = |what: &str| {
