@@ -91,7 +91,7 @@ def readonly(array: Any) -> Any:
 @pytest.mark.parametrize("make", [lambda array: array, torch.from_numpy])
 def test_what_comes_out_shares_no_memory_with_what_went_in(make: Any) -> None:
     given, labels = make(image()), make(mask())
-    kept = np.array(given)
+    kept = image()
     for op in (NOTHING, augment.CenterCrop((3, 4)), augment.AugmentationSequential()):
         for through_torch in (None, "torch"):
             op._through = through_torch
@@ -99,8 +99,8 @@ def test_what_comes_out_shares_no_memory_with_what_went_in(make: Any) -> None:
             op._through = None
             out[...] = 7
             out_labels[...] = 1
-            np.testing.assert_array_equal(np.array(given), kept)
-            np.testing.assert_array_equal(np.array(labels), mask())
+            np.testing.assert_array_equal(np.asarray(given), kept)
+            np.testing.assert_array_equal(np.asarray(labels), mask())
 
 
 def test_arrays_of_ours_say_what_they_are() -> None:
@@ -172,8 +172,6 @@ def test_arrays_of_ours_are_taken_and_given() -> None:
     flipped = FLIP(array)
     assert isinstance(flipped, hsipack.Array)
     np.testing.assert_array_equal(np.asarray(flipped), image()[..., ::-1])
-    with pytest.raises(hsipack.ConflictError, match="without an axis of samples"):
-        FLIP(through(image()[0][None].repeat(4, 0)[0][None].repeat(4, 0)[0]))
 
 
 def test_jaxs_arrays_come_back_as_such() -> None:

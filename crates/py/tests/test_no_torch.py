@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
+import venv
 from pathlib import Path
 
 import hsipack
+import numpy as np
 import pytest
 
 PREPARE = "import sys\nfrom pathlib import Path\nimport numpy as np\n"
@@ -153,26 +154,16 @@ reveal_type(loader)
 
 
 def test_types_are_there_without_torch(tmp_path: Path) -> None:
-    """A user's file passes mypy where torch is not installed."""
+    """A user's file passes mypy in an environment that has hsipack and NumPy alone."""
     mypy = pytest.importorskip("mypy.api")
-    # The package and NumPy as an environment without torch has them.
-    site = tmp_path / "site"
-    site.mkdir()
-    package = Path(hsipack.__file__).parent
+    venv.create(tmp_path / "venv", with_pip=False)
+    (site,) = (tmp_path / "venv").glob("lib/python*/site-packages")
+    package, numpy = Path(hsipack.__file__).parent, Path(np.__file__).parent
     shutil.copytree(package, site / "hsipack", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
-    numpy = Path(sys.modules["numpy"].__file__ or "").parent
     (site / "numpy").symlink_to(numpy)
     file = tmp_path / "user.py"
     file.write_text(TYPED)
-    words = ["--strict", "--no-site-packages", "--follow-imports=silent", str(file)]
-    cache = f"--cache-dir={tmp_path / 'cache'}"
-    before = os.environ.get("MYPYPATH")
-    os.environ["MYPYPATH"] = str(site)
-    try:
-        told, errors, status = mypy.run([*words, cache])
-    finally:
-        os.environ.pop("MYPYPATH")
-        if before is not None:
-            os.environ["MYPYPATH"] = before
+    words = ["--strict", f"--cache-dir={tmp_path / 'cache'}", "--config-file=", str(file)]
+    told, errors, status = mypy.run(["--python-executable", str(tmp_path / "venv/bin/python"), *words])
     assert 'Revealed type is "hsipack.loader.Loader"' in told
     assert status == 0, told + errors

@@ -297,8 +297,6 @@ def _batched(image: Any) -> bool:
         )
     if _torch.is_tensor(image):
         _check_tensor(image)
-    if len(image.shape) == 3 and isinstance(image, _hsipack.Array):
-        raise ConflictError("an hsipack.Array without an axis of samples", remedy="give a batch")
     return len(image.shape) == 4
 
 
@@ -340,7 +338,7 @@ def _mask(name: str, mask: Any, image: Array) -> Array:
     wanted = "(B, H, W) or (B, layers, H, W)" if batched else "(H, W) or (layers, H, W)"
     raise ConflictError(
         f"{what} beside images of {tuple(image.shape)} on {_place(image)}",
-        remedy=f"give {wanted}, uint8, signed integers or booleans: mask.long()",
+        remedy=f"give {wanted}, integers or booleans: mask.long()",
     )
 
 
