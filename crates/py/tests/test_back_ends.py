@@ -273,28 +273,40 @@ def _kornia() -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".")[:2])
 
 
-def noise(case: Case, through: str | None) -> dict[int, Tensor]:
-    """The noise that a back end makes for a step, as Kornia takes it."""
-    if case.group != "gaussian_noise":
+def noise(case: Case) -> dict[int, Tensor]:
+    """The noise that torch makes for a step, as Kornia takes it."""
+    if case.group == "gaussian_noise":
+        return {0: case.by("torch", torch.zeros_like(case.image))[0]}
+    if case.group != "elastic":
         return {}
-    return {0: case.by(through, torch.zeros_like(case.image))[0]}
+    drawn = json.loads(case.drawn)["steps"][0]["drawn"]
+    shape = (2, *case.image.shape[-2:])
+    seeds = [None if one is None else one["seed"] for one in drawn]
+    return {0: torch.stack([field(shape, seed) for seed in seeds])}
+
+
+def field(shape: tuple[int, ...], seed: int | None) -> Tensor:
+    """What an elastic field is smoothed from."""
+    if seed is None:
+        return torch.zeros(shape)
+    return torch.rand(shape, generator=torch.Generator().manual_seed(seed)) * 2 - 1
 
 
 @pytest.mark.parametrize("half", [False, True], ids=["float32", "float16"])
-@pytest.mark.parametrize("group", [*EXACT, *[one for one in WARPS if one != "elastic"], *POINTWISE])
+@pytest.mark.parametrize("group", [*EXACT, *WARPS, *POINTWISE])
 def test_torch_does_what_kornia_does(kornias: Any, group: str, half: bool) -> None:
     for number in range(CASES):
         case = Case(group, number)
         drawn = json.loads(case.drawn)
         masks = [mask[:, None] for mask in case.masks]
-        results = kornias(case.config, drawn, case.image, masks, noise(case, "torch"))
+        results = kornias(case.config, drawn, case.image, masks, noise(case))
         image = case.image.half() if half else case.image
         got, got_masks = case.by("torch", image)
         wanted = results["rounded" if half else "out"]
         nearest = '"nearest"' in json.dumps(case.config)
         exempt = close_calls(case, results)
         if group == "gaussian_noise" and half:
-            wanted = image.double() + noise(case, "torch")[0].double()
+            wanted = image.double() + noise(case)[0].double()
         assert_near(case, half, got, wanted, exempt if nearest else None)
         for place, mask in enumerate(got_masks):
             other = mask != results[f"mask{place}"][:, 0].to(mask.dtype)
@@ -359,7 +371,7 @@ def test_no_gradients_are_recorded() -> None:
 @pytest.mark.alone
 def test_calls_of_torch_are_quick() -> None:
     """An operation on small tensors takes less than 10 µs, torch's own time included."""
-    ops = [{"op": "gain", "range": [0.5, 1.5], "p": 1.0}] * 40
+    ops = [{"op": "snv"}, {"op": "gaussian_blur", "kernel": [3, 3], "p": 1.0}] * 5
     pipeline = _hsipack.Pipeline(json.dumps(ops))
     image = torch.rand(1, 4, 8, 8)
     _, drawn = pipeline.augment(image.__dlpack__(), [], 0, [(0, 0)], 1, "torch")
@@ -369,7 +381,7 @@ def test_calls_of_torch_are_quick() -> None:
         pipeline.replay(image.__dlpack__(), [], drawn, 1, "torch")
         times.append(time.perf_counter() - start)
     calls = calls_of(pipeline, image, drawn)
-    assert calls >= len(ops)
+    assert calls > 10 * len(ops)
     assert min(times) / calls < 10e-6, (min(times), calls)
 
 
