@@ -284,9 +284,10 @@ mod tests {
             Ok(*seen)
         };
         let found = own.in_turn(0..1000, state, count).unwrap();
-        let states = made.load(Ordering::Relaxed);
-        assert!((1..=4).contains(&states), "{states}");
-        assert_eq!(found.iter().filter(|seen| **seen == 1).count(), states.min(3));
+        // One thread may have done everything, and rayon may have made a state that nobody used.
+        let used = found.iter().filter(|seen| **seen == 1).count();
+        assert!((1..=3).contains(&used), "{used}");
+        assert!((used..=4).contains(&made.load(Ordering::Relaxed)));
     }
 
     #[test]
