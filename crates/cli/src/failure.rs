@@ -25,15 +25,6 @@ fn message(error: &Error) -> String {
     format!("{path}{}:{lines}{remedy}", error.what())
 }
 
-/// The error of a command that needs libtorch, in a build without it; `what` the command does with it.
-#[cfg(not(feature = "torch"))]
-pub fn without_torch(what: &str) -> Error {
-    Error::unsupported(format!("this hsipack was built without libtorch, which {what}")).with_remedy(
-        "use the command of the Python package (`pip install .`), or build it with `cargo install --path crates/cli \
-         --features torch`, beside `pip install torch==2.11.0`",
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,6 +14,7 @@ mod parse;
 mod reading;
 mod surface;
 mod task;
+mod training;
 
 use std::process::ExitCode;
 

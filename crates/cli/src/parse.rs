@@ -1,11 +1,44 @@
 //! How option values are spelled.
 
+use std::fmt::Display;
 use std::time::Duration;
 
-use hsipack_format::Compressor;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use hsipack_pack::convert::{
     BandSelection, ChunkShape, KeepBits, MaskOption, Nodata, Reference, Scale,
 };
+
+/// One of these values of a library's option, by its name there, whose words are joined by hyphens here.
+pub fn one_of<T>(values: &'static [T]) -> impl TypedValueParser<Value = T>
+where
+    T: Display + Copy + Send + Sync + 'static,
+{
+    one_of_or(values, &[])
+}
+
+/// The same, with other words for some of them, which help does not show.
+pub fn one_of_or<T>(
+    values: &'static [T],
+    others: &'static [(&'static str, T)],
+) -> impl TypedValueParser<Value = T>
+where
+    T: Display + Copy + Send + Sync + 'static,
+{
+    let possible = values.iter().map(|value| {
+        let others = others.iter().filter(|(_, same)| typed(same) == typed(value));
+        PossibleValue::new(typed(value)).aliases(others.map(|(word, _)| *word))
+    });
+    PossibleValuesParser::new(possible).map(|word| {
+        let named = values.iter().find(|value| typed(value) == word);
+        let other = || Some(&others.iter().find(|(other, _)| *other == word)?.1);
+        *named.or_else(other).expect("one of the possible values")
+    })
+}
+
+/// A value of an option as it is typed: `groups-spread` for `groups_spread`.
+pub fn typed(value: impl Display) -> String {
+    value.to_string().replace('_', "-")
+}
 
 /// `none`, `auto` or a number.
 pub fn scale(text: &str) -> Result<Scale, String> {
@@ -188,15 +221,28 @@ pub fn mask(text: &str) -> Result<MaskOption, String> {
     Ok(MaskOption { name: name.to_owned(), layer, pattern: pattern.to_owned() })
 }
 
-/// The name of a compressor.
-pub fn compressor(text: &str) -> Result<Compressor, String> {
-    Compressor::from_name(text)
-        .ok_or_else(|| format!("give one of {}", Compressor::ALL.map(Compressor::name).join(", ")))
-}
-
 #[cfg(test)]
 mod tests {
+    use hsipack_read::plan::Order;
+
     use super::*;
+
+    #[test]
+    fn values_of_libraries_are_typed_with_hyphens() {
+        let command = clap::Command::new("read")
+            .arg(clap::Arg::new("order").long("order").value_parser(one_of(&Order::ALL)));
+        for order in Order::ALL {
+            let words = ["read", "--order", &typed(order)];
+            let matches = command.clone().try_get_matches_from(words).unwrap();
+            assert_eq!(matches.get_one::<Order>("order"), Some(&order));
+        }
+        let error = command.try_get_matches_from(["read", "--order", "groups_spread"]).unwrap_err();
+        assert!(error.to_string().contains("groups-spread"), "{error}");
+        let parser = one_of_or(&Order::ALL, &[("balanced", Order::ClassBalanced)]);
+        let command = clap::Command::new("read").arg(clap::Arg::new("order").value_parser(parser));
+        let matches = command.try_get_matches_from(["read", "balanced"]).unwrap();
+        assert_eq!(matches.get_one::<Order>("order"), Some(&Order::ClassBalanced));
+    }
 
     #[test]
     fn values_are_read_as_spelled() {

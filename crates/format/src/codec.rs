@@ -16,32 +16,14 @@ pub enum Compressor {
     Zstd,
 }
 
-impl Compressor {
-    /// Every compressor this build can write and read.
-    pub const ALL: [Compressor; 5] = [
-        Compressor::BloscLz,
-        Compressor::Lz4,
-        Compressor::Lz4Hc,
-        Compressor::Zlib,
-        Compressor::Zstd,
-    ];
-
-    /// Blosc's and Zarr's `cname`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Compressor::BloscLz => "blosclz",
-            Compressor::Lz4 => "lz4",
-            Compressor::Lz4Hc => "lz4hc",
-            Compressor::Zlib => "zlib",
-            Compressor::Zstd => "zstd",
-        }
-    }
-
-    /// The compressor of that `cname`.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|compressor| compressor.name() == name)
-    }
-}
+// Blosc's and Zarr's `cname`, too.
+crate::option_names!(Compressor, "codec", {
+    BloscLz => "blosclz",
+    Lz4 => "lz4",
+    Lz4Hc => "lz4hc",
+    Zlib => "zlib",
+    Zstd => "zstd",
+});
 
 /// The filter that Blosc applies before compressing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -54,12 +36,11 @@ pub enum Shuffle {
     Bit,
 }
 
-impl Shuffle {
-    /// Every filter.
-    pub const ALL: [Shuffle; 3] = [Shuffle::None, Shuffle::Byte, Shuffle::Bit];
+crate::option_names!(Shuffle, "shuffle", { None => "none", Byte => "byte", Bit => "bit" });
 
+impl Shuffle {
     /// Zarr's name for it.
-    pub const fn name(self) -> &'static str {
+    pub const fn zarr_name(self) -> &'static str {
         match self {
             Shuffle::None => "noshuffle",
             Shuffle::Byte => "shuffle",
@@ -68,8 +49,8 @@ impl Shuffle {
     }
 
     /// The filter of that Zarr name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|shuffle| shuffle.name() == name)
+    pub fn of_zarr_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|shuffle| shuffle.zarr_name() == name)
     }
 }
 

@@ -52,6 +52,7 @@ mod dtype;
 mod error;
 pub mod grid;
 pub mod metadata;
+pub mod names;
 pub mod processor;
 pub mod random;
 pub mod remedy;

@@ -210,7 +210,7 @@ impl ChunkCodecs {
             json!({ "name": "blosc", "configuration": {
                 "cname": codec.compressor.name(),
                 "clevel": codec.level,
-                "shuffle": codec.shuffle.name(),
+                "shuffle": codec.shuffle.zarr_name(),
                 "typesize": codec.typesize,
                 "blocksize": codec.blocksize,
             }})
@@ -248,11 +248,12 @@ impl ChunkCodecs {
 
 fn parse_blosc(configuration: &Value, dtype: DType) -> Result<Codec> {
     let cname = string(&configuration["cname"], "cname of blosc")?;
-    let compressor = Compressor::from_name(cname).ok_or_else(|| {
-        Error::unsupported(format!("blosc compressor {cname} is not in this build"))
-    })?;
+    let compressor =
+        Compressor::ALL.into_iter().find(|one| one.name() == cname).ok_or_else(|| {
+            Error::unsupported(format!("blosc compressor {cname} is not in this build"))
+        })?;
     let shuffle = string(&configuration["shuffle"], "shuffle of blosc")?;
-    let shuffle = Shuffle::from_name(shuffle)
+    let shuffle = Shuffle::of_zarr_name(shuffle)
         .ok_or_else(|| Error::malformed(format!("blosc shuffle is {shuffle:?}")))?;
     let number = |key: &str| configuration[key].as_u64();
     let level =

@@ -1,83 +1,144 @@
-//! The device: which one, and waiting for it.
+//! What measuring a training needs of a library of tensors: its devices, copies to them, waiting for them, a network.
 
-use tch::{Device, TchError};
-
-use crate::{Error, Result};
 use hsipack_format::{Opt, remedy};
+use hsipack_read::augment::{Array, Device, Host, Library};
 
-/// Runs tensor operations without gradients, and makes the crate's error of libtorch's.
-pub fn run<T>(work: impl FnOnce() -> Result<T, TchError>) -> Result<T> {
-    tch::no_grad(work).map_err(failed)
+use crate::network::Network;
+use crate::step::{StepKind, Trainer, Wait};
+use crate::{Error, Result};
+
+/// A library that trains: [`Host`] on the CPU, the torch of a Python process on every device that it has.
+pub trait TrainingLibrary: Library + Clone + 'static {
+    /// The device of that name: `auto` (the one that training would use), `cpu`, `cuda` or `cuda:1`.
+    ///
+    /// # Errors
+    /// If the library has none of that name.
+    fn named(&self, name: &str) -> Result<Device>;
+
+    /// A copy of an array, made as a training script makes it: `tensor.to(device)`, from memory that is not page-locked.
+    ///
+    /// # Errors
+    /// If the device has not enough memory.
+    fn copied(&self, array: Array, device: Device) -> Result<Self::Tensor>;
+
+    /// Waits until the device has done what it was given.
+    ///
+    /// # Errors
+    /// If the device fails.
+    fn wait(&self, device: Device) -> Result<()>;
+
+    /// A small network for images of so many bands.
+    ///
+    /// # Errors
+    /// If the device has not enough memory.
+    fn network(&self, bands: usize, device: Device) -> Result<Box<dyn Trainer<Self::Tensor>>>;
+
+    /// What stands for training on images of so many bands.
+    ///
+    /// # Errors
+    /// As [`network`](Self::network).
+    fn step(
+        &self,
+        kind: StepKind,
+        bands: usize,
+        device: Device,
+    ) -> Result<Box<dyn Trainer<Self::Tensor>>> {
+        match kind {
+            StepKind::Network => self.network(bands, device),
+            StepKind::Time(seconds) => {
+                let library = self.clone();
+                Ok(Box::new(Wait::new(seconds, move || library.wait(device))))
+            }
+        }
+    }
 }
 
-/// An error that libtorch told of.
-pub fn failed(error: TchError) -> Error {
-    let text = error.to_string();
-    let first = text.lines().next().unwrap_or("it failed").trim_end_matches('.').to_owned();
-    let short = first.contains("memory");
-    let error = Error::device(format!("libtorch: {first}")).caused_by(error);
-    if short { error.with_remedy(remedy!["use a smaller ", Opt::BatchSize]) } else { error }
+impl TrainingLibrary for Host {
+    fn named(&self, name: &str) -> Result<Device> {
+        match parse(name)? {
+            None | Some(Device::Cpu) => Ok(Device::Cpu),
+            Some(Device::Cuda(_)) => Err(elsewhere(name)),
+        }
+    }
+
+    fn copied(&self, array: Array, device: Device) -> Result<Array> {
+        match device {
+            Device::Cpu => Ok(array),
+            Device::Cuda(_) => Err(elsewhere(&device.to_string())),
+        }
+    }
+
+    fn wait(&self, _: Device) -> Result<()> {
+        Ok(())
+    }
+
+    fn network(&self, bands: usize, _: Device) -> Result<Box<dyn Trainer<Array>>> {
+        Ok(Box::new(Network::new(bands, self.threads())?))
+    }
 }
 
-/// The device of that name: `auto` (a GPU if there is one), `cpu`, `cuda` or `cuda:1`.
+/// The error of whoever asks for a GPU without a library that computes there.
+fn elsewhere(name: &str) -> Error {
+    Error::unsupported(format!("no device {name} without torch, which computes on GPUs"))
+        .with_remedy(remedy![
+            "pass ",
+            Opt::Device.to("cpu"),
+            ", or use the Python package beside torch (pip install 'hsipack[torch]')"
+        ])
+}
+
+/// The device that a name means; `None` for `auto`.
 ///
 /// # Errors
-/// If there is none of that name.
-pub fn device(name: &str) -> Result<Device> {
-    let gpu = |number: usize| {
-        if !hsipack_read::cuda_is_available() {
-            return Err(Error::device(format!("there is no device {name}: libtorch finds no GPU"))
-                .with_remedy(remedy![
-                    "pass ",
-                    Opt::Device.to("cpu"),
-                    ", or look whether the NVIDIA driver is installed"
-                ]));
-        }
-        let count = tch::Cuda::device_count();
-        if number as i64 >= count {
-            return Err(Error::device(format!("there is no device {name}"))
-                .with_remedy(format!("GPUs are numbered from 0; there are {count}")));
-        }
-        Ok(Device::Cuda(number))
-    };
-    match name {
-        "auto" => Ok(hsipack_read::best_device()),
-        "cpu" => Ok(Device::Cpu),
-        "cuda" => gpu(0),
+/// If the name means none.
+pub fn parse(name: &str) -> Result<Option<Device>> {
+    Ok(match name {
+        "auto" => None,
+        "cpu" => Some(Device::Cpu),
+        "cuda" => Some(Device::Cuda(0)),
         _ => match name.strip_prefix("cuda:").and_then(|number| number.parse().ok()) {
-            Some(number) => gpu(number),
-            None => Err(Error::unsupported(format!("no device is named {name}"))
-                .with_remedy("use auto, cpu, cuda or cuda:1")),
+            Some(number) => Some(Device::Cuda(number)),
+            None => {
+                return Err(Error::unsupported(format!("no device is named {name}"))
+                    .with_remedy("use auto, cpu, cuda or cuda:1"));
+            }
         },
-    }
-}
-
-/// Its name, such as `cuda:0`.
-pub fn name(device: Device) -> String {
-    match device {
-        Device::Cuda(number) => format!("cuda:{number}"),
-        _ => "cpu".to_owned(),
-    }
-}
-
-/// Waits until the device has done what it was given.
-pub fn wait(device: Device) {
-    if let Device::Cuda(number) = device {
-        tch::Cuda::synchronize(number as i64);
-    }
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
+    use hsipack_read::augment::ElementType;
+    use hsipack_read::augment::array::Buffer;
+
     use super::*;
 
     #[test]
+    fn a_wait_waits_and_a_network_trains() {
+        let host = Host::new(1);
+        let image = Buffer::zeroed(2 * 6 * 5 * 4 * size_of::<f32>()).unwrap();
+        let image = image.array(&[2, 6, 5, 4], ElementType::F32).unwrap().permuted(&[0, 3, 1, 2]);
+        let mut wait = host.step(StepKind::Time(0.02), 4, Device::Cpu).unwrap();
+        let start = Instant::now();
+        wait.train(&image).unwrap();
+        assert!(start.elapsed() >= Duration::from_millis(20));
+        host.step(StepKind::Network, 4, Device::Cpu).unwrap().train(&image).unwrap();
+        assert!(host.step(StepKind::Network, 5, Device::Cpu).unwrap().train(&image).is_err());
+    }
+
+    #[test]
     fn devices_are_found_by_name() {
-        assert_eq!(device("cpu").unwrap(), Device::Cpu);
-        assert!(device("tpu").unwrap_err().to_string().contains("cuda:1"));
-        if !hsipack_read::cuda_is_available() {
-            assert_eq!(name(device("auto").unwrap()), "cpu");
-            assert!(device("cuda:7").unwrap_err().to_string().contains("device=cpu"));
+        assert_eq!(parse("cuda").unwrap(), Some(Device::Cuda(0)));
+        assert_eq!(parse("cuda:3").unwrap(), Some(Device::Cuda(3)));
+        for bad in ["", "tpu", "cuda:", "cuda:-1", "cuda:x"] {
+            assert!(parse(bad).unwrap_err().to_string().contains("cuda:1"), "{bad}");
         }
+        let host = Host::new(1);
+        assert_eq!(host.named("auto").unwrap(), Device::Cpu);
+        assert_eq!(host.named("cpu").unwrap(), Device::Cpu);
+        let error = host.named("cuda:7").unwrap_err().to_string();
+        assert!(error.contains("no device cuda:7") && error.contains("hsipack[torch]"), "{error}");
     }
 }

@@ -115,7 +115,7 @@ fn measure(values: &[u8], chunk: usize, row: usize, codec: &Codec) {
         "| {} | {} | {} | {} | {:.3} | {:.2} | {:.2} |",
         codec.compressor.name(),
         codec.level,
-        codec.shuffle.name(),
+        codec.shuffle.zarr_name(),
         chunk / 1000,
         bytes / stored.iter().map(Vec::len).sum::<usize>() as f64,
         bytes / encode / 1e9,

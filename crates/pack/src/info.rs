@@ -496,7 +496,7 @@ impl StackReport {
             codec: meta.codecs.blosc.map(|codec| CodecReport {
                 name: codec.compressor.name(),
                 level: codec.level,
-                shuffle: codec.shuffle.name(),
+                shuffle: codec.shuffle.zarr_name(),
                 checksum,
             }),
             stored_bytes: stored_bytes(image)?,

@@ -26,16 +26,11 @@ pub enum CacheKind {
     Decoded,
 }
 
-impl CacheKind {
-    /// Its name, such as `decoded`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Compressed => "compressed",
-            Self::Decoded => "decoded",
-        }
-    }
-}
+hsipack_format::option_names!(CacheKind, "cache", {
+    None => "none",
+    Compressed => "compressed",
+    Decoded => "decoded",
+});
 
 /// Chunks in memory.
 #[derive(Debug)]

@@ -469,7 +469,7 @@ impl Engine for Host {
                 for (column, spectrum) in values.chunks_exact_mut(bands).enumerate() {
                     let factor = 1.0 + across * at(column, columns) + down * at(row, rows);
                     let factor = <T as Element>::Wide::of(factor);
-                    spectrum.iter_mut().for_each(|value| *value = *value * factor);
+                    spectrum.iter_mut().for_each(|value| *value *= factor);
                 }
                 T::store_all(line, &values);
             })

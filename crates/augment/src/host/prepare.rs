@@ -34,7 +34,7 @@ fn prepared<W: Wide>(values: &mut [W], sample: usize, bands: usize, recipe: &Ima
         let (scale, offset) = (W::of(scale), W::of(offset));
         values.iter_mut().for_each(|value| *value = *value * scale);
         if offset != W::ZERO {
-            values.iter_mut().for_each(|value| *value = *value + offset);
+            values.iter_mut().for_each(|value| *value += offset);
         }
     }
     if let Some(figures) = recipe.normalized.figures_of(sample) {

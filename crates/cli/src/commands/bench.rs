@@ -3,12 +3,10 @@
 //! | file | part |
 //! |---|---|
 //! | `bench.rs` | arguments |
-//! | `side_by_side.rs` | feature `torch`: how they become options, and running the benchmark |
-//! | `table.rs` | feature `torch`: the report for people |
+//! | `side_by_side.rs` | how they become options, and running the benchmark |
+//! | `table.rs` | the report for people |
 
-#[cfg(feature = "torch")]
 mod side_by_side;
-#[cfg(feature = "torch")]
 mod table;
 
 use std::path::PathBuf;
@@ -18,16 +16,15 @@ use std::time::Duration;
 use hsipack_format::Result;
 
 use crate::parse;
+use crate::training::NetworkArg;
 
 /// Measure what each strategy against a starving accelerator brings, side by side on your cubes.
 ///
 /// original: float32 files, read and augmented by CPU workers. +blosc: compressed. +fp16: half the bytes.
 /// +gpu-aug: augmented on the device. +ring-buffer: hsipack's loader. Each keeps what the ones before it
-/// brought. Every case runs in a process of its own, and they take turns. Needs a build with
-/// `--features torch`.
+/// brought. Every case runs in a process of its own, and they take turns. The device is the CPU.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
-#[cfg_attr(not(feature = "torch"), allow(dead_code))] // nothing but the message is left then
 pub struct Args {
     /// A packed dataset, or cubes as `hsipack convert` takes them [default: cubes are drawn]
     path: Option<String>,
@@ -92,11 +89,11 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = parse::duration, conflicts_with = "network", help_heading = "Training")]
     step_time: Option<Duration>,
 
-    /// Train a network on each batch instead
+    /// Train a network on each batch instead: a small one, a convolution over the spectra and a linear layer
     #[arg(long, value_enum, help_heading = "Training")]
     network: Option<NetworkArg>,
 
-    /// The device: auto (a GPU if there is one), cpu, cuda or cuda:1
+    /// The device: cpu, which auto is here, too
     #[arg(long, value_name = "NAME", default_value = "auto", help_heading = "Training")]
     device: String,
 
@@ -140,7 +137,6 @@ Keys of --json (times in seconds, sizes in bytes, shares from 0 to 1; docs/bench
 
 /// A limit of reading, or none.
 #[derive(Clone, Copy)]
-#[cfg_attr(not(feature = "torch"), allow(dead_code))]
 struct Limit(Option<u64>);
 
 fn limit(text: &str) -> std::result::Result<Limit, String> {
@@ -152,27 +148,11 @@ fn limit(text: &str) -> std::result::Result<Limit, String> {
         .map_err(|error| format!("{error}, or unlimited"))
 }
 
-/// The networks that there are.
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum NetworkArg {
-    Small,
-}
-
 /// Runs the command.
 ///
 /// # Errors
 /// If the cubes or the augmentations cannot be read, there is not enough room on the disk or memory, a case fails,
 /// or it was stopped.
-#[cfg(feature = "torch")]
 pub fn run(args: Args) -> Result<ExitCode> {
     side_by_side::run(&args)
-}
-
-/// Says that this build cannot.
-///
-/// # Errors
-/// Always.
-#[cfg(not(feature = "torch"))]
-pub fn run(_: Args) -> Result<ExitCode> {
-    Err(crate::failure::without_torch("bench augments and trains with"))
 }

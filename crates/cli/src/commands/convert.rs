@@ -10,7 +10,6 @@ mod config;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::ValueEnum;
 use hsipack_format::{Compressor, DType, Result, Shuffle};
 use hsipack_pack::convert::plan::{Plan, PlannedSample};
 use hsipack_pack::convert::{
@@ -127,8 +126,8 @@ pub struct Args {
     /// Normalise each spectrum: by the sum of magnitudes, by the Euclidean norm, or to mean 0 and
     /// standard deviation 1 over n - 1 (SNV). Missing and infinite values take no part and are missing
     /// afterwards; spectra of zeros, for SNV of equal values, become zeros
-    #[arg(long, value_enum, default_value_t = NormalizeArg::None, help_heading = "Values")]
-    normalize: NormalizeArg,
+    #[arg(long, value_name = "NAME", value_parser = parse::one_of(&Normalize::ALL), default_value_t = Normalize::None, help_heading = "Values")]
+    normalize: Normalize,
 
     /// What becomes of missing values (the file's ignore value, and NaN), after normalising: NaN, this
     /// value, or an error
@@ -151,8 +150,8 @@ pub struct Args {
     scale: Scale,
 
     /// Type of the packed values
-    #[arg(long, value_enum, default_value_t = DTypeArg::Float16, help_heading = "Values")]
-    dtype: DTypeArg,
+    #[arg(long, value_name = "TYPE", value_parser = parse::one_of(&[DType::F16, DType::F32]), default_value_t = DType::F16, help_heading = "Values")]
+    dtype: DType,
 
     /// Round values to N mantissa bits, of 10 of float16 or 23 of float32; the others are zero and cost
     /// next to nothing once compressed. auto keeps as many as hold 99 % of the real information of a
@@ -166,7 +165,7 @@ pub struct Args {
 
     /// Compressor: lz4hc (fastest to read), lz4 (20 times faster to write, a tenth larger), zstd
     /// (smallest, slowest to read), zlib or blosclz
-    #[arg(long, value_name = "NAME", value_parser = parse::compressor, default_value = "lz4hc", help_heading = "Layout")]
+    #[arg(long, value_name = "NAME", value_parser = parse::one_of(&Compressor::ALL), default_value_t = Compressor::Lz4Hc, help_heading = "Layout")]
     codec: Compressor,
 
     /// Compression level, 0 (store) to 9
@@ -174,8 +173,8 @@ pub struct Args {
     level: u8,
 
     /// Filter before compression
-    #[arg(long, value_enum, default_value_t = ShuffleArg::Byte, help_heading = "Layout")]
-    shuffle: ShuffleArg,
+    #[arg(long, value_name = "NAME", value_parser = parse::one_of(&Shuffle::ALL), default_value_t = Shuffle::Byte, help_heading = "Layout")]
+    shuffle: Shuffle,
 
     /// Chunk shape in pixels: ROWS (full width) or ROWSxCOLUMNS for crops of large scenes
     /// [default: whole rows near 2 MiB]
@@ -203,27 +202,6 @@ Examples:
   hsipack convert raw/ -o raw.hsipack --white auto --dark auto --scale auto
   hsipack convert scans/ -o scans.hsipack --config tuned.toml --keep-bits auto";
 
-#[derive(Clone, Copy, ValueEnum)]
-enum NormalizeArg {
-    None,
-    L1,
-    L2,
-    Snv,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum DTypeArg {
-    Float16,
-    Float32,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum ShuffleArg {
-    None,
-    Byte,
-    Bit,
-}
-
 impl Args {
     fn options(&self) -> ConvertOptions {
         let mut options = ConvertOptions::new(self.inputs.clone(), self.output.clone());
@@ -238,11 +216,7 @@ impl Args {
         options.layout = LayoutOptions {
             compressor: self.codec,
             level: self.level,
-            shuffle: match self.shuffle {
-                ShuffleArg::None => Shuffle::None,
-                ShuffleArg::Byte => Shuffle::Byte,
-                ShuffleArg::Bit => Shuffle::Bit,
-            },
+            shuffle: self.shuffle,
             chunk: self.chunk,
             shard_bytes: self.shard_size,
         };
@@ -259,21 +233,13 @@ impl Args {
 
     fn values(&self) -> ValueOptions {
         ValueOptions {
-            dtype: match self.dtype {
-                DTypeArg::Float16 => DType::F16,
-                DTypeArg::Float32 => DType::F32,
-            },
+            dtype: self.dtype,
             scale: self.scale,
             nodata: self.nodata,
             ignore_value: self.ignore_value,
             raw_values: self.raw_values,
             keep_bits: self.keep_bits.unwrap_or_default(),
-            normalize: match self.normalize {
-                NormalizeArg::None => Normalize::None,
-                NormalizeArg::L1 => Normalize::L1,
-                NormalizeArg::L2 => Normalize::L2,
-                NormalizeArg::Snv => Normalize::Snv,
-            },
+            normalize: self.normalize,
             bands: self
                 .bands
                 .clone()

@@ -1,21 +1,16 @@
 //! `hsipack diagnose`: which part of the pipeline training waits for.
 
-use std::process::ExitCode;
-
-use hsipack_format::Result;
-
-#[cfg(feature = "torch")]
 mod measured;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::ValueEnum;
+use hsipack_format::Result;
+use hsipack_read::store::StoreKind;
 
-#[cfg(not(feature = "torch"))]
-use crate::failure;
 use crate::parse;
-use crate::reading::StoreArg;
+use crate::training::NetworkArg;
 
 /// Find out what training waits for: the disk, decoding, the copy, augmentation, or the step itself.
 ///
@@ -24,8 +19,8 @@ use crate::reading::StoreArg;
 /// the drop from the one before, if the drop is larger than 5 % and than twice the spread from round to round.
 /// Says what to do about it, what that is predicted to bring and, with --verify, what it brought.
 ///
-/// The step is emulated (--step-time) or a small network; for your own model and your present loader see
-/// hsipack.diagnose in Python.
+/// The step is emulated (--step-time) or a small network on the CPU; for a GPU, your own model and your present
+/// loader see hsipack.diagnose in Python.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
@@ -37,7 +32,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = parse::duration, required_unless_present = "network", conflicts_with = "network")]
     step_time: Option<Duration>,
 
-    /// Train this network on the device instead: a small one of three convolutions
+    /// Train this network instead: a small one, a convolution over the spectra and a linear layer
     #[arg(long, value_enum)]
     network: Option<NetworkArg>,
 
@@ -61,7 +56,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     split: Vec<String>,
 
-    /// Where batches go: auto (a GPU if there is one), cpu, cuda or cuda:1
+    /// Where batches go: cpu, which auto is here, too. For a GPU see hsipack.diagnose in Python
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     device: String,
 
@@ -78,8 +73,8 @@ pub struct Args {
     slots: u16,
 
     /// How files are read: mmap for local disks, pread for network disks, direct (past the system's cache)
-    #[arg(long, value_enum, default_value_t = StoreArg::Mmap)]
-    store: StoreArg,
+    #[arg(long, value_name = "HOW", value_parser = parse::one_of(&StoreKind::ALL), default_value_t = StoreKind::Mapped)]
+    store: StoreKind,
 
     /// Read at most so many stored bytes a second, such as 1000MB/s, as from a slower disk
     #[arg(long, value_name = "BYTES/s", value_parser = parse::rate)]
@@ -125,25 +120,10 @@ Keys of --json (times in seconds, shares from 0 to 1):
   verified:   before_s after_s gain error basis_s[2] (then, and beside the remedy) steady
   statistics: of everything real, see docs/statistics.md";
 
-#[derive(Clone, Copy, ValueEnum)]
-enum NetworkArg {
-    Small,
-}
-
 /// Runs the command.
 ///
 /// # Errors
 /// If the options do not fit the dataset, the device cannot be used, or the command was stopped.
-#[cfg(feature = "torch")]
 pub fn run(args: Args) -> Result<ExitCode> {
     measured::run(args)
-}
-
-/// Says that it needs libtorch.
-///
-/// # Errors
-/// Always.
-#[cfg(not(feature = "torch"))]
-pub fn run(args: Args) -> Result<ExitCode> {
-    Err(failure::without_torch("diagnose augments and trains with").at(args.dataset))
 }

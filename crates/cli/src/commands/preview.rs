@@ -1,13 +1,10 @@
 //! `hsipack preview`.
 
-#[cfg(feature = "torch")]
 mod augment;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-#[cfg(not(feature = "torch"))]
-use hsipack_format::Error;
 use hsipack_format::Result;
 use hsipack_pack::preview::{self, PreviewOptions, Previewed};
 
@@ -40,8 +37,7 @@ pub struct Args {
     mask: Option<String>,
 
     /// Draw samples of a dataset beside what these augmentations make of them in the first epochs: a JSON list
-    /// such as [{"op": "hflip", "p": 0.5}], or an object with `ops`, `seed`, `fuse`; needs a build with
-    /// `--features torch`
+    /// such as [{"op": "hflip", "p": 0.5}], or an object with `ops`, `seed`, `fuse`
     #[arg(long, value_name = "FILE", conflicts_with = "axes")]
     augment: Option<PathBuf>,
 
@@ -75,7 +71,7 @@ Examples:
 pub fn run(args: Args) -> Result<ExitCode> {
     let json = args.json;
     let previewed = match &args.augment {
-        Some(file) => augmented(&args, file)?,
+        Some(file) => augment::preview(&args, file)?,
         None => plain(args)?,
     };
     output::report(&previewed, json, print);
@@ -91,18 +87,6 @@ fn plain(args: Args) -> Result<Previewed> {
         axes: args.axes,
         force: args.force,
     })
-}
-
-#[cfg(feature = "torch")]
-fn augmented(args: &Args, file: &Path) -> Result<Previewed> {
-    augment::preview(args, file)
-}
-
-#[cfg(not(feature = "torch"))]
-fn augmented(_: &Args, _: &Path) -> Result<Previewed> {
-    Err(Error::unsupported("this hsipack was built without libtorch, which augments").with_remedy(
-        "build it with `cargo install --path crates/cli --features torch`, beside `pip install torch==2.11.0`",
-    ))
 }
 
 fn print(previewed: &Previewed) {

@@ -26,12 +26,12 @@ use hsipack_measure::machine::{self, Usage};
 use hsipack_pack::convert::BandSelection;
 use hsipack_pack::progress::Progress;
 use hsipack_read::plan::{Crop, LastBatch, Order, PlanOptions, Share, State};
+use hsipack_read::store::StoreKind;
 use hsipack_read::{
     CacheKind, Dataset, Loader, LoaderOptions, MemoryOptions, OnDamage, OpenOptions, Verify,
 };
 
-use crate::reading::StoreArg;
-use crate::{files, output, parse, task};
+use crate::{files, output, parse, reading, task};
 use figures::Look;
 use report::Report;
 use stream::{End, Stream};
@@ -81,10 +81,10 @@ pub struct Args {
     #[arg(long, requires = "json")]
     checksum: bool,
 
-    /// Order of an epoch. weighted draws by the column `weight` of the table, balanced draws every label
+    /// Order of an epoch. weighted draws by the column `weight` of the table, class-balanced draws every label
     /// equally often, groups-spread keeps the cubes of a group apart, groups-together in a row
-    #[arg(long, value_enum, default_value_t = OrderArg::Shuffled, help_heading = "Samples")]
-    order: OrderArg,
+    #[arg(long, value_name = "NAME", value_parser = parse::one_of_or(&Order::ALL, &[("balanced", Order::ClassBalanced)]), default_value_t = Order::Shuffled, help_heading = "Samples")]
+    order: Order,
 
     /// Seed of order and crops
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Samples")]
@@ -101,8 +101,8 @@ pub struct Args {
     /// What becomes of a last batch that is not full: pad fills it up on every rank, with padding; drop leaves
     /// it out; short divides what is left over the ranks, with padding only where fewer cubes are left than
     /// there are ranks. All ranks get equally many batches
-    #[arg(long, value_enum, default_value_t = LastArg::Short, help_heading = "Samples")]
-    last: LastArg,
+    #[arg(long, value_name = "WHAT", value_parser = parse::one_of(&LastBatch::ALL), default_value_t = LastBatch::Short, help_heading = "Samples")]
+    last: LastBatch,
 
     /// Number of this process among those that train together, from 0
     #[arg(
@@ -180,8 +180,8 @@ pub struct Args {
 
     /// Keep chunks in memory from the first epoch on: as stored (saves reading) or decoded (saves decoding,
     /// too)
-    #[arg(long, value_enum, default_value_t = CacheArg::None, help_heading = "Resources")]
-    cache: CacheArg,
+    #[arg(long, value_name = "WHAT", value_parser = parse::one_of(&CacheKind::ALL), default_value_t = CacheKind::None, help_heading = "Resources")]
+    cache: CacheKind,
 
     /// Memory for --cache; what does not fit is read again every epoch
     #[arg(long, value_name = "BYTES", value_parser = parse::bytes, requires = "cache", help_heading = "Resources")]
@@ -189,8 +189,8 @@ pub struct Args {
 
     /// How files are read: mmap for local disks, pread for network disks, direct (past the system's cache)
     /// for data far beyond memory
-    #[arg(long, value_enum, default_value_t = StoreArg::Mmap, help_heading = "Reading")]
-    store: StoreArg,
+    #[arg(long, value_name = "HOW", value_parser = parse::one_of(&StoreKind::ALL), default_value_t = StoreKind::Mapped, help_heading = "Reading")]
+    store: StoreKind,
 
     /// Read at most so many stored bytes a second, such as 1000MB/s, as from a slower disk
     #[arg(long, value_name = "BYTES/s", value_parser = parse::rate, help_heading = "Reading")]
@@ -204,8 +204,8 @@ pub struct Args {
     ///
     /// With `once`, what changes on the disk after its first check (a failing disk, a file overwritten in place) is
     /// delivered as it is. `always` finds it, in every epoch. With `never`, damage may pass for data.
-    #[arg(long, value_enum, default_value_t = VerifyArg::Once, help_heading = "Reading")]
-    verify: VerifyArg,
+    #[arg(long, value_name = "WHEN", value_parser = parse::one_of(&Verify::ALL), default_value_t = Verify::Once, help_heading = "Reading")]
+    verify: Verify,
 
     /// Leave out cubes with damaged chunks, and count them [default: a damaged chunk is an error]
     #[arg(long, help_heading = "Reading")]
@@ -234,56 +234,16 @@ Keys of --json (times in seconds, sizes in bytes, GB are 10^9 bytes, shares from
   items[] (--checksum): sample repeat padding row column rows columns image masks{NAME}";
 
 #[derive(Clone, Copy, ValueEnum)]
-enum OrderArg {
-    Sequential,
-    Shuffled,
-    Weighted,
-    Balanced,
-    GroupsSpread,
-    GroupsTogether,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum LastArg {
-    Pad,
-    Drop,
-    Short,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
 enum MemoryArg {
     Locked,
     Plain,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum CacheArg {
-    None,
-    Compressed,
-    Decoded,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum VerifyArg {
-    Always,
-    Once,
-    Never,
-}
-
-/// The value as it is typed.
-fn spelled(value: impl ValueEnum) -> String {
-    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
-}
-
 impl Args {
     fn open(&self) -> Result<Dataset> {
-        let store = self.store.open(self.rate_limit);
-        let verify = match self.verify {
-            VerifyArg::Always => Verify::Always,
-            VerifyArg::Once => Verify::Once,
-            VerifyArg::Never => Verify::Never,
-        };
-        Dataset::open_with(&self.dataset, OpenOptions { store: Some(store), verify, as_of: None })
+        let store = reading::store(self.store, self.rate_limit);
+        let options = OpenOptions { store: Some(store), verify: self.verify, as_of: None };
+        Dataset::open_with(&self.dataset, options)
     }
 
     fn options(&self) -> LoaderOptions {
@@ -308,11 +268,7 @@ impl Args {
             ..MemoryOptions::default()
         };
         options.on_damage = if self.skip_damaged { OnDamage::Skip } else { OnDamage::Error };
-        options.cache = match self.cache {
-            CacheArg::None => CacheKind::None,
-            CacheArg::Compressed => CacheKind::Compressed,
-            CacheArg::Decoded => CacheKind::Decoded,
-        };
+        options.cache = self.cache;
         options.cache_bytes = self.cache_size.unwrap_or(0) as u64;
         options.end_epoch = Some(self.epochs);
         options.trace = self.trace.is_some().then(Arc::default);
@@ -322,20 +278,9 @@ impl Args {
     fn plan(&self) -> PlanOptions {
         PlanOptions {
             seed: self.seed,
-            order: match self.order {
-                OrderArg::Sequential => Order::Sequential,
-                OrderArg::Shuffled => Order::Shuffled,
-                OrderArg::Weighted => Order::Weighted,
-                OrderArg::Balanced => Order::ClassBalanced,
-                OrderArg::GroupsSpread => Order::GroupsSpread,
-                OrderArg::GroupsTogether => Order::GroupsTogether,
-            },
+            order: self.order,
             crop: self.crops(),
-            last: match self.last {
-                LastArg::Pad => LastBatch::Pad,
-                LastArg::Drop => LastBatch::Drop,
-                LastArg::Short => LastBatch::Short,
-            },
+            last: self.last,
             epoch_length: self.epoch_length.map(|length| length as usize),
             ..PlanOptions::new(self.batch_size as usize)
         }
@@ -366,14 +311,14 @@ impl Args {
 
     /// A cache has to have a size.
     fn check_cache(&self, dataset: &Dataset) -> Result<()> {
-        if matches!(self.cache, CacheArg::None) || self.cache_size.is_some() {
+        if self.cache == CacheKind::None || self.cache_size.is_some() {
             return Ok(());
         }
         let all = match self.cache {
-            CacheArg::Decoded => dataset.decoded_bytes(),
+            CacheKind::Decoded => dataset.decoded_bytes(),
             _ => machine::stored_bytes(dataset.path()),
         };
-        let kind = spelled(self.cache);
+        let kind = self.cache;
         Err(Error::conflict(format!("--cache {kind} without a size")).with_remedy(format!(
             "pass --cache-size; all of {} takes {}",
             dataset.path().display(),

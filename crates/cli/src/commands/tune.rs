@@ -216,7 +216,7 @@ fn print_cases(report: &Report) {
             case.bytes_per_s / 1e9,
             case.cubes_per_s,
             case.epoch_s,
-            case.limit.word()
+            case.limit.name()
         );
     };
     report.cases.iter().for_each(line);

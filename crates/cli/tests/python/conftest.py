@@ -21,15 +21,6 @@ def hsipack() -> Hsipack:
 
 
 @pytest.fixture(scope="session")
-def torch_hsipack() -> Hsipack:
-    """The command with libtorch: $HSIPACK_TORCH, which scripts/test sets."""
-    binary = os.environ.get("HSIPACK_TORCH")
-    if binary is None:
-        pytest.skip("SKIPPED: HSIPACK_TORCH names no command that was built with --features torch")
-    return Hsipack(Path(binary).resolve())
-
-
-@pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder of real cubes; tests that want it are skipped where it is missing."""
     if not (SHARED / "TRUTH.json").is_file():

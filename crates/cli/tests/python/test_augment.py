@@ -1,4 +1,4 @@
-"""What `hsipack preview --augment` draws, with libtorch and without."""
+"""What `hsipack preview --augment` draws."""
 
 import json
 from pathlib import Path
@@ -38,7 +38,7 @@ def pixels(picture: Path) -> np.ndarray:
 
 
 def test_preview_shows_what_augmentations_make(
-    torch_hsipack: Hsipack, dataset: Path, tmp_path: Path
+    hsipack: Hsipack, dataset: Path, tmp_path: Path
 ) -> None:
     """The samples stand beside their augmented selves, the same on every run, and darker."""
     pipeline = tmp_path / "pipeline.json"
@@ -46,7 +46,7 @@ def test_preview_shows_what_augmentations_make(
     pictures = []
     for name in ("a.png", "b.png"):
         words = ["preview", dataset, "--augment", pipeline, "-o", tmp_path / name, "--json"]
-        done = torch_hsipack.run(*words)
+        done = hsipack.run(*words)
         assert done.returncode == 0, done.stderr
         report = json.loads(done.stdout)
         assert len(report["cubes"]) == 12
@@ -60,7 +60,7 @@ def test_preview_shows_what_augmentations_make(
     assert augmented.mean() < 0.7 * stored.mean()
 
     pipeline.write_text(json.dumps({"ops": [], "seed": 3}))
-    done = torch_hsipack.run(
+    done = hsipack.run(
         "preview", dataset, "--augment", pipeline, "--sample", 2, "-o", tmp_path / "c.png", "--json"
     )
     assert done.returncode == 0, done.stderr
@@ -69,17 +69,17 @@ def test_preview_shows_what_augmentations_make(
     assert np.array_equal(top[:, 30:278], top[:, 298:546])
 
 
-def test_of_several_shapes_one_is_shown_and_named(torch_hsipack: Hsipack, tmp_path: Path) -> None:
+def test_of_several_shapes_one_is_shown_and_named(hsipack: Hsipack, tmp_path: Path) -> None:
     for number, rows in enumerate((8, 12)):
         cube = np.linspace(0, 1, rows * 9 * 4, dtype="<f4").reshape(rows, 9, 4)
         write_envi(tmp_path / f"cube{number}.hdr", cube)
     out = tmp_path / "out.hsipack"
-    torch_hsipack.convert(tmp_path, out=out)
+    hsipack.convert(tmp_path, out=out)
     pipeline = tmp_path / "pipeline.json"
     pipeline.write_text(json.dumps([{"op": "vflip"}]))
     for sample, stack in ((None, "8x9x4"), (1, "12x9x4")):
         words = ["preview", out, "--augment", pipeline, "-o", tmp_path / "x.png", "--json"]
-        done = torch_hsipack.run(*words, *([] if sample is None else ["--sample", sample]))
+        done = hsipack.run(*words, *([] if sample is None else ["--sample", sample]))
         assert done.returncode == 0, done.stderr
         captions = json.loads(done.stdout)["captions"]
         assert any(f"Only cubes of {stack}" in caption for caption in captions), captions
@@ -98,19 +98,12 @@ def test_of_several_shapes_one_is_shown_and_named(torch_hsipack: Hsipack, tmp_pa
     ],
 )
 def test_augmentations_that_mean_nothing_are_refused(
-    torch_hsipack: Hsipack, dataset: Path, tmp_path: Path, text: str, names: str
+    hsipack: Hsipack, dataset: Path, tmp_path: Path, text: str, names: str
 ) -> None:
     pipeline = tmp_path / "pipeline.json"
     pipeline.write_text(text)
     out = tmp_path / "x.png"
-    done = torch_hsipack.run("preview", dataset, "--augment", pipeline, "-o", out)
+    done = hsipack.run("preview", dataset, "--augment", pipeline, "-o", out)
     message = check_refusal(done, pipeline)
     assert names in message
     assert not out.exists()
-
-
-def test_without_libtorch_it_says_so(hsipack: Hsipack, dataset: Path, tmp_path: Path) -> None:
-    pipeline = tmp_path / "pipeline.json"
-    pipeline.write_text(json.dumps(OPS))
-    words = ["preview", dataset, "--augment", pipeline, "-o", tmp_path / "x.png"]
-    assert "--features torch" in check_refusal(hsipack.run(*words), None)

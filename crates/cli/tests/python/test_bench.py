@@ -1,4 +1,4 @@
-"""`hsipack bench`: the five strategies side by side, with libtorch; and what it says without."""
+"""`hsipack bench`: the five strategies side by side."""
 
 import json
 import subprocess
@@ -33,9 +33,13 @@ def report(done: "subprocess.CompletedProcess[str]") -> dict[str, Any]:
     return found
 
 
-def test_without_libtorch_it_says_so(hsipack: Hsipack, tmp_path: Path) -> None:
-    done = hsipack.run("bench", *QUICK, cwd=tmp_path)
-    assert "--features torch" in check_refusal(done, None)
+def test_a_gpu_needs_torch_and_nothing_is_made_before_that_is_known(
+    hsipack: Hsipack, tmp_path: Path
+) -> None:
+    done = hsipack.run("bench", *SMALL, "--device", "cuda", cwd=tmp_path)
+    message = check_refusal(done, None)
+    assert "--device cpu" in message
+    assert "hsipack[torch]" in message
     assert list(tmp_path.iterdir()) == []
 
 
@@ -55,11 +59,11 @@ def test_options_that_mean_nothing_are_wrong_usage(hsipack: Hsipack) -> None:
     assert "--measure" not in hsipack.run("bench", "--help").stdout
 
 
-def test_all_strategies_stand_side_by_side(torch_hsipack: Hsipack, tmp_path: Path) -> None:
+def test_all_strategies_stand_side_by_side(hsipack: Hsipack, tmp_path: Path) -> None:
     page = tmp_path / "bench.html"
     limits = ["--rate-limit", "unlimited", "--rate-limit", "1000MB/s"]
     found = report(
-        torch_hsipack.run("bench", *QUICK, *limits, "--json", "--html", page, cwd=tmp_path)
+        hsipack.run("bench", *QUICK, *limits, "--json", "--html", page, cwd=tmp_path)
     )
     cases = [(one["name"], one["rate_limit"]) for one in found["strategies"]]
     assert cases == [(name, rate) for rate in (None, 1_000_000_000) for name in NAMES]
@@ -90,34 +94,34 @@ def test_all_strategies_stand_side_by_side(torch_hsipack: Hsipack, tmp_path: Pat
     assert list(tmp_path.iterdir()) == [page]
 
 
-def test_users_cubes_and_augmentations(torch_hsipack: Hsipack, tmp_path: Path) -> None:
+def test_users_cubes_and_augmentations(hsipack: Hsipack, tmp_path: Path) -> None:
     cubes = tmp_path / "cubes"
     cubes.mkdir()
     for number in range(4):
         np.save(cubes / f"cube{number}.npy", smooth_cube((12, 16, 5)).astype("<f4"))
     out = tmp_path / "out.hsipack"
-    torch_hsipack.convert(cubes, out=out)
+    hsipack.convert(cubes, out=out)
     pipeline = tmp_path / "pipeline.json"
     pipeline.write_text(json.dumps([{"op": "hflip"}, {"op": "l1_normalize"}]))
     work = tmp_path / "work"
     words = ["--strategies", "0,ring-buffer", "--repeats", 1, "--epochs", 1, "--batch-size", 2]
     words += ["--workers", 1, "--step-time", "1ms", "--work-dir", work, "--json"]
     for path in (cubes, out):
-        found = report(torch_hsipack.run("bench", path, *words, "--augment", pipeline))
+        found = report(hsipack.run("bench", path, *words, "--augment", pipeline))
         assert [one["name"] for one in found["strategies"]] == ["original", "+ring-buffer"]
         assert found["data"]["cubes"] == 4
         assert found["data"]["codecs"][:2] == [None, None]
         assert list(work.iterdir()) == []
     # A table for people, and a network that is trained.
     people = [word for word in words if word not in ("--json", "--step-time", "1ms")]
-    done = torch_hsipack.run("bench", out, *people, "--network", "small")
+    done = hsipack.run("bench", out, *people, "--network", "small")
     assert done.returncode == 0, done.stderr
     assert "speed-up" in done.stdout
     assert "(lz4hc 4 byte)" in done.stdout
     assert "+ring-buffer" in done.stdout
 
 
-def test_what_cannot_be_measured_is_refused(torch_hsipack: Hsipack, tmp_path: Path) -> None:
+def test_what_cannot_be_measured_is_refused(hsipack: Hsipack, tmp_path: Path) -> None:
     for words, names in (
         (["--strategies", "0,6"], "+gpu-aug"),
         (["--device", "tpu"], "cuda:1"),
@@ -125,7 +129,7 @@ def test_what_cannot_be_measured_is_refused(torch_hsipack: Hsipack, tmp_path: Pa
         (["--shape", "1000000x1000000x100"], "--cubes"),
         ([tmp_path / "missing.hsipack"], "missing.hsipack"),
     ):
-        done = torch_hsipack.run("bench", *words, "--work-dir", tmp_path / "work")
+        done = hsipack.run("bench", *words, "--work-dir", tmp_path / "work")
         assert done.returncode == 1, (words, done.stdout)
         assert names in done.stderr, (words, done.stderr)
         assert "panicked" not in done.stderr

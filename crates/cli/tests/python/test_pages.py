@@ -157,11 +157,11 @@ def test_tuning_fits_a_phone(hsipack: Hsipack, chromium: str, tmp_path: Path) ->
     check_phone(chromium, page, wide=4)
 
 
-def test_benchmarks_fit_a_phone(torch_hsipack: Hsipack, chromium: str, tmp_path: Path) -> None:
+def test_benchmarks_fit_a_phone(hsipack: Hsipack, chromium: str, tmp_path: Path) -> None:
     page = tmp_path / "bench.html"
     words = ["--cubes", "2", "--shape", "16x16x8", "--repeats", "1", "--epochs", "1"]
     words += ["--step-time", "1ms", "--device", "cpu", "--strategies", "original,+ring-buffer"]
-    done = torch_hsipack.run("bench", *words, "--html", page, cwd=tmp_path)
+    done = hsipack.run("bench", *words, "--html", page, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert page.read_text().count("too short for charts") == 1
     check_phone(chromium, page, wide=1)

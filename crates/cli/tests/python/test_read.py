@@ -464,7 +464,7 @@ def test_orders(hsipack: Hsipack, packed: Path) -> None:
 
     assert read_order("sequential") == list(range(21))
     assert set(read_order("weighted", "--epoch-length", 60)) <= set(range(1, 21, 2))
-    balanced = Counter(lines[id]["label"] for id in read_order("balanced", "--epoch-length", 30))
+    balanced = Counter(lines[id]["label"] for id in read_order("class-balanced", "--epoch-length", 30))
     assert len(balanced) == 3
     assert min(balanced.values()) >= 3
     together = [lines[id]["group"] for id in read_order("groups-together")]
@@ -716,7 +716,7 @@ def test_wrong_usage_is_explained(words: list[str], tells: str, hsipack: Hsipack
 
 
 def test_orders_that_look_at_what_is_not_there(hsipack: Hsipack, plain: Path) -> None:
-    message = refuse(hsipack, plain, "--order", "balanced")
+    message = refuse(hsipack, plain, "--order", "class-balanced")
     assert "another --order" in message
     assert "convert --table" in message
     assert "another --order" in refuse(hsipack, plain, "--order", "groups-spread")

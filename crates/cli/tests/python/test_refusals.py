@@ -40,13 +40,16 @@ SPEAKING = [
     "export {data} --sample 0 -o {new}.npy",
     "read {data} --batch-size 2",
     "read {data} --batch-size 2 --json",
+    "diagnose {data} --batch-size 2 --step-time 1ms --rounds 1 --time 1ms",
+    "diagnose {data} --batch-size 2 --step-time 1ms --rounds 1 --time 1ms --json",
+    "bench --cubes 2 --shape 8x9x4 --strategies 4 --repeats 1 --step-time 1ms --work-dir {new}",
     "simulate --loaders 7 --load-time 2s --step-time 100ms --duration 3s",
     "simulate --loaders 7 --load-time 2s --step-time 100ms --duration 3s --json",
     "tune {data} --quick --sample 1",
     "completions bash",
 ]
-# These have nothing to say on standard output, or need libtorch to have it.
-OTHERS = {"bench", "diagnose", "man"}
+# It has nothing to say on standard output.
+OTHERS = {"man"}
 
 
 @pytest.fixture(scope="module")

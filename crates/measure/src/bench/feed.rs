@@ -3,25 +3,26 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use hsipack_read::augment::{Images, Pipeline, SampleKey};
+use hsipack_read::augment::{Device, Library, Pipeline, SampleKey};
 use hsipack_read::store::StoreKind;
 use hsipack_read::{
     BatchTimes, Dataset, DeviceBatch, DeviceLoader, DeviceOptions, Distribution, LoaderOptions,
     LoaderStats, OpenOptions, Statistics,
 };
-use tch::{Device, Tensor};
 
-use super::chain::Chain;
+use super::chain;
 use super::data::Data;
 use super::options::{Settings, Strategy};
 use super::store::{Counted, store};
 use super::workers::{Files, Loaded, Work, Workers, plan};
 use crate::Result;
-use crate::device::run;
+use crate::device::TrainingLibrary;
 
 /// Batches of one strategy, epoch after epoch without an end.
-pub struct Feed {
-    way: Way,
+pub struct Feed<L: TrainingLibrary> {
+    library: L,
+    device: Device,
+    way: Way<L>,
     /// What is done on the device.
     pipeline: Option<Pipeline>,
     store: Counted,
@@ -33,20 +34,30 @@ pub struct Feed {
     read_since_s: f64,
 }
 
-enum Way {
+enum Way<L: Library> {
     Workers(Workers),
-    Ring(Box<DeviceLoader>),
+    Ring(Box<DeviceLoader<L>>),
 }
 
 /// A batch as its strategy gives it.
-pub struct Given(Batch);
+pub struct Given<L: Library>(Batch<L, Loaded>);
 
-enum Batch {
-    Loaded(Loaded),
-    Ring(DeviceBatch),
+/// A batch on the device.
+pub struct Arrived<L: Library>(Batch<L, Copied<L>>);
+
+enum Batch<L: Library, W> {
+    Workers(W),
+    Ring(DeviceBatch<L>),
 }
 
-impl Feed {
+/// What workers loaded, on the device.
+struct Copied<L: Library> {
+    image: L::Tensor,
+    keys: Vec<SampleKey>,
+    epoch: u64,
+}
+
+impl<L: TrainingLibrary> Feed<L> {
     /// Starts to load.
     ///
     /// # Errors
@@ -56,6 +67,7 @@ impl Feed {
         rate_limit: Option<u64>,
         settings: &Settings,
         data: &Data,
+        library: &L,
         device: Device,
     ) -> Result<Self> {
         let ring = strategy == Strategy::Ring;
@@ -74,7 +86,8 @@ impl Feed {
             options.plan.seed = settings.seed;
             options.threads = settings.workers;
             options.masks = Some(Vec::new());
-            let loader = DeviceLoader::new(&dataset, options, DeviceOptions::new(device))?;
+            let device = DeviceOptions::new(device);
+            let loader = DeviceLoader::new(&dataset, options, device, library.clone())?;
             Way::Ring(Box::new(loader))
         } else {
             let files = match strategy {
@@ -82,12 +95,15 @@ impl Feed {
                 Strategy::Blosc => Files::Packed(open(&data.blosc, store)?),
                 _ => Files::Packed(open(&data.half, store)?),
             };
-            let chain = if on_device { None } else { Chain::of(&settings.augment, settings.seed) };
-            let work = Work { files, shape: data.shape, chain, plan };
+            let pipeline =
+                if on_device { None } else { chain::of_workers(&settings.augment, settings.seed) };
+            let work = Work { files, shape: data.shape, pipeline, plan };
             Way::Workers(Workers::start(work, settings.workers)?)
         };
         let pipeline = if on_device { settings.augment.pipeline(settings.seed) } else { None };
         Ok(Self {
+            library: library.clone(),
+            device,
             way,
             pipeline,
             store: kept,
@@ -133,12 +149,12 @@ impl Feed {
     /// # Errors
     /// If it cannot be read, is damaged, or there is no memory.
     #[allow(clippy::should_implement_trait)] // it has no end
-    pub fn next(&mut self) -> Result<Given> {
+    pub fn next(&mut self) -> Result<Given<L>> {
         match &mut self.way {
             Way::Workers(workers) => {
                 let loaded = workers.next()?;
                 self.load_s.push(loaded.load_s);
-                Ok(Given(Batch::Loaded(loaded)))
+                Ok(Given(Batch::Workers(loaded)))
             }
             Way::Ring(loader) => loop {
                 // `None` is the end of an epoch; the next call gives the next one.
@@ -149,25 +165,35 @@ impl Feed {
         }
     }
 
+    /// Brings a batch to the device; the one of the ring is there.
+    ///
+    /// # Errors
+    /// If the device has not enough memory.
+    pub fn arrive(&self, given: Given<L>) -> Result<Arrived<L>> {
+        Ok(Arrived(match given.0 {
+            Batch::Workers(Loaded { image, keys, epoch, .. }) => {
+                let image = self.library.copied(image, self.device)?;
+                Batch::Workers(Copied { image, keys, epoch })
+            }
+            Batch::Ring(batch) => Batch::Ring(batch),
+        }))
+    }
+
     /// Does on the device what the strategy does there; images (B, C, H, W).
     ///
     /// # Errors
     /// If the augmentations do not fit, or the device has not enough memory.
-    pub fn augment(&self, given: Given) -> Result<Tensor> {
-        match given.0 {
-            Batch::Loaded(loaded) => {
-                let image = run(|| loaded.image.f_permute([0, 3, 1, 2]))?;
-                let Some(pipeline) = &self.pipeline else { return Ok(image) };
-                // The batch is nobody else's.
-                let images = Images { image, masks: Vec::new(), overwrite: true };
-                Ok(pipeline.augment(images, loaded.epoch, &loaded.keys)?.0.image)
+    pub fn augment(&self, batch: Arrived<L>) -> Result<L::Tensor> {
+        match (batch.0, &self.pipeline) {
+            (Batch::Workers(Copied { image, keys, epoch }), Some(pipeline)) => {
+                chain::batch(&self.library, pipeline, image, epoch, &keys)
             }
-            Batch::Ring(mut batch) => {
-                if let Some(pipeline) = &self.pipeline {
-                    pipeline.augment_batch(&mut batch)?;
-                }
-                Ok(batch.image.shallow_clone())
+            (Batch::Workers(copied), None) => Ok(copied.image),
+            (Batch::Ring(mut batch), Some(pipeline)) => {
+                batch.augment(pipeline)?;
+                Ok(batch.image.clone())
             }
+            (Batch::Ring(batch), None) => Ok(batch.image.clone()),
         }
     }
 
@@ -248,25 +274,11 @@ pub struct Seen<'a> {
     pub bytes_read: u64,
 }
 
-impl Given {
-    /// Brings it to the device; the one of the ring is there.
-    ///
-    /// # Errors
-    /// If the device has not enough memory.
-    pub fn arrive(self, device: Device) -> Result<Self> {
-        Ok(match self.0 {
-            Batch::Loaded(loaded) if device != Device::Cpu => {
-                let image = run(|| loaded.image.f_to_device(device))?;
-                Self(Batch::Loaded(Loaded { image, ..loaded }))
-            }
-            given => Self(given),
-        })
-    }
-
+impl<L: Library> Given<L> {
     /// Ids of its cubes.
     pub fn ids(&self) -> Vec<usize> {
         match &self.0 {
-            Batch::Loaded(loaded) => loaded.keys.iter().map(|key| key.sample).collect(),
+            Batch::Workers(loaded) => loaded.keys.iter().map(|key| key.sample).collect(),
             Batch::Ring(batch) => {
                 batch.items().iter().map(|item| SampleKey::from(item).sample).collect()
             }

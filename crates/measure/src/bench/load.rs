@@ -4,8 +4,8 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use hsipack_read::augment::Device;
 use nvml_wrapper::Nvml;
-use tch::Device;
 
 use super::busy::WINDOW_S;
 
@@ -56,7 +56,7 @@ pub fn gpu_name(device: Device) -> Option<String> {
     Nvml::init().ok()?.device_by_pci_bus_id(place(device)?).ok()?.name().ok()
 }
 
-/// Where a GPU sits. NVML numbers all GPUs, libtorch those that it is shown, and maybe in another order.
+/// Where a GPU sits. NVML numbers all GPUs, CUDA those that it is shown, and maybe in another order.
 fn place(device: Device) -> Option<String> {
     let Device::Cuda(number) = device else { return None };
     hsipack_read::pci_bus_id(number).ok()

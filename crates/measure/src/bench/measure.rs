@@ -12,9 +12,10 @@ use super::feed::{Feed, Seen};
 use super::load;
 use super::load::Watch;
 use super::options::{Settings, Strategy};
+use crate::Result;
+use crate::device::TrainingLibrary;
 use crate::machine::{self, Usage};
-use crate::step::{Step, StepKind};
-use crate::{Result, device};
+use crate::step::{StepKind, Trainer};
 
 /// What to measure: one strategy at one rate, once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -72,23 +73,21 @@ struct Kept {
     notes: Vec<String>,
 }
 
-/// Measures a case in this process. Peak memory is that of the process, so use a new one for each case.
+/// Measures a case in this process, on tensors of a library. Peak memory is that of the process, so use a new one for each case.
 ///
 /// # Errors
 /// If files cannot be read, augmentations do not fit, or there is no memory.
-pub fn measure(request: &Request) -> Result<Measurement> {
+pub fn measure<L: TrainingLibrary>(request: &Request, library: &L) -> Result<Measurement> {
     let Request { strategy, rate_limit, settings, data } = request;
-    let device = device::device(&settings.device)?;
+    let device = library.named(&settings.device)?;
     // Bringing up a GPU is no part of an epoch.
-    let mut step = Step::new(settings.step, data.shape.bands, device);
-    let mut feed = Feed::start(*strategy, *rate_limit, settings, data, device)?;
-    // Behind the workers, which have one each.
-    tch::set_num_threads(machine::cores() as i32);
+    let mut step = library.step(settings.step, data.shape.bands, device)?;
+    let mut feed = Feed::start(*strategy, *rate_limit, settings, data, library, device)?;
     let mut kept = Kept::default();
     let device_works = feed.augments() || matches!(settings.step, StepKind::Network);
     let per_epoch = feed.batches_per_epoch();
     for _ in 0..warmup_epochs(settings.warmup_epochs, device_works, feed.slots(), per_epoch) {
-        epoch(&mut feed, &mut step, request, device, Instant::now(), &mut kept)?;
+        epoch(&mut feed, &mut *step, library, request, Instant::now(), &mut kept)?;
     }
     feed.begin();
     kept = Kept { notes: kept.notes, ..Kept::default() };
@@ -97,7 +96,7 @@ pub fn measure(request: &Request) -> Result<Measurement> {
     let start = Instant::now();
     let mut before = 0.0;
     for _ in 0..settings.epochs {
-        epoch(&mut feed, &mut step, request, device, start, &mut kept)?;
+        epoch(&mut feed, &mut *step, library, request, start, &mut kept)?;
         let now = start.elapsed().as_secs_f64();
         kept.epoch_s.push(now - before);
         before = now;
@@ -129,7 +128,7 @@ pub fn measure(request: &Request) -> Result<Measurement> {
         utilisation,
         utilisation_source: source.to_owned(),
         timeline,
-        device: device::name(device),
+        device: device.to_string(),
         gpu: load::gpu_name(device),
         statistics: feed.statistics(seen),
         epoch_s: kept.epoch_s,
@@ -154,11 +153,11 @@ fn warmup_epochs(
 }
 
 /// One epoch: wait, copy, augment, train, batch after batch.
-fn epoch(
-    feed: &mut Feed,
-    step: &mut Step,
+fn epoch<L: TrainingLibrary>(
+    feed: &mut Feed<L>,
+    step: &mut dyn Trainer<L::Tensor>,
+    library: &L,
     request: &Request,
-    device: tch::Device,
     start: Instant,
     kept: &mut Kept,
 ) -> Result<()> {
@@ -167,13 +166,13 @@ fn epoch(
     for _ in 0..feed.batches_per_epoch() {
         let given = feed.next()?;
         let got = now();
-        let given = given.arrive(device)?;
+        let batch = feed.arrive(given)?;
         let there = now();
-        let image = feed.augment(given)?;
+        let image = feed.augment(batch)?;
         step.train(&image)?;
-        let size = image.size();
-        kept.cubes += size[0] as u64;
-        kept.bytes += (image.numel() * image.kind().elt_size_in_bytes()) as u64;
+        let (shape, element) = library.look_at(&image)?;
+        kept.cubes += shape[0] as u64;
+        kept.bytes += (shape.iter().product::<usize>() * element.size()) as u64;
         // Memory goes back before the next batch is asked for.
         drop(image);
         let done = now();

@@ -13,7 +13,7 @@
 //! | `synthetic.rs`, `npy.rs`, `data.rs` | cubes, and the files of every strategy |
 //! | `codec.rs` | how the float32 cubes are compressed |
 //! | `store.rs` | reading, counted and at a limited rate |
-//! | `chain.rs` | augmenting one cube, as workers on the CPU do |
+//! | `chain.rs` | augmenting one cube, as workers on the CPU do; and a batch |
 //! | `workers.rs` | strategies 0 to 3: workers that load a batch each |
 //! | `feed.rs` | batches of any strategy; the last one is the device loader |
 //! | `busy.rs`, `load.rs` | when the device worked: by the clock, and by NVML |
@@ -39,7 +39,7 @@ mod workers;
 
 pub use busy::WINDOW_S;
 pub use data::{Data, prepare};
-pub use feed::{Feed, Given};
+pub use feed::{Arrived, Feed, Given};
 pub use measure::{Measurement, Request, measure};
 pub use options::{Augment, BenchOptions, CubeSize, Cubes, Settings, Strategy};
 pub use report::{Entry, FIGURES, Report, Spread, Timeline};

@@ -1,10 +1,11 @@
 //! All cases, a process each, taking turns.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 
+use hsipack_format::{Opt, remedy};
 use hsipack_pack::progress;
 use hsipack_read::augment::Frame;
 
@@ -12,9 +13,8 @@ use super::data::{Data, prepare, stopped};
 use super::measure::{Measurement, Request};
 use super::options::{BenchOptions, CubeSize, Strategy};
 use super::report::Report;
-use crate::device;
+use crate::device::TrainingLibrary;
 use crate::{Error, ErrorKind, Result, machine};
-use hsipack_format::{Opt, remedy};
 
 /// What a benchmark listens to, and tells.
 pub struct Progress<'a> {
@@ -24,17 +24,18 @@ pub struct Progress<'a> {
     pub tell: &'a (dyn Fn(&str) + Sync),
 }
 
-/// Makes the files, measures every case with `measure`, and sums up.
+/// Makes the files, measures every case with `measure`, which has tensors of `library`, and sums up.
 ///
 /// # Errors
-/// If files cannot be made, there is not enough memory, a case fails, or the user stops it.
-pub fn run(
+/// If the library has no such device, files cannot be made, there is not enough memory, a case fails, or the user stops it.
+pub fn run<L: TrainingLibrary>(
     options: &BenchOptions,
+    library: &L,
     progress: &Progress<'_>,
     measure: &mut dyn FnMut(&Request) -> Result<Measurement>,
 ) -> Result<Report> {
-    // What cannot be measured is told before files are made.
-    device::device(&options.settings.device)?;
+    // What cannot be measured is refused before files are made.
+    library.named(&options.settings.device)?;
     let (data, _work) = prepare(options, progress.stop, progress.tell)?;
     check_memory(options, &data)?;
     if let Some(pipeline) = options.settings.augment.pipeline(options.settings.seed) {
@@ -98,15 +99,17 @@ fn check_memory(options: &BenchOptions, data: &Data) -> Result<()> {
     }
 }
 
-/// Has a new process of `program` measure a case: `program bench --measure`, which reads the request from its standard
-/// input and writes the measurement to its output.
+/// Has a new process measure a case: `command` is to read the request from its standard input, as JSON, to [`measure`] it,
+/// and to write the measurement to its output.
+///
+/// [`measure`]: super::measure()
 ///
 /// # Errors
 /// If it cannot be started, or fails; its own message is told.
-pub fn in_a_process(program: &Path, request: &Request) -> Result<Measurement> {
-    let cannot = |error| Error::io(program, "cannot run", error);
-    let mut child = Command::new(program)
-        .args(["bench", "--measure"])
+pub fn in_a_process(command: &mut Command, request: &Request) -> Result<Measurement> {
+    let program = PathBuf::from(command.get_program());
+    let cannot = |error| Error::io(&program, "cannot run", error);
+    let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -7,23 +7,21 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use hsipack_read::augment::SampleKey;
+use hsipack_format::{Opt, remedy};
+use hsipack_read::augment::array::Buffer;
+use hsipack_read::augment::{Array, ElementType, Host, Pipeline, SampleKey};
 use hsipack_read::plan::{Item, Plan, PlanOptions, PlanSample, Share};
 use hsipack_read::store::Store;
-use hsipack_read::{Dataset, read_tensor};
-use tch::{Kind, Tensor};
+use hsipack_read::{Dataset, read_array};
 
-use super::chain::Chain;
-use super::npy;
 use super::options::CubeSize;
 use super::store::Counted;
-use crate::device::run;
+use super::{chain, npy};
 use crate::{Error, ErrorKind, Result};
-use hsipack_format::{Opt, remedy};
 
 /// What workers do.
 #[derive(Debug)]
@@ -32,8 +30,8 @@ pub struct Work {
     pub files: Files,
     /// Their size.
     pub shape: CubeSize,
-    /// How they are augmented, if they are.
-    pub chain: Option<Chain>,
+    /// How each is augmented, if it is.
+    pub pipeline: Option<Pipeline>,
     /// Which cube comes when.
     pub plan: Plan,
 }
@@ -50,8 +48,8 @@ pub enum Files {
 /// A batch as a worker hands it over.
 #[derive(Debug)]
 pub struct Loaded {
-    /// (B, rows, columns, bands).
-    pub image: Tensor,
+    /// (B, C, H, W), a view of memory in the order (sample, row, column, band).
+    pub image: Array,
     /// Its cubes.
     pub keys: Vec<SampleKey>,
     /// The epoch it belongs to.
@@ -81,7 +79,7 @@ pub fn plan(cubes: usize, shape: CubeSize, batch_size: usize, seed: u64) -> Resu
 }
 
 impl Workers {
-    /// Starts `count` workers. libtorch uses one thread in each.
+    /// Starts `count` workers.
     ///
     /// # Errors
     /// If a thread cannot be started.
@@ -89,27 +87,18 @@ impl Workers {
         let (work, stop) = (Arc::new(work), Arc::new(AtomicBool::new(false)));
         let mut workers =
             Self { receivers: Vec::new(), next: 0, stop: stop.clone(), threads: Vec::new() };
-        // Its senders are gone when all threads are set up: the caller's own number of threads is to be set after that.
-        let (starting, started) = channel::<()>();
         for number in 0..count {
             // One batch waits here, and the worker waits with another: two ahead.
             let (sender, receiver) = sync_channel(1);
-            let (work, stop, starting) = (work.clone(), stop.clone(), starting.clone());
+            let (work, stop) = (work.clone(), stop.clone());
             let thread = std::thread::Builder::new().name(format!("worker {number}"));
-            let thread = thread.spawn(move || {
-                one_thread();
-                drop(starting);
-                work.run(number, count, &stop, &sender);
-            });
+            let thread = thread.spawn(move || work.run(number, count, &stop, &sender));
             workers.threads.push(thread.map_err(|error| {
                 Error::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
                     .with_remedy(remedy!["ask for fewer ", Opt::Workers])
             })?);
             workers.receivers.push(receiver);
         }
-        drop(starting);
-        // Nothing is sent: this is the end of all senders.
-        let _ = started.recv();
         Ok(workers)
     }
 
@@ -122,13 +111,6 @@ impl Workers {
         self.next += 1;
         self.receivers[worker].recv().unwrap_or_else(|_| Err(Error::bug("a worker ended early")))
     }
-}
-
-/// Has libtorch use one thread in this thread alone. The first question settles that the thread has been set up; else it
-/// would be given the process's number of threads later.
-fn one_thread() {
-    let _ = tch::get_num_threads();
-    tch::set_num_threads(1);
 }
 
 impl Drop for Workers {
@@ -150,8 +132,9 @@ impl Work {
         stop: &AtomicBool,
         sender: &SyncSender<Result<Loaded>>,
     ) {
+        let host = Host::new(1);
         for number in (first..).step_by(step) {
-            let Some(loaded) = self.load(number, stop).transpose() else { return };
+            let Some(loaded) = self.load(&host, number, stop).transpose() else { return };
             let failed = loaded.is_err();
             if sender.send(loaded).is_err() || failed {
                 return;
@@ -160,7 +143,7 @@ impl Work {
     }
 
     /// Loads batch `number` of the stream of epochs; `None` if it is to stop.
-    fn load(&self, number: usize, stop: &AtomicBool) -> Result<Option<Loaded>> {
+    fn load(&self, host: &Host, number: usize, stop: &AtomicBool) -> Result<Option<Loaded>> {
         let start = Instant::now();
         let per_epoch = self.plan.epoch(0, &[], Share::ALL)?.batches();
         let epoch = (number / per_epoch) as u64;
@@ -171,30 +154,41 @@ impl Work {
             if stop.load(Ordering::Relaxed) {
                 return Ok(None);
             }
-            cubes.push(self.cube(item, epoch)?);
+            cubes.push(self.cube(host, item, epoch)?);
         }
-        let image = run(|| Tensor::f_stack(&cubes, 0))?;
+        let image = collated(&cubes)?.permuted(&[0, 3, 1, 2]);
         drop(cubes);
         let keys = items.iter().map(SampleKey::from).collect();
         Ok(Some(Loaded { image, keys, epoch, load_s: start.elapsed().as_secs_f64() }))
     }
 
     /// A cube in new memory, augmented.
-    fn cube(&self, item: &Item, epoch: u64) -> Result<Tensor> {
+    fn cube(&self, host: &Host, item: &Item, epoch: u64) -> Result<Array> {
         let CubeSize { rows, columns, bands } = self.shape;
         let sample = item.sample;
         let cube = match &self.files {
             Files::Npy(folder, store) => {
                 let file = store.open(&npy::path(folder, sample))?;
                 let span = npy::HEADER..file.len();
-                let shape = [rows, columns, bands].map(|size| size as i64);
-                read_tensor(&*file, span, &shape, Kind::Float)?
+                read_array(&*file, span, &[rows, columns, bands], ElementType::F32)?
             }
-            Files::Packed(dataset) => dataset.image_tensor(sample, 0..rows, 0..columns, None)?,
+            Files::Packed(dataset) => dataset.load_image(sample, 0..rows, 0..columns, None)?,
         };
-        match &self.chain {
-            Some(chain) => chain.augment(cube, epoch, SampleKey::from(item)),
+        match &self.pipeline {
+            Some(pipeline) => chain::cube(host, pipeline, &cube, epoch, SampleKey::from(item)),
             None => Ok(cube),
         }
     }
+}
+
+/// A batch in new memory of cubes of one size.
+fn collated(cubes: &[Array]) -> Result<Array> {
+    let [first, ..] = cubes else { return Err(Error::bug("a batch without cubes")) };
+    let bytes = first.len() * first.element().size();
+    let mut batch = Buffer::zeroed(cubes.len() * bytes)?;
+    for (cube, place) in cubes.iter().zip(batch.bytes_mut().chunks_exact_mut(bytes.max(1))) {
+        let bytes = cube.bytes().filter(|cube| cube.len() == place.len());
+        place.copy_from_slice(bytes.ok_or_else(|| Error::bug(format!("{cube:?} in a batch")))?);
+    }
+    batch.array(&[&[cubes.len()], first.shape()].concat(), first.element())
 }

@@ -75,6 +75,12 @@ pub enum Kind {
     Iterable,
 }
 
+hsipack_format::option_names!(Kind, "kind of loader", {
+    Hsipack => "hsipack",
+    Dataloader => "dataloader",
+    Iterable => "iterable",
+});
+
 /// A function that makes a batch of samples, and how long it takes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CollateCost {

@@ -25,6 +25,17 @@ pub enum Level {
     Cold,
 }
 
+hsipack_format::option_names!(Level, "level", {
+    Step => "step",
+    Augment => "augment",
+    Copy => "copy",
+    Collate => "collate",
+    Decode => "decode",
+    Read => "read",
+    Load => "load",
+    Cold => "cold",
+});
+
 impl Level {
     /// What is kept instead of being made anew.
     pub fn kept(self) -> &'static str {

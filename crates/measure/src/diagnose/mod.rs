@@ -15,28 +15,31 @@
 //! | `remedy.rs` | what to do about it, and what that is predicted to bring |
 //! | `observed.rs` | what a running loader waits for, from what it counted |
 //! | `report.rs` | all of it, as JSON and for people |
-//! | `run.rs` | feature `torch`: runs the levels of a packed dataset |
+//! | `driver.rs` | the trait of levels; runs them, judges, and tries the remedy |
+//! | `packed.rs` | the levels of a packed dataset |
+//! | `words.rs` | times and shares as people read them |
 
+mod driver;
 mod facts;
 mod level;
 mod observed;
+mod packed;
 mod prediction;
 mod remedy;
 mod report;
 mod rounds;
-#[cfg(feature = "torch")]
-mod run;
 mod subset;
 mod verdict;
+mod words;
 
+pub use driver::{Effort, Lap, Levels, Timer, Variant, diagnose};
 pub use facts::{AugmentationCost, CollateCost, Facts, Kind};
 pub use level::Level;
 pub use observed::{Limit, Observed};
+pub use packed::{PackedOptions, Step, run};
 pub use prediction::Basis;
 pub use remedy::{Action, Remedy, remedy};
 pub use report::{Diagnosis, Measurements, Trial, Verified};
 pub use rounds::Rounds;
-#[cfg(feature = "torch")]
-pub use run::{Run, RunOptions, run};
 pub use subset::subset;
 pub use verdict::{Limits, Measured, Row, Verdict, verdict};

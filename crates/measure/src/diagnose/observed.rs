@@ -69,6 +69,13 @@ impl Observed {
     }
 }
 
+hsipack_format::option_names!(Limit, "limit", {
+    Consumer => "consumer",
+    Disk => "disk",
+    Decode => "decode",
+    Plan => "plan",
+});
+
 impl Limit {
     /// The level whose part is to blame; `None` if it is none that a diagnosis tells apart.
     pub fn culprit(self) -> Option<Level> {
@@ -76,16 +83,6 @@ impl Limit {
             Limit::Disk => Some(Level::Read),
             Limit::Decode => Some(Level::Decode),
             Limit::Consumer | Limit::Plan => None,
-        }
-    }
-
-    /// As one word, such as `disk`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Limit::Consumer => "consumer",
-            Limit::Disk => "disk",
-            Limit::Decode => "decode",
-            Limit::Plan => "plan",
         }
     }
 

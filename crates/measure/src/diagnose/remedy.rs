@@ -11,8 +11,8 @@ use serde::Serialize;
 use super::facts::{CollateCost, Facts, Kind};
 use super::level::Level;
 use super::prediction::{Basis, Prediction};
-use super::report::time;
 use super::verdict::Verdict;
+use super::words::time;
 
 /// Something to change.
 #[derive(Clone, Debug, PartialEq, Serialize)]

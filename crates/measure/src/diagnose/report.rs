@@ -11,6 +11,7 @@ use super::facts::{Facts, Kind};
 use super::level::Level;
 use super::remedy::{Action, Remedy, remedy};
 use super::verdict::{Limits, Measured, Verdict, verdict};
+use super::words::{percent, time};
 
 /// What was measured, who is to blame, what to do.
 #[derive(Clone, Debug, Serialize)]
@@ -133,7 +134,8 @@ impl Verified {
     ) -> Self {
         let Trial { before_s, after_s, .. } = trial;
         let gain = before_s / after_s.max(f64::MIN_POSITIVE);
-        let real_s = verdict.real_s();
+        // Files were in the system's cache, as they are now.
+        let real_s = verdict.last(Level::Load).map_or(0.0, |row| row.batch_s);
         let then = remedy.basis.and_then(|basis| basis.batch_s(verdict, facts));
         let basis_s = then.zip(trial.basis_s).map(|(then, now)| [then, now]);
         // What is promised is a quotient: both may have become slower alike.
@@ -298,21 +300,6 @@ fn wrapped(out: &mut String, before: &str, text: &str) -> std::fmt::Result {
         (at, first) = (at + width, false);
     }
     writeln!(out)
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.0}%", 100.0 * share)
-}
-
-/// Three digits and a unit.
-pub(super) fn time(seconds: f64) -> String {
-    let (value, unit) = match seconds {
-        s if s >= 1.0 => (s, "s"),
-        s if s >= 1e-3 => (s * 1e3, "ms"),
-        s => (s * 1e6, "µs"),
-    };
-    let digits = if value < 9.995 { 2 } else { usize::from(value < 99.95) };
-    format!("{value:.digits$} {unit}")
 }
 
 #[cfg(test)]

@@ -16,8 +16,8 @@ impl Rounds {
     pub const ATTEMPTS: usize = 3;
 
     /// At least one round.
-    pub fn new(asked: usize) -> Self {
-        Self { asked: asked.max(1) }
+    pub const fn new(asked: usize) -> Self {
+        Self { asked: if asked == 0 { 1 } else { asked } }
     }
 
     /// How many are asked for.

@@ -29,6 +29,11 @@ pub enum Order {
     InOrder,
 }
 
+hsipack_format::option_names!(Order, "order", {
+    FirstCome => "first-come",
+    InOrder => "in-order",
+});
+
 /// When a run ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum End {

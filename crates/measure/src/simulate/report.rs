@@ -30,6 +30,12 @@ pub enum Limit {
     Balanced,
 }
 
+hsipack_format::option_names!(Limit, "limit", {
+    Loading => "loading",
+    Step => "step",
+    Balanced => "balanced",
+});
+
 /// What one loader did, as shares of the time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct LoaderShare {

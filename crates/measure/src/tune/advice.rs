@@ -15,8 +15,8 @@
 
 use serde::Serialize;
 
-use super::Options;
-use super::report::{Choice, Measured, Rate};
+use super::figures::{Measured, Rate};
+use super::options::Options;
 use super::sample::Sample;
 
 /// Rates closer than this are the same.
@@ -42,16 +42,22 @@ pub enum Limit {
     Step,
 }
 
-impl Limit {
-    /// In a word.
-    pub fn word(self) -> &'static str {
-        match self {
-            Limit::Disk => "disk",
-            Limit::Decode => "decode",
-            Limit::Copy => "copy",
-            Limit::Step => "step",
-        }
-    }
+hsipack_format::option_names!(Limit, "limit", {
+    Disk => "disk",
+    Decode => "decode",
+    Copy => "copy",
+    Step => "step",
+});
+
+/// What to choose.
+#[derive(Clone, Debug, Serialize)]
+pub struct Choice {
+    /// Place among the candidates.
+    pub candidate: usize,
+    /// Place among the cases that it was chosen for.
+    pub case: usize,
+    /// Seconds to pack all cubes with it on this machine, as far as encoding is what takes time.
+    pub write_s: f64,
 }
 
 /// A disk, and what to choose for it.

@@ -35,21 +35,8 @@ impl Candidate {
 
     /// `lz4hc 4 byte`, as the options of `convert` spell it.
     pub fn name(&self) -> String {
-        format!(
-            "{} {} {}",
-            self.codec.compressor.name(),
-            self.codec.level,
-            shuffle(self.codec.shuffle)
-        )
-    }
-}
-
-/// The filter as `convert --shuffle` spells it.
-pub fn shuffle(shuffle: Shuffle) -> &'static str {
-    match shuffle {
-        Shuffle::None => "none",
-        Shuffle::Byte => "byte",
-        Shuffle::Bit => "bit",
+        let Codec { compressor, level, shuffle, .. } = self.codec;
+        format!("{compressor} {level} {shuffle}")
     }
 }
 

@@ -14,7 +14,7 @@ use hsipack_format::{Codec, ErrorKind, codec};
 use hsipack_store::threads::{self, Pool};
 
 use super::candidates::Candidate;
-use super::report::{Measured, Rate};
+use super::figures::{Measured, Rate};
 use super::sample::Chunks;
 use crate::{Error, Result};
 

@@ -1,7 +1,9 @@
 //! A run as a page. Every number on it is one of the report's, which is in the page as data.
 
-use super::report::{Measured, Rate, Report};
-use super::{Case, Spectrum};
+use super::advice::Case;
+use super::figures::{Measured, Rate};
+use super::precision::Spectrum;
+use super::report::Report;
 use crate::page::chart::{Bar, Chart};
 use crate::page::{Page, escape, table};
 
@@ -91,7 +93,7 @@ fn summary(report: &Report) -> String {
         figures.concat(),
         disk(case.disk_rate),
         report.cores,
-        case.limit.word(),
+        case.limit.name(),
         match report.sample.all_cubes {
             1 => "the cube".to_owned(),
             many => format!("all {many} cubes"),
@@ -116,7 +118,7 @@ fn limits(report: &Report) -> String {
             format!("{:.2}", case.bytes_per_s / 1e9),
             format!("{:.1}", case.cubes_per_s),
             format!("{:.2}", case.epoch_s),
-            case.limit.word().to_owned(),
+            case.limit.name().to_owned(),
         ];
         cells.extend((0..4).map(part));
         cells

@@ -1,6 +1,6 @@
 //! What nothing else is better than in every respect.
 
-use super::report::Measured;
+use super::figures::Measured;
 
 /// Which of the candidates are on the front of ratio, decoding speed and writing speed.
 pub fn of(tried: &[Measured]) -> Vec<bool> {

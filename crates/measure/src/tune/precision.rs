@@ -9,8 +9,8 @@ use hsipack_store::threads::{self, Pool};
 use serde::Serialize;
 
 use super::candidates::Candidate;
+use super::figures::{Measured, Rate};
 use super::measure::Bench;
-use super::report::{Measured, Rate};
 use super::sample::{Piece, Sample};
 use crate::Result;
 

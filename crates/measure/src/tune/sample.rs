@@ -11,9 +11,9 @@ use hsipack_pack::convert::{ConvertOptions, plan};
 use hsipack_pack::precision::{self, Budget};
 use hsipack_store::dataset::RowScratch;
 use hsipack_store::{Dataset, Stack, is_packed};
+use serde::Serialize;
 
-use super::Options;
-use super::report::SampleReport;
+use super::options::Options;
 use crate::{Error, Result};
 
 /// Cubes that give rows, at most.
@@ -49,6 +49,23 @@ pub struct Sample {
     pub packed: bool,
     /// What the user should know.
     pub notes: Vec<String>,
+}
+
+/// What everything was tried on.
+#[derive(Clone, Debug, Serialize)]
+pub struct SampleReport {
+    /// Cubes that gave rows.
+    pub cubes: usize,
+    /// Bytes of these rows, as float16.
+    pub bytes: u64,
+    /// Cubes in all.
+    pub all_cubes: usize,
+    /// Bytes of all cubes, as float16.
+    pub all_bytes: u64,
+    /// Shapes of the cubes.
+    pub shapes: Vec<String>,
+    /// Whether the values come from a packed dataset.
+    pub from_dataset: bool,
 }
 
 /// Bytes, cut into chunks.

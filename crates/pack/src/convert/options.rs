@@ -51,6 +51,13 @@ pub enum Normalize {
     Snv,
 }
 
+hsipack_format::option_names!(Normalize, "normalize", {
+    None => "none",
+    L1 => "l1",
+    L2 => "l2",
+    Snv => "snv",
+});
+
 impl Normalize {
     /// The normalisation, if there is one.
     pub fn norm(self) -> Option<SpectralNorm> {

@@ -241,7 +241,7 @@ fn recipe(options: &ConvertOptions) -> Value {
         "codec": {
             "compressor": options.layout.compressor.name(),
             "level": options.layout.level,
-            "shuffle": options.layout.shuffle.name(),
+            "shuffle": options.layout.shuffle.zarr_name(),
         },
         "chunk": options.layout.chunk.map(|chunk| json!([chunk.rows, chunk.columns])),
         "shard_bytes": options.layout.shard_bytes,

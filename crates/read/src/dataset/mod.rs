@@ -43,6 +43,12 @@ pub enum Verify {
     Never,
 }
 
+hsipack_format::option_names!(Verify, "verify", {
+    Always => "always",
+    Once => "once",
+    Never => "never",
+});
+
 /// How to open a dataset.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {

@@ -58,6 +58,8 @@ pub enum OnDamage {
     Skip,
 }
 
+hsipack_format::option_names!(OnDamage, "on_damage", { Error => "error", Skip => "skip" });
+
 impl LoaderOptions {
     /// Options for batches of `batch_size` samples; a decoding thread a core and four slots.
     pub fn new(batch_size: usize) -> Self {

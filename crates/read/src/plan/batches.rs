@@ -41,6 +41,12 @@ pub enum LastBatch {
     Short = 2,
 }
 
+hsipack_format::option_names!(LastBatch, "last batch", {
+    Pad => "pad",
+    Drop => "drop",
+    Short => "short",
+});
+
 impl LastBatch {
     /// Items of a global batch that has `items` of its own, with padding.
     fn padded(self, items: usize, global: usize, world_size: usize) -> usize {

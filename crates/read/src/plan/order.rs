@@ -20,6 +20,15 @@ pub enum Order {
     GroupsTogether = 5,
 }
 
+hsipack_format::option_names!(Order, "order", {
+    Sequential => "sequential",
+    Shuffled => "shuffled",
+    Weighted => "weighted",
+    ClassBalanced => "class_balanced",
+    GroupsSpread => "groups_spread",
+    GroupsTogether => "groups_together",
+});
+
 impl Order {
     /// Whether samples are drawn with replacement.
     pub(super) fn has_replacement(self) -> bool {

@@ -24,7 +24,11 @@ fn image(samples: usize, seed: u64, gaps: bool, element: ElementType) -> Array {
         .map(|place| {
             let number =
                 (place as u64).wrapping_add(seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-            if gaps && number % 97 == 0 { f64::NAN } else { (number % 48) as f64 / 16.0 - 1.0 }
+            if gaps && number.is_multiple_of(97) {
+                f64::NAN
+            } else {
+                (number % 48) as f64 / 16.0 - 1.0
+            }
         })
         .collect();
     Array::of_numbers(&numbers, &[samples, ROWS, COLUMNS, BANDS], element).unwrap()

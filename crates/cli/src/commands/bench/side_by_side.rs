@@ -1,22 +1,22 @@
 //! From arguments to options, and running the benchmark.
 
 use std::io::{Read, stdin};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::sync::Arc;
+use std::time::Duration;
 
 use hsipack_format::{Error, Result};
 use hsipack_measure::bench::{
     self, Augment, BenchOptions, CubeSize, Cubes, Request, Settings, Strategy,
 };
-use hsipack_measure::step::StepKind;
 use hsipack_pack::progress::Progress;
-use hsipack_read::augment::Pipeline;
+use hsipack_read::augment::{Host, Pipeline};
 
-use super::{Args, Limit, NetworkArg, table};
-use crate::{files, output, task};
+use super::{Args, Limit, table};
+use crate::{files, output, task, training};
 
-/// The step where none was asked for, in seconds.
-const STEP_S: f64 = 0.05;
+/// The step where none was asked for.
+const STEP: Duration = Duration::from_millis(50);
 /// Cubes that are drawn where no number was asked for.
 const CUBES: usize = 12;
 
@@ -32,8 +32,10 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         .map_err(|error| Error::io("hsipack", "cannot find this program", error))?;
     let tell = |what: &str| note!("{what}");
     let listening = bench::Progress { stop: &progress, tell: &tell };
-    let report =
-        bench::run(&options, &listening, &mut |request| bench::in_a_process(&program, request))?;
+    let measure = &mut |request: &Request| {
+        bench::in_a_process(Command::new(&program).args(["bench", "--measure"]), request)
+    };
+    let report = bench::run(&options, &Host::default(), &listening, measure)?;
     if let Some(file) = &args.html {
         files::replace(file, &report.page())?;
     }
@@ -49,7 +51,7 @@ fn measure() -> Result<ExitCode> {
         Error::malformed(format!("no case to measure on stdin: {error}"))
             .with_remedy("run `hsipack bench` without --measure")
     })?;
-    let measured = bench::measure(&request)?;
+    let measured = bench::measure(&request, &Host::default())?;
     output::json(&measured);
     Ok(ExitCode::SUCCESS)
 }
@@ -91,10 +93,7 @@ fn options(args: &Args) -> Result<BenchOptions> {
             workers: args.workers.map_or(cores, usize::from),
             epochs: args.epochs as usize,
             warmup_epochs: args.warmup_epochs as usize,
-            step: match args.network {
-                Some(NetworkArg::Small) => StepKind::Network,
-                None => StepKind::Time(args.step_time.map_or(STEP_S, |time| time.as_secs_f64())),
-            },
+            step: training::step(args.network, args.step_time.unwrap_or(STEP)),
             device: args.device.clone(),
             augment: augment(args)?,
             seed: args.seed,

@@ -1,39 +1,38 @@
-//! From arguments to a diagnosis, with libtorch.
+//! From arguments to a diagnosis.
 
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use hsipack_format::text::printable;
 use hsipack_format::{Error, Result};
-use hsipack_measure::device;
-use hsipack_measure::diagnose::{self, Limits, Rounds, RunOptions};
-use hsipack_measure::step::{Step, StepKind};
+use hsipack_measure::device::TrainingLibrary;
+use hsipack_measure::diagnose::{self, Effort, Limits, PackedOptions, Rounds};
 use hsipack_pack::progress::Progress;
-use hsipack_read::augment::Pipeline;
+use hsipack_read::augment::{Host, Pipeline};
 use hsipack_read::plan::{Crop, Order};
 use hsipack_read::{Dataset, DeviceOptions, LoaderOptions};
 use indicatif::{ProgressBar, ProgressDrawTarget};
 
 use super::Args;
-use crate::{files, output, task};
+use crate::{files, output, reading, task, training};
 
 /// Diagnoses, and prints.
 pub fn run(args: Args) -> Result<ExitCode> {
     let progress = Arc::new(Progress::default());
     task::stop_on_ctrl_c(&progress);
-    let options = args.options()?;
+    let host = Host::default();
+    let (options, effort) = (args.options(&host)?, args.effort());
     let bands = bands(&options)?;
-    let kind = match args.step_time {
-        Some(time) => StepKind::Time(time.as_secs_f64()),
-        None => StepKind::Network,
-    };
-    let mut step = Step::new(kind, bands, options.device.device);
+    let kind = training::step(args.network, args.step_time.unwrap_or_default());
+    let mut step = host.step(kind, bands, options.device.device)?;
     let spinner = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-    let diagnosis =
-        diagnose::run(&options, &mut |image, _| step.train(image), &progress.stop, &mut |what| {
-            spinner.set_message(printable(what).into_owned());
-            spinner.tick();
-        });
+    let mut tell = |what: &str| {
+        spinner.set_message(printable(what).into_owned());
+        spinner.tick();
+    };
+    let mut train = |image: &_, _: &[_]| step.train(image);
+    let stop = &progress.stop;
+    let diagnosis = diagnose::run(&options, effort, &host, &mut train, stop, &mut tell);
     spinner.finish_and_clear();
     let diagnosis = diagnosis?;
     if let (Some(path), Some(trace)) = (&args.trace, &options.loader.trace) {
@@ -44,7 +43,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
 }
 
 /// Bands of the images.
-fn bands(options: &RunOptions) -> Result<usize> {
+fn bands(options: &PackedOptions) -> Result<usize> {
     let dataset = Dataset::open(&options.path)?;
     let stack = dataset.stacks().first();
     let stack =
@@ -53,8 +52,17 @@ fn bands(options: &RunOptions) -> Result<usize> {
 }
 
 impl Args {
-    fn options(&self) -> Result<RunOptions> {
-        let store = self.store.open(self.rate_limit);
+    fn effort(&self) -> Effort {
+        Effort {
+            rounds: Rounds::new(usize::from(self.rounds)),
+            time: self.time,
+            verify: self.verify,
+            limits: Limits::default(),
+        }
+    }
+
+    fn options(&self, host: &Host) -> Result<PackedOptions> {
+        let store = reading::store(self.store, self.rate_limit);
         let mut loader = LoaderOptions::new(self.batch_size as usize);
         loader.plan.order = Order::Shuffled;
         if let Some([rows, columns]) = self.crop {
@@ -65,19 +73,15 @@ impl Args {
         loader.threads = self.threads.map_or(loader.threads, usize::from);
         loader.slots = usize::from(self.slots);
         loader.trace = self.trace.is_some().then(Arc::default);
-        let mut device = DeviceOptions::new(device::device(&self.device)?);
+        let mut device = DeviceOptions::new(host.named(&self.device)?);
         device.emulated_bus = self.emulate_bus.map(|rate| rate as f64);
-        Ok(RunOptions {
+        Ok(PackedOptions {
             path: self.dataset.clone(),
             store: Some(store),
             loader,
             device,
             pipeline: self.pipeline()?,
-            rounds: Rounds::new(usize::from(self.rounds)),
-            time: self.time,
             cold: self.cold,
-            verify: self.verify,
-            limits: Limits::default(),
         })
     }
 

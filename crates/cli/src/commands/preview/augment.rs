@@ -2,14 +2,18 @@
 
 use std::path::Path;
 
-use hsipack_format::{DType, Error, Result};
+use bytemuck::AnyBitPattern;
+use half::f16;
+use hsipack_format::{Error, Result};
 use hsipack_pack::preview::Previewed;
 use hsipack_pack::preview::pictures::{Picture, Sheet, check_output, colour_bands, draw};
 use hsipack_read::Dataset;
-use hsipack_read::augment::{Augmented, Images, Mask, Op, Parameters, Pipeline, SampleKey, Step};
+use hsipack_read::augment::array::Buffer;
+use hsipack_read::augment::{
+    Array, Augmented, ElementType, Host, Images, Mask, Op, Parameters, Pipeline, SampleKey, Step,
+};
 use hsipack_store::Stack;
 use hsipack_store::dataset::ChunkArray;
-use tch::{Kind, Tensor};
 
 use super::Args;
 
@@ -50,16 +54,14 @@ pub fn preview(args: &Args, file: &Path) -> Result<Previewed> {
         Some(_) => (ACROSS * SAMPLES - 1) as u64,
         None => (ACROSS - 1) as u64,
     };
+    let keys: Vec<SampleKey> =
+        shown.samples.iter().map(|sample| SampleKey { sample: *sample, repeat: 0 }).collect();
+    let (host, images) = (Host::default(), shown.images(&pipeline)?);
     let augmented = (0..epochs)
-        .map(|epoch| {
-            let keys: Vec<SampleKey> = (shown.samples.iter())
-                .map(|sample| SampleKey { sample: *sample, repeat: 0 })
-                .collect();
-            pipeline.augment(shown.images(&pipeline)?, epoch, &keys)
-        })
+        .map(|epoch| pipeline.augment(&host, &images, epoch, &keys))
         .collect::<Result<Vec<_>>>()
         .map_err(|error| error.at(file))?;
-    let pictures = pictures(args, &shown, &pipeline, &augmented)?;
+    let pictures = pictures(args, &shown, &pipeline, &images, &augmented)?;
     let sheet = Sheet {
         output: args.output.clone(),
         force: args.force,
@@ -121,89 +123,71 @@ impl<'a> Shown<'a> {
     }
 
     /// The batch, with the masks that the augmentations need.
-    fn images(&self, pipeline: &Pipeline) -> Result<Images> {
+    fn images(&self, pipeline: &Pipeline) -> Result<Images<Array>> {
         let [top, left, rows, columns] = self.window;
-        let (rows, columns) = (top..top + rows, left..left + columns);
-        let mut batch = Vec::new();
-        for sample in &self.samples {
-            let cube = self.dataset.crop(*sample, rows.clone(), columns.clone())?;
-            let kind = if cube.dtype == DType::F16 { Kind::Half } else { Kind::Float };
-            let shape = [cube.shape.rows, cube.shape.columns, cube.shape.bands];
-            batch.push(tensor(&cube.bytes, &shape, kind)?);
-        }
+        let (down, across) = (top..top + rows, left..left + columns);
+        let load =
+            |sample: &usize| self.dataset.load_image(*sample, down.clone(), across.clone(), None);
+        let image = stacked(&self.samples.iter().map(load).collect::<Result<Vec<_>>>()?)?;
         let masks = self.stack.masks.iter().filter(|mask| {
             let shown = self.mask.is_some_and(|shown| shown.name() == mask.name());
             shown || pipeline.needs(mask.name()) || mask.name() == self.stack.masks[0].name()
         });
-        let masks = masks.map(|mask| self.labels(mask)).collect::<Result<Vec<_>>>()?;
-        let image = Tensor::f_stack(&batch, 0).and_then(|image| image.f_permute([0, 3, 1, 2]));
-        Ok(Images { image: image.map_err(failed)?, masks, overwrite: true })
-    }
-
-    fn labels(&self, mask: &ChunkArray) -> Result<Mask> {
-        let [top, left, rows, columns] = self.window;
-        let size = mask.meta().dtype.size();
-        let mut labels = Vec::new();
-        for sample in &self.samples {
-            let mut bytes = vec![0; rows * columns * size];
-            let (down, across) = (top..top + rows, left..left + columns);
-            self.dataset.read_mask(*sample, mask.name(), down, across, &mut bytes)?;
-            // Wide enough for labels of two bytes, which libtorch has no type for.
-            let wide: Vec<i32> = bytes
-                .chunks_exact(size)
-                .map(|bytes| {
-                    bytes.iter().rev().fold(0, |label, byte| label << 8 | i32::from(*byte))
-                })
-                .collect();
-            let labels_of = Tensor::f_from_slice(&wide)
-                .and_then(|wide| wide.f_view([rows as i64, columns as i64]));
-            labels.push(labels_of.map_err(failed)?);
-        }
-        let labels = Tensor::f_stack(&labels, 0).map_err(failed)?;
-        Ok(Mask { name: mask.name().to_owned(), labels })
+        let masks = masks.map(|mask| {
+            let load = |sample: &usize| {
+                self.dataset.load_mask(*sample, mask.name(), down.clone(), across.clone())
+            };
+            let labels = stacked(&self.samples.iter().map(load).collect::<Result<Vec<_>>>()?)?;
+            Ok(Mask { name: mask.name().to_owned(), labels })
+        });
+        let masks = masks.collect::<Result<Vec<_>>>()?;
+        Ok(Images::new(image.permuted(&[0, 3, 1, 2]), masks))
     }
 
     /// The picture of one sample of a batch.
-    fn picture(&self, augmented: &Augmented, place: usize) -> Result<Picture> {
-        let image = augmented.image.f_get(place as i64).map_err(failed)?;
-        let size: Vec<usize> = image.size().iter().map(|size| *size as usize).collect();
-        let (rows, columns) = (size[1], size[2]);
-        let mut rgb = vec![[0.0; 3]; rows * columns];
-        for (channel, band) in self.bands.into_iter().enumerate() {
-            let plane = image
-                .f_get(band as i64)
-                .and_then(|plane| plane.f_contiguous()?.f_view([-1])?.f_to_kind(Kind::Float))
-                .map_err(failed)?;
-            let plane: Vec<f32> = Vec::try_from(&plane).map_err(failed)?;
-            rgb.iter_mut().zip(plane).for_each(|(pixel, value)| pixel[channel] = value);
-        }
-        let shown = self.mask.and_then(|mask| {
-            augmented.masks.iter().find(|augmented| augmented.name == mask.name())
-        });
-        let mask = shown
-            .map(|mask| {
-                let labels = mask.labels.f_get(place as i64)?.f_contiguous()?.f_view([-1])?;
-                let labels: Vec<i64> = Vec::try_from(&labels.f_to_kind(Kind::Int64)?)?;
-                Ok(labels.into_iter().map(|label| label as u16).collect())
-            })
-            .transpose()
-            .map_err(failed)?;
+    fn picture(&self, image: &Array, masks: &[Mask<Array>], place: usize) -> Result<Picture> {
+        let [_, _, rows, columns] = image.shape()[..] else {
+            return Err(Error::bug(format!("images of shape {:?}", image.shape())));
+        };
+        let spectra = image.permuted(&[0, 2, 3, 1]).narrowed(0, place, 1);
+        let rgb = match image.element() {
+            ElementType::F16 => self.colours::<f16>(&spectra),
+            _ => self.colours::<f32>(&spectra),
+        };
+        let rgb = rgb.ok_or_else(|| Error::bug(format!("no pixels in {spectra:?}")))?;
+        let shown = self.mask.and_then(|shown| masks.iter().find(|mask| mask.name == shown.name()));
+        let mask = shown.map(|mask| labels(&mask.labels.narrowed(0, place, 1))).transpose()?;
         let (name, detail) = (String::new(), String::new());
         Ok(Picture { name, detail, rows, columns, rgb, mask, stretched_like: 0 })
     }
+
+    /// Red, green and blue of every pixel of (…, bands).
+    fn colours<T: Copy + Into<f32> + AnyBitPattern>(
+        &self,
+        spectra: &Array,
+    ) -> Option<Vec<[f32; 3]>> {
+        let bands = *spectra.shape().last()?;
+        let pixels = spectra.elements::<T>()?.chunks_exact(bands);
+        Some(pixels.map(|spectrum| self.bands.map(|band| spectrum[band].into())).collect())
+    }
 }
 
-fn tensor(bytes: &[u8], shape: &[usize], kind: Kind) -> Result<Tensor> {
-    let shape: Vec<i64> = shape.iter().map(|size| *size as i64).collect();
-    Tensor::f_from_data_size(bytes, &shape, kind).map_err(failed)
+/// The labels of a mask, as it is stored.
+fn labels(mask: &Array) -> Result<Vec<u16>> {
+    let narrow = || Some(mask.elements::<u8>()?.iter().copied().map(u16::from).collect());
+    let labels = match mask.element() {
+        ElementType::U16 => mask.elements::<u16>().map(<[u16]>::to_vec),
+        _ => narrow(),
+    };
+    labels.ok_or_else(|| Error::bug(format!("no labels in {mask:?}")))
 }
 
-fn failed(error: tch::TchError) -> Error {
-    Error::conflict(format!(
-        "libtorch: {}",
-        error.to_string().lines().next().unwrap_or("it failed")
-    ))
-    .caused_by(error)
+/// Arrays of one shape, one after the other in new memory.
+fn stacked(arrays: &[Array]) -> Result<Array> {
+    let [first, ..] = arrays else { return Err(Error::bug("a batch without samples")) };
+    let bytes: Option<Vec<&[u8]>> = arrays.iter().map(Array::bytes).collect();
+    let bytes = bytes.ok_or_else(|| Error::bug("samples with gaps"))?.concat();
+    Buffer::of(&bytes)?.array(&[&[arrays.len()], first.shape()].concat(), first.element())
 }
 
 /// Every sample, and what the epochs make of it.
@@ -211,12 +195,9 @@ fn pictures(
     args: &Args,
     shown: &Shown<'_>,
     pipeline: &Pipeline,
-    augmented: &[(Augmented, Parameters)],
+    plain: &Images<Array>,
+    augmented: &[(Augmented<Array>, Parameters)],
 ) -> Result<Vec<Picture>> {
-    let nothing = Pipeline::new(Vec::new());
-    let keys: Vec<SampleKey> =
-        shown.samples.iter().map(|_| SampleKey { sample: 0, repeat: 0 }).collect();
-    let (plain, _) = nothing.augment(shown.images(pipeline)?, 0, &keys)?;
     // Otherwise brighter is to look brighter.
     let own_stretch = normalises(pipeline);
     let wanted = if args.sample.is_some() { 1 } else { shown.samples.len() };
@@ -228,7 +209,7 @@ fn pictures(
             name: name.to_owned(),
             detail: format!("sample {sample}, as it is stored"),
             stretched_like: original,
-            ..shown.picture(&plain, place)?
+            ..shown.picture(&plain.image, &plain.masks, place)?
         });
         for (epoch, (augmented, parameters)) in augmented.iter().enumerate() {
             let stretched_like = if own_stretch { pictures.len() } else { original };
@@ -236,7 +217,7 @@ fn pictures(
                 name: format!("epoch {epoch}"),
                 detail: applied(&parameters.steps, place),
                 stretched_like,
-                ..shown.picture(augmented, place)?
+                ..shown.picture(&augmented.image, &augmented.masks, place)?
             });
         }
     }

@@ -3,8 +3,7 @@
 use hsipack_measure::diagnose::{Facts, Kind, Limit};
 use hsipack_read::Loader;
 
-use super::{Args, VerifyArg, machine};
-use crate::reading::StoreArg;
+use super::{Args, StoreKind, Verify, machine};
 
 /// What to try, best first; empty if the loader is as fast as the consumer.
 pub fn advice(limit: Limit, loader: &Loader, args: &Args) -> Vec<String> {
@@ -13,8 +12,8 @@ pub fn advice(limit: Limit, loader: &Loader, args: &Args) -> Vec<String> {
         stored_bytes: Some(machine::stored_bytes(dataset.path())),
         decoded_bytes: Some(dataset.decoded_bytes()),
         rate_limited: args.rate_limit.is_some(),
-        mapped: matches!(args.store, StoreArg::Mmap),
-        always_verified: matches!(args.verify, VerifyArg::Always),
+        mapped: args.store == StoreKind::Mapped,
+        always_verified: args.verify == Verify::Always,
         ..Facts::of(dataset, loader.options())
     };
     let (options, advice) = limit.remedies(&facts);

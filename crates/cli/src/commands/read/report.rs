@@ -7,11 +7,11 @@ use hsipack_read::plan::State;
 use hsipack_read::{CacheKind, Loader, MemoryReport, Statistics};
 use serde::Serialize;
 
+use super::Args;
 use super::advice::advice;
 use super::figures::{Figures, unit};
 use super::stream::{End, EpochReport, Epochs};
-use super::{Args, spelled};
-use crate::output;
+use crate::{output, parse};
 
 /// What was read, how fast, and what limits it.
 #[derive(Debug, Serialize)]
@@ -99,10 +99,10 @@ impl Report {
             batches_per_epoch: loader.batches_per_epoch().unwrap_or(0),
             rank: options.share.rank,
             world_size: options.share.world_size,
-            order: spelled(args.order),
+            order: parse::typed(args.order),
             seed: options.plan.seed,
-            store: spelled(args.store),
-            verify: spelled(args.verify),
+            store: args.store.to_string(),
+            verify: args.verify.to_string(),
             rate_limit: args.rate_limit,
             masks: loader.masks().to_vec(),
             threads: options.threads,

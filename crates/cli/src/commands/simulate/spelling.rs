@@ -81,11 +81,7 @@ fn time(text: &str) -> Result<Change, String> {
 }
 
 fn order(text: &str) -> Result<Order, String> {
-    match text.trim() {
-        "first-come" => Ok(Order::FirstCome),
-        "in-order" => Ok(Order::InOrder),
-        other => Err(format!("{other:?} is neither first-come nor in-order")),
-    }
+    text.trim().parse().map_err(|error: hsipack_format::Error| error.to_string())
 }
 
 #[cfg(test)]

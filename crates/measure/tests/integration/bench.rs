@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use half::f16;
 use hsipack_measure::bench::{
     Augment, BenchOptions, CubeSize, Cubes, Data, Feed, Progress, Request, Settings, Strategy,
     measure, prepare, run,
@@ -9,8 +10,7 @@ use hsipack_measure::bench::{
 use hsipack_measure::step::StepKind;
 use hsipack_pack::convert::{ConvertOptions, convert};
 use hsipack_pack::progress;
-use hsipack_read::augment::Pipeline;
-use tch::{Device, Kind, Tensor};
+use hsipack_read::augment::{Array, Device, ElementType, Host, Pipeline};
 
 use crate::beside_others;
 
@@ -39,24 +39,39 @@ fn options(folder: &Path, augment: Augment) -> BenchOptions {
 }
 
 /// Ids and float32 images of two epochs.
-fn batches(strategy: Strategy, options: &BenchOptions, data: &Data) -> Vec<(Vec<usize>, Tensor)> {
-    let mut feed = Feed::start(strategy, None, &options.settings, data, Device::Cpu).unwrap();
+fn batches(strategy: Strategy, options: &BenchOptions, data: &Data) -> Vec<(Vec<usize>, Vec<f32>)> {
+    let host = Host::new(2);
+    let settings = &options.settings;
+    let mut feed = Feed::start(strategy, None, settings, data, &host, Device::Cpu).unwrap();
     assert_eq!(feed.batches_per_epoch(), 3);
     (0..6)
         .map(|_| {
             let given = feed.next().unwrap();
             let ids = given.ids();
-            let image = feed.augment(given).unwrap();
-            let kind = if strategy < Strategy::Half { Kind::Float } else { Kind::Half };
-            assert_eq!(image.kind(), kind, "{strategy}");
-            assert_eq!(image.size(), [ids.len() as i64, 8, 24, 32]);
-            (ids, image.to_kind(Kind::Float).copy())
+            let image = feed.augment(feed.arrive(given).unwrap()).unwrap();
+            let half = strategy >= Strategy::Half;
+            let element = if half { ElementType::F16 } else { ElementType::F32 };
+            assert_eq!(image.element(), element, "{strategy}");
+            assert_eq!(image.shape(), [ids.len(), 8, 24, 32]);
+            (ids, widened(&image))
         })
         .collect()
 }
 
-fn largest(a: &Tensor, b: &Tensor) -> f64 {
-    f64::try_from((a - b).abs().max()).unwrap()
+/// Values of images (B, C, H, W) in the order of memory: sample, row, column, band.
+fn widened(image: &Array) -> Vec<f32> {
+    let stored = image.permuted(&[0, 2, 3, 1]);
+    match image.element() {
+        ElementType::F16 => {
+            stored.elements::<f16>().unwrap().iter().map(|value| value.to_f32()).collect()
+        }
+        _ => stored.elements::<f32>().unwrap().to_vec(),
+    }
+}
+
+fn largest(a: &[f32], b: &[f32]) -> f32 {
+    assert_eq!(a.len(), b.len());
+    a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
 }
 
 #[test]
@@ -76,10 +91,9 @@ fn all_strategies_give_the_same_cubes_in_the_same_order() {
             for ((ids, image), (want_ids, want)) in own.iter().zip(&original) {
                 assert_eq!(ids, want_ids, "{strategy}");
                 // Exact up to the one cast to float16, or up to how warps round.
-                let want = if *strategy >= Strategy::Half {
-                    want.to_kind(Kind::Half).to_kind(Kind::Float)
-                } else {
-                    want.shallow_clone()
+                let want: Vec<f32> = match *strategy >= Strategy::Half {
+                    true => want.iter().map(|value| f16::from_f32(*value).to_f32()).collect(),
+                    false => want.clone(),
                 };
                 let off = largest(image, &want);
                 assert!(off <= most, "{strategy}: {off}");
@@ -117,7 +131,7 @@ fn a_measurement_says_what_was_done_on_the_device() {
         let settings = options.settings.clone();
         let request = Request { strategy, rate_limit: Some(1 << 30), settings, data: data.clone() };
         let json = serde_json::to_string(&request).unwrap();
-        let measured = measure(&serde_json::from_str(&json).unwrap()).unwrap();
+        let measured = measure(&serde_json::from_str(&json).unwrap(), &Host::default()).unwrap();
         assert_eq!((measured.epoch_s.len(), measured.cubes), (2, 14), "{strategy}");
         let (statistics, seconds) = (&measured.statistics, measured.epoch_s.iter().sum::<f64>());
         assert!(seconds >= 0.12, "6 batches of 20 ms take {seconds}");
@@ -138,7 +152,7 @@ fn a_measurement_says_what_was_done_on_the_device() {
 }
 
 #[test]
-fn a_device_benchmark_of_packed_cubes_leaves_nothing_and_makes_a_page() {
+fn a_benchmark_of_packed_cubes_leaves_nothing_and_makes_a_page() {
     let _machine = beside_others();
     let folder = tempfile::tempdir().unwrap();
     let mut made = options(folder.path(), Augment::None);
@@ -173,7 +187,9 @@ fn a_device_benchmark_of_packed_cubes_leaves_nothing_and_makes_a_page() {
         options.repeats = 2;
         let stop = progress::Progress::default();
         let listening = Progress { stop: &stop, tell: &|_| {} };
-        let report = run(&options, &listening, &mut |request| measure(request)).unwrap();
+        let host = Host::default();
+        let measure = &mut |request: &Request| measure(request, &host);
+        let report = run(&options, &host, &listening, measure).unwrap();
         assert_eq!(report.strategies.len(), 10);
         assert!(
             report.strategies.iter().all(|entry| entry.epoch_s.n == 2 && entry.speedup.is_some())
@@ -197,7 +213,7 @@ fn a_device_benchmark_of_packed_cubes_leaves_nothing_and_makes_a_page() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_before_anything_is_made_for_the_device() {
+fn what_does_not_fit_is_refused_before_anything_is_made() {
     let _machine = beside_others();
     let folder = tempfile::tempdir().unwrap();
     let mut options = options(folder.path(), Augment::None);
@@ -205,5 +221,24 @@ fn what_does_not_fit_is_refused_before_anything_is_made_for_the_device() {
     options.cubes = Cubes::Generated { count: 1000, shape: huge };
     let error = prepare(&options, &progress::Progress::default(), &|_| {}).unwrap_err();
     assert!(error.to_string().contains("take fewer cubes"), "{error}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_network_trains_in_the_place_of_a_wait_and_a_gpu_is_refused_before_anything_is_made() {
+    let _machine = beside_others();
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = options(folder.path(), Augment::None);
+    options.settings.step = StepKind::Network;
+    options.strategies = vec![Strategy::Blosc, Strategy::Ring];
+    let (stop, host) = (progress::Progress::default(), Host::new(2));
+    let listening = Progress { stop: &stop, tell: &|_| {} };
+    let measure = &mut |request: &Request| measure(request, &host);
+    let report = run(&options, &host, &listening, measure).unwrap();
+    let steps = report.strategies.iter().map(|entry| &entry.statistics.times.step_s);
+    assert!(steps.clone().count() == 2 && steps.clone().all(|step_s| step_s.mean > 0.0));
+    options.settings.device = "cuda".to_owned();
+    let error = run(&options, &host, &listening, measure).unwrap_err().to_string();
+    assert!(error.contains("hsipack[torch]"), "{error}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }

@@ -7,14 +7,16 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use hsipack_measure::diagnose::{Action, Diagnosis, Level, Limits, Rounds, RunOptions, run};
+use hsipack_measure::diagnose::{
+    Action, Diagnosis, Effort, Level, Limits, PackedOptions, Rounds, run,
+};
 use hsipack_measure::{Error, ErrorKind, Result};
 use hsipack_pack::convert::{ConvertOptions, convert};
 use hsipack_pack::progress::Progress;
-use hsipack_read::augment::Pipeline;
+use hsipack_read::augment::array::Buffer;
+use hsipack_read::augment::{Array, Device, Host, Pipeline};
 use hsipack_read::store::{Limited, StoreKind};
 use hsipack_read::{DeviceOptions, LoaderOptions};
-use tch::Device;
 
 use crate::alone;
 
@@ -50,33 +52,41 @@ fn dataset_of(folder: &Path, [rows, columns, bands]: [usize; 3], count: usize) -
     packed
 }
 
-fn options(path: &Path) -> RunOptions {
+fn options(path: &Path) -> PackedOptions {
     let mut loader = LoaderOptions::new(3);
     loader.threads = 2;
-    RunOptions {
+    PackedOptions {
         path: path.to_owned(),
         store: None,
         loader,
         device: DeviceOptions::new(Device::Cpu),
         pipeline: None,
-        rounds: Rounds::new(3),
-        time: Duration::from_millis(60),
         cold: false,
-        verify: false,
-        limits: Limits::default(),
     }
 }
 
-fn diagnose(options: &RunOptions, step: Duration) -> Diagnosis {
+const EFFORT: Effort = Effort {
+    rounds: Rounds::new(3),
+    time: Duration::from_millis(60),
+    verify: false,
+    limits: Limits { share: 0.05, spreads: 2.0 },
+};
+const VERIFY: Effort = Effort { verify: true, ..EFFORT };
+
+/// Named masks.
+type Masks = [(String, Array)];
+
+fn diagnose(options: &PackedOptions, effort: Effort, step: Duration) -> Diagnosis {
     let mut told = 0;
     let stop = AtomicBool::new(false);
-    let mut sleep = |image: &tch::Tensor, _: &[(String, tch::Tensor)]| {
-        assert_eq!(image.size()[1], SHAPE[2] as i64, "bands");
+    let mut sleep = |image: &Array, _: &Masks| {
+        assert_eq!(image.shape()[1], SHAPE[2], "bands");
         std::thread::sleep(step);
         Ok(())
     };
-    let diagnosis = run(options, &mut sleep, &stop, &mut |_| told += 1).unwrap();
-    assert!(told >= options.rounds.asked() * diagnosis.verdict.rows.len());
+    let host = Host::default();
+    let diagnosis = run(options, effort, &host, &mut sleep, &stop, &mut |_| told += 1).unwrap();
+    assert!(told >= effort.rounds.asked() * diagnosis.verdict.rows.len());
     diagnosis
 }
 
@@ -89,8 +99,8 @@ fn nobody_is_accused_where_the_step_dominates() {
     let _machine = alone();
     let folder = tempfile::tempdir().unwrap();
     let path = dataset(folder.path());
-    let options = RunOptions { cold: true, verify: true, ..options(&path) };
-    let diagnosis = diagnose(&options, STEP);
+    let options = PackedOptions { cold: true, ..options(&path) };
+    let diagnosis = diagnose(&options, VERIFY, STEP);
     assert_eq!(diagnosis.verdict.culprit, None, "{}", diagnosis.text());
     let levels: Vec<Level> = diagnosis.verdict.rows.iter().map(|row| row.level).collect();
     let all = [Level::Step, Level::Collate, Level::Decode, Level::Read, Level::Cold];
@@ -113,8 +123,8 @@ fn a_slow_disk_is_named_and_memory_helps_as_predicted() {
     // Reading a batch takes three steps.
     let rate = stored as f64 / (CUBES / 3) as f64 / (3.0 * STEP.as_secs_f64());
     let store = Limited::new(StoreKind::Pread.store(), rate as u64, 0);
-    let options = RunOptions { store: Some(Arc::new(store)), verify: true, ..options(&path) };
-    let diagnosis = diagnose(&options, STEP);
+    let options = PackedOptions { store: Some(Arc::new(store)), ..options(&path) };
+    let diagnosis = diagnose(&options, VERIFY, STEP);
     let text = diagnosis.text();
     assert_eq!(diagnosis.verdict.culprit, Some(Level::Read), "{text}");
     assert!(text.contains("cache=compressed"), "{text}");
@@ -126,9 +136,9 @@ fn a_slow_copy_is_named_and_crops_help() {
     let _machine = alone();
     let folder = tempfile::tempdir().unwrap();
     let path = dataset(folder.path());
-    let mut options = RunOptions { verify: true, ..options(&path) };
+    let mut options = options(&path);
     options.device.emulated_bus = Some(bytes(3) / (4.0 * STEP.as_secs_f64()));
-    let diagnosis = diagnose(&options, STEP);
+    let diagnosis = diagnose(&options, VERIFY, STEP);
     let text = diagnosis.text();
     assert_eq!(diagnosis.verdict.culprit, Some(Level::Copy), "{text}");
     let remedy = diagnosis.remedy.unwrap();
@@ -146,8 +156,8 @@ fn slow_augmentation_is_named_with_its_dearest_part() {
     let pipeline =
         r#"[{"op": "hflip", "p": 1.0}, {"op": "elastic", "p": 1.0, "kernel": [255, 255]}]"#;
     let pipeline = Some(Pipeline::from_json(pipeline).unwrap());
-    let options = RunOptions { pipeline, ..options(&path) };
-    let diagnosis = diagnose(&options, Duration::ZERO);
+    let options = PackedOptions { pipeline, ..options(&path) };
+    let diagnosis = diagnose(&options, EFFORT, Duration::ZERO);
     let text = diagnosis.text();
     assert_eq!(diagnosis.verdict.culprit, Some(Level::Augment), "{text}");
     let costs = &diagnosis.facts.augmentations;
@@ -160,18 +170,18 @@ fn it_stops_when_told_and_passes_the_steps_error_on() {
     let folder = tempfile::tempdir().unwrap();
     let path = dataset(folder.path());
     let options = options(&path);
-    let mut none = |_: &tch::Tensor, _: &[(String, tch::Tensor)]| Ok(());
+    let host = Host::new(1);
+    let mut none = |_: &Array, _: &Masks| Ok(());
     let stop = AtomicBool::new(true);
-    let error = run(&options, &mut none, &stop, &mut |_| {}).unwrap_err();
+    let error = run(&options, EFFORT, &host, &mut none, &stop, &mut |_| {}).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Interrupted);
-    let mut fails = |_: &tch::Tensor, _: &[(String, tch::Tensor)]| -> Result<()> {
-        Err(Error::conflict("out of luck"))
-    };
-    let error = run(&options, &mut fails, &AtomicBool::new(false), &mut |_| {}).unwrap_err();
+    let go_on = AtomicBool::new(false);
+    let mut fails = |_: &Array, _: &Masks| -> Result<()> { Err(Error::conflict("out of luck")) };
+    let error = run(&options, EFFORT, &host, &mut fails, &go_on, &mut |_| {}).unwrap_err();
     assert!(error.to_string().contains("out of luck"), "{error}");
     let mut wrong = options.clone();
     wrong.loader.splits = vec!["test".to_owned()];
-    let error = run(&wrong, &mut none, &AtomicBool::new(false), &mut |_| {}).unwrap_err();
+    let error = run(&wrong, EFFORT, &host, &mut none, &go_on, &mut |_| {}).unwrap_err();
     assert!(error.to_string().contains("no sample is of split 'test'"), "{error}");
 }
 
@@ -185,20 +195,22 @@ fn rounds_that_differ_are_followed_by_more_up_to_a_bound() {
     let _machine = alone();
     let folder = tempfile::tempdir().unwrap();
     let path = dataset(folder.path());
-    let options = RunOptions { time: Duration::ZERO, ..options(&path) };
+    let effort = Effort { time: Duration::ZERO, ..EFFORT };
     let mut steps = 0;
     // Every step takes longer than the one before.
-    let mut slower = |_: &tch::Tensor, _: &[(String, tch::Tensor)]| {
+    let mut slower = |_: &Array, _: &Masks| {
         steps += 1;
         std::thread::sleep(Duration::from_micros(300 * steps));
         Ok(())
     };
     let mut told = Vec::new();
     let stop = AtomicBool::new(false);
-    let diagnosis = run(&options, &mut slower, &stop, &mut |what| told.push(what.to_owned()));
+    let (options, host) = (options(&path), Host::new(1));
+    let tell = &mut |what: &str| told.push(what.to_owned());
+    let diagnosis = run(&options, effort, &host, &mut slower, &stop, tell);
     let verdict = diagnosis.unwrap().verdict;
     assert!(!verdict.settled);
-    assert!(verdict.rows.iter().all(|row| row.rounds == Rounds::MOST * options.rounds.asked()));
+    assert!(verdict.rows.iter().all(|row| row.rounds == Rounds::MOST * effort.rounds.asked()));
     assert_eq!(told.first().unwrap(), "round 1 of 3: the training step");
     assert_eq!(told.last().unwrap(), "round 9, to be sure: reading files");
 }
@@ -222,12 +234,12 @@ fn all_is_measured_again_if_only_what_the_prediction_rests_on_changed_its_speed(
 fn changed_speed(slow: Range<usize>) {
     let folder = tempfile::tempdir().unwrap();
     let path = dataset(folder.path());
-    let mut options =
-        RunOptions { rounds: Rounds::new(1), time: Duration::ZERO, verify: true, ..options(&path) };
+    let mut options = options(&path);
+    let effort = Effort { rounds: Rounds::new(1), time: Duration::ZERO, ..VERIFY };
     options.device.emulated_bus = Some(bytes(3) / (3.0 * STEP.as_secs_f64()));
     // Steps of the trial that goes on, if it is the first.
     let (steps, again) = (Cell::new(None), Cell::new(0));
-    let mut step = |_: &tch::Tensor, _: &[(String, tch::Tensor)]| {
+    let mut step = |_: &Array, _: &Masks| {
         let now = steps.get().is_some_and(|steps| slow.contains(&steps));
         steps.set(steps.get().map(|steps| steps + 1));
         std::thread::sleep(if now { 5 * STEP } else { STEP });
@@ -237,7 +249,8 @@ fn changed_speed(slow: Range<usize>) {
         again.set(again.get() + usize::from(what.ends_with("all of it again")));
         steps.set((again.get() == 0 && what.ends_with("round 1 of 1: the remedy")).then_some(0));
     };
-    let diagnosis = run(&options, &mut step, &AtomicBool::new(false), &mut tell).unwrap();
+    let (stop, host) = (AtomicBool::new(false), Host::new(1));
+    let diagnosis = run(&options, effort, &host, &mut step, &stop, &mut tell).unwrap();
     let text = diagnosis.text();
     assert_eq!(diagnosis.verdict.culprit, Some(Level::Copy), "{text}");
     assert!(again.get() >= 1 && diagnosis.attempts == again.get() + 1, "{text}");
@@ -252,18 +265,20 @@ fn the_kept_batch_is_augmented_into_memory_that_is_used_again_as_a_loaders_batch
     // Batches that are large enough for the loader to keep their memory.
     let path = dataset_of(folder.path(), [160, 160, 60], 3);
     let pipeline = Some(Pipeline::from_json(r#"[{"op": "hflip", "p": 1.0}]"#).unwrap());
-    let options = RunOptions { pipeline, time: Duration::ZERO, ..options(&path) };
+    let options = PackedOptions { pipeline, ..options(&path) };
+    let effort = Effort { time: Duration::ZERO, ..EFFORT };
     let (augmenting, mut places, mut others) = (Cell::new(false), Vec::new(), Vec::new());
-    let mut step = |image: &tch::Tensor, _: &[(String, tch::Tensor)]| {
+    let mut step = |image: &Array, _: &Masks| {
         if augmenting.get() {
-            places.push(image.data_ptr() as usize);
+            places.push(image.address() as usize);
             // Takes what was given back to the system, so that new memory lies elsewhere.
-            others.push(image.zeros_like());
+            others.push(Buffer::zeroed(image.memory().bytes())?);
         }
         Ok(())
     };
     let mut tell = |what: &str| augmenting.set(what.ends_with(Level::Augment.adds()));
-    run(&options, &mut step, &AtomicBool::new(false), &mut tell).unwrap();
+    let (stop, host) = (AtomicBool::new(false), Host::new(2));
+    run(&options, effort, &host, &mut step, &stop, &mut tell).unwrap();
     let batches = places.len();
     places.sort_unstable();
     places.dedup();

@@ -1,0 +1,513 @@
+//! Runs the levels of any pipeline, finds what is to blame, and tries the remedy: the one algorithm behind
+//! `hsipack diagnose` and `hsipack.diagnose`.
+//!
+//! ```text
+//! attempt: rounds of all levels → verdict → (each augmentation left out) → remedy → rounds with and without it
+//! again, if the machine changed its speed between levels and remedy
+//! ```
+//!
+//! What is diagnosed is behind the trait [`Levels`]: packed datasets (`packed.rs`), and loaders in Python.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use hsipack_read::Statistics;
+
+use super::facts::{AugmentationCost, Facts};
+use super::level::Level;
+use super::prediction::Basis;
+use super::remedy::{Action, Remedy, remedy};
+use super::report::{Diagnosis, Trial, Verified};
+use super::rounds::Rounds;
+use super::verdict::{Limits, Measured, Verdict, median, verdict};
+use crate::{Error, ErrorKind, Result, machine};
+
+/// A pipeline, parts of which can be replaced by something that is kept ready.
+pub trait Levels {
+    /// What is diagnosed, as the report's first line.
+    fn subject(&self) -> String;
+
+    /// Samples in a batch, where that is known.
+    fn batch_size(&self) -> Option<usize>;
+
+    /// The levels that apply, in their order. Everything is real in the last one.
+    fn levels(&self) -> Vec<Level>;
+
+    /// The level beside which [`Basis::MoreThreads`] is timed, and the number of threads; `None` if it would show nothing.
+    fn more_threads(&self) -> Option<(Level, usize)>;
+
+    /// Names of the augmentations, in their order; none if they cannot be told apart.
+    fn augmentations(&self) -> Vec<String>;
+
+    /// Whether [`time`](Self::time) can run everything real with this action.
+    fn can_try(&self, action: &Action) -> bool;
+
+    /// Times a variant: makes it, warms it up, and has `timer` call what takes a batch and trains on it.
+    ///
+    /// # Errors
+    /// If batches cannot be loaded, the training step fails, or the timer is stopped.
+    fn time(&mut self, variant: Variant<'_>, timer: &Timer<'_>) -> Result<Lap>;
+
+    /// What is known beside the times, after all levels were timed. What the driver measures itself need not be there:
+    /// `load_s`, `more_threads`, `more_threads_s`, `augmentations`, `available_memory`; and `cores`, if it is 0.
+    ///
+    /// # Errors
+    /// If the pipeline cannot be looked at.
+    fn facts(&mut self) -> Result<Facts>;
+
+    /// What could not be measured, and why.
+    fn notes(&self) -> Vec<String>;
+}
+
+/// What is timed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Variant<'a> {
+    /// A level, or another variant that a prediction may rest on.
+    Basis(Basis),
+    /// Everything real, with a remedy.
+    Remedied(&'a Action),
+}
+
+impl From<Level> for Variant<'_> {
+    fn from(level: Level) -> Self {
+        Self::Basis(Basis::Level { level })
+    }
+}
+
+/// What came of timing a variant.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lap {
+    /// Seconds that a batch took, on average.
+    pub batch_s: f64,
+    /// What the loader did meanwhile, if it is hsipack's.
+    pub statistics: Option<Statistics>,
+}
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Effort {
+    /// How often every level is run; the levels of a round follow each other. The remedy likewise.
+    pub rounds: Rounds,
+    /// How long each time, at least; and at least three batches.
+    pub time: Duration,
+    /// Whether the remedy is tried.
+    pub verify: bool,
+    /// When a drop counts.
+    pub limits: Limits,
+}
+
+impl Default for Effort {
+    /// Five rounds of a second; nothing is verified.
+    fn default() -> Self {
+        let (rounds, time) = (Rounds::new(5), Duration::from_secs(1));
+        Self { rounds, time, verify: false, limits: Limits::default() }
+    }
+}
+
+/// Times batches.
+#[derive(Clone, Copy, Debug)]
+pub struct Timer<'a> {
+    time: Duration,
+    stop: &'a AtomicBool,
+}
+
+/// Batches that are measured at least.
+const BATCHES: usize = 3;
+
+impl Timer<'_> {
+    /// Seconds that `batch` takes, on average of at most `most` calls. A call before those is not measured. `wait` waits
+    /// for what is queued on the device.
+    ///
+    /// # Errors
+    /// The first one of `batch` or `wait`; and if the diagnosis is to stop.
+    pub fn batches(
+        &self,
+        most: usize,
+        wait: impl Fn() -> Result<()>,
+        mut batch: impl FnMut() -> Result<()>,
+    ) -> Result<f64> {
+        batch()?;
+        wait()?;
+        let start = Instant::now();
+        let mut batches = 0;
+        while batches < most && (batches < BATCHES || start.elapsed() < self.time) {
+            self.check()?;
+            batch()?;
+            batches += 1;
+        }
+        wait()?;
+        Ok(start.elapsed().as_secs_f64() / batches.max(1) as f64)
+    }
+
+    /// Refuses to go on once the diagnosis is to stop.
+    ///
+    /// # Errors
+    /// If it is to stop.
+    pub fn check(&self) -> Result<()> {
+        match self.stop.load(Ordering::Relaxed) {
+            true => Err(Error::new(ErrorKind::Interrupted, "stopped")),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Diagnoses a pipeline. `stop` ends it early; `tell` hears what goes on.
+///
+/// # Errors
+/// If a level cannot be run, or it was stopped.
+pub fn diagnose(
+    levels: &mut dyn Levels,
+    effort: Effort,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(&str),
+) -> Result<Diagnosis> {
+    let timer = Timer { time: effort.time, stop };
+    let mut driver = Driver { levels, effort, timer, tell };
+    let mut attempt = 1;
+    loop {
+        let mut diagnosis = driver.attempt()?;
+        diagnosis.attempts = attempt;
+        let steady = diagnosis.verified.as_ref().is_none_or(|verified| verified.steady);
+        if steady || attempt == Rounds::ATTEMPTS {
+            return Ok(diagnosis);
+        }
+        attempt += 1;
+        (driver.tell)("the machine changed its speed: all of it again");
+    }
+}
+
+/// A diagnosis on its way.
+struct Driver<'a> {
+    levels: &'a mut dyn Levels,
+    effort: Effort,
+    timer: Timer<'a>,
+    tell: &'a mut dyn FnMut(&str),
+}
+
+/// What came of all levels.
+struct Timed {
+    verdict: Verdict,
+    /// Seconds that loading a batch takes with everything real: as the verdict's times the median of the rounds' means.
+    load_s: Option<f64>,
+    /// Seconds that a batch takes with more threads, and how many those are.
+    more_threads: Option<(f64, usize)>,
+    /// Of the last round with everything real.
+    statistics: Option<Statistics>,
+}
+
+impl Driver<'_> {
+    /// All of it, measured once.
+    fn attempt(&mut self) -> Result<Diagnosis> {
+        let limits = self.effort.limits;
+        let timed = self.timed()?;
+        let (more_threads_s, more_threads) = timed.more_threads.unzip();
+        let mut facts = self.levels.facts()?;
+        facts.load_s = timed.load_s;
+        (facts.more_threads_s, facts.more_threads) = (more_threads_s, more_threads.unwrap_or(0));
+        facts.available_memory = machine::available_memory();
+        if facts.cores == 0 {
+            facts.cores = machine::cores();
+        }
+        let verdict = timed.verdict;
+        if verdict.culprit == Some(Level::Augment) {
+            facts.augmentations = self.augmentations()?;
+        }
+        let remedy = remedy(&verdict, &facts);
+        let mut notes = self.levels.notes();
+        let mut verified = None;
+        if let Some(remedy) = remedy.as_ref().filter(|_| self.effort.verify) {
+            if self.levels.can_try(&remedy.action) {
+                let trial = self.tried(remedy)?;
+                verified = Some(Verified::new(trial, remedy, &verdict, &facts, limits));
+            } else {
+                notes.push("there is no option to try, so nothing was verified".to_owned());
+            }
+        }
+        Ok(Diagnosis {
+            subject: self.levels.subject(),
+            batch_size: self.levels.batch_size(),
+            verdict,
+            limits,
+            facts,
+            remedy,
+            verified,
+            statistics: timed.statistics,
+            attempts: 1,
+            notes,
+        })
+    }
+
+    /// Times the levels, round after round, until the verdict settles.
+    fn timed(&mut self) -> Result<Timed> {
+        let levels = self.levels.levels();
+        let (rounds, limits) = (self.effort.rounds, self.effort.limits);
+        let more = self.levels.more_threads();
+        let real = real(&levels);
+        let mut measured: Vec<Measured> =
+            levels.iter().map(|level| Measured { level: *level, batch_s: Vec::new() }).collect();
+        let (mut loads, mut with_more, mut statistics) = (Vec::new(), Vec::new(), None);
+        while !rounds.suffice(&measured, limits) {
+            for Measured { level, batch_s } in &mut measured {
+                (self.tell)(&rounds.name(batch_s.len() + 1, level.adds()));
+                let lap = self.levels.time((*level).into(), &self.timer)?;
+                batch_s.push(lap.batch_s);
+                // In the same round: both see the same machine.
+                if more.is_some_and(|(beside, _)| beside == *level) {
+                    with_more.push(self.time(Variant::Basis(Basis::MoreThreads))?);
+                }
+                if real == Some(*level) {
+                    loads.extend(lap.statistics.as_ref().map(|one| one.times.load_s.mean));
+                    statistics = lap.statistics;
+                }
+            }
+        }
+        let middle = |times: &[f64]| (!times.is_empty()).then(|| median(times));
+        let more_threads = middle(&with_more).zip(more.map(|(_, threads)| threads));
+        let verdict = verdict(&measured, limits);
+        Ok(Timed { verdict, load_s: middle(&loads), more_threads, statistics })
+    }
+
+    /// Seconds of a batch.
+    fn time(&mut self, variant: Variant<'_>) -> Result<f64> {
+        Ok(self.levels.time(variant, &self.timer)?.batch_s)
+    }
+
+    /// What every augmentation costs.
+    fn augmentations(&mut self) -> Result<Vec<AugmentationCost>> {
+        let mut costs = Vec::new();
+        for (place, name) in self.levels.augmentations().into_iter().enumerate() {
+            (self.tell)(&format!("without {name}"));
+            let times = (0..self.effort.rounds.asked())
+                .map(|_| self.time(Variant::Basis(Basis::Without { place })))
+                .collect::<Result<Vec<f64>>>()?;
+            costs.push(AugmentationCost { name, without_s: median(&times) });
+        }
+        Ok(costs)
+    }
+
+    /// Times everything real without and with a remedy, and what the prediction rests on, in turns.
+    fn tried(&mut self, remedy: &Remedy) -> Result<Trial> {
+        let (rounds, limits) = (self.effort.rounds, self.effort.limits);
+        let real = real(&self.levels.levels()).unwrap_or(Level::Step);
+        let (mut before, mut after, mut basis) = (Vec::new(), Vec::new(), Vec::new());
+        loop {
+            (self.tell)(&rounds.name(before.len() + 1, "the remedy"));
+            before.push(self.time(real.into())?);
+            after.push(self.time(Variant::Remedied(&remedy.action))?);
+            if let Some(of) = remedy.basis {
+                basis.push(self.time(Variant::Basis(of))?);
+            }
+            let times = [&before[..], &after, &basis];
+            // The last is empty if there is nothing to measure.
+            let measured = if basis.is_empty() { &times[..2] } else { &times };
+            if rounds.suffice_to_compare(measured, limits) {
+                break;
+            }
+        }
+        let basis_s = (!basis.is_empty()).then(|| median(&basis));
+        Ok(Trial { before_s: median(&before), after_s: median(&after), basis_s })
+    }
+}
+
+/// The level at which everything is real, with files in the system's cache.
+fn real(levels: &[Level]) -> Option<Level> {
+    levels.iter().copied().rfind(|level| *level != Level::Cold)
+}
+
+#[cfg(test)]
+mod tests {
+    use hsipack_read::Distribution;
+
+    use super::*;
+
+    /// Levels whose batches take as long as they say.
+    struct Scripted {
+        levels: Vec<Level>,
+        takes: fn(Level) -> f64,
+        /// Whether a lap takes twice as long; laps are counted from 0.
+        slow: fn(usize) -> bool,
+        can_try: bool,
+        more_threads: Option<(Level, usize)>,
+        /// What was timed.
+        laps: Vec<String>,
+    }
+
+    impl Scripted {
+        fn new(levels: &[Level], takes: fn(Level) -> f64) -> Self {
+            Self {
+                levels: levels.to_vec(),
+                takes,
+                slow: |_| false,
+                can_try: true,
+                more_threads: None,
+                laps: Vec::new(),
+            }
+        }
+
+        fn diagnose(&mut self, effort: Effort) -> (Diagnosis, Vec<String>) {
+            let mut told = Vec::new();
+            let stop = AtomicBool::new(false);
+            let diagnosis = diagnose(self, effort, &stop, &mut |what| told.push(what.to_owned()));
+            (diagnosis.unwrap(), told)
+        }
+    }
+
+    impl Levels for Scripted {
+        fn subject(&self) -> String {
+            "a script".to_owned()
+        }
+
+        fn batch_size(&self) -> Option<usize> {
+            Some(4)
+        }
+
+        fn levels(&self) -> Vec<Level> {
+            self.levels.clone()
+        }
+
+        fn more_threads(&self) -> Option<(Level, usize)> {
+            self.more_threads
+        }
+
+        fn augmentations(&self) -> Vec<String> {
+            vec!["hflip".to_owned(), "elastic".to_owned()]
+        }
+
+        fn can_try(&self, _: &Action) -> bool {
+            self.can_try
+        }
+
+        fn time(&mut self, variant: Variant<'_>, _: &Timer<'_>) -> Result<Lap> {
+            let (name, takes_s) = match variant {
+                Variant::Basis(Basis::Level { level }) => (level.adds(), (self.takes)(level)),
+                Variant::Basis(Basis::MoreThreads) => ("more threads", 0.3),
+                Variant::Basis(Basis::Without { place: 1 }) => ("without the dearest", 0.15),
+                Variant::Basis(Basis::Without { .. }) => ("without another", 0.45),
+                Variant::Remedied(_) => ("remedied", 0.2),
+            };
+            let batch_s = if (self.slow)(self.laps.len()) { 2.0 * takes_s } else { takes_s };
+            self.laps.push(name.to_owned());
+            let mut statistics = Statistics::default();
+            statistics.times.load_s = Distribution::of([batch_s / 8.0]);
+            Ok(Lap { batch_s, statistics: Some(statistics) })
+        }
+
+        fn facts(&mut self) -> Result<Facts> {
+            let bytes = Some(1);
+            let threads = 1 << 20;
+            Ok(Facts { stored_bytes: bytes, decoded_bytes: bytes, threads, ..Facts::default() })
+        }
+
+        fn notes(&self) -> Vec<String> {
+            vec!["a note".to_owned()]
+        }
+    }
+
+    const EFFORT: Effort = Effort {
+        rounds: Rounds::new(2),
+        time: Duration::ZERO,
+        verify: true,
+        limits: Limits { share: 0.05, spreads: 2.0 },
+    };
+
+    const LEVELS: [Level; 3] = [Level::Step, Level::Decode, Level::Read];
+
+    fn disk(level: Level) -> f64 {
+        if level >= Level::Read { 0.4 } else { 0.2 }
+    }
+
+    #[test]
+    fn levels_take_turns_and_the_remedy_is_tried_beside_everything_real() {
+        let mut levels = Scripted::new(&LEVELS, disk);
+        let (diagnosis, told) = levels.diagnose(EFFORT);
+        assert_eq!(diagnosis.verdict.culprit, Some(Level::Read));
+        assert_eq!((diagnosis.attempts, &diagnosis.notes[..]), (1, &["a note".to_owned()][..]));
+        let round = ["the training step", "decoding", "reading files"];
+        let trial = ["reading files", "remedied", "decoding"];
+        assert_eq!(levels.laps, [round, round, trial, trial].concat());
+        assert_eq!(told[0], "round 1 of 2: the training step");
+        assert_eq!(told.last().unwrap(), "round 2 of 2: the remedy");
+        let verified = diagnosis.verified.unwrap();
+        assert!(verified.steady && (verified.gain - 2.0).abs() < 1e-9, "{verified:?}");
+        assert_eq!((diagnosis.facts.load_s, diagnosis.facts.cores > 0), (Some(0.05), true));
+    }
+
+    #[test]
+    fn more_threads_are_timed_in_the_rounds_of_their_level() {
+        let mut levels = Scripted::new(&LEVELS, disk);
+        levels.more_threads = Some((Level::Decode, 8));
+        let (diagnosis, _) = levels.diagnose(Effort { verify: false, ..EFFORT });
+        let round = ["the training step", "decoding", "more threads", "reading files"];
+        assert_eq!(levels.laps, [round, round].concat());
+        let facts = &diagnosis.facts;
+        assert_eq!((facts.more_threads, facts.more_threads_s), (8, Some(0.3)));
+    }
+
+    #[test]
+    fn a_remedy_that_nobody_can_try_is_not_verified_and_a_note_says_so() {
+        let mut levels = Scripted::new(&LEVELS, disk);
+        levels.can_try = false;
+        let (diagnosis, _) = levels.diagnose(EFFORT);
+        assert!(diagnosis.remedy.is_some() && diagnosis.verified.is_none());
+        assert!(diagnosis.notes[1].starts_with("there is no option to try"));
+        assert!(!levels.laps.contains(&"remedied".to_owned()));
+    }
+
+    #[test]
+    fn every_augmentation_is_left_out_where_they_are_to_blame() {
+        let takes = |level| if level >= Level::Augment { 0.5 } else { 0.1 };
+        let mut levels = Scripted::new(&[Level::Step, Level::Augment, Level::Read], takes);
+        let (diagnosis, told) = levels.diagnose(Effort { verify: false, ..EFFORT });
+        let costs = diagnosis.facts.augmentations.iter();
+        let costs: Vec<(&str, f64)> = costs.map(|one| (&one.name[..], one.without_s)).collect();
+        assert_eq!(costs, [("hflip", 0.45), ("elastic", 0.15)]);
+        assert_eq!(told[told.len() - 2..], ["without hflip", "without elastic"]);
+        let action = Action::Without { place: 1, name: "elastic".to_owned() };
+        assert_eq!(diagnosis.remedy.unwrap().action, action);
+    }
+
+    #[test]
+    fn all_is_measured_again_while_the_machine_changes_its_speed_three_times_at_most() {
+        // An attempt of one round is six laps: three levels; the disk, the remedy and decoding beside each other.
+        let once = Effort { rounds: Rounds::new(1), ..EFFORT };
+        let diagnosed = |slow| {
+            let mut levels = Scripted { slow, ..Scripted::new(&LEVELS, disk) };
+            let (diagnosis, told) = levels.diagnose(once);
+            let again = told.iter().filter(|what| what.ends_with("all of it again")).count();
+            assert_eq!(again + 1, diagnosis.attempts);
+            (diagnosis.attempts, diagnosis.verified.unwrap().steady)
+        };
+        assert_eq!(diagnosed(|_| false), (1, true));
+        // Everything real, or what the prediction rests on, was slow in the first trial alone; then in every one.
+        assert_eq!(diagnosed(|lap| lap == 3), (2, true));
+        assert_eq!(diagnosed(|lap| lap == 5), (2, true));
+        assert_eq!(diagnosed(|lap| lap % 6 == 3), (3, false));
+        // Slow from the trial on: the second attempt is as slow throughout.
+        assert_eq!(diagnosed(|lap| lap >= 3), (2, true));
+    }
+
+    #[test]
+    fn a_timer_takes_three_batches_at_least_and_as_many_as_there_is_time_for_or_are_allowed() {
+        let stop = AtomicBool::new(false);
+        let timer = |time| Timer { time, stop: &stop };
+        let calls = |time, most| {
+            let mut calls = 0;
+            let pause = Duration::from_millis(2);
+            let batch = || {
+                calls += 1;
+                std::thread::sleep(pause);
+                Ok(())
+            };
+            let batch_s = timer(time).batches(most, || Ok(()), batch).unwrap();
+            assert!(batch_s >= pause.as_secs_f64());
+            calls
+        };
+        // One call is not measured.
+        assert_eq!(calls(Duration::ZERO, usize::MAX), 1 + BATCHES);
+        assert!(calls(Duration::from_millis(30), usize::MAX) > 1 + BATCHES);
+        assert_eq!(calls(Duration::from_millis(30), 2), 3);
+        stop.store(true, Ordering::Relaxed);
+        let error = timer(Duration::ZERO).batches(9, || Ok(()), || Ok(())).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Interrupted);
+    }
+}

@@ -1,0 +1,430 @@
+//! The levels of a packed dataset: what hsipack's loader gives, parts of it kept ready.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use hsipack_format::Opt;
+use hsipack_read::augment::{Device, Frame, Images, Library, Mask, Pipeline, SampleKey};
+use hsipack_read::plan::{Crop, LastBatch};
+use hsipack_read::store::Store;
+use hsipack_read::{
+    CacheKind, Dataset, DeviceBatch, DeviceLoader, DeviceOptions, LoaderOptions, OpenOptions,
+};
+
+use super::driver::{Effort, Lap, Levels, Timer, Variant, diagnose};
+use super::facts::Facts;
+use super::level::Level;
+use super::prediction::Basis;
+use super::remedy::Action;
+use super::report::Diagnosis;
+use super::subset::subset;
+use crate::device::TrainingLibrary;
+use crate::{Error, Result, machine};
+
+/// What is diagnosed.
+#[derive(Clone, Debug)]
+pub struct PackedOptions {
+    /// The dataset.
+    pub path: PathBuf,
+    /// Where its bytes come from; the default if `None`.
+    pub store: Option<Arc<dyn Store>>,
+    /// As it is used: batch size, crops, threads, slots.
+    pub loader: LoaderOptions,
+    /// Where batches go.
+    pub device: DeviceOptions,
+    /// What augments them there.
+    pub pipeline: Option<Pipeline>,
+    /// Whether the system is to forget the files, to see what the disk costs.
+    pub cold: bool,
+}
+
+/// The training step: images (B, C, H, W) and named masks.
+pub type Step<'a, T> = dyn FnMut(&T, &[(String, T)]) -> Result<()> + 'a;
+
+/// Diagnoses a packed dataset. `stop` ends it early; `tell` hears what goes on.
+///
+/// # Errors
+/// If the dataset or the device cannot be used, a step fails, or it was stopped.
+pub fn run<L: TrainingLibrary>(
+    options: &PackedOptions,
+    effort: Effort,
+    library: &L,
+    step: &mut Step<'_, L::Tensor>,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(&str),
+) -> Result<Diagnosis> {
+    diagnose(&mut Packed::new(options, library, step)?, effort, stop, tell)
+}
+
+/// A packed dataset, its loader and a training step.
+struct Packed<'a, L: TrainingLibrary> {
+    options: &'a PackedOptions,
+    library: &'a L,
+    step: &'a mut Step<'a, L::Tensor>,
+    dataset: Dataset,
+    /// Samples that all levels read: few enough to be kept in memory.
+    samples: Vec<usize>,
+    levels: Vec<Level>,
+    notes: Vec<String>,
+    kept: Kept<L>,
+}
+
+/// What differs from the options.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Change {
+    cache: CacheKind,
+    threads: Option<usize>,
+    /// Place of an augmentation to leave out.
+    without: Option<usize>,
+    crop: Option<[u32; 2]>,
+    repeat: bool,
+    cold: bool,
+}
+
+impl Change {
+    /// Of a level whose batches a loader gives.
+    fn of_level(level: Level) -> Self {
+        let change = Self::default();
+        match level {
+            Level::Copy => Self { repeat: true, ..change },
+            Level::Collate => Self { cache: CacheKind::Decoded, ..change },
+            Level::Decode => Self { cache: CacheKind::Compressed, ..change },
+            Level::Cold => Self { cold: true, ..change },
+            Level::Step | Level::Augment | Level::Read | Level::Load => change,
+        }
+    }
+
+    /// Of a remedy; `None` if it is nothing that can be tried.
+    fn of_action(action: &Action) -> Option<Self> {
+        let change = Self::default();
+        Some(match action {
+            Action::Cache { cache, .. } => Self { cache: *cache, ..change },
+            Action::Threads { threads } => Self { threads: Some(*threads), ..change },
+            Action::Without { place, .. } => Self { without: Some(*place), ..change },
+            Action::Crop { pixels } => Self { crop: Some(*pixels), ..change },
+            Action::Pin | Action::Other => return None,
+        })
+    }
+}
+
+impl<L: TrainingLibrary> Levels for Packed<'_, L> {
+    fn subject(&self) -> String {
+        let DeviceOptions { device, emulated_bus, .. } = self.options.device;
+        let device = match (device, emulated_bus) {
+            (Device::Cuda(number), _) => format!("cuda:{number}"),
+            (_, Some(rate)) => format!("the CPU, over an emulated bus of {:.1} GB/s", rate * 1e-9),
+            _ => "the CPU".to_owned(),
+        };
+        let LoaderOptions { plan, threads, .. } = &self.options.loader;
+        let path = self.options.path.display();
+        format!("{path}: batches of {} on {device}, {threads} decoding threads", plan.batch_size)
+    }
+
+    fn batch_size(&self) -> Option<usize> {
+        Some(self.options.loader.plan.batch_size)
+    }
+
+    fn levels(&self) -> Vec<Level> {
+        self.levels.clone()
+    }
+
+    fn more_threads(&self) -> Option<(Level, usize)> {
+        let cores = machine::cores();
+        (self.options.loader.threads < cores).then_some((Level::Decode, cores))
+    }
+
+    fn augmentations(&self) -> Vec<String> {
+        let ops = self.options.pipeline.iter().flat_map(|pipeline| &pipeline.ops);
+        ops.map(|op| op.name().to_owned()).collect()
+    }
+
+    fn can_try(&self, action: &Action) -> bool {
+        Change::of_action(action).is_some()
+    }
+
+    fn time(&mut self, variant: Variant<'_>, timer: &Timer<'_>) -> Result<Lap> {
+        let change = match variant {
+            Variant::Basis(Basis::Level { level: Level::Step }) => {
+                return self.keep_stepping(None, timer);
+            }
+            Variant::Basis(Basis::Level { level: Level::Augment }) => {
+                return self.keep_stepping(self.options.pipeline.clone(), timer);
+            }
+            Variant::Basis(Basis::Without { place }) => {
+                let change = Change { without: Some(place), ..Change::default() };
+                return self.keep_stepping(self.pipeline(&change), timer);
+            }
+            Variant::Basis(Basis::Level { level }) => Change::of_level(level),
+            Variant::Basis(Basis::MoreThreads) => {
+                let threads = Some(machine::cores());
+                Change { threads, ..Change::of_level(Level::Decode) }
+            }
+            Variant::Remedied(action) => Change::of_action(action).unwrap_or_default(),
+        };
+        self.stream(&change, timer)
+    }
+
+    fn facts(&mut self) -> Result<Facts> {
+        let chosen = chosen(&self.dataset, &self.options.loader)?;
+        let (stored, decoded) = sizes(&self.dataset, &chosen);
+        let shape = self.dataset.stacks().first().map(|stack| stack.image.shape());
+        let whole = matches!(self.options.loader.plan.crop, Crop::Whole);
+        Ok(Facts {
+            stored_bytes: Some(stored),
+            decoded_bytes: Some(decoded),
+            copies: self.kept.copies.to_owned(),
+            pixels: shape.filter(|_| whole).map(|shape| [shape.rows as u32, shape.columns as u32]),
+            gpu: self.options.device.device != Device::Cpu,
+            ..Facts::of(&self.dataset, &self.options.loader)
+        })
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.notes.clone()
+    }
+}
+
+impl<'a, L: TrainingLibrary> Packed<'a, L> {
+    fn new<'s: 'a>(
+        options: &'a PackedOptions,
+        library: &'a L,
+        step: &'a mut Step<'s, L::Tensor>,
+    ) -> Result<Self> {
+        let dataset = open(options)?;
+        let samples = samples(&dataset, options)?;
+        let (levels, notes) = levels(options);
+        let loader = kept_options(options, &samples);
+        let kept = Kept::new(options, loader, library)?;
+        Ok(Self { options, library, step, dataset, samples, levels, notes, kept })
+    }
+
+    /// Steps on the kept batch, augmented anew if there is a pipeline.
+    fn keep_stepping(&mut self, pipeline: Option<Pipeline>, timer: &Timer<'_>) -> Result<Lap> {
+        let Self { library, step, kept, options, .. } = self;
+        let mut epoch = 0;
+        let once = || {
+            epoch += 1;
+            if let Some(pipeline) = &pipeline {
+                kept.augment(pipeline, epoch, *library)?;
+            }
+            step(&kept.now.image, &kept.now.masks)
+        };
+        let wait = || library.wait(options.device.device);
+        Ok(Lap { batch_s: timer.batches(usize::MAX, wait, once)?, statistics: None })
+    }
+
+    /// Steps on what a loader gives.
+    fn stream(&mut self, change: &Change, timer: &Timer<'_>) -> Result<Lap> {
+        if change.cold {
+            machine::drop_file_cache(&self.options.path)?;
+        }
+        // Opened anew: pages that are mapped stay in the system's cache whatever it is asked.
+        let dataset = open(self.options)?;
+        let device = DeviceOptions { repeat: change.repeat, ..self.options.device.clone() };
+        let loader = self.loader_options(change);
+        let mut loader = DeviceLoader::new(&dataset, loader, device, self.library.clone())?;
+        let pipeline = self.pipeline(change);
+        self.warm_up(&mut loader, change, timer)?;
+        // What was read from the disk once comes from memory the next time.
+        let most =
+            if change.cold { self.batches(change).saturating_sub(2).max(1) } else { usize::MAX };
+        let Self { library, step, options, .. } = self;
+        let once = || {
+            let mut batch = next(&mut loader)?;
+            if let Some(pipeline) = &pipeline {
+                batch.augment(pipeline)?;
+            }
+            step(&batch.image, &batch.masks)
+        };
+        let wait = || library.wait(options.device.device);
+        let batch_s = timer.batches(most, wait, once)?;
+        Ok(Lap { batch_s, statistics: Some(loader.statistics()) })
+    }
+
+    /// Takes batches, as fast as they come, until all is as it stays: caches are filled, memory was touched, and no
+    /// batches lie ready that were made while nobody measured.
+    fn warm_up(
+        &self,
+        loader: &mut DeviceLoader<L>,
+        change: &Change,
+        timer: &Timer<'_>,
+    ) -> Result<()> {
+        let slots = self.options.loader.slots + 1;
+        let batches = match change.cache {
+            // What is on the disk is read once.
+            _ if change.cold => 1,
+            CacheKind::None => slots,
+            _ => loader.batches_per_epoch()?.max(slots),
+        };
+        for _ in 0..batches {
+            next(loader)?;
+            timer.check()?;
+        }
+        loader.forget_times();
+        Ok(())
+    }
+
+    fn loader_options(&self, change: &Change) -> LoaderOptions {
+        let mut options = of_samples(self.options, &self.samples);
+        // Of everything real only.
+        if *change != Change::default() {
+            options.trace = None;
+        }
+        if change.cache != CacheKind::None {
+            (options.cache, options.cache_bytes) = (change.cache, u64::MAX);
+        }
+        options.threads = change.threads.unwrap_or(options.threads);
+        if let Some([rows, columns]) = change.crop {
+            options.plan.crop = Crop::Random { rows, columns, per_sample: 1, min_labelled: 0.0 };
+        }
+        options
+    }
+
+    fn pipeline(&self, change: &Change) -> Option<Pipeline> {
+        let mut pipeline = self.options.pipeline.clone()?;
+        if let Some(place) = change.without {
+            pipeline.ops.remove(place);
+        }
+        Some(pipeline).filter(|pipeline| !pipeline.ops.is_empty())
+    }
+
+    /// Batches of an epoch of the samples that all levels read.
+    fn batches(&self, change: &Change) -> usize {
+        self.samples.len() / self.loader_options(change).plan.batch_size.max(1)
+    }
+}
+
+/// The levels that apply, and why others do not.
+fn levels(options: &PackedOptions) -> (Vec<Level>, Vec<String>) {
+    let mut levels = vec![Level::Step];
+    if options.pipeline.is_some() {
+        levels.push(Level::Augment);
+    }
+    if options.device.device != Device::Cpu || options.device.emulated_bus.is_some() {
+        levels.push(Level::Copy);
+    }
+    levels.extend([Level::Collate, Level::Decode, Level::Read]);
+    let mut notes = Vec::new();
+    if options.cold {
+        match machine::drop_file_cache(&options.path) {
+            Ok(()) => levels.push(Level::Cold),
+            Err(error) => notes.push(format!("reading from the disk was not measured: {error}")),
+        }
+    }
+    (levels, notes)
+}
+
+fn open(options: &PackedOptions) -> Result<Dataset> {
+    let store = options.store.clone();
+    Dataset::open_with(&options.path, OpenOptions { store, ..OpenOptions::default() })
+}
+
+/// Bytes of the chunks of some samples, stored and decoded.
+fn sizes(dataset: &Dataset, samples: &[usize]) -> (u64, u64) {
+    let all = dataset.len().max(1) as f64;
+    let share = samples.len() as f64 / all;
+    let stored = machine::stored_bytes(dataset.path()) as f64 * share;
+    (stored.ceil() as u64, (dataset.decoded_bytes() as f64 * share).ceil() as u64)
+}
+
+fn chosen(dataset: &Dataset, options: &LoaderOptions) -> Result<Vec<usize>> {
+    let all = options.samples.clone().unwrap_or_else(|| (0..dataset.len()).collect());
+    let there = all.into_iter().filter(|id| *id < dataset.len()).collect();
+    if options.splits.is_empty() { Ok(there) } else { dataset.in_splits(there, &options.splits) }
+}
+
+/// Samples that all levels read.
+fn samples(dataset: &Dataset, options: &PackedOptions) -> Result<Vec<usize>> {
+    let chosen = chosen(dataset, &options.loader)?;
+    let (_, decoded_bytes) = sizes(dataset, &chosen);
+    let per_sample = match options.loader.plan.crop {
+        Crop::Random { per_sample, .. } => per_sample as usize,
+        _ => 1,
+    };
+    let samples = subset(&chosen, decoded_bytes, options.loader.plan.batch_size, per_sample);
+    if samples.is_empty() {
+        let error = Error::conflict("there are no samples to read").at(dataset.path());
+        return Err(error.with_remedy(format!("choose another {}", Opt::Split)));
+    }
+    Ok(samples)
+}
+
+/// Options of a loader of these samples, in whole batches where there is one.
+fn of_samples(options: &PackedOptions, samples: &[usize]) -> LoaderOptions {
+    let mut options = options.loader.clone();
+    options.samples = Some(samples.to_vec());
+    options.splits = Vec::new();
+    options.end_epoch = None;
+    if samples.len() >= options.plan.batch_size {
+        options.plan.last = LastBatch::Drop;
+    }
+    options
+}
+
+/// Options of a loader that gives the batch to be kept.
+fn kept_options(options: &PackedOptions, samples: &[usize]) -> LoaderOptions {
+    LoaderOptions { slots: 2, trace: None, ..of_samples(options, samples) }
+}
+
+/// The next batch, of whatever epoch.
+fn next<L: Library + 'static>(loader: &mut DeviceLoader<L>) -> Result<DeviceBatch<L>> {
+    // An end of an epoch is followed by a batch, since the dataset has samples; two ends by nothing.
+    for _ in 0..3 {
+        if let Some(batch) = loader.next_batch() {
+            return batch;
+        }
+    }
+    Err(Error::conflict("no batch comes of this dataset")
+        .at(loader.dataset().path())
+        .with_remedy("choose smaller batches, or other crops"))
+}
+
+/// A batch that is kept on the device.
+struct Kept<L: Library> {
+    /// As it was decoded.
+    batch: DeviceBatch<L>,
+    /// As the step gets it.
+    now: Now<L>,
+    /// How batches come to the device.
+    copies: &'static str,
+}
+
+struct Now<L: Library> {
+    image: L::Tensor,
+    masks: Vec<(String, L::Tensor)>,
+}
+
+impl<L: TrainingLibrary> Kept<L> {
+    fn new(options: &PackedOptions, loader: LoaderOptions, library: &L) -> Result<Self> {
+        let (dataset, device) = (open(options)?, options.device.clone());
+        let mut loader = DeviceLoader::new(&dataset, loader, device, library.clone())?;
+        let batch = next(&mut loader)?;
+        let now = Now { image: batch.image.clone(), masks: batch.masks.clone() };
+        let mut kept = Self { batch, now, copies: loader.report().copies };
+        if let Some(pipeline) = &options.pipeline {
+            kept.augment(pipeline, 0, library)?;
+        }
+        Ok(kept)
+    }
+
+    fn augment(&mut self, pipeline: &Pipeline, epoch: u64, library: &L) -> Result<()> {
+        let DeviceBatch { image, masks, .. } = &self.batch;
+        let (shape, _) = library.look_at(image)?;
+        let [_, bands, rows, columns] = shape[..] else {
+            return Err(Error::bug(format!("images of shape {shape:?}")));
+        };
+        let keys: Vec<SampleKey> = self.batch.items().iter().map(SampleKey::from).collect();
+        let drawn = pipeline.draw(Frame { rows, columns, bands }, epoch, &keys)?;
+        let named = |(name, labels): &(String, L::Tensor)| Mask {
+            name: name.clone(),
+            labels: labels.clone(),
+        };
+        // They are left as they are.
+        let images = Images::new(image.clone(), masks.iter().map(named).collect());
+        let augmented = library.apply(pipeline, images, &drawn)?;
+        let masks = augmented.masks.into_iter().map(|mask| (mask.name, mask.labels)).collect();
+        self.now = Now { image: augmented.image, masks };
+        Ok(())
+    }
+}

@@ -1,0 +1,80 @@
+//! All of it, in order.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use hsipack_format::grid::TARGET_CHUNK;
+
+use super::advice::{self, Needs};
+use super::candidates::{self, Candidate};
+use super::figures::Measured;
+use super::measure::{self, Bench, Limits};
+use super::options::Options;
+use super::report::Report;
+use super::sample::Sample;
+use super::{pareto, precision};
+use crate::Result;
+
+/// Measures, and says what to choose. `tell` hears what is being done.
+///
+/// # Errors
+/// If the cubes cannot be read, or `stop` was set.
+pub fn tune(options: &Options, stop: &AtomicBool, tell: &dyn Fn(&str)) -> Result<Report> {
+    let begin = Instant::now();
+    tell("reading a sample");
+    let sample = Sample::read(options, stop)?;
+    let limits = Limits::new(options.quick);
+    let machine = crate::machine::cores();
+    let plain = sample.chunks(TARGET_CHUNK, None);
+    let largest = sample.chunks(candidates::LARGEST_CHUNK, None).largest();
+    let threads = measure::doubling(options.cores.min(machine));
+    let mut bench = Bench::new(plain, largest, limits, threads, stop);
+
+    tell("trying codecs");
+    let mut tried = bench.sweep(&candidates::codecs(options.quick), &|candidate| {
+        sample.chunks(candidate.chunk_bytes, None)
+    })?;
+    tell("trying chunk sizes");
+    let front = pareto::of(&tried);
+    let best: Vec<Candidate> = advice::leaders(&tried, &front, options.cores, limits.leaders)
+        .into_iter()
+        .map(|at| tried[at].candidate)
+        .collect();
+    let others = candidates::chunk_sizes(&best, &sample, options.quick);
+    tried.extend(bench.sweep(&others, &|candidate| sample.chunks(candidate.chunk_bytes, None))?);
+    let front = pareto::of(&tried);
+    for (one, on) in tried.iter_mut().zip(front) {
+        one.front = on;
+    }
+
+    let copy = bench.copy();
+    let needs = Needs::new(options, &sample, &copy);
+    let cases = advice::cases(&needs, &tried);
+    let choice = advice::choose(&needs, &cases, &tried);
+
+    tell("trying mantissa bits");
+    let chosen = tried[choice.candidate].candidate;
+    let best = |some: &[Measured]| needs.best(cases[choice.case].disk_rate, some);
+    let precision = precision::measure(&sample, &mut bench, &chosen, options.quick, &best)?;
+    let notes = sample.notes.clone();
+    Ok(Report {
+        paths: options.paths.clone(),
+        quick: options.quick,
+        cores: options.cores,
+        machine_cores: machine,
+        threads: bench.threads.clone(),
+        rounds: limits.rounds,
+        batch_size: options.batch_size,
+        disk_rate: options.disk_rate,
+        step_time: options.step_time.map(|time| time.as_secs_f64()),
+        default_chunk_bytes: TARGET_CHUNK,
+        sample: sample.report(),
+        copy,
+        candidates: tried,
+        cases,
+        choice,
+        precision,
+        notes,
+        seconds: begin.elapsed().as_secs_f64(),
+    })
+}
