@@ -6,9 +6,12 @@ user's torch called operation by operation, as on a device, here on the CPU.
 
 from __future__ import annotations
 
+import hashlib
+import importlib.metadata
 import importlib.util
 import json
 import os
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -228,43 +231,82 @@ def close_calls(case: Case, results: dict[str, Tensor]) -> Any:
 
 @pytest.fixture(scope="session")
 def kornias() -> Any:
-    """Does with Kornia what was drawn."""
-    pytest.importorskip("kornia")
-    pytest.importorskip("safetensors")
+    """Does with Kornia 0.9 what was drawn. Older versions of torch do not have that Kornia: there
+    it gives what an earlier run, with another torch, has put into the folder ``HSIPACK_KORNIA``.
+    """
+    safetensors = pytest.importorskip("safetensors.torch")
     if not REPLAY.exists():
         pytest.skip("not in a clone")
-    spec = importlib.util.spec_from_file_location("replay", REPLAY)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    import sys
+    kept = os.environ.get("HSIPACK_KORNIA")
+    replay = None
+    if _kornia() >= (0, 9):
+        spec = importlib.util.spec_from_file_location("replay", REPLAY)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["replay"] = module
+        spec.loader.exec_module(module)
+        replay = module.replay
+    if kept is None:
+        if replay is None:
+            pytest.skip("SKIPPED: Kornia 0.9 is not installed")
+        return replay
 
-    sys.modules["replay"] = module
-    spec.loader.exec_module(module)
-    return module.replay
+    def results(config: Any, drawn: Any, image: Tensor, masks: Any, noises: Any) -> Any:
+        text = json.dumps([config, drawn], sort_keys=True).encode()
+        name = hashlib.sha256(text + image.numpy().tobytes()).hexdigest()
+        file = Path(kept) / f"{name}.safetensors"
+        if replay is None:
+            return safetensors.load_file(file)
+        made = replay(config, drawn, image, masks, noises)
+        safetensors.save_file(made, file)
+        return made
+
+    return results
 
 
-def noise(case: Case, through: str | None) -> dict[int, Tensor]:
-    """The noise that a back end makes for a step, as Kornia takes it."""
-    if case.group != "gaussian_noise":
+def _kornia() -> tuple[int, ...]:
+    """The version of Kornia, major and minor."""
+    try:
+        version = importlib.metadata.version("kornia")
+    except importlib.metadata.PackageNotFoundError:
+        return (0,)
+    return tuple(int(part) for part in version.split(".")[:2])
+
+
+def noise(case: Case) -> dict[int, Tensor]:
+    """The noise that torch makes for a step, as Kornia takes it."""
+    if case.group == "gaussian_noise":
+        return {0: case.by("torch", torch.zeros_like(case.image))[0]}
+    if case.group != "elastic":
         return {}
-    return {0: case.by(through, torch.zeros_like(case.image))[0]}
+    drawn = json.loads(case.drawn)["steps"][0]["drawn"]
+    shape = (2, *case.image.shape[-2:])
+    seeds = [None if one is None else one["seed"] for one in drawn]
+    return {0: torch.stack([field(shape, seed) for seed in seeds])}
+
+
+def field(shape: tuple[int, ...], seed: int | None) -> Tensor:
+    """What an elastic field is smoothed from."""
+    if seed is None:
+        return torch.zeros(shape)
+    return torch.rand(shape, generator=torch.Generator().manual_seed(seed)) * 2 - 1
 
 
 @pytest.mark.parametrize("half", [False, True], ids=["float32", "float16"])
-@pytest.mark.parametrize("group", [*EXACT, *[one for one in WARPS if one != "elastic"], *POINTWISE])
+@pytest.mark.parametrize("group", [*EXACT, *WARPS, *POINTWISE])
 def test_torch_does_what_kornia_does(kornias: Any, group: str, half: bool) -> None:
     for number in range(CASES):
         case = Case(group, number)
         drawn = json.loads(case.drawn)
         masks = [mask[:, None] for mask in case.masks]
-        results = kornias(case.config, drawn, case.image, masks, noise(case, "torch"))
+        results = kornias(case.config, drawn, case.image, masks, noise(case))
         image = case.image.half() if half else case.image
         got, got_masks = case.by("torch", image)
         wanted = results["rounded" if half else "out"]
         nearest = '"nearest"' in json.dumps(case.config)
         exempt = close_calls(case, results)
         if group == "gaussian_noise" and half:
-            wanted = image.double() + noise(case, "torch")[0].double()
+            wanted = image.double() + noise(case)[0].double()
         assert_near(case, half, got, wanted, exempt if nearest else None)
         for place, mask in enumerate(got_masks):
             other = mask != results[f"mask{place}"][:, 0].to(mask.dtype)
@@ -329,7 +371,7 @@ def test_no_gradients_are_recorded() -> None:
 @pytest.mark.alone
 def test_calls_of_torch_are_quick() -> None:
     """An operation on small tensors takes less than 10 µs, torch's own time included."""
-    ops = [{"op": "gain", "range": [0.5, 1.5], "p": 1.0}] * 40
+    ops = [{"op": "snv"}, {"op": "gaussian_blur", "kernel": [3, 3], "p": 1.0}] * 5
     pipeline = _hsipack.Pipeline(json.dumps(ops))
     image = torch.rand(1, 4, 8, 8)
     _, drawn = pipeline.augment(image.__dlpack__(), [], 0, [(0, 0)], 1, "torch")
@@ -339,7 +381,7 @@ def test_calls_of_torch_are_quick() -> None:
         pipeline.replay(image.__dlpack__(), [], drawn, 1, "torch")
         times.append(time.perf_counter() - start)
     calls = calls_of(pipeline, image, drawn)
-    assert calls >= len(ops)
+    assert calls > 10 * len(ops)
     assert min(times) / calls < 10e-6, (min(times), calls)
 
 
@@ -350,7 +392,9 @@ def calls_of(pipeline: _hsipack.Pipeline, image: Tensor, drawn: str) -> int:
     class Counting(TorchFunctionMode):
         count = 0
 
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             Counting.count += 1
             return func(*args, **(kwargs or {}))
 
