@@ -29,7 +29,7 @@ pub fn diagnosis_samples(
 }
 
 /// Diagnoses levels with a training step: the diagnosis as JSON, and as text for people. `synchronise` waits for what is
-/// queued on a GPU, `progress` hears what goes on.
+/// queued on a GPU, `progress` hears what goes on; `effort` is rounds, seconds of each time, and whether to try the remedy.
 #[pyfunction]
 pub fn diagnose(
     py: Python<'_>,
@@ -37,10 +37,9 @@ pub fn diagnose(
     train_step: &Bound<'_, PyAny>,
     synchronise: &Bound<'_, PyAny>,
     progress: &Bound<'_, PyAny>,
-    rounds: usize,
-    seconds: f64,
-    verify: bool,
+    effort: (usize, f64, bool),
 ) -> PyResult<(String, String)> {
+    let (rounds, seconds, verify) = effort;
     let time = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO);
     let effort = Effort { rounds: Rounds::new(rounds), time, verify, ..Effort::default() };
     let (raised, stop) = (Raised::default(), AtomicBool::new(false));

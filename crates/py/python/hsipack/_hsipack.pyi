@@ -104,9 +104,7 @@ def diagnose(
     train_step: Callable[[Any], object],
     synchronise: Callable[[], object],
     progress: Callable[[str], object],
-    rounds: int,
-    seconds: float,
-    verify: bool,
+    effort: tuple[int, float, bool],
 ) -> tuple[str, str]: ...
 def cuda_is_available() -> bool: ...
 def convert(settings: dict[str, Any], progress: Callable[[int, int], object] | None) -> str: ...

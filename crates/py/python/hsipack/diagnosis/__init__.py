@@ -120,7 +120,7 @@ def diagnose(
     told = progress or (lambda what: None)
     try:
         data, text = _hsipack.diagnose(
-            levels, train_step, synchronise, told, rounds, seconds, verify
+            levels, train_step, synchronise, told, (rounds, seconds, verify)
         )
     finally:
         levels.close()
