@@ -94,8 +94,7 @@ class LoaderLevels:
     def source(self, name: str) -> Source:
         """Batches at a level."""
         if name == "step":
-            batch = self._augmented(self._raw, self._pipeline) if self._pipeline else self._raw
-            return Kept(batch)
+            return Kept(self._augmenting(self._pipeline).next())
         if name == "augment":
             return self._augmenting(self._pipeline)
         changes: dict[str, dict[str, Any]] = {
@@ -109,14 +108,16 @@ class LoaderLevels:
     def _augmenting(self, pipeline: str | None) -> Kept:
         if pipeline is None:
             return Kept(self._raw)
-        return Kept(self._raw, lambda batch: self._augmented(batch, pipeline))
+        # One for all batches, as a loader has: it has a thread of its own.
+        made = _hsipack.Pipeline(pipeline)
+        return Kept(self._raw, lambda batch: self._augmented(batch, made))
 
-    def _augmented(self, batch: Batch, pipeline: str) -> Batch:
+    def _augmented(self, batch: Batch, pipeline: _hsipack.Pipeline) -> Batch:
         """The kept batch, augmented as the loader would."""
         names = self._keeper._settings["masks"]
         masks = [(name, native(batch[mask_key(name)])) for name in names]
         keys = [(int(one), int(two)) for one, two in zip(batch["id"], batch["repeat"], strict=True)]
-        made, _ = _hsipack.Pipeline(pipeline).augment(
+        made, _ = pipeline.augment(
             native(batch["image"]), masks, batch["epoch"], keys, _torch.threads()
         )
         output = self._loader._output
