@@ -362,7 +362,9 @@ def calls_of(pipeline: _hsipack.Pipeline, image: Tensor, drawn: str) -> int:
     class Counting(TorchFunctionMode):
         count = 0
 
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             Counting.count += 1
             return func(*args, **(kwargs or {}))
 
