@@ -71,6 +71,7 @@ print(type(next(iter(hsipack.Loader(sys.argv[1], device="cpu")))["image"]).__mod
 """
 
 
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 def test_the_default_is_torch_where_there_is_one(dataset: str) -> None:
     assert python(DEFAULT, dataset).split() == ["torch", "torch"]
     assert python(BLOCK + DEFAULT, dataset).split() == ["numpy", "numpy"]
