@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from torch.utils.data import Sampler
     from typing_extensions import Unpack
 
+    from hsipack._concat import Concat
+
 Batch = dict[str, Any]
 
 
@@ -81,8 +83,8 @@ class Loader:
     ``pin_memory``, ``collate_fn``, …) are refused with what to do instead.
 
     Args:
-        dataset: a dataset, the path of one, or a ``Subset`` (``random_split``) or ``ConcatDataset``
-            of its parts. Its split, samples, masks and bands are what is read, in its order;
+        dataset: a dataset, the path of one, several that :func:`hsipack.concat` joined, or a
+            ``Subset`` (``random_split``) or ``ConcatDataset`` of its parts. Its split, samples, masks and bands are what is read, in its order;
             ``dtype``, ``physical`` and ``output`` are the loader's own, and a dataset with a
             ``transform`` is refused.
         batch_size: samples (crops, if cubes are cropped) of a batch of this rank.
@@ -155,9 +157,15 @@ class Loader:
     >>> loader.close()
     """
 
+    def __new__(cls, dataset: Any = None, *others: Any, **options: Any) -> Loader:
+        """A loader of several datasets for what :func:`hsipack.concat` gives."""
+        from hsipack._concat import Concat, ConcatLoader
+
+        return super().__new__(ConcatLoader if isinstance(dataset, Concat) else cls)
+
     def __init__(
         self,
-        dataset: Readable,
+        dataset: Readable | Concat,
         batch_size: int = 1,
         *,
         shuffle: bool = False,
