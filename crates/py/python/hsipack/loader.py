@@ -84,8 +84,8 @@ class Loader:
 
     Args:
         dataset: a dataset, the path of one, several that :func:`hsipack.concat` joined, or a
-            ``Subset`` (``random_split``) or ``ConcatDataset`` of its parts. Its split, samples, masks and bands are what is read, in its order;
-            ``dtype``, ``physical`` and ``output`` are the loader's own, and a dataset with a
+            ``Subset`` (``random_split``) or ``ConcatDataset`` of its parts. Its split, samples,
+            masks and bands are what is read, in its order; ``dtype``, ``physical`` and ``output`` are the loader's own, and a dataset with a
             ``transform`` is refused.
         batch_size: samples (crops, if cubes are cropped) of a batch of this rank.
         shuffle: in a new order every epoch, over all ranks.
