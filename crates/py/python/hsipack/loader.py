@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import inspect
 import json
 import math
 import os
@@ -85,8 +86,8 @@ class Loader:
     Args:
         dataset: a dataset, the path of one, several that :func:`hsipack.concat` joined, or a
             ``Subset`` (``random_split``) or ``ConcatDataset`` of its parts. Its split, samples,
-            masks and bands are what is read, in its order; ``dtype``, ``physical`` and ``output`` are the loader's own, and a dataset with a
-            ``transform`` is refused.
+            masks and bands are what is read, in its order; ``dtype``, ``physical`` and ``output``
+            are the loader's own, and a dataset with a ``transform`` is refused.
         batch_size: samples (crops, if cubes are cropped) of a batch of this rank.
         shuffle: in a new order every epoch, over all ranks.
         seed: of order, crops and augmentations.
@@ -490,6 +491,13 @@ class Loader:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state["own"])
         self._start(state["state"])
+
+
+# What is shown of it is what it takes, and not that `__new__` takes anything.
+_TAKES = inspect.signature(Loader.__init__)
+Loader.__signature__ = _TAKES.replace(  # type: ignore[attr-defined]
+    parameters=list(_TAKES.parameters.values())[1:]
+)
 
 
 class _Epoch(Iterator[Batch]):
