@@ -223,15 +223,15 @@ def test_rounds_that_differ_are_followed_by_more_up_to_a_bound() -> None:
     assert not found.settled
     assert "unsure" in str(found)
     assert [row["rounds"] for row in found.levels] == [6, 6]
-    assert told[0] == "round 1 of 2: step"
-    assert told[-1] == "round 6, to be sure: load"
+    assert told[0] == "round 1 of 2: the training step"
+    assert told[-1] == "round 6, to be sure: loading samples"
 
 
 def test_a_remedy_is_tried_in_more_rounds_while_its_times_differ(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # On one core more workers would be no remedy to try. What they bring does not matter here.
-    monkeypatch.setattr("hsipack.diagnosis._others.cores", lambda: 2)
+    monkeypatch.setattr("hsipack.diagnosis._data_loader.cores", lambda: 2)
     told: list[str] = []
     steps = []
 
@@ -264,12 +264,12 @@ def test_a_remedy_is_tried_in_more_rounds_while_its_times_differ(
 class Planted:
     """A fake of a loader's levels: one thread decodes slowly, two do not."""
 
+    subject, batch_size, notes = "planted", 1, ()
     names = ("step", "collate", "decode", "read")
-    subject, batch_size, statistics = "planted", 1, None
+    more_threads, augmentations, actions = ("decode", 2), (), ("threads",)
 
     def __init__(self, told: list[str]) -> None:
         self.told = told
-        self.notes: list[str] = []
 
     def waiting(self, seconds: float) -> Source:
         return Kept(None, wait(seconds))
@@ -277,15 +277,14 @@ class Planted:
     def source(self, name: str) -> Source:
         return self.waiting(LONG / 2 if name in {"step", "collate"} else 2 * LONG)
 
-    def with_more_threads(self, name: str) -> Source | None:
+    def with_more_threads(self) -> Source:
         # Slow only when a remedy is tried for the first time.
         tried = self.told[-1].endswith("the remedy")
         again = any(what.endswith("all of it again") for what in self.told)
-        slow = tried and not again
-        return self.waiting(2 * LONG if slow else LONG) if name == "decode" else None
+        return self.waiting(2 * LONG if tried and not again else LONG)
 
     def remedied(self, remedy: dict[str, Any]) -> Source:
-        assert remedy["threads"] == 2
+        assert remedy == {"action": "threads", "threads": 2}
         return self.waiting(LONG)
 
     def facts(self) -> dict[str, Any]:
@@ -329,6 +328,27 @@ def test_a_step_that_fails_is_the_users_error(dataset: str) -> None:
         with pytest.raises(RuntimeError, match="out of luck"):
             diagnose(loader, step)
         assert len(list(loader)) == len(loader)
+
+
+def test_what_is_told_may_raise(dataset: str) -> None:
+    class Enough(Exception):
+        pass
+
+    steps: list[object] = []
+    done = []
+
+    def progress(what: str) -> None:
+        if "decoding" in what:
+            done.append(len(steps))
+            raise Enough
+
+    with hsipack.Loader(dataset, 4, device="cpu") as loader:
+        with pytest.raises(Enough):
+            diagnose(loader, steps.append, progress=progress)
+        assert len(list(loader)) == len(loader)
+    # Nothing was measured after that.
+    assert done == [len(steps)]
+    assert len(steps) >= 2 * 4
 
 
 def test_a_trace_shows_waiting_steps_and_decoding(dataset: str, tmp_path: Path) -> None:
