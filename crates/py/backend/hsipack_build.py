@@ -1,25 +1,19 @@
 """Builds the wheel: maturin does, once what it needs was looked for and the command was built.
 
-A build backend (PEP 517). What is missing is told in one message before minutes of compiling, and
-libtorch is that of the environment that the package is installed into, although pip hides it from
-the build.
+A build backend (PEP 517). It says all that is missing in one message, before minutes of compiling.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
-import site
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 from typing import Any
 
 import maturin
 
-TORCH = "2.11.0"
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = ROOT / "crates/py/python/hsipack_command/hsipack"
 
@@ -58,59 +52,23 @@ def build_sdist(sdist_directory: str, config_settings: Settings = None) -> str:
 
 
 def prepare() -> None:
-    """Looks for everything that a build needs, and tells torch-sys where libtorch is."""
+    """Looks for everything that a build needs."""
     missing = []
     cargo_bin = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo")) / "bin"
     if shutil.which("cargo") is None and (cargo_bin / "cargo").exists():
         os.environ["PATH"] = f"{cargo_bin}{os.pathsep}{os.environ['PATH']}"
     if shutil.which("cargo") is None:
         missing.append("Rust 1.91 or newer: see https://rustup.rs")
-    if not any(map(shutil.which, filter(None, [os.environ.get("CXX"), "c++", "g++", "clang++"]))):
-        missing.append("a C++ compiler: on Debian or Ubuntu run: apt-get install build-essential")
-    torch, version = find_torch()
-    if torch is None:
-        missing.append(
-            f"torch {TORCH} in {sys.prefix}: run: {sys.executable} -m pip install torch=={TORCH}"
-        )
-    elif version.split("+")[0] != TORCH:
-        missing.append(
-            f"torch {TORCH} (torch {version} is in {torch.parent}): "
-            f"run: {sys.executable} -m pip install torch=={TORCH}"
-        )
+    if not any(map(shutil.which, filter(None, [os.environ.get("CC"), "cc", "gcc", "clang"]))):
+        missing.append("a C compiler: on Debian or Ubuntu run: apt-get install build-essential")
     if missing:
         lines = "\n".join(f"  - {what}" for what in missing)
         sys.exit(f"\nhsipack cannot be built; missing:\n{lines}\n")
-    if "LIBTORCH_USE_PYTORCH" not in os.environ:
-        os.environ["LIBTORCH"] = str(torch)
-        os.environ["LIBTORCH_CXX11_ABI"] = "1"
-
-
-def find_torch() -> tuple[Path | None, str]:
-    """The folder of the environment's torch, and its version."""
-    paths = [sysconfig.get_path("platlib"), sysconfig.get_path("purelib")]
-    paths += [*site.getsitepackages(), site.getusersitepackages(), *sys.path]
-    for path in paths:
-        folder = Path(path) / "torch"
-        if (folder / "version.py").exists():
-            text = (folder / "version.py").read_text(encoding="utf-8")
-            found = re.search(r"__version__ = '([^']+)'", text)
-            return folder, found[1] if found else "of unknown version"
-    return None, ""
 
 
 def build_command(profile: str) -> None:
     """Builds the command ``hsipack``, which comes with the package."""
-    words = [
-        "cargo",
-        "build",
-        "--locked",
-        "--profile",
-        profile,
-        "-p",
-        "hsipack-cli",
-        "--features",
-        "torch",
-    ]
+    words = ["cargo", "build", "--locked", "--profile", profile, "-p", "hsipack-cli"]
     subprocess.run(words, cwd=ROOT, check=True)
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     built = target / ("debug" if profile == "dev" else profile) / "hsipack"

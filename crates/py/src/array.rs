@@ -1,40 +1,33 @@
-//! Tensors as DLPack and NumPy see them: the same memory, no copy.
+//! Our arrays as NumPy and DLPack see them, and theirs as ours: the same memory, no copy.
 
 use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
 
-use hsipack_read::{DlPack, Error};
-use pyo3::exceptions::{PyAttributeError, PyBufferError};
+use hsipack_augment as augment;
+use hsipack_augment::array::dlpack::device_numbers;
+use hsipack_augment::array::{Buffer, DlPack, Memory, Stream};
+use hsipack_augment::{Device, ElementType};
+use hsipack_format::{Error, Result};
+use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError};
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
-use tch::{Device, Kind, Tensor};
 
 use crate::errors::OrRaise;
+use crate::torch::{Tensor, TorchTensor};
 
 const FRESH: &CStr = c"dltensor";
 const USED: &CStr = c"used_dltensor";
 
-/// A tensor, for whoever speaks DLPack or NumPy's array interface.
+/// An array, for whoever speaks DLPack or NumPy's array interface.
 #[pyclass(frozen, module = "hsipack._hsipack")]
-pub struct Array {
-    tensor: Mutex<Tensor>,
-    /// Its signed integers are unsigned ones.
-    unsigned: bool,
-}
+pub struct Array(Tensor);
 
 impl Array {
-    pub fn new(tensor: Tensor) -> Self {
-        Self::of_bits(tensor, false)
-    }
-
-    pub fn of_bits(tensor: Tensor, unsigned: bool) -> Self {
-        Self { tensor: Mutex::new(tensor), unsigned }
-    }
-
-    fn tensor(&self) -> Tensor {
-        self.tensor.lock().unwrap_or_else(PoisonError::into_inner).shallow_clone()
+    pub fn new(tensor: impl Into<Tensor>) -> Self {
+        Self(tensor.into())
     }
 }
 
@@ -44,70 +37,139 @@ impl Array {
     fn __dlpack__<'py>(
         &self,
         py: Python<'py>,
-        stream: Option<Bound<'py, PyAny>>,
+        stream: Option<i64>,
         max_version: Option<Bound<'py, PyAny>>,
         dl_device: Option<(i32, i32)>,
         copy: Option<bool>,
-    ) -> PyResult<Bound<'py, PyCapsule>> {
-        // Batches are ordered behind the stream that was current when they were asked for; and everybody takes the
-        // protocol's first version.
-        let _ = (stream, max_version);
-        let mut tensor = self.tensor();
-        if dl_device.is_some_and(|device| DlPack::device(&tensor).ok() != Some(device)) {
-            return Err(PyBufferError::new_err("the array is on another device; copy it there"));
+    ) -> PyResult<Bound<'py, PyAny>> {
+        // Everybody takes the protocol's first version.
+        let _ = max_version;
+        let device = self.0.device().or_raise(py)?;
+        if dl_device.is_some_and(|wanted| wanted != device_numbers(device)) {
+            return Err(PyBufferError::new_err(format!(
+                "the array is on {device}; copy it to the other device after taking it"
+            )));
         }
-        if copy == Some(true) {
-            tensor = py.detach(move || tensor.copy());
+        let array = match &self.0 {
+            Tensor::Ours(array) => array,
+            Tensor::Torch(tensor) => return tensor.to_dlpack(py, stream, copy),
+        };
+        let copied;
+        let array = match (copy, device) {
+            (Some(true), Device::Cpu) => {
+                copied = py.detach(|| apart(array)).or_raise(py)?;
+                &copied
+            }
+            (Some(true), _) => {
+                return Err(PyBufferError::new_err(
+                    "arrays on a device are not copied here; copy it after taking it",
+                ));
+            }
+            _ => array,
+        };
+        if let (Device::Cuda(_), Some(stream)) = (device, Stream::of_dlpack(stream)) {
+            py.detach(|| array.memory().lend(stream)).or_raise(py)?;
         }
-        let shared = DlPack::of(&tensor, self.unsigned).or_raise(py)?;
-        let managed = NonNull::new(shared.into_raw()).expect("an export is not null");
-        // SAFETY: the pointer is a managed tensor that nobody else owns; `release` frees it if nobody takes it.
-        unsafe { PyCapsule::new_with_pointer_and_destructor(py, managed, FRESH, Some(release)) }
+        Ok(capsule(py, array)?.into_any())
     }
 
     fn __dlpack_device__(&self, py: Python<'_>) -> PyResult<(i32, i32)> {
-        DlPack::device(&self.tensor()).or_raise(py)
+        self.0.device().map(device_numbers).or_raise(py)
     }
 
     /// What NumPy makes an array of, without a copy.
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let tensor = self.tensor();
-        if tensor.device() != Device::Cpu {
-            return Err(PyAttributeError::new_err("the array is not in the host's memory"));
-        }
-        let bytes = tensor.kind().elt_size_in_bytes() as i64;
-        let strides: Vec<i64> = tensor.stride().iter().map(|stride| stride * bytes).collect();
+        let element = self.0.element().or_raise(py)?;
+        let (Device::Cpu, Some(typestr)) = (self.0.device().or_raise(py)?, typestr(element)) else {
+            return Err(PyAttributeError::new_err(self.not_numpys(py)?));
+        };
+        let array = self.0.array().or_raise(py)?;
+        let bytes = element.size() as isize;
         let interface = PyDict::new(py);
         interface.set_item("version", 3)?;
-        interface.set_item("typestr", type_string(tensor.kind(), self.unsigned)?)?;
-        interface.set_item("shape", PyTuple::new(py, tensor.size())?)?;
-        interface.set_item("strides", PyTuple::new(py, strides)?)?;
-        interface.set_item("data", (tensor.data_ptr() as usize, false))?;
+        interface.set_item("typestr", typestr)?;
+        interface.set_item("shape", PyTuple::new(py, array.shape())?)?;
+        let strides = array.strides().iter().map(|stride| stride * bytes);
+        interface.set_item("strides", PyTuple::new(py, strides.collect::<Vec<_>>())?)?;
+        interface.set_item("data", (array.address() as usize, false))?;
         Ok(interface)
+    }
+
+    /// What NumPy calls where there is no array interface: says why there is none.
+    #[pyo3(signature = (dtype=None, copy=None))]
+    fn __array__(
+        &self,
+        py: Python<'_>,
+        dtype: Option<Bound<'_, PyAny>>,
+        copy: Option<bool>,
+    ) -> PyResult<()> {
+        let _ = (dtype, copy);
+        Err(PyTypeError::new_err(self.not_numpys(py)?))
+    }
+
+    /// Lengths of the axes.
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.0.shape().or_raise(py)?)
+    }
+
+    /// The element type's name.
+    #[getter]
+    fn dtype(&self, py: Python<'_>) -> PyResult<&'static str> {
+        self.0.element().map(ElementType::name).or_raise(py)
+    }
+
+    /// Where it is.
+    #[getter]
+    fn device(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(self.0.device().or_raise(py)?.to_string())
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let shape = self.shape(py)?.repr()?;
+        let (element, device) = (self.dtype(py)?, self.device(py)?);
+        Ok(format!("<hsipack.Array {shape} of {element} on {device}>"))
     }
 }
 
-/// NumPy's name of an element type.
-fn type_string(kind: Kind, unsigned: bool) -> PyResult<&'static str> {
-    Ok(match (kind, unsigned) {
-        (Kind::Bool, _) => "|b1",
-        (Kind::Uint8, _) => "|u1",
-        (Kind::Int8, _) => "|i1",
-        (Kind::Int16, false) => "<i2",
-        (Kind::Int16, true) => "<u2",
-        (Kind::Int, false) => "<i4",
-        (Kind::Int, true) => "<u4",
-        (Kind::Int64, false) => "<i8",
-        (Kind::Int64, true) => "<u8",
-        (Kind::Half, _) => "<f2",
-        (Kind::Float, _) => "<f4",
-        (Kind::Double, _) => "<f8",
-        (other, _) => {
-            let what = format!("NumPy has no {other:?}; ask for float16 or float32");
-            return Err(PyAttributeError::new_err(what));
-        }
+impl Array {
+    /// Why NumPy cannot have it.
+    fn not_numpys(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(match self.0.device().or_raise(py)? {
+            Device::Cpu => format!(
+                "NumPy has no {}; ask for float16 or float32, or take the array by DLPack",
+                self.dtype(py)?
+            ),
+            device => format!("the array is on {device}, where NumPy has none; take it by DLPack"),
+        })
+    }
+}
+
+/// NumPy's name of an element type; it has no bfloat16.
+fn typestr(element: ElementType) -> Option<&'static str> {
+    Some(match element {
+        ElementType::Bool => "|b1",
+        ElementType::U8 => "|u1",
+        ElementType::I8 => "|i1",
+        ElementType::U16 => "<u2",
+        ElementType::I16 => "<i2",
+        ElementType::U32 => "<u4",
+        ElementType::I32 => "<i4",
+        ElementType::U64 => "<u8",
+        ElementType::I64 => "<i8",
+        ElementType::F16 => "<f2",
+        ElementType::BF16 => return None,
+        ElementType::F32 => "<f4",
+        ElementType::F64 => "<f8",
     })
+}
+
+/// A capsule with DLPack's form of an array, which lives as long as whoever takes it needs it.
+pub fn capsule<'py>(py: Python<'py>, array: &augment::Array) -> PyResult<Bound<'py, PyCapsule>> {
+    let managed = DlPack::of(array).into_raw();
+    // SAFETY: the pointer is a managed tensor that nobody else owns; `release` frees it if nobody takes it.
+    unsafe { PyCapsule::new_with_pointer_and_destructor(py, managed, FRESH, Some(release)) }
 }
 
 /// Frees what a capsule holds if nobody took it.
@@ -124,8 +186,24 @@ unsafe extern "C" fn release(capsule: *mut ffi::PyObject) {
     }
 }
 
-/// The tensor that a DLPack capsule holds, which is used up.
-pub fn tensor_of(capsule: &Bound<'_, PyCapsule>) -> PyResult<Tensor> {
+/// What Python gives as an image or a mask: a capsule of DLPack's, one of our arrays, one of NumPy's, or a tensor of
+/// torch's.
+pub fn taken(object: &Bound<'_, PyAny>) -> PyResult<Tensor> {
+    let py = object.py();
+    if let Ok(array) = object.cast::<Array>() {
+        return Ok(array.get().0.clone());
+    }
+    if let Ok(capsule) = object.cast::<PyCapsule>() {
+        return of_capsule(capsule).map(Tensor::Ours);
+    }
+    if let Ok(interface) = object.getattr(intern!(py, "__array_interface__")) {
+        return of_numpy(object, interface.cast()?).map(Tensor::Ours);
+    }
+    TorchTensor::of(object).map(Tensor::Torch)
+}
+
+/// The array that a DLPack capsule holds, which is used up.
+pub fn of_capsule(capsule: &Bound<'_, PyCapsule>) -> PyResult<augment::Array> {
     let managed: NonNull<c_void> = capsule.pointer_checked(Some(FRESH))?;
     // SAFETY: a capsule of this name holds a managed tensor; with the other name its destructor leaves it alone.
     let shared = unsafe {
@@ -134,11 +212,121 @@ pub fn tensor_of(capsule: &Bound<'_, PyCapsule>) -> PyResult<Tensor> {
         }
         DlPack::from_raw(managed)
     };
-    let tensor = shared.into_tensor().or_raise(capsule.py())?;
-    // Asking for a type that tch has no name for panics later.
-    let known = tensor.f_kind().map_err(|error| {
-        Error::unsupported(format!("a tensor of a type that is not computed with: {error}"))
-            .with_remedy("convert it: mask.int(), image.float()")
-    });
-    known.or_raise(capsule.py()).map(|_| tensor)
+    // SAFETY: it is read while the call that was given it runs, or handed to whoever asked for it; who writes to it in
+    // that time reads and writes at once, as with every function of NumPy's and torch's.
+    unsafe { shared.into_array() }.or_raise(capsule.py())
+}
+
+/// Memory of an array of NumPy's.
+struct Numpys {
+    _owner: Py<PyAny>,
+    start: *mut u8,
+    bytes: usize,
+}
+
+// SAFETY: it is only looked at; the owner is Python's, whose references may be dropped in any thread.
+unsafe impl Send for Numpys {}
+// SAFETY: as above.
+unsafe impl Sync for Numpys {}
+
+// SAFETY: NumPy keeps the memory where it is as long as the array is referred to; that nobody writes to it is promised
+// where it is made.
+unsafe impl Memory for Numpys {
+    fn device(&self) -> Device {
+        Device::Cpu
+    }
+
+    fn start(&self) -> *mut u8 {
+        self.start
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+/// An array of NumPy's, whose strides are whole elements.
+fn of_numpy(owner: &Bound<'_, PyAny>, interface: &Bound<'_, PyDict>) -> PyResult<augment::Array> {
+    let py = owner.py();
+    let item = |name: &str| -> PyResult<Bound<'_, PyAny>> {
+        interface.get_item(name)?.ok_or_else(|| PyTypeError::new_err(format!("no {name}")))
+    };
+    let typestr_given: String = item("typestr")?.extract()?;
+    let element = ElementType::ALL.into_iter().find(|one| typestr(*one) == Some(&typestr_given));
+    let element = element
+        .ok_or_else(|| {
+            Error::unsupported(format!("an array of NumPy's type {typestr_given}"))
+                .with_remedy("convert it: mask.astype(\"int32\"), image.astype(\"float32\")")
+        })
+        .or_raise(py)?;
+    let shape: Vec<usize> = item("shape")?.extract()?;
+    let (address, _): (usize, bool) = item("data")?.extract()?;
+    let size = element.size();
+    let strides: Option<Vec<isize>> = match interface.get_item("strides")? {
+        Some(strides) => strides.extract()?,
+        None => None,
+    };
+    let strides =
+        strides.map(|strides| strides.iter().map(|stride| stride / size as isize).collect());
+    let strides: Vec<isize> = strides.unwrap_or_else(|| contiguous(&shape));
+    let reach = Reach::of(&shape, &strides);
+    let memory = Numpys {
+        _owner: owner.clone().unbind(),
+        start: (address as *mut u8).wrapping_sub(reach.before * size),
+        bytes: (reach.before + reach.behind) * size,
+    };
+    augment::Array::with_strides(Arc::new(memory), reach.before * size, &shape, &strides, element)
+        .or_raise(py)
+}
+
+/// Elements that an array spans before its first one and from that on; none if it has none.
+struct Reach {
+    before: usize,
+    behind: usize,
+}
+
+impl Reach {
+    fn of(shape: &[usize], strides: &[isize]) -> Self {
+        if shape.contains(&0) {
+            return Self { before: 0, behind: 0 };
+        }
+        let (mut before, mut behind) = (0, 1);
+        for (length, stride) in shape.iter().zip(strides) {
+            let reach = (length - 1) * stride.unsigned_abs();
+            *(if *stride < 0 { &mut before } else { &mut behind }) += reach;
+        }
+        Self { before, behind }
+    }
+}
+
+/// Strides of elements that follow one another.
+fn contiguous(shape: &[usize]) -> Vec<isize> {
+    let mut strides = vec![1isize; shape.len()];
+    for axis in (1..shape.len()).rev() {
+        strides[axis - 1] = strides[axis] * shape[axis].max(1) as isize;
+    }
+    strides
+}
+
+/// The same elements in memory of their own, with the same strides.
+pub fn apart(array: &augment::Array) -> Result<augment::Array> {
+    let size = array.element().size();
+    let reach = Reach::of(array.shape(), array.strides());
+    let (before, len) = (reach.before * size, (reach.before + reach.behind) * size);
+    let bytes = if len == 0 || array.device() != Device::Cpu {
+        &[][..]
+    } else {
+        // SAFETY: the first and the last element lie in the array's memory, which is the host's and stays as it is
+        // while the array lives.
+        unsafe { std::slice::from_raw_parts(array.address().wrapping_sub(before), len) }
+    };
+    let memory = Buffer::of(bytes)?.shared();
+    augment::Array::with_strides(memory, before, array.shape(), array.strides(), array.element())
+}
+
+/// The array at the first place of the first axis.
+pub fn first(array: &augment::Array) -> Result<augment::Array> {
+    let start = array.address() as usize - array.memory().start() as usize;
+    let (shape, strides) = (&array.shape()[1..], &array.strides()[1..]);
+    augment::Array::with_strides(array.memory().clone(), start, shape, strides, array.element())
 }

@@ -1,16 +1,19 @@
-//! Augmentations of the user's own tensors.
+//! Augmentations of the user's own arrays.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hsipack_read::augment::{self, Augmented, Images, Mask, Mixed, Parameters, SampleKey};
-use hsipack_read::{Error, OfProcess, Result};
+use hsipack_augment::{
+    self as augment, Augmented, Device, Images, Library as _, Mask, Mixed, Parameters, SampleKey,
+};
+use hsipack_format::{Error, Result};
+use hsipack_store::process::OfProcess;
 use pyo3::prelude::*;
-use pyo3::types::PyCapsule;
-use tch::Device;
 
-use crate::array::{Array, tensor_of};
+use crate::array::{Array, taken};
 use crate::errors::OrRaise;
 use crate::task::Worker;
+use crate::torch::{Library, Tensor};
 
 /// A list of augmentations, to be applied to batches.
 #[pyclass(frozen, module = "hsipack._hsipack")]
@@ -35,83 +38,128 @@ impl Pipeline {
         self.pipeline.to_json()
     }
 
-    /// Draws for a batch and applies it; gives what was drawn, too, as JSON.
+    /// Draws for a batch and applies it, in the host's memory with so many threads; gives what was drawn, too, as JSON.
+    /// Results have memory of their own. `through="torch"` has torch compute in the
+    /// host's memory, too.
+    #[pyo3(signature = (image, masks, epoch, samples, threads, through=None))]
+    #[allow(clippy::too_many_arguments)] // Python names them
     fn augment(
         &self,
         py: Python<'_>,
-        image: &Bound<'_, PyCapsule>,
-        masks: Vec<(String, Bound<'_, PyCapsule>)>,
+        image: &Bound<'_, PyAny>,
+        masks: Vec<(String, Bound<'_, PyAny>)>,
         epoch: u64,
         samples: Vec<(usize, u64)>,
-        overwrite: bool,
+        threads: usize,
+        through: Option<&str>,
     ) -> PyResult<(Given, String)> {
-        let images = images(image, masks, overwrite)?;
+        let images = images(image, masks)?;
         let keys: Vec<SampleKey> =
             samples.into_iter().map(|(sample, repeat)| SampleKey { sample, repeat }).collect();
         let pipeline = self.pipeline.clone();
-        let work = move |images| pipeline.augment(images, epoch, &keys);
-        let (augmented, parameters) = self.run(py, images, work)?;
-        let parameters = serde_json::to_string(&parameters).expect("plain data");
-        Ok((given(augmented), parameters))
+        let work = move |library: &Library, images: Images<Tensor>| {
+            library.augment(&pipeline, images, epoch, &keys)
+        };
+        let (augmented, parameters) = self.applied(py, images, work, threads, through)?;
+        Ok((given(augmented), parameters.to_json()))
     }
 
     /// Applies what was drawn before.
+    #[pyo3(signature = (image, masks, parameters, threads, through=None))]
     fn replay(
         &self,
         py: Python<'_>,
-        image: &Bound<'_, PyCapsule>,
-        masks: Vec<(String, Bound<'_, PyCapsule>)>,
+        image: &Bound<'_, PyAny>,
+        masks: Vec<(String, Bound<'_, PyAny>)>,
         parameters: &str,
-        overwrite: bool,
+        threads: usize,
+        through: Option<&str>,
     ) -> PyResult<Given> {
-        let images = images(image, masks, overwrite)?;
-        let parameters: Parameters = serde_json::from_str(parameters)
-            .map_err(|error| {
-                Error::malformed(format!("these are no parameters: {error}"))
-                    .with_remedy("give what an augmentation drew")
-            })
-            .or_raise(py)?;
+        let images = images(image, masks)?;
+        let parameters = Parameters::from_json(parameters).or_raise(py)?;
         let pipeline = self.pipeline.clone();
-        Ok(given(self.run(py, images, move |images| pipeline.apply(images, &parameters))?))
+        let work = move |library: &Library, images: Images<Tensor>| {
+            library.apply(&pipeline, images, &parameters).map(|augmented| (augmented, ()))
+        };
+        Ok(given(self.applied(py, images, work, threads, through)?.0))
     }
 }
 
 impl Pipeline {
-    /// Works on the CPU in a thread while the caller's looks for signals; on a device in the caller's, whose stream it is.
-    fn run<T: Send + 'static>(
+    /// Has work done where the images are; with what else comes of it.
+    fn applied<T: Send + 'static>(
         &self,
         py: Python<'_>,
-        images: Images,
-        work: impl FnOnce(Images) -> Result<T> + Send + 'static,
+        images: Images<Tensor>,
+        work: impl FnOnce(&Library, Images<Tensor>) -> Result<(Augmented<Tensor>, T)> + Send + 'static,
+        threads: usize,
+        through: Option<&str>,
+    ) -> PyResult<(Augmented<Tensor>, T)> {
+        let library = Library::new(threads, false);
+        let library = match through {
+            None => library,
+            Some("torch") => library.by_torch(),
+            Some(other) => {
+                let error = Error::conflict(format!("there is no back end {other:?}"));
+                return Err(error.with_remedy("give \"torch\"")).or_raise(py);
+            }
+        };
+        let here = through.is_some() || images.image.device().or_raise(py)? != Device::Cpu;
+        let work = move || {
+            let before = memory_of(&images)?;
+            let (augmented, rest) = work(&library, images)?;
+            Ok((apart_from(&before, augmented)?, rest))
+        };
+        // On a device in the caller's thread, whose stream it is.
+        if here { work().or_raise(py) } else { self.patiently(py, work) }
+    }
+
+    /// Works in a thread while the caller's looks for signals.
+    fn patiently<T: Send + 'static>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> PyResult<T> {
-        if images.image.device() != Device::Cpu {
-            return py.detach(|| work(images)).or_raise(py);
-        }
         let task = {
             let mut worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner);
             if worker.as_ref().is_none_or(|worker| worker.get().is_none()) {
                 *worker = Some(OfProcess::new(Worker::start(py)?));
             }
             let worker = worker.as_ref().and_then(OfProcess::get);
-            worker.expect("started above").run(move || work(images))
+            worker.expect("started above").run(work)
         };
         task.wait(py)?.or_raise(py)
     }
 }
 
-fn images(
-    image: &Bound<'_, PyCapsule>,
-    masks: Vec<(String, Bound<'_, PyCapsule>)>,
-    overwrite: bool,
-) -> PyResult<Images> {
-    let mask = |(name, labels): (String, Bound<'_, PyCapsule>)| {
-        Ok(Mask { name, labels: tensor_of(&labels)? })
-    };
-    let masks = masks.into_iter().map(mask).collect::<PyResult<_>>()?;
-    Ok(Images { image: tensor_of(image)?, masks, overwrite })
+/// Addresses of the memory that images and masks lie in.
+fn memory_of(images: &Images<Tensor>) -> Result<Vec<Range<usize>>> {
+    let labels = images.masks.iter().map(|mask| &mask.labels);
+    labels.chain([&images.image]).map(Tensor::memory).collect()
 }
 
-fn given(augmented: Augmented) -> Given {
+/// Results in memory of their own: nobody may write to what went in by writing to what came out.
+fn apart_from(before: &[Range<usize>], augmented: Augmented<Tensor>) -> Result<Augmented<Tensor>> {
+    augmented.of(|new| {
+        let start = new.memory()?.start;
+        match before.iter().any(|old| old.contains(&start)) {
+            true => new.apart(),
+            false => Ok(new),
+        }
+    })
+}
+
+fn images(
+    image: &Bound<'_, PyAny>,
+    masks: Vec<(String, Bound<'_, PyAny>)>,
+) -> PyResult<Images<Tensor>> {
+    let mask =
+        |(name, labels): (String, Bound<'_, PyAny>)| Ok(Mask { name, labels: taken(&labels)? });
+    let masks = masks.into_iter().map(mask).collect::<PyResult<_>>()?;
+    Ok(Images::new(taken(image)?, masks))
+}
+
+fn given(augmented: Augmented<Tensor>) -> Given {
     let masks = augmented.masks.into_iter().map(|mask| Array::new(mask.labels)).collect();
     (Array::new(augmented.image), masks, pairs(augmented.mixed))
 }

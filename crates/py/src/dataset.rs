@@ -5,19 +5,20 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use hsipack_format::DType;
+use hsipack_augment::prepare::{ImageRecipe, LabelRecipe, Normalized};
+use hsipack_augment::{self as augment, ElementType, Engine, Host};
 use hsipack_format::samples::RESERVED_KEYS;
 use hsipack_measure::machine;
 use hsipack_read::store::StoreKind;
 use hsipack_read::{BandStatistics, OfProcess, OpenOptions, Result, Verify};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
-use tch::Tensor;
 
-use crate::array::Array;
+use crate::array::{Array, first};
 use crate::errors::OrRaise;
 use crate::settings::named;
 use crate::task::patiently;
+use crate::torch::host;
 
 /// A dataset of this process: in a forked child it opens itself anew.
 #[pyclass(frozen, module = "hsipack._hsipack")]
@@ -32,8 +33,20 @@ pub struct Dataset {
 /// The rows and the columns of a sample that are read, first and behind the last; all of an axis if `None`.
 type Part = (Option<(usize, usize)>, Option<(usize, usize)>);
 
-/// Image and masks of a sample, and whether the masks' integers are unsigned ones.
-type Read = (Tensor, Vec<(Tensor, bool)>);
+/// Image and masks of a sample.
+type Read = (augment::Array, Vec<augment::Array>);
+
+/// How samples are read.
+struct Reading {
+    part: Part,
+    bands: Option<Vec<usize>>,
+    masks: Vec<String>,
+    /// Of images; as stored if `None`.
+    element: Option<ElementType>,
+    physical: bool,
+    /// Whether class ids come as types that have a sign beyond 8 bits, as torch computes with them.
+    signed: bool,
+}
 
 impl Dataset {
     /// The dataset, open in this process.
@@ -202,7 +215,9 @@ impl Dataset {
         Ok((machine::stored_bytes(dataset.path()), dataset.decoded_bytes()))
     }
 
-    /// Images and masks of samples, each read by one of up to `threads` threads.
+    /// Images (bands, rows, columns) and masks (rows, columns) or (layers, rows, columns) of samples, each read by one of
+    /// up to `threads` threads.
+    #[allow(clippy::too_many_arguments)] // Python names them
     fn read(
         &self,
         py: Python<'_>,
@@ -210,15 +225,18 @@ impl Dataset {
         part: Part,
         bands: Option<Vec<usize>>,
         masks: Vec<String>,
+        dtype: Option<&str>,
+        physical: bool,
+        signed: bool,
         threads: usize,
     ) -> PyResult<Vec<(Array, Vec<Array>)>> {
         let dataset = self.get(py)?;
-        let read = move || read_all(&dataset, &samples, part, bands.as_deref(), &masks, threads);
+        let element = dtype.map(str::parse).transpose().or_raise(py)?;
+        let reading = Reading { part, bands, masks, element, physical, signed };
+        let read = move || reading.all(&dataset, &samples, threads);
         let all = patiently(py, read)?.or_raise(py)?;
-        let arrays = |(image, masks): Read| {
-            let masks = masks.into_iter().map(|(mask, unsigned)| Array::of_bits(mask, unsigned));
-            (Array::new(image), masks.collect())
-        };
+        let arrays =
+            |(image, masks): Read| (Array::new(image), masks.into_iter().map(Array::new).collect());
         Ok(all.into_iter().map(arrays).collect())
     }
 }
@@ -258,52 +276,91 @@ fn describe(dataset: &hsipack_read::Dataset, number: usize) -> Value {
     })
 }
 
-fn read_all(
-    dataset: &hsipack_read::Dataset,
-    samples: &[usize],
-    part: Part,
-    bands: Option<&[usize]>,
-    masks: &[String],
-    threads: usize,
-) -> Result<Vec<Read>> {
-    let read = |sample: usize| read_one(dataset, sample, part, bands, masks);
-    let threads = threads.clamp(1, samples.len().max(1));
-    if threads == 1 {
-        return samples.iter().map(|sample| read(*sample)).collect();
-    }
-    let mut places: Vec<Option<Result<Read>>> = samples.iter().map(|_| None).collect();
-    let todo = Mutex::new(samples.iter().zip(&mut places));
-    hsipack_store::threads::share(threads, "read", || {
-        while let Some((sample, place)) = next_of(&todo) {
-            *place = Some(read(*sample));
-        }
-    });
-    places.into_iter().map(|place| place.expect("every sample was read")).collect()
-}
-
 /// The next thing of a list that several threads work through.
 fn next_of<I: Iterator>(todo: &Mutex<I>) -> Option<I::Item> {
     todo.lock().unwrap_or_else(PoisonError::into_inner).next()
 }
 
-fn read_one(
-    dataset: &hsipack_read::Dataset,
-    sample: usize,
-    part: Part,
-    bands: Option<&[usize]>,
-    masks: &[String],
-) -> Result<Read> {
-    let stack = &dataset.stacks()[dataset.stack_of(sample)?];
-    let shape = stack.image.shape();
-    let range = |part: Option<(usize, usize)>, axis: usize| -> Range<usize> {
-        part.map_or(0..axis, |(start, end)| start..end)
-    };
-    let (rows, columns) = (range(part.0, shape.rows), range(part.1, shape.columns));
-    let image = dataset.image_tensor(sample, rows.clone(), columns.clone(), bands)?;
-    let masks = masks.iter().map(|name| {
-        let mask = dataset.mask_tensor(sample, name, rows.clone(), columns.clone())?;
-        let dtype = stack.mask(name).map(|mask| mask.meta().dtype);
-        Ok((mask, matches!(dtype, Some(DType::U16 | DType::U32 | DType::U64))))
-    });
-    Ok((image, masks.collect::<Result<_>>()?))
+impl Reading {
+    fn all(
+        &self,
+        dataset: &hsipack_read::Dataset,
+        samples: &[usize],
+        threads: usize,
+    ) -> Result<Vec<Read>> {
+        let threads = threads.max(1);
+        let readers = threads.min(samples.len().max(1));
+        // Several samples share the threads; one sample has them all.
+        let host = host(if readers == 1 { threads } else { 1 });
+        let read = |sample: usize| self.one(dataset, sample, &host);
+        if readers == 1 {
+            return samples.iter().map(|sample| read(*sample)).collect();
+        }
+        let mut places: Vec<Option<Result<Read>>> = samples.iter().map(|_| None).collect();
+        let todo = Mutex::new(samples.iter().zip(&mut places));
+        hsipack_store::threads::share(readers, "read", || {
+            while let Some((sample, place)) = next_of(&todo) {
+                *place = Some(read(*sample));
+            }
+        });
+        places.into_iter().map(|place| place.expect("every sample was read")).collect()
+    }
+
+    fn one(&self, dataset: &hsipack_read::Dataset, sample: usize, host: &Host) -> Result<Read> {
+        let number = dataset.stack_of(sample)?;
+        let shape = dataset.stacks()[number].image.shape();
+        let range = |part: Option<(usize, usize)>, axis: usize| -> Range<usize> {
+            part.map_or(0..axis, |(start, end)| start..end)
+        };
+        let (rows, columns) = (range(self.part.0, shape.rows), range(self.part.1, shape.columns));
+        let stored =
+            dataset.load_image(sample, rows.clone(), columns.clone(), self.bands.as_deref())?;
+        let [scale, offset] = [dataset.scale_factor(number), dataset.add_offset(number)];
+        let image = self.image(host, &stored, [scale, offset])?;
+        let masks = self.masks.iter().map(|name| {
+            let stored = dataset.load_mask(sample, name, rows.clone(), columns.clone())?;
+            self.labels(host, &stored, dataset.mask_layers(number, name).len())
+        });
+        Ok((image, masks.collect::<Result<_>>()?))
+    }
+
+    fn image(
+        &self,
+        host: &Host,
+        stored: &augment::Array,
+        factor_and_offset: [f64; 2],
+    ) -> Result<augment::Array> {
+        let element = self.element.unwrap_or(stored.element());
+        let mut stored = one_sample(stored, &[])?;
+        let mut recipe =
+            ImageRecipe { physical: Vec::new(), normalized: Normalized::Not, nan: None, element };
+        if self.physical {
+            if element == ElementType::F64 && stored.element() != element {
+                // Physical values of double precision are computed in it.
+                stored = host.image(&stored, &recipe)?.permuted(&[0, 2, 3, 1]);
+            }
+            recipe.physical = vec![factor_and_offset];
+        }
+        first(&host.image(&stored, &recipe)?)
+    }
+
+    fn labels(
+        &self,
+        host: &Host,
+        stored: &augment::Array,
+        layers: usize,
+    ) -> Result<augment::Array> {
+        let element = match stored.element() {
+            ElementType::U16 if self.signed => ElementType::I32,
+            ElementType::U32 if self.signed => ElementType::I64,
+            other => other,
+        };
+        let recipe = LabelRecipe { stored: stored.element(), layers, element };
+        first(&host.labels(&one_sample(stored, &[1])?, &recipe)?)
+    }
+}
+
+/// An array as the only sample of a batch, with more axes behind.
+fn one_sample(array: &augment::Array, behind: &[usize]) -> Result<augment::Array> {
+    array.reshaped(&[&[1], array.shape(), behind].concat())
 }

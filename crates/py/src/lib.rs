@@ -7,10 +7,12 @@
 //! | `dataset.rs` | an open dataset: samples, stacks, random access |
 //! | `loader.rs` | batches, and the state to resume from |
 //! | `settings.rs` | what a loader is asked for, from Python's values |
-//! | `augment.rs` | augmentations of the user's own tensors |
+//! | `augment.rs` | augmentations of the user's own arrays |
+//! | `device.rs` | devices that there are |
 //! | `diagnose.rs` | from times that Python measured to what training waits for |
 //! | `pack.rs` | convert, estimate, validate |
-//! | `array.rs` | tensors as DLPack and NumPy see them |
+//! | `array.rs` | our arrays as DLPack and NumPy see them, and theirs as ours |
+//! | `torch/` | the user's torch, called through Python: what computes on a device |
 //! | `task.rs` | long work in a thread, while Ctrl-C is looked for |
 //! | `errors.rs` | the one map from errors to exceptions |
 //! | `surface.rs` | how remedies spell options in Python |
@@ -19,6 +21,7 @@
 mod array;
 mod augment;
 mod dataset;
+mod device;
 mod diagnose;
 mod errors;
 mod loader;
@@ -26,6 +29,7 @@ mod pack;
 mod settings;
 mod surface;
 mod task;
+mod torch;
 
 use pyo3::prelude::*;
 
@@ -38,6 +42,8 @@ mod _hsipack {
     use super::augment::Pipeline;
     #[pymodule_export]
     use super::dataset::Dataset;
+    #[pymodule_export]
+    use super::device::cuda_is_available;
     #[pymodule_export]
     use super::diagnose::{DiagnosisRounds, diagnose, diagnosis_samples};
     #[pymodule_export]

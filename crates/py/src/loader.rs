@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
 
-use hsipack_read::augment::{Mixed, Pipeline};
+use hsipack_augment::{Device, Mixed, Pipeline};
 use hsipack_read::plan::{Plan, State};
 use hsipack_read::trace::{Trace, Track};
 use hsipack_read::{
@@ -13,7 +13,6 @@ use hsipack_read::{
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use serde_json::json;
-use tch::Device;
 
 use crate::array::Array;
 use crate::augment::pairs;
@@ -21,6 +20,7 @@ use crate::dataset::Dataset;
 use crate::errors::OrRaise;
 use crate::settings::{Settings, read};
 use crate::task::{LOOK, Task, Worker, patiently};
+use crate::torch::Library;
 
 /// A device loader and what augments its batches.
 ///
@@ -47,7 +47,7 @@ struct Running {
 
 /// What makes batches.
 struct Source {
-    loader: Mutex<DeviceLoader>,
+    loader: Mutex<DeviceLoader<Library>>,
     pipeline: Option<Pipeline>,
     /// Nobody waits for a batch any more.
     cancelled: AtomicBool,
@@ -64,12 +64,12 @@ enum Step {
 
 /// A batch to be given.
 struct Ready {
-    batch: DeviceBatch,
+    batch: DeviceBatch<Library>,
     mixed: Vec<Mixed>,
 }
 
 impl Source {
-    fn loader(&self) -> MutexGuard<'_, DeviceLoader> {
+    fn loader(&self) -> MutexGuard<'_, DeviceLoader<Library>> {
         self.loader.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -88,10 +88,10 @@ impl Source {
         }
     }
 
-    fn augmented(&self, mut batch: DeviceBatch, trace: Option<&Trace>) -> Result<Ready> {
+    fn augmented(&self, mut batch: DeviceBatch<Library>, trace: Option<&Trace>) -> Result<Ready> {
         let Some(pipeline) = &self.pipeline else { return Ok(Ready { batch, mixed: Vec::new() }) };
         let before = Instant::now();
-        let (mixed, _) = pipeline.augment_batch(&mut batch)?;
+        let (mixed, _) = batch.augment(pipeline)?;
         if let Some(trace) = trace {
             let span = (before, Instant::now());
             trace.span(Track::Consumer, "augment", span, Some(batch.number()));
@@ -212,13 +212,13 @@ impl Loader {
         let dataset = dataset.get(py)?;
         let settings: Settings = read(settings)?;
         let (options, device) = (settings.loader().or_raise(py)?, settings.device().or_raise(py)?);
-        let pipeline = settings.pipeline().or_raise(py)?;
+        let (pipeline, library) = (settings.pipeline().or_raise(py)?, settings.library());
         let state = state.map(State::from_json).transpose().or_raise(py)?;
         let (options_too, device_too, dataset_too) =
             (options.clone(), device.clone(), dataset.clone());
         let start = move || match state {
-            Some(state) => DeviceLoader::with_state(&dataset, options, device, &state),
-            None => DeviceLoader::new(&dataset, options, device),
+            Some(state) => DeviceLoader::with_state(&dataset, options, device, library, &state),
+            None => DeviceLoader::new(&dataset, options, device, library),
         };
         let loader = patiently(py, start)?.or_raise(py)?;
         let (state, plan) = (loader.state(), loader.plan().clone());
@@ -276,7 +276,8 @@ impl Loader {
                 (running.dataset.clone(), running.options.clone(), running.device.clone());
             let resume = move || {
                 let mut loader = source.loader();
-                *loader = DeviceLoader::with_state(&dataset, options, device, &state)?;
+                let library = loader.library().clone();
+                *loader = DeviceLoader::with_state(&dataset, options, device, library, &state)?;
                 Ok(loader.state())
             };
             let state: Result<State> = patiently(py, resume)?;
@@ -391,6 +392,6 @@ fn given<'py>(py: Python<'py>, ready: Ready) -> PyResult<Bound<'py, PyDict>> {
     let masks: Vec<_> = masks.into_iter().map(|(name, mask)| (name, Array::new(mask))).collect();
     given.set_item("masks", masks)?;
     // The batch is dropped here, and gives its slot back when the last of these tensors is gone.
-    given.set_item("image", Array::new(batch.image.shallow_clone()))?;
+    given.set_item("image", Array::new(batch.image.clone()))?;
     Ok(given)
 }

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use hsipack_read::augment::Pipeline;
+use hsipack_augment::{Device, Pipeline};
 use hsipack_read::plan::{Crop, LastBatch, Order, Share};
 use hsipack_read::{
     CacheKind, DeviceOptions, Error, LoaderOptions, MemoryOptions, Normalization, OnDamage, Result,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyString;
-use tch::{Device, Kind};
 
 use crate::errors::OrRaise;
+use crate::torch::Library;
 
 /// A dictionary with the settings of a loader; `hsipack.Loader` makes it.
 #[derive(FromPyObject)]
@@ -49,6 +49,10 @@ pub struct Settings {
     trace: bool,
     repeat: bool,
     emulated_bus: Option<f64>,
+    /// Tensors of a device go to torch.
+    torch: bool,
+    /// Threads that compute in the host's memory.
+    computing_threads: usize,
 }
 
 #[derive(FromPyObject)]
@@ -109,8 +113,8 @@ impl Settings {
     /// Of the tensors.
     pub fn device(&self) -> Result<DeviceOptions> {
         let mut options = DeviceOptions::new(self.device.map_or(Device::Cpu, Device::Cuda));
-        options.image = kind(&self.dtype)?;
-        options.masks = self.mask_dtype.as_deref().map(kind).transpose()?;
+        options.image = self.dtype.parse()?;
+        options.masks = self.mask_dtype.as_deref().map(str::parse).transpose()?;
         options.layers = self.layers;
         options.physical = self.physical;
         options.nan = self.nan;
@@ -134,6 +138,11 @@ impl Settings {
             Some(other) => Err(Error::conflict(format!("there is no normalize {other:?}"))
                 .with_remedy("give one of standardize, l1, l2, snv, or (mean, std)")),
         }
+    }
+
+    /// What computes.
+    pub fn library(&self) -> Library {
+        Library::new(self.computing_threads, self.torch)
     }
 
     /// The augmentations.
@@ -179,23 +188,6 @@ pub fn read<'a, 'py, T: FromPyObject<'a, 'py, Error = PyErr>>(
             .map_or_else(|_| "…".into(), |text| text.to_string());
         Err(Error::conflict(format!("{name}={value}: {why}"))).or_raise(py)
     })
-}
-
-/// The element type of that name.
-fn kind(name: &str) -> Result<Kind> {
-    let kinds = [
-        ("float16", Kind::Half),
-        ("bfloat16", Kind::BFloat16),
-        ("float32", Kind::Float),
-        ("float64", Kind::Double),
-        ("uint8", Kind::Uint8),
-        ("int8", Kind::Int8),
-        ("int16", Kind::Int16),
-        ("int32", Kind::Int),
-        ("int64", Kind::Int64),
-        ("bool", Kind::Bool),
-    ];
-    named("dtype", name, &kinds)
 }
 
 /// The value of that name.

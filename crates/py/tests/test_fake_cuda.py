@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from fake_cuda import FAULTS, FakeCuda
 
 OPEN = """
@@ -57,3 +58,196 @@ def test_calls_fail_that_are_told_to(tmp_path: Path) -> None:
     cuda = FakeCuda(tmp_path)
     done = cuda.run(OPEN, FAKE_CUDA_FAIL="cuMemAlloc_v2:1:CUDA_ERROR_OUT_OF_MEMORY")
     assert "cuMemAlloc_v2: 2" in done.stderr, done.stderr
+
+
+# The loader, without torch: batches lie in the stand-in's device memory.
+LOADER = """
+import ctypes
+import sys
+import threading
+
+import numpy as np
+from fake_cuda import Driver
+
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "torch":
+            raise ModuleNotFoundError(name)
+
+
+sys.meta_path.insert(0, Missing())
+import hsipack
+
+address_of = ctypes.pythonapi.PyCapsule_GetPointer
+address_of.restype, address_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+driver = Driver()
+
+
+class Taken:
+    # An array of a batch as a library takes it that computes on a stream.
+
+    def __init__(self, array, stream, want):
+        assert array.device == "cuda:0" and array.__dlpack_device__() == (2, 0)
+        self.stream, self.want = stream, want.tobytes()
+        self.capsule = array.__dlpack__(stream=stream)
+        self.address = ctypes.cast(
+            address_of(self.capsule, b"dltensor"), ctypes.POINTER(ctypes.c_uint64)
+        )[0]
+
+    def read(self):
+        driver.read(self.stream, self.address, self.want)
+
+
+def loaders(**options):
+    shared = {"shuffle": True, "seed": 2, "masks": "labels", "slots": 3, "num_threads": 2}
+    device = hsipack.Loader(
+        sys.argv[1], 4, output="dlpack", device="cuda:0", **shared, **options
+    )
+    return device, hsipack.Loader(sys.argv[1], 4, output="numpy", **shared)
+
+
+def taken(batch, want, stream):
+    assert batch["id"].tolist() == want["id"].tolist()
+    # Images lie in memory as (sample, row, column, band).
+    image = np.ascontiguousarray(want["image"].transpose(0, 2, 3, 1))
+    return [
+        Taken(batch["image"], stream, image),
+        Taken(batch["labels"], stream, want["labels"]),
+    ]
+
+
+context = ctypes.c_void_p()
+driver.call("cuInit", 0)
+driver.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+driver.call("cuCtxPushCurrent_v2", context)
+"""
+END = """
+device.close()
+driver.finish()
+for stream in streams:
+    if stream > 2:
+        driver.call("cuStreamSynchronize", ctypes.c_void_p(stream))
+        driver.call("cuStreamDestroy_v2", ctypes.c_void_p(stream))
+driver.call("cuCtxPopCurrent_v2", None)
+driver.call("cuDevicePrimaryCtxRelease_v2", 0)
+print("fine")
+"""
+
+# Streams of the consumer: of its own, the default one, the thread's.
+STREAMS = ["driver.stream()", "1", "2"]
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+@pytest.mark.parametrize("seed", ["1", "2", "3"])
+def test_batches_arrive_before_they_are_used(
+    dataset: str, tmp_path: Path, stream: str, seed: str
+) -> None:
+    """Each is let go of as soon as work on it is queued."""
+    program = f"""
+streams = [{stream}]
+device, host = loaders()
+for epoch in range(3):
+    for batch, want in zip(device, host, strict=True):
+        for one in taken(batch, want, streams[0]):
+            one.read()
+        del batch, one
+"""
+    cuda = FakeCuda(tmp_path)
+    told = cuda.assert_clean(LOADER + program + END, dataset, FAKE_CUDA_SEED=seed)
+    assert told == "fine\n"
+
+
+def test_kept_batches_are_never_overwritten(dataset: str, tmp_path: Path) -> None:
+    program = """
+streams = [driver.stream(), driver.stream()]
+device, host = loaders()
+kept = []
+for epoch in range(2):
+    for number, (batch, want) in enumerate(zip(device, host, strict=True)):
+        kept += taken(batch, want, streams[number % 2])
+        del batch
+        for one in kept:
+            one.read()
+device.close()
+for one in kept:
+    one.read()
+del kept, one
+"""
+    assert FakeCuda(tmp_path).assert_clean(LOADER + program + END, dataset) == "fine\n"
+
+
+def test_a_batch_may_be_let_go_of_in_another_thread(dataset: str, tmp_path: Path) -> None:
+    program = """
+streams = [driver.stream()]
+device, host = loaders()
+
+
+def use(arrays):
+    # No context of CUDA's is current in this thread.
+    arrays.clear()
+
+
+for epoch in range(3):
+    for batch, want in zip(device, host, strict=True):
+        arrays = taken(batch, want, streams[0])
+        for one in arrays:
+            one.read()
+        del batch, one
+        thread = threading.Thread(target=use, args=(arrays,))
+        thread.start()
+        thread.join()
+"""
+    assert FakeCuda(tmp_path).assert_clean(LOADER + program + END, dataset) == "fine\n"
+
+
+def test_a_loader_that_nobody_closes_leaves_nothing_behind(dataset: str, tmp_path: Path) -> None:
+    program = """
+streams = []
+device, host = loaders()
+batch = next(iter(device))
+kept = batch["image"].__dlpack__(stream=1)
+driver.call("cuCtxPopCurrent_v2", None)
+driver.call("cuDevicePrimaryCtxRelease_v2", 0)
+"""
+    FakeCuda(tmp_path).assert_clean(LOADER + program, dataset)
+
+
+def test_what_needs_computing_names_the_remedy(dataset: str, tmp_path: Path) -> None:
+    program = """
+streams = []
+assert hsipack.augment.RandomHorizontalFlip and hsipack._hsipack.cuda_is_available()
+for options in ({"dtype": "float32"}, {"normalize": "l2"}, {"augment": "[{\\"op\\": \\"hflip\\"}]"}):
+    device, _ = loaders(**options)
+    try:
+        next(iter(device))
+    except hsipack.UnsupportedError as error:
+        assert "pip install hsipack[torch]" in error.remedy, error
+    else:
+        raise AssertionError(options)
+    device.close()
+device, host = loaders()
+"""
+    assert FakeCuda(tmp_path).assert_clean(LOADER + program + END, dataset) == "fine\n"
+
+
+def test_memory_of_a_device_is_not_numpys(dataset: str, tmp_path: Path) -> None:
+    program = """
+streams = []
+device, host = loaders()
+image = next(iter(device))["image"]
+assert image.shape == (4, 7, 20, 24) and image.dtype == "float16"
+for call in (lambda: np.asarray(image), lambda: np.from_dlpack(image)):
+    try:
+        call()
+    except (TypeError, BufferError, RuntimeError) as error:
+        pass
+    else:
+        raise AssertionError("NumPy took it")
+try:
+    image.__dlpack__(stream=1, copy=True)
+except BufferError:
+    pass
+del image, call
+"""
+    assert FakeCuda(tmp_path).assert_clean(LOADER + program + END, dataset) == "fine\n"

@@ -440,7 +440,7 @@ def test_options_that_mean_nothing_are_told(dataset: str) -> None:
         ({"normalize": ([0.0, 1.0], 1.0)}, "has 2 numbers"),
         ({"normalize": (0.0, -1.0)}, "standard deviation of -1"),
         ({"cache": "all"}, "compressed, decoded"),
-        ({"dtype": torch.int8}, "Half"),
+        ({"dtype": torch.int8}, "bfloat16"),
         ({"output": "jax"}, "torch, numpy, dlpack"),
         ({"rank": 0}, "both"),
         ({"rank": 2, "world_size": 2}, "rank 2"),

@@ -13,12 +13,8 @@ torch.Size([7, 20, 24])
 The command ``hsipack`` comes with the package; ``hsipack --help`` explains it.
 """
 
-from hsipack._torch import TORCH, check_torch
-
-check_torch()
-
-from hsipack import augment  # noqa: E402  (libtorch has to be loaded first)
-from hsipack._errors import (  # noqa: E402
+from hsipack import augment
+from hsipack._errors import (
     AmbiguousError,
     BugError,
     ConflictError,
@@ -30,13 +26,13 @@ from hsipack._errors import (  # noqa: E402
     RangeError,
     UnsupportedError,
 )
-from hsipack._hsipack import Array, __version__  # noqa: E402
-from hsipack.crops import CenterCrop, GridCrop, RandomCrop  # noqa: E402
-from hsipack.dataset import Dataset, Mask, Stack, Stats, open  # noqa: E402
-from hsipack.diagnosis import Diagnosis, diagnose  # noqa: E402
-from hsipack.loader import Loader  # noqa: E402
-from hsipack.packing import convert, estimate, validate  # noqa: E402
-from hsipack.reports import (  # noqa: E402
+from hsipack._hsipack import Array, __version__
+from hsipack.crops import CenterCrop, GridCrop, RandomCrop
+from hsipack.dataset import Dataset, Mask, Stack, Stats, open
+from hsipack.diagnosis import Diagnosis, diagnose
+from hsipack.loader import Loader
+from hsipack.packing import convert, estimate, validate
+from hsipack.reports import (
     ConvertReport,
     Estimate,
     Problem,
@@ -44,10 +40,9 @@ from hsipack.reports import (  # noqa: E402
     ValidateReport,
     WorstError,
 )
-from hsipack.samples import Samples  # noqa: E402
+from hsipack.samples import Samples
 
 __all__ = [
-    "TORCH",
     "AmbiguousError",
     "Array",
     "BugError",

@@ -1,32 +1,52 @@
-"""From what the native part gives to what users asked for."""
+"""From what the native part gives to what users asked for, and from users' arrays to it."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import importlib
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import torch
 
-from hsipack._errors import ConflictError
+from hsipack import _torch
+from hsipack._errors import ConflictError, UnsupportedError
 from hsipack._hsipack import Array
+
+if TYPE_CHECKING:
+    import torch
 
 Output = Literal["torch", "numpy", "dlpack"]
 """What arrays are given as: ``torch.Tensor``, ``numpy.ndarray``, or :class:`hsipack.Array` for
 any other library.
 """
 
+CPU = 1
+"""DLPack's number of the host's memory; memory that is page-locked for CUDA is 3."""
 
-def check_output(output: object, outputs: tuple[str, ...]) -> None:
-    """Refuses what is no output."""
-    if output not in outputs:
-        raise ConflictError(
-            f"there is no output {output!r} here", remedy=f"give one of {', '.join(outputs)}"
-        )
+
+def chosen_output(output: object, outputs: tuple[Output, ...]) -> Output:
+    """The output that is asked for: if none is, torch's where it is installed, else NumPy's.
+
+    Raises:
+        ConflictError: if it is none of these.
+        UnsupportedError: if it is torch's and there is no torch; what to install.
+    """
+    if output is None:
+        return "torch" if _torch.is_installed() else "numpy"
+    for known in outputs:
+        if output == known:
+            if known == "torch":
+                _torch.load('output="torch"')
+            return known
+    raise ConflictError(
+        f"there is no output {output!r} here", remedy=f"give one of {', '.join(outputs)}"
+    )
 
 
 def tensor(array: Array) -> torch.Tensor:
     """A tensor over an array's memory."""
-    made: torch.Tensor = torch.utils.dlpack.from_dlpack(array.__dlpack__())
+    # With the capsule torch asks no questions; on a device it has to name its stream.
+    on_host = array.__dlpack_device__()[0] == CPU
+    made: torch.Tensor = _torch.load().from_dlpack(array.__dlpack__() if on_host else array)
     return made
 
 
@@ -37,6 +57,66 @@ def given(array: Array, output: Output) -> Any:
     return np.asarray(array) if output == "numpy" else array
 
 
-def dtype_name(dtype: torch.dtype) -> str:
-    """``float16`` for ``torch.float16``."""
-    return str(dtype).removeprefix("torch.")
+def is_array(value: object) -> bool:
+    """Whether a value is an array of any library."""
+    return isinstance(value, np.ndarray) or hasattr(value, "__dlpack__")
+
+
+def on_host(array: Any) -> bool:
+    """Whether an array of any library is in the host's memory."""
+    if isinstance(array, np.ndarray):
+        return True
+    return int(array.__dlpack_device__()[0]) in (CPU, 3)
+
+
+def native(array: Any) -> Any:
+    """What the native part takes for an array of any library, over the same memory if possible:
+    NumPy's arrays, DLPack's capsules of what else is in the host's memory, torch's tensors of what
+    is on a device.
+    """
+    if isinstance(array, np.ndarray):
+        return _plain(array)
+    if isinstance(array, Array) and on_host(array):
+        return array
+    if _torch.is_tensor(array):
+        array = array.detach()
+        return array.__dlpack__() if array.device.type == "cpu" else array
+    if on_host(array):
+        return array.__dlpack__()
+    return _torch.load("augmenting arrays on a device").from_dlpack(array)
+
+
+def _plain(array: Any) -> Any:
+    """An array of NumPy's whose elements are aligned, native, and whole strides apart."""
+    native = array.dtype.newbyteorder("=")
+    odd = any(stride % array.itemsize for stride in array.strides) if array.itemsize else False
+    if odd or not array.flags.aligned or array.dtype != native:
+        return np.array(array, dtype=native, order="C")
+    return array
+
+
+def like(old: Any, new: Array) -> Any:
+    """A result of the native part as the kind of array that went in, over the same memory."""
+    if isinstance(old, np.ndarray):
+        return np.asarray(new)
+    if _torch.is_tensor(old):
+        return tensor(new)
+    if isinstance(old, Array):
+        return new
+    for make in _makers(old):
+        return make(new)
+    raise UnsupportedError(
+        f"arrays of {type(old).__module__}, which cannot be made by DLPack",
+        remedy="give an array of NumPy's or a tensor of torch's",
+    )
+
+
+def _makers(old: Any) -> Any:
+    """Functions that make arrays such as this one by DLPack."""
+    if hasattr(old, "__array_namespace__"):
+        space = old.__array_namespace__()
+        if hasattr(space, "from_dlpack"):
+            yield space.from_dlpack
+    library = importlib.import_module(type(old).__module__.split(".")[0])
+    if hasattr(library, "from_dlpack"):
+        yield library.from_dlpack

@@ -6,14 +6,15 @@ from typing import Any
 __version__: str
 
 class Array:
-    """A tensor for whoever speaks DLPack (``torch.from_dlpack``, ``jax.dlpack.from_dlpack``,
-    ``cupy.from_dlpack``) or, in the host's memory, NumPy's array interface (``numpy.asarray``).
-    Nothing is copied."""
+    """An array for whoever speaks DLPack (``torch.from_dlpack``, ``jax.dlpack.from_dlpack``,
+    ``cupy.from_dlpack``) or, in the host's memory, NumPy's array interface (``numpy.asarray``; NumPy
+    has no bfloat16). Nothing is copied. On a device its memory is lent to the stream that the
+    taker names."""
 
     def __dlpack__(
         self,
         *,
-        stream: Any = None,
+        stream: int | None = None,
         max_version: Any = None,
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
@@ -21,6 +22,13 @@ class Array:
     def __dlpack_device__(self) -> tuple[int, int]: ...
     @property
     def __array_interface__(self) -> dict[str, Any]: ...
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def device(self) -> str: ...
 
 class Dataset:
     def __init__(self, path: str, verify: str, store: str, as_of: str | None = None) -> None: ...
@@ -42,6 +50,9 @@ class Dataset:
         part: tuple[tuple[int, int] | None, tuple[int, int] | None],
         bands: list[int] | None,
         masks: list[str],
+        dtype: str | None,
+        physical: bool,
+        signed: bool,
         threads: int,
     ) -> list[tuple[Array, list[Array]]]: ...
 
@@ -71,10 +82,16 @@ class Pipeline:
         masks: list[tuple[str, Any]],
         epoch: int,
         samples: list[tuple[int, int]],
-        overwrite: bool,
+        threads: int,
+        through: str | None = None,
     ) -> tuple[tuple[Array, list[Array], _Mixed], str]: ...
     def replay(
-        self, image: Any, masks: list[tuple[str, Any]], parameters: str, overwrite: bool
+        self,
+        image: Any,
+        masks: list[tuple[str, Any]],
+        parameters: str,
+        threads: int,
+        through: str | None = None,
     ) -> tuple[Array, list[Array], _Mixed]: ...
 
 class DiagnosisRounds:
@@ -88,6 +105,7 @@ def diagnosis_samples(
     samples: list[int], decoded_bytes: int, batch_size: int, per_sample: int
 ) -> list[int]: ...
 def diagnose(measurements: str) -> tuple[str, str]: ...
+def cuda_is_available() -> bool: ...
 def convert(settings: dict[str, Any], progress: Callable[[int, int], object] | None) -> str: ...
 def estimate(settings: dict[str, Any]) -> str: ...
 def spelled_options() -> list[tuple[str, str, str]]: ...

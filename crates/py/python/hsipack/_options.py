@@ -5,16 +5,21 @@ from __future__ import annotations
 import math
 import operator
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
+from hsipack import _torch
 from hsipack._errors import ConflictError
 
-Indices: TypeAlias = Sequence[int] | Sequence[bool] | slice | npt.NDArray[Any] | torch.Tensor
+if TYPE_CHECKING:
+    import torch
+
+Indices: TypeAlias = Union[Sequence[int], Sequence[bool], slice, npt.NDArray[Any], "torch.Tensor"]
 """Some of several things: their numbers, a slice, or a boolean for each."""
 
 _SHOWN = 60
@@ -121,10 +126,11 @@ def path(name: str, value: object) -> str:
 def pixels(name: str, value: object) -> tuple[int, int]:
     """(rows, columns); a number stands for both."""
     remedy = f"give {name}=(rows, columns) in pixels, or one number for a square"
-    if isinstance(value, Sequence | np.ndarray | torch.Tensor) and not isinstance(value, str):
-        if len(value) != 2:
+    several = isinstance(value, Sequence | np.ndarray) or _torch.is_tensor(value)
+    if several and not isinstance(value, str):
+        if len(value) != 2:  # type: ignore[arg-type]
             raise wrong(name, value, remedy)
-        rows, columns = value
+        rows, columns = value  # type: ignore[misc]
     else:
         rows = columns = value
     most = (1 << 32) - 1
@@ -136,7 +142,8 @@ def pixels(name: str, value: object) -> tuple[int, int]:
 
 def dtype(name: str, value: object) -> str:
     """``float32`` for ``torch.float32``, ``numpy.float32`` and ``"float32"``."""
-    if isinstance(value, torch.dtype):
+    torch = _torch.imported()
+    if torch is not None and isinstance(value, torch.dtype):
         return str(value).removeprefix("torch.")
     if isinstance(value, str):
         return value.removeprefix("torch.")
@@ -145,16 +152,33 @@ def dtype(name: str, value: object) -> str:
             return np.dtype(value).name  # type: ignore[call-overload, no-any-return]
     except TypeError:
         pass
-    raise wrong(name, value, "give an element type, such as torch.float32")
+    raise wrong(name, value, "give an element type, such as float32")
 
 
-def device(name: str, value: object) -> torch.device:
-    """A device of torch's."""
-    try:
-        if isinstance(value, str | int | torch.device) and not _is_bool(value):
-            return torch.device(value)
-    except RuntimeError:
-        pass
+@dataclass(frozen=True)
+class Device:
+    """A device: its kind, as torch names it, and its number, if one was given."""
+
+    type: str
+    index: int | None
+
+    def __str__(self) -> str:
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
+
+_OTHER_DEVICES = ("hpu", "meta", "mps", "mtia", "xla", "xpu")
+
+
+def device(name: str, value: object) -> Device:
+    """A device, as a text, a number or an object of torch's says."""
+    if hasattr(value, "type") and hasattr(value, "index"):
+        value = str(value)
+    if isinstance(value, int) and not _is_bool(value) and value >= 0:
+        return Device("cuda", value)
+    if isinstance(value, str):
+        found = re.fullmatch(r"([a-z]+)(?::(\d+))?", value)
+        if found is not None and found[1] in ("cpu", "cuda", *_OTHER_DEVICES):
+            return Device(found[1], None if found[2] is None else int(found[2]))
     raise wrong(name, value, 'give "cpu", "cuda" or "cuda:0"')
 
 
@@ -213,7 +237,7 @@ def depends_on_length(value: object) -> bool:
 def elements(name: str, value: object, things: str) -> list[Any]:
     """Numbers, or booleans, of a list, an array or a tensor of one axis."""
     remedy = f"give a list of numbers of {things}, or of booleans, one for each"
-    if isinstance(value, torch.Tensor):
+    if _torch.is_tensor(value):
         value = value.detach().cpu().numpy()
     if hasattr(value, "dtype") and hasattr(value, "__array__"):
         array = np.asarray(value)
@@ -251,5 +275,5 @@ def _place(name: str, value: Any, things: str) -> int:
 
 def _is_bool(value: object) -> bool:
     return isinstance(value, bool | np.bool_) or (
-        isinstance(value, torch.Tensor) and value.dtype == torch.bool
+        _torch.is_tensor(value) and str(value.dtype) == "torch.bool"
     )

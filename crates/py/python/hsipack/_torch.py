@@ -1,21 +1,81 @@
-"""The torch that the native part was built with."""
+"""The user's torch: which one, whether there is one, and importing it only when it is needed."""
 
-TORCH = "2.11.0"
-"""The version of torch that hsipack needs."""
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import os
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+from hsipack._errors import UnsupportedError
+
+if TYPE_CHECKING:
+    import torch
+    from typing_extensions import TypeIs
+
+OLDEST = (2, 4)
+"""The oldest torch that is taken."""
+
+_INSTALL = "run: pip install hsipack[torch]"
 
 
-def check_torch() -> None:
-    """Loads torch, whose libraries the native part uses.
+@functools.cache
+def is_installed() -> bool:
+    """Whether there is a torch to import, without importing it."""
+    if "torch" in sys.modules:
+        return sys.modules["torch"] is not None
+    try:
+        return importlib.util.find_spec("torch") is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def load(what: str = "this") -> Any:
+    """Torch, imported if need be.
+
+    Args:
+        what: what needs it, for the error.
 
     Raises:
-        ImportError: if torch is missing or of another version; what to install.
+        UnsupportedError: if there is none, or one that is too old; what to install.
     """
     try:
-        import torch
+        torch = importlib.import_module("torch")
     except ImportError as error:
-        what = f"hsipack needs torch {TORCH}, which cannot be imported ({error})"
-        raise ImportError(f"{what}; run: pip install torch=={TORCH}") from error
-    have = str(torch.__version__)
-    if have.split("+")[0] != TORCH:
-        what = f"hsipack needs torch {TORCH}, but torch {have} is installed"
-        raise ImportError(f"{what}; run: pip install torch=={TORCH}")
+        raise UnsupportedError(
+            f"{what} needs torch, which cannot be imported ({error})", remedy=_INSTALL
+        ) from error
+    version = str(torch.__version__)
+    found = re.match(r"(\d+)\.(\d+)", version)
+    if found is not None and (int(found[1]), int(found[2])) < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        raise UnsupportedError(
+            f"{what} needs torch {oldest} or newer, but torch {version} is installed",
+            remedy=_INSTALL,
+        )
+    return torch
+
+
+def imported(name: str = "torch") -> Any | None:
+    """Torch, or a part of it, if somebody has imported it: only then can a value be of it."""
+    return sys.modules.get(name)
+
+
+def is_tensor(value: object) -> TypeIs[torch.Tensor]:
+    """Whether a value is a tensor of torch's, which need not be imported for that."""
+    # While another thread imports torch, it has no tensors yet.
+    tensor = getattr(imported(), "Tensor", None)
+    return tensor is not None and isinstance(value, tensor)
+
+
+def threads() -> int:
+    """Threads that compute in this process: as many as torch uses, which the workers of its
+    DataLoader set to 1; without torch, one for each core that the process may use.
+    """
+    torch = imported()
+    if torch is not None and hasattr(torch, "get_num_threads"):
+        return int(torch.get_num_threads())
+    return len(os.sched_getaffinity(0))

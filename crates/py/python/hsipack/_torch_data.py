@@ -7,28 +7,20 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Union
 
 import numpy as np
-import torch
-from torch.utils.data import (
-    ConcatDataset,
-    RandomSampler,
-    Sampler,
-    SequentialSampler,
-    Subset,
-    SubsetRandomSampler,
-    WeightedRandomSampler,
-)
 
-from hsipack import _options
+from hsipack import _options, _torch
 from hsipack._errors import ConflictError, UnsupportedError
 from hsipack.dataset import Dataset
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-Readable = Dataset | str | os.PathLike[str] | Subset[Any] | ConcatDataset[Any]
+    from torch.utils.data import ConcatDataset, Sampler, Subset
+
+Readable: TypeAlias = Union[Dataset, str, os.PathLike[str], "Subset[Any]", "ConcatDataset[Any]"]
 """What a loader reads: a dataset, its path, or torch's parts of datasets."""
 
 NAMED_SAMPLERS = ("class_balanced", "groups_spread", "groups_together")
@@ -84,6 +76,11 @@ def refuse(others: Mapping[str, object]) -> None:
         raise UnsupportedError(f"{name} is an option of torch's DataLoader", remedy=_INSTEAD[name])
 
 
+def _torchs() -> Any | None:
+    """``torch.utils.data``, if somebody has imported it: else nothing is of its classes."""
+    return _torch.imported("torch.utils.data")
+
+
 # Parts of datasets.
 
 
@@ -91,9 +88,10 @@ def opened(dataset: object) -> Dataset:
     """The dataset, or the part of one, that a loader is to read."""
     if isinstance(dataset, Dataset):
         return dataset
-    if isinstance(dataset, Subset):
+    torchs = _torchs()
+    if torchs is not None and isinstance(dataset, torchs.Subset):
         return opened(dataset.dataset).select(dataset.indices)
-    if isinstance(dataset, ConcatDataset):
+    if torchs is not None and isinstance(dataset, torchs.ConcatDataset):
         return _joined([opened(part) for part in dataset.datasets])
     if isinstance(dataset, str | os.PathLike):
         return Dataset(dataset)
@@ -159,31 +157,33 @@ def order(dataset: Dataset, shuffle: bool, sampler: object) -> Order:
                 f"there is no sampler {sampler!r}", remedy=f"give one of {known}, or weights"
             )
         return Order(sampler, ids)
-    if isinstance(sampler, Sampler):
+    torchs = _torchs()
+    if torchs is not None and isinstance(sampler, torchs.Sampler):
         return _of_torch(dataset, sampler)
     return Order("weighted", ids, _weights(dataset, sampler))
 
 
 def _of_torch(dataset: Dataset, sampler: Sampler[Any]) -> Order:
+    torchs: Any = _torchs()
     kind = type(sampler)
     if getattr(sampler, "generator", None) is not None:
         raise UnsupportedError(
             f"a {kind.__name__} with a generator",
             remedy="make it without one, and give the loader seed=generator.initial_seed()",
         )
-    if kind is SequentialSampler:
+    if kind is torchs.SequentialSampler:
         return Order("sequential", _all_of(dataset, sampler))
-    if kind is RandomSampler:
+    if kind is torchs.RandomSampler:
         ids = _all_of(dataset, sampler)
         length: int | None = sampler._num_samples  # type: ignore[attr-defined]
         if sampler.replacement:  # type: ignore[attr-defined]
             length = len(dataset) if length is None else length
             return Order("weighted", ids, _weights(dataset, np.ones(len(dataset))), length)
         return Order("shuffled", ids, None, length)
-    if kind is SubsetRandomSampler:
+    if kind is torchs.SubsetRandomSampler:
         places = sampler.indices  # type: ignore[attr-defined]
         return Order("shuffled", dataset.select(places)._ids)
-    if kind is WeightedRandomSampler:
+    if kind is torchs.WeightedRandomSampler:
         if not sampler.replacement:  # type: ignore[attr-defined]
             raise UnsupportedError(
                 "a WeightedRandomSampler without replacement",
@@ -214,7 +214,7 @@ def _all_of(dataset: Dataset, sampler: Any) -> list[int] | None:
 def _weights(dataset: Dataset, weights: object) -> list[float]:
     """Weights of all samples of the whole dataset, of those of its part."""
     wanted = "give one weight for every sample that is read"
-    if isinstance(weights, torch.Tensor):
+    if _torch.is_tensor(weights):
         weights = weights.detach().cpu()
     try:
         array = np.asarray(weights)

@@ -8,17 +8,26 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
-from hsipack import _hsipack, _options
-from hsipack._arrays import check_output, dtype_name, given, tensor
+from hsipack import _hsipack, _options, _torch
+from hsipack._arrays import chosen_output, given
 from hsipack._errors import ConflictError
 from hsipack._options import Indices
 from hsipack.samples import Samples
+
+if TYPE_CHECKING:
+    import torch
+    from torch.utils.data import ConcatDataset
+    from torch.utils.data import Dataset as TorchDataset
+
+    Base = TorchDataset[Any]
+else:
+    # What torch's class would add is here; importing it takes seconds.
+    Base = object
 
 Floats = npt.NDArray[np.float64]
 Sample = dict[str, Any]
@@ -185,7 +194,7 @@ def _stack(values: dict[str, Any]) -> Stack:
     )
 
 
-class Dataset(torch.utils.data.Dataset[Any]):
+class Dataset(Base):
     """A packed dataset, open; also a map-style dataset for ``torch.utils.data.DataLoader``.
 
     ``hsipack.open`` is another name of it. A sample is a dictionary:
@@ -217,11 +226,12 @@ class Dataset(torch.utils.data.Dataset[Any]):
         masks: names of the masks to read; all that every stack has if ``None``; none if empty.
         bands: bands to read, numbered from 0, in this order; or a slice, or a boolean for every
             band; all if ``None``.
-        dtype: element type of images, such as ``torch.float32``; as stored if ``None``.
+        dtype: element type of images, such as ``float32``; as stored if ``None``.
         physical: multiply by the dataset's ``scale_factor`` and add its ``add_offset``; give a
             ``dtype`` that holds them.
         transform: called with every sample; what it returns is given instead.
-        output: ``"torch"`` or ``"numpy"``.
+        output: ``"torch"`` or ``"numpy"``; torch's tensors where torch is installed, else NumPy's
+            arrays, if ``None``.
         verify: when checksums are compared: ``"always"``, ``"once"`` a chunk and process, or
             ``"never"``. With ``"once"``, what changes on the disk after its first check is
             delivered as it is; ``"always"`` finds it. With ``"never"``, damage may pass for data.
@@ -253,11 +263,11 @@ class Dataset(torch.utils.data.Dataset[Any]):
         dtype: torch.dtype | npt.DTypeLike | None = None,
         physical: bool = False,
         transform: Callable[[Sample], Any] | None = None,
-        output: Literal["torch", "numpy"] = "torch",
+        output: Literal["torch", "numpy"] | None = None,
         verify: str = "once",
         store: str = "mmap",
     ) -> None:
-        check_output(output, ("torch", "numpy"))
+        self._output = chosen_output(output, ("torch", "numpy"))
         self._path = _options.path("path", path)
         self._reading = {
             "verify": _options.text("verify", verify),
@@ -265,12 +275,11 @@ class Dataset(torch.utils.data.Dataset[Any]):
         }
         self._native = _hsipack.Dataset(self._path, **self._reading)
         self._asked_masks = None if masks is None else _options.names("masks", masks)
-        self._dtype = None if dtype is None else _element_type(dtype)
+        self._dtype = None if dtype is None else _element_type(dtype, self._output)
         self._physical = _options.flag("physical", physical)
         if transform is not None and not callable(transform):
             raise _options.wrong("transform", transform, "give a function of a sample")
         self._transform = transform
-        self._output = output
         self._ids: list[int] | None = None
         self._splits = None if split is None else tuple(_options.names("split", split))
         if samples is not None:
@@ -528,8 +537,15 @@ class Dataset(torch.utils.data.Dataset[Any]):
     def __iter__(self) -> Iterator[Any]:
         return (self[index] for index in range(len(self)))
 
+    def __add__(self, other: Any) -> ConcatDataset[Any]:
+        """Torch's ``ConcatDataset`` of the two."""
+        _torch.load("joining datasets by +")
+        from torch.utils.data import ConcatDataset
+
+        return ConcatDataset([self, other])
+
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        """Several samples, read by as many threads as torch uses."""
+        """Several samples, read by as many threads as torch uses (without torch, one a core)."""
         ids = [self._id(index) for index in indices]
         samples = self._read(ids, None, None)
         return samples if self._transform is None else [self._transform(one) for one in samples]
@@ -569,12 +585,23 @@ class Dataset(torch.utils.data.Dataset[Any]):
     def _read(
         self, ids: list[int], rows: tuple[int, int] | None, columns: tuple[int, int] | None
     ) -> list[Sample]:
-        threads = torch.get_num_threads()
-        read = self._native.read(ids, (rows, columns), self._bands, self.masks, threads)
+        computed = self._dtype if self._dtype in _IMAGE_TYPES else None
+        if self._dtype is not None and computed is None and self._physical:
+            computed = "float64" if self._dtype == "float64" else "float32"
+        read = self._native.read(
+            ids,
+            (rows, columns),
+            self._bands,
+            self.masks,
+            computed,
+            self._physical,
+            self._output == "torch",
+            _torch.threads(),
+        )
         about = self._native.about(ids)
         return [
-            self._sample(one, *known, *arrays)
-            for one, known, arrays in zip(ids, about, read, strict=True)
+            self._sample(one, name, label, *arrays)
+            for one, (name, label, _), arrays in zip(ids, about, read, strict=True)
         ]
 
     def _sample(
@@ -582,58 +609,42 @@ class Dataset(torch.utils.data.Dataset[Any]):
         one: int,
         name: str,
         label: int,
-        number: int,
         image: _hsipack.Array,
         masks: list[_hsipack.Array],
     ) -> Sample:
-        stack = list(self.stacks.values())[number]
-        sample: Sample = {"image": self._image(image, stack)}
+        sample: Sample = {"image": self._cast(given(image, self._output))}
         for mask_name, mask in zip(self.masks, masks, strict=True):
-            sample[mask_key(mask_name)] = self._mask(mask, stack.masks[mask_name])
+            sample[mask_key(mask_name)] = given(mask, self._output)
         sample["label"] = label
         sample["id"] = one
         sample["name"] = name
         return sample
 
-    def _image(self, array: _hsipack.Array, stack: Stack) -> Any:
-        image = tensor(array)
-        dtype = self._dtype or image.dtype
-        if self._physical:
-            wide = torch.float64 if dtype == torch.float64 else torch.float32
-            image = image.to(wide).mul_(stack.scale_factor).add_(stack.add_offset)
-        image = image.to(dtype).permute(2, 0, 1)
-        return image if self._output == "torch" else _numpy(image)
-
-    def _mask(self, array: _hsipack.Array, mask: Mask) -> Any:
+    def _cast(self, image: Any) -> Any:
+        """An image as an element type that the native part does not make of it."""
+        if self._dtype is None or self._dtype in _IMAGE_TYPES:
+            return image
         if self._output == "numpy":
-            ids = given(array, "numpy")
-            if not mask.layers:
-                return ids
-            places = np.arange(len(mask.layers), dtype=ids.dtype).reshape(-1, 1, 1)
-            return (ids >> places & 1).astype(np.bool_)
-        labels = tensor(array)
-        # torch barely computes with unsigned integers beyond 8 bits.
-        wider = {torch.uint16: torch.int32, torch.uint32: torch.int64}.get(labels.dtype)
-        labels = labels if wider is None else labels.to(wider)
-        if not mask.layers:
-            return labels
-        bits = torch.arange(len(mask.layers), dtype=torch.int32).reshape(-1, 1, 1)
-        return (labels.to(torch.int32) >> bits & 1).to(torch.bool)
+            return image.astype(self._dtype)
+        return image.to(getattr(_torch.load(), self._dtype))
 
 
-def _numpy(image: torch.Tensor) -> Any:
-    if image.dtype == torch.bfloat16:
-        raise ConflictError(
-            f"NumPy has no {dtype_name(image.dtype)}", remedy="ask for torch.float32"
-        )
-    return image.numpy()
+_IMAGE_TYPES = ("float16", "bfloat16", "float32", "float64")
 
 
-def _element_type(dtype: object) -> torch.dtype:
-    found = getattr(torch, _options.dtype("dtype", dtype), None)
-    if isinstance(found, torch.dtype):
-        return found
-    raise _options.wrong("dtype", dtype, "give an element type, such as torch.float32")
+def _element_type(dtype: object, output: str) -> str:
+    """The name of an element type that the output has."""
+    name = _options.dtype("dtype", dtype)
+    if output == "numpy":
+        if name == "bfloat16":
+            raise ConflictError("NumPy has no bfloat16", remedy='give dtype="float32"')
+        known = hasattr(np, name) and name != "object"
+    else:
+        torch = _torch.load()
+        known = isinstance(getattr(torch, name, None), torch.dtype)
+    if known:
+        return name
+    raise _options.wrong("dtype", dtype, "give an element type, such as float32")
 
 
 def _bounds(name: str, part: slice | None, axis: int) -> tuple[int, int] | None:

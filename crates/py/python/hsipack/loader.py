@@ -16,11 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch.utils.data import Sampler
 
-from hsipack import _hsipack, _options, _torch_data, augment, crops
-from hsipack._arrays import Output, check_output, given
+from hsipack import _hsipack, _options, _torch, _torch_data, augment, crops
+from hsipack._arrays import Output, chosen_output, given
 from hsipack._errors import ConflictError, Error, UnsupportedError
 from hsipack._options import Indices
 from hsipack._torch_data import DataLoaderOptions, Readable
@@ -28,6 +26,8 @@ from hsipack.crops import Crop, Size
 from hsipack.dataset import TAKEN, Dataset, mask_key
 
 if TYPE_CHECKING:
+    import torch
+    from torch.utils.data import Sampler
     from typing_extensions import Unpack
 
 Batch = dict[str, Any]
@@ -88,12 +88,13 @@ class Loader:
         batch_size: samples (crops, if cubes are cropped) of a batch of this rank.
         shuffle: in a new order every epoch, over all ranks.
         seed: of order, crops and augmentations.
-        device: where batches are to be; the current CUDA device if there is one, else the CPU.
-        dtype: of images: float16, bfloat16, float32 or float64.
+        device: where batches are to be: ``"cpu"``, ``"cuda"`` or ``"cuda:0"``; the current CUDA
+            device if there is one (for NumPy's arrays never), else the CPU.
+        dtype: of images: float16, bfloat16 (not of NumPy's arrays), float32 or float64.
         crop: (rows, columns) of random windows, or a :class:`RandomCrop`, :class:`CenterCrop` or
             :class:`GridCrop`.
         augment: augmentations (see :mod:`hsipack.augment`), a list or an
-            ``AugmentationSequential``; done on the device.
+            ``AugmentationSequential``; done on the device, there by torch.
         sampler: ``"class_balanced"``, ``"groups_spread"``, ``"groups_together"``, a weight for
             every sample, or one of torch's Random-, Sequential-, SubsetRandom- and
             WeightedRandomSampler (the last with replacement). Weights and a sampler's places are
@@ -132,12 +133,14 @@ class Loader:
         trace: record what every thread does when, for :meth:`save_trace`; at most a million events
             (64 MB).
         output: ``"torch"``, ``"numpy"`` (CPU), or ``"dlpack"`` for :class:`hsipack.Array`, which
-            any library takes.
+            any library takes; torch's tensors where torch is installed, else NumPy's arrays, if
+            ``None``.
 
     Raises:
         ConflictError: if options contradict each other or the dataset.
         DeviceError: if the device cannot be used, or fails.
         FileError: if there is no memory for the ring.
+        UnsupportedError: if torch is asked for, or has to compute on a device, and is missing.
 
     >>> loader = Loader(dataset_path, 4, shuffle=True, seed=1, device="cpu", split="train")
     >>> len(loader)
@@ -160,7 +163,7 @@ class Loader:
         shuffle: bool = False,
         seed: int = 0,
         device: torch.device | str | int | None = None,
-        dtype: torch.dtype | npt.DTypeLike = torch.float16,
+        dtype: torch.dtype | npt.DTypeLike = "float16",
         crop: Crop | Size | None = None,
         augment: augment.Augmentations | None = None,
         sampler: str | Sequence[float] | torch.Tensor | Sampler[Any] | None = None,
@@ -186,11 +189,11 @@ class Loader:
         on_damage: str = "error",
         locked: bool = True,
         trace: bool = False,
-        output: Output = "torch",
+        output: Output | None = None,
         **others: Unpack[DataLoaderOptions],
     ) -> None:
         _torch_data.refuse(others)
-        check_output(output, ("torch", "numpy", "dlpack"))
+        output = chosen_output(output, ("torch", "numpy", "dlpack"))
         dataset = _torch_data.opened(dataset)
         if split is not None:
             dataset = dataset.split(split)
@@ -234,7 +237,7 @@ class Loader:
             "on_damage": _options.text("on_damage", on_damage),
             **_cache(dataset, cache, cache_size),
             "device": _device(device, output),
-            "dtype": _options.dtype("dtype", dtype),
+            "dtype": _image_type(dtype, output),
             "mask_dtype": None if mask_dtype is None else _options.dtype("mask_dtype", mask_dtype),
             "layers": _options.flag("layers", layers),
             "physical": _options.flag("physical", physical),
@@ -246,6 +249,9 @@ class Loader:
             "repeat": False,
             "emulated_bus": None,
             "pipeline": _pipeline(augment, seed, mask_names),
+            # Who gets what is on a device, and threads that compute on the host.
+            "torch": output == "torch",
+            "computing_threads": _torch.threads(),
         }
         if normalize is not None and nan is None:
             _warn_of_nan(dataset, band_numbers, normalize)
@@ -335,14 +341,16 @@ class Loader:
                 made[name] = [values[one] for one in ids]
             else:
                 chosen = values[np.asarray(ids)]
-                made[name] = torch.from_numpy(chosen) if self._output == "torch" else chosen
+                made[name] = self._host(chosen)
         if batch["mixed"]:
             made["mixed"] = [{"partners": one, "shares": two} for one, two in batch["mixed"]]
         return made
 
     def _numbers(self, values: list[Any], dtype: type = np.int64) -> Any:
-        numbers: npt.NDArray[Any] = np.array(values, dtype=dtype)
-        return torch.from_numpy(numbers) if self._output == "torch" else numbers
+        return self._host(np.array(values, dtype=dtype))
+
+    def _host(self, numbers: npt.NDArray[Any]) -> Any:
+        return _torch.load().from_numpy(numbers) if self._output == "torch" else numbers
 
     # Where it is.
 
@@ -528,8 +536,9 @@ def _share(rank: int | None, world_size: int | None) -> tuple[int, int]:
         raise ConflictError("only one of rank and world_size", remedy="give both, or neither")
     if rank is not None and world_size is not None:
         return _options.natural("rank", rank, least=0), _options.natural("world_size", world_size)
-    distributed = torch.distributed
-    if distributed.is_available() and distributed.is_initialized():
+    # Whoever trains together has imported it.
+    distributed = _torch.imported("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()
     return 0, 1
 
@@ -537,20 +546,37 @@ def _share(rank: int | None, world_size: int | None) -> tuple[int, int]:
 def _device(device: torch.device | str | int | None, output: Output) -> int | None:
     """The number of a CUDA device, or None for the CPU."""
     if device is None:
-        on_cpu = output == "numpy" or not torch.cuda.is_available()
-        return None if on_cpu else torch.cuda.current_device()
-    device = _options.device("device", device)
-    if device.type == "cpu":
+        return None if output == "numpy" else _current_device(output)
+    place = _options.device("device", device)
+    if place.type == "cpu":
         return None
     if output == "numpy":
         raise ConflictError(
             "NumPy's arrays are on the CPU", remedy='ask for device="cpu", or output="dlpack"'
         )
-    if device.type != "cuda":
-        raise UnsupportedError(f"batches on {device}", remedy='ask for "cpu" or "cuda"')
-    if device.index is not None:
-        return device.index
-    return torch.cuda.current_device() if torch.cuda.is_available() else 0
+    if place.type != "cuda":
+        raise UnsupportedError(f"batches on {place}", remedy='ask for "cpu" or "cuda"')
+    return place.index if place.index is not None else _current_device(output) or 0
+
+
+def _current_device(output: Output) -> int | None:
+    """The number of torch's current CUDA device or, without torch, of the first one; None if there
+    is none.
+    """
+    torch = _torch.load() if output == "torch" else _torch.imported()
+    if torch is None:
+        return 0 if _hsipack.cuda_is_available() else None
+    return int(torch.cuda.current_device()) if torch.cuda.is_available() else None
+
+
+def _image_type(dtype: object, output: Output) -> str:
+    """The name of images' element type."""
+    name = _options.dtype("dtype", dtype)
+    if name == "bfloat16" and output == "numpy":
+        raise ConflictError(
+            "NumPy has no bfloat16", remedy='give dtype="float32", or output="torch" or "dlpack"'
+        )
+    return name
 
 
 def _normalization(
@@ -569,7 +595,7 @@ def _normalization(
 
 def _floats(figures: Any) -> list[float]:
     """Numbers of bands: of an array, a list or a tensor on any device, or one for all."""
-    values = figures.cpu() if isinstance(figures, torch.Tensor) else figures
+    values = figures.cpu() if _torch.is_tensor(figures) else figures
     try:
         numbers = np.atleast_1d(np.asarray(values, dtype=np.float64)).ravel()
     except (TypeError, ValueError):

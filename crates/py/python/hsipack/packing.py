@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
-import torch
 
 from hsipack import _hsipack, _options, reports
 from hsipack._errors import ConflictError
@@ -316,6 +315,6 @@ def _plain(value: Any) -> Any:
         return os.fspath(value)
     if isinstance(value, Mapping):
         return {key: _plain(one) for key, one in value.items()}
-    if isinstance(value, type | np.dtype | torch.dtype):
+    if isinstance(value, type | np.dtype) or str(value).startswith("torch."):
         return _options.dtype("dtype", value)
     return value.tolist() if hasattr(value, "tolist") else value

@@ -1,4 +1,4 @@
-"""From tensors to the library and back.
+"""From arrays and tensors to the library and back.
 
 A call is taken apart into an image, named masks and how to put the results together again
 (``Call``), and into who the samples are. The rest is the library's.
@@ -9,23 +9,24 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeGuard, overload
+from typing import Any, TypeAlias, TypeVar, overload
 
-import torch
-from torch import Tensor
-from torch.utils import dlpack
-
-from hsipack import _hsipack, _options
+from hsipack import _arrays, _hsipack, _options, _torch
+from hsipack._arrays import is_array
 from hsipack._errors import ConflictError, UnsupportedError
 from hsipack.augment._arguments import plain
 
-Masks: TypeAlias = Tensor | Mapping[str, Tensor]
+# An array of NumPy's, a tensor of torch's, or whatever else speaks DLPack.
+Array: TypeAlias = Any
+AnyArray = TypeVar("AnyArray")
+Masks: TypeAlias = Array | Mapping[str, Array]
 # Numbers of the samples, or (number, which of its crops).
-Ids: TypeAlias = int | Tensor | Sequence[int] | Sequence[tuple[int, int]]
+Ids: TypeAlias = int | Array | Sequence[int] | Sequence[tuple[int, int]]
 
 _IMAGE_KEYS = ("input", "image")
-_IMAGE_TYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-_MASK_TYPES = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool)
+_IMAGE_TYPES = ("float16", "bfloat16", "float32", "float64")
+_INTEGERS = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64")
+_MASK_TYPES = (*_INTEGERS, "bool")
 
 
 class Applicable:
@@ -42,6 +43,8 @@ class Applicable:
         self._drawn: str | None = None
         self._pipeline: _hsipack.Pipeline | None = None
         self._keys = None if data_keys is None else _known_keys(data_keys)
+        # For tests: "torch" computes in the host's memory by torch, too.
+        self._through: str | None = None
 
     def to_json(self) -> str:
         """The configuration that the library reads."""
@@ -58,14 +61,6 @@ class Applicable:
 
     @overload
     def __call__(
-        self, image: Tensor, /, *, ids: Ids | None = ..., epoch: int | None = ...
-    ) -> Tensor: ...
-    @overload
-    def __call__(
-        self, image: Tensor, /, *masks: Masks, ids: Ids | None = ..., epoch: int | None = ...
-    ) -> tuple[Any, ...]: ...
-    @overload
-    def __call__(
         self,
         batch: Mapping[str, Any],
         /,
@@ -74,9 +69,17 @@ class Applicable:
         epoch: int | None = ...,
         mask_keys: Sequence[str] | None = ...,
     ) -> dict[str, Any]: ...
+    @overload
+    def __call__(
+        self, image: AnyArray, /, *, ids: Ids | None = ..., epoch: int | None = ...
+    ) -> AnyArray: ...
+    @overload
+    def __call__(
+        self, image: Array, /, *masks: Masks, ids: Ids | None = ..., epoch: int | None = ...
+    ) -> tuple[Any, ...]: ...
     def __call__(
         self,
-        image: Tensor | Mapping[str, Any],
+        image: Array | Mapping[str, Any],
         /,
         *masks: Masks,
         ids: Ids | None = None,
@@ -85,15 +88,17 @@ class Applicable:
     ) -> Any:
         """Draws and applies. Nothing that is given is written to.
 
-        ``image`` is (B, C, H, W) or (C, H, W), floating point, on any device. Masks are integers or
-        booleans: (B, H, W) or (B, layers, H, W), without B if the image has none; each may be a
-        dict of them by name, for augmentations that ask for a mask by name (else the first is
-        called ``mask``, the others ``mask1``, ``mask2`` …). Images, masks and dicts come back as
-        they were given, with other rows and columns after a crop.
+        ``image`` is (B, C, H, W) or (C, H, W), floating point: an array of NumPy's, a tensor of
+        torch's on any device, or an array of any library that speaks DLPack (JAX, CuPy). Masks are
+        integers or booleans: (B, H, W) or (B, layers, H, W), without B if the image has none; each
+        may be a dict of them by name, for augmentations that ask for a mask by name (else the first
+        is called ``mask``, the others ``mask1``, ``mask2`` …). Images, masks and dicts come back as
+        they were given, with other rows and columns after a crop. In the host's memory hsipack
+        computes by itself, on a device the torch that is installed.
 
         In place of all these a dict as the loader or the dataset gives it: its ``image`` and its
         masks are replaced in a copy of it. Masks are those of ``mask_keys``, else every integer or
-        boolean tensor with the image's rows and columns.
+        boolean array with the image's rows and columns.
 
         What a sample is given depends on the seed, on ``epoch`` (0 where there is none) and on its
         id. Without ``ids`` a counter numbers the samples, so that no two calls draw the same, but
@@ -107,12 +112,14 @@ class Applicable:
         call = _taken_apart(image, masks, mask_keys, self._keys)
         self.check_masks([name for name, _ in call.masks])
         samples = self._samples(call, ids, epoch)
-        made, self._drawn = self._native().augment(*call.capsules(), epoch or 0, samples, False)
+        made, self._drawn = self._native().augment(
+            *call.native(), epoch or 0, samples, _torch.threads(), self._through
+        )
         return self._made(call, *made)
 
     def replay(
         self,
-        image: Tensor | Mapping[str, Any],
+        image: Array | Mapping[str, Any],
         /,
         *masks: Masks,
         parameters: Mapping[str, Any] | None = None,
@@ -127,7 +134,7 @@ class Applicable:
         if drawn is None:
             raise ConflictError("nothing was drawn yet", remedy="call first, or give parameters")
         call = _taken_apart(image, masks, mask_keys, self._keys)
-        made = self._native().replay(*call.capsules(), drawn, False)
+        made = self._native().replay(*call.native(), drawn, _torch.threads(), self._through)
         self._drawn = drawn
         return self._made(call, *made)
 
@@ -150,7 +157,7 @@ class Applicable:
         return self._pipeline
 
     def _samples(self, call: Call, ids: Ids | None, epoch: int | None) -> list[tuple[int, int]]:
-        count = len(call.image)
+        count = int(call.image.shape[0])
         if ids is not None:
             return _keys_of(ids, count)
         if epoch is not None and call.ids is not None:
@@ -167,18 +174,19 @@ class Call:
     """The arguments of a call, as batches."""
 
     # (B, C, H, W)
-    image: Tensor
+    image: Array
     # Names, and (B, H, W) or (B, layers, H, W).
-    masks: list[tuple[str, Tensor]]
+    masks: list[tuple[str, Array]]
     # Makes the result from what became of images and masks, and who was mixed.
-    assemble: Callable[[Tensor, list[Tensor], list[dict[str, list[Any]]]], Any]
+    assemble: Callable[[Array, list[Array], list[dict[str, list[Any]]]], Any]
     # Whether there was an axis of samples.
     batched: bool
     # What a dict says about who its samples are.
     ids: Ids | None = None
 
-    def capsules(self) -> tuple[Any, list[tuple[str, Any]]]:
-        return _capsule(self.image), [(name, _capsule(mask)) for name, mask in self.masks]
+    def native(self) -> tuple[Any, list[tuple[str, Any]]]:
+        image = _arrays.native(self.image)
+        return image, [(name, _arrays.native(mask)) for name, mask in self.masks]
 
     def put_together(
         self,
@@ -187,17 +195,14 @@ class Call:
         mixed: list[dict[str, list[Any]]],
     ) -> Any:
         given = [self.image, *(mask for _, mask in self.masks)]
-        made = [_tensor(array) for array in (image, *masks)]
-        # Where nothing was done, what comes out is what went in; nobody may write to that by
-        # writing to the result.
-        made = [_apart(new, old) for new, old in zip(made, given, strict=True)]
+        made = [_arrays.like(old, new) for old, new in zip(given, (image, *masks), strict=True)]
         if not self.batched:
-            made = [tensor[0] for tensor in made]
+            made = [array[0] for array in made]
         return self.assemble(made[0], made[1:], mixed)
 
 
 def _taken_apart(
-    image: Tensor | Mapping[str, Any],
+    image: Array | Mapping[str, Any],
     masks: Sequence[Masks],
     mask_keys: Sequence[str] | None,
     data_keys: Sequence[str] | None,
@@ -217,25 +222,24 @@ def _taken_apart(
     return _of_arguments(image, masks)
 
 
-def _of_arguments(image: Tensor, masks: Sequence[Masks]) -> Call:
+def _of_arguments(image: Array, masks: Sequence[Masks]) -> Call:
     batched = _batched(image)
-    named: list[tuple[str, Tensor]] = []
+    named: list[tuple[str, Array]] = []
     for place, mask in enumerate(masks):
-        plain = {f"mask{place or ''}": mask} if isinstance(mask, Tensor) else mask
+        plain = {f"mask{place or ''}": mask} if is_array(mask) else mask
         if not isinstance(plain, Mapping):
             raise ConflictError(
-                f"a mask that is a {type(mask).__name__}", remedy="give tensors, or {name: tensor}"
+                f"a mask that is a {type(mask).__name__}", remedy="give arrays, or {name: array}"
             )
         named.extend((name, _mask(name, labels, image)) for name, labels in plain.items())
     twice = {name for name, _ in named if sum(name == other for other, _ in named) > 1}
     if twice:
         raise ConflictError(f"several masks named {sorted(twice)}", remedy="name every mask once")
 
-    def assemble(new: Tensor, labels: list[Tensor], _: Any) -> Any:
+    def assemble(new: Array, labels: list[Array], _: Any) -> Any:
         rest = iter(labels)
         back = [
-            next(rest) if isinstance(mask, Tensor) else {name: next(rest) for name in mask}
-            for mask in masks
+            next(rest) if is_array(mask) else {name: next(rest) for name in mask} for mask in masks
         ]
         return (new, *back) if back else new
 
@@ -244,11 +248,11 @@ def _of_arguments(image: Tensor, masks: Sequence[Masks]) -> Call:
 
 def _of_dict(batch: Mapping[str, Any], mask_keys: Sequence[str] | None) -> Call:
     image = batch.get("image")
-    if not isinstance(image, Tensor):
-        remedy = "give a dict with the images as `image`, or tensors"
+    if not is_array(image):
+        remedy = "give a dict with the images as `image`, or arrays"
         raise ConflictError(f"a dict of {sorted(batch)}", remedy=remedy)
     batched = _batched(image)
-    missing = [key for key in mask_keys or () if not isinstance(batch.get(key), Tensor)]
+    missing = [key for key in mask_keys or () if not is_array(batch.get(key))]
     if missing:
         raise ConflictError(
             f"a dict without the masks {missing}", remedy=f"name some of {sorted(batch)}"
@@ -256,7 +260,7 @@ def _of_dict(batch: Mapping[str, Any], mask_keys: Sequence[str] | None) -> Call:
     keys = [key for key in batch if _is_mask(batch[key], image)] if mask_keys is None else mask_keys
     named = [(key, _mask(key, batch[key], image)) for key in keys]
 
-    def assemble(new: Tensor, labels: list[Tensor], mixed: list[dict[str, list[Any]]]) -> Any:
+    def assemble(new: Array, labels: list[Array], mixed: list[dict[str, list[Any]]]) -> Any:
         out = {**batch, "image": new, **dict(zip(keys, labels, strict=True))}
         return {**out, "mixed": mixed} if mixed else out
 
@@ -281,16 +285,24 @@ def _ids_of(batch: Mapping[str, Any], batched: bool) -> Ids | None:
 
 
 def _batched(image: Any) -> bool:
-    if not isinstance(image, Tensor):
+    if not is_array(image):
         raise ConflictError(
             f"an image that is a {type(image).__name__}",
-            remedy="give a tensor; of an array: torch.from_numpy(array)",
+            remedy="give an array of NumPy's, a tensor, or what else speaks DLPack",
         )
-    if image.ndim not in (3, 4) or image.dtype not in _IMAGE_TYPES:
+    if len(image.shape) not in (3, 4) or _type(image) not in _IMAGE_TYPES:
         raise ConflictError(
             f"an image of shape {tuple(image.shape)} and type {image.dtype}",
             remedy="give (B, C, H, W) or (C, H, W), float16, bfloat16, float32 or float64",
         )
+    if _torch.is_tensor(image):
+        _check_tensor(image)
+    return len(image.shape) == 4
+
+
+def _check_tensor(image: Any) -> None:
+    """Refuses tensors of torch's that are not computed with."""
+    torch = _torch.load()
     if image.layout != torch.strided or image.device.type not in ("cpu", "cuda"):
         raise UnsupportedError(
             f"an image on {image.device} with layout {image.layout}",
@@ -301,38 +313,51 @@ def _batched(image: Any) -> bool:
             "an image that needs gradients, which augmentations do not carry",
             remedy="give image.detach(), or call under torch.no_grad()",
         )
-    return image.ndim == 4
 
 
-def _mask(name: str, mask: Any, image: Tensor) -> Tensor:
-    if _is_mask(mask, image) and mask.dtype in _MASK_TYPES and mask.device == image.device:
+def _type(array: Any) -> str:
+    """The name of an array's element type."""
+    return str(getattr(array.dtype, "name", array.dtype)).removeprefix("torch.")
+
+
+def _place(array: Any) -> str:
+    """Where an array is, as torch names it."""
+    if _torch.is_tensor(array):
+        return str(array.device)
+    return "cpu" if _arrays.on_host(array) else f"cuda:{array.__dlpack_device__()[1]}"
+
+
+def _mask(name: str, mask: Any, image: Array) -> Array:
+    if _is_mask(mask, image) and _type(mask) in _MASK_TYPES and _place(mask) == _place(image):
         return mask
     what = f"mask {name} that is a {type(mask).__name__}"
-    if isinstance(mask, Tensor):
-        what = f"mask {name} of shape {tuple(mask.shape)} and type {mask.dtype} on {mask.device}"
-    wanted = "(B, H, W) or (B, layers, H, W)" if image.ndim == 4 else "(H, W) or (layers, H, W)"
+    if is_array(mask):
+        shape = tuple(mask.shape)
+        what = f"mask {name} of shape {shape} and type {mask.dtype} on {_place(mask)}"
+    batched = len(image.shape) == 4
+    wanted = "(B, H, W) or (B, layers, H, W)" if batched else "(H, W) or (layers, H, W)"
     raise ConflictError(
-        f"{what} beside images of {tuple(image.shape)} on {image.device}",
-        remedy=f"give {wanted}, uint8, signed integers or booleans: mask.long()",
+        f"{what} beside images of {tuple(image.shape)} on {_place(image)}",
+        remedy=f"give {wanted}, integers or booleans: mask.long()",
     )
 
 
-def _is_mask(value: Any, image: Tensor) -> TypeGuard[Tensor]:
+def _is_mask(value: Any, image: Array) -> bool:
+    if not is_array(value) or _type(value) not in _MASK_TYPES:
+        return False
+    shape, frame = tuple(value.shape), tuple(image.shape)
     return (
-        isinstance(value, Tensor)
-        and not value.is_floating_point()
-        and not value.is_complex()
-        and value.ndim in (image.ndim - 1, image.ndim)
-        and value.shape[-2:] == image.shape[-2:]
-        and (image.ndim == 3 or value.shape[0] == image.shape[0])
+        len(shape) in (len(frame) - 1, len(frame))
+        and shape[-2:] == frame[-2:]
+        and (len(frame) == 3 or shape[0] == frame[0])
     )
 
 
-def _batch(tensor: Tensor, batched: bool) -> Tensor:
-    return tensor if batched else tensor[None]
+def _batch(array: Array, batched: bool) -> Array:
+    return array if batched else array[None]
 
 
-def _batches(masks: list[tuple[str, Tensor]], batched: bool) -> list[tuple[str, Tensor]]:
+def _batches(masks: list[tuple[str, Array]], batched: bool) -> list[tuple[str, Array]]:
     return [(name, _batch(mask, batched)) for name, mask in masks]
 
 
@@ -362,20 +387,3 @@ def _known_keys(data_keys: Sequence[Any]) -> list[str]:
         f"data_keys = {keys}",
         remedy='give ["input", "mask", …]: an image, then masks; labels are mixed with mix_labels',
     )
-
-
-def _capsule(tensor: Tensor) -> Any:
-    return tensor.detach().__dlpack__()
-
-
-def _tensor(array: _hsipack.Array) -> Tensor:
-    tensor: Tensor = dlpack.from_dlpack(array.__dlpack__())
-    return tensor
-
-
-def _apart(new: Tensor, old: Tensor) -> Tensor:
-    """``new`` in memory of its own, if it lies in that of ``old``."""
-    first = old.data_ptr()
-    steps = zip(old.shape, old.stride(), strict=True)
-    last = first + sum((size - 1) * step for size, step in steps) * old.element_size()
-    return new.clone() if first <= new.data_ptr() <= last else new

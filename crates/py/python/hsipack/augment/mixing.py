@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import torch
-from torch import Tensor
+import numpy as np
 
+from hsipack import _torch
 from hsipack._errors import ConflictError, UnsupportedError
 from hsipack.augment import _arguments as read
 from hsipack.augment._arguments import Number, Numbers
 from hsipack.augment._augmentation import Augmentation
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import torch
+
+    Labels = TypeVar("Labels", torch.Tensor, npt.NDArray[Any])
 
 
 class RandomErasing(Augmentation):
@@ -65,7 +71,7 @@ class RandomTransplantation(Augmentation):
 
     def __init__(
         self,
-        excluded_labels: Sequence[int] | Tensor | None = None,
+        excluded_labels: Sequence[int] | torch.Tensor | None = None,
         p: float = 0.5,
         p_batch: float = 1.0,
         data_keys: Sequence[Any] | None = None,
@@ -223,21 +229,22 @@ class ValidGuard(Augmentation):
         super().__init__(mask=mask)
 
 
-def mix_labels(labels: Tensor, mixed: Sequence[Mapping[str, Sequence[Any]]]) -> Tensor:
+def mix_labels(labels: Labels, mixed: Sequence[Mapping[str, Sequence[Any]]]) -> Labels:
     """Mixes labels as the images of a batch were mixed.
 
-    ``labels`` is (B, classes), floating point: one-hot, or probabilities; ``mixed`` is ``mixed`` of
-    the augmentation or of the loader's batch. Raises ConflictError if shape or type are others.
+    ``labels`` is (B, classes), floating point: one-hot, or probabilities; a tensor or an array of
+    NumPy's. ``mixed`` is ``mixed`` of the augmentation or of the loader's batch. Raises
+    ConflictError if shape or type are others.
 
-    >>> import torch
-    >>> mix_labels(torch.eye(2), [{"partners": [1, 1], "shares": [0.25, 0.0]}])
-    tensor([[0.7500, 0.2500],
-            [0.0000, 1.0000]])
+    >>> import numpy as np
+    >>> mix_labels(np.eye(2), [{"partners": [1, 1], "shares": [0.25, 0.0]}])
+    array([[0.75, 0.25],
+           [0.  , 1.  ]])
     """
-    if labels.ndim != 2 or not labels.is_floating_point():
+    if labels.ndim != 2 or "float" not in str(labels.dtype):
         raise ConflictError(
             f"labels of shape {tuple(labels.shape)} and type {labels.dtype}",
-            remedy="give (B, classes): torch.nn.functional.one_hot(labels, classes).float()",
+            remedy="give (B, classes), floating point, such as one-hot vectors",
         )
     for entry in mixed:
         partners, shares = entry["partners"], entry["shares"]
@@ -245,7 +252,10 @@ def mix_labels(labels: Tensor, mixed: Sequence[Mapping[str, Sequence[Any]]]) -> 
             raise ConflictError(
                 f"{len(labels)} labels for {len(partners)} samples", remedy="give one row for each"
             )
-        share = torch.tensor(shares, dtype=labels.dtype, device=labels.device)[:, None]
-        theirs = labels[torch.tensor(partners, device=labels.device)]
-        labels = labels + (theirs - labels) * share
+        share: Any
+        if _torch.is_tensor(labels):
+            share = labels.new_tensor(shares)[:, None]
+        else:
+            share = np.asarray(shares, dtype=labels.dtype)[:, None]
+        labels = labels + (labels[list(partners)] - labels) * share
     return labels

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch.utils.data import DataLoader, IterableDataset
-
-from hsipack import _hsipack
+from hsipack import _hsipack, _options, _torch
 from hsipack._errors import ConflictError
+from hsipack._options import Device
 from hsipack.diagnosis._levels import Levels, Source, median, took
-from hsipack.diagnosis._others import DataLoaderLevels, IterableLevels
+from hsipack.diagnosis._others import IterableLevels
 from hsipack.diagnosis._own import LoaderLevels
 from hsipack.loader import Loader
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["Diagnosis", "diagnose"]
 
@@ -113,8 +114,9 @@ def diagnose(
     if rounds < 1:
         raise ConflictError(f"{rounds} rounds", remedy="ask for at least one")
     if device is None:
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    levels = _levels(loader, torch.device(device))
+        torch = _torch.imported()
+        device = "cuda" if torch is not None and torch.cuda.is_available() else "cpu"
+    levels = _levels(loader, _options.device("device", device))
     told = progress or (lambda what: None)
     try:
         attempt = 1
@@ -129,11 +131,15 @@ def diagnose(
         levels.close()
 
 
-def _levels(loader: Iterable[Any], device: torch.device) -> Levels:
+def _levels(loader: Iterable[Any], device: Device) -> Levels:
     if isinstance(loader, Loader):
         return LoaderLevels(loader)
-    if isinstance(loader, DataLoader) and not isinstance(loader.dataset, IterableDataset):
-        return DataLoaderLevels(loader, device)
+    torchs = _torch.imported("torch.utils.data")
+    if torchs is not None and isinstance(loader, torchs.DataLoader):
+        from hsipack.diagnosis._data_loader import DataLoaderLevels
+
+        if not isinstance(loader.dataset, torchs.IterableDataset):
+            return DataLoaderLevels(loader, device)
     return IterableLevels(loader, device)
 
 

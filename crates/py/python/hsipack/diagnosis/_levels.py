@@ -9,8 +9,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Protocol
 
-import torch
-
+from hsipack import _torch
 from hsipack._errors import ConflictError
 
 # Batches that are measured at least.
@@ -130,7 +129,8 @@ def took(source: Source, train_step: Callable[[Any], object], seconds: float) ->
 
 def synchronise() -> None:
     """Waits for what is queued on the GPU."""
-    if torch.cuda.is_available():
+    torch = _torch.imported()
+    if torch is not None and torch.cuda.is_available():
         torch.cuda.synchronize()
 
 

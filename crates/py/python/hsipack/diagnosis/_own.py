@@ -6,11 +6,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-import torch
-
-from hsipack import _hsipack
-from hsipack._arrays import given
+from hsipack import _hsipack, _torch
+from hsipack._arrays import given, native
 from hsipack.dataset import mask_key
 from hsipack.diagnosis._levels import Kept, Source, Stream, cores, median
 from hsipack.loader import Batch, Loader
@@ -123,10 +120,11 @@ class LoaderLevels:
     def _augmented(self, batch: Batch, pipeline: str) -> Batch:
         """The kept batch, augmented as the loader would."""
         names = self._keeper._settings["masks"]
-        masks = [(name, _capsule(batch[mask_key(name)])) for name in names]
+        masks = [(name, native(batch[mask_key(name)])) for name in names]
         keys = [(int(one), int(two)) for one, two in zip(batch["id"], batch["repeat"], strict=True)]
-        image = _capsule(batch["image"])
-        made, _ = _hsipack.Pipeline(pipeline).augment(image, masks, batch["epoch"], keys, False)
+        made, _ = _hsipack.Pipeline(pipeline).augment(
+            native(batch["image"]), masks, batch["epoch"], keys, _torch.threads()
+        )
         output = self._loader._output
         augmented = dict(batch)
         augmented["image"] = given(made[0], output)
@@ -208,12 +206,6 @@ class _Own(Stream):
             self.at_end(self._loader.stats())
         super().close()
         self._loader.close()
-
-
-def _capsule(array: Any) -> Any:
-    """A tensor, or whatever the loader gives in its place, for the native part."""
-    tensor = torch.from_numpy(array) if isinstance(array, np.ndarray) else array
-    return tensor.__dlpack__()
 
 
 def _without(pipeline: str | None, place: int) -> str | None:

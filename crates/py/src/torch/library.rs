@@ -1,0 +1,158 @@
+//! What batches are made of: our arrays in the host's memory, the user's torch on a device.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use hsipack_augment::array::Stream;
+use hsipack_augment::prepare::{ImageRecipe, LabelRecipe};
+use hsipack_augment::{
+    Array, Augmented, Device, ElementType, Engine, Host, Images, Parameters, Pipeline, SampleKey,
+    Through,
+};
+use hsipack_format::Result;
+use pyo3::prelude::*;
+
+use super::{PyTorch, Tensor, with};
+
+/// The library of the package. In the host's memory it computes by itself, so that results do not depend on whether there
+/// is a torch, and which; on a device the user's torch computes.
+#[derive(Clone, Debug)]
+pub struct Library {
+    host: Host,
+    /// Tensors of a device go to torch, which uses them on its current stream.
+    torch: bool,
+    /// For tests: torch computes in the host's memory, too.
+    everywhere: bool,
+}
+
+/// One for every number of threads: whoever computes with as many shares them, and memory.
+static HOSTS: Mutex<BTreeMap<usize, Host>> = Mutex::new(BTreeMap::new());
+
+/// What computes in the host's memory, with so many threads.
+pub fn host(threads: usize) -> Host {
+    // A process that was forked may find the lock taken for ever.
+    match HOSTS.try_lock() {
+        Ok(mut hosts) => hosts.entry(threads).or_insert_with(|| Host::new(threads)).clone(),
+        Err(_) => Host::new(threads),
+    }
+}
+
+impl Library {
+    /// With so many threads in the host's memory; `torch` is who gets tensors of a device.
+    pub fn new(threads: usize, torch: bool) -> Self {
+        Self { host: host(threads), torch, everywhere: false }
+    }
+
+    /// The same, with torch computing in the host's memory, too.
+    pub fn by_torch(self) -> Self {
+        Self { everywhere: true, ..self }
+    }
+
+    /// Has `work` done by the user's torch on a device. Other threads of Python run while torch's functions do, but the
+    /// interpreter is not given up in between: whoever waits for it would take turns with every small operation.
+    fn by<T>(
+        &self,
+        device: Device,
+        work: impl FnOnce(&Through<PyTorch>) -> Result<T>,
+    ) -> Result<T> {
+        let engine = Through(PyTorch::on(device)?);
+        Python::attach(|py| {
+            let _plain = with(|_, torch| torch.without_autocast(py, device))?;
+            work(&engine)
+        })
+    }
+}
+
+impl hsipack_augment::Library for Library {
+    type Tensor = Tensor;
+    type Engine = Through<PyTorch>;
+
+    fn host(&self) -> &Host {
+        &self.host
+    }
+
+    fn engine(&self, device: usize) -> Result<Through<PyTorch>> {
+        Ok(Through(PyTorch::on(Device::Cuda(device))?))
+    }
+
+    fn stream(&self, device: usize) -> Result<Stream> {
+        if !self.torch {
+            // Whoever takes the array names a stream.
+            return Ok(Stream::LEGACY);
+        }
+        with(|py, torch| torch.current_stream(py, device))
+    }
+
+    fn tensor(&self, array: Array) -> Result<Tensor> {
+        Ok(Tensor::Ours(array))
+    }
+
+    fn array(&self, tensor: &Tensor) -> Result<Array> {
+        tensor.array()
+    }
+
+    fn device(&self, tensor: &Tensor) -> Result<Device> {
+        tensor.device()
+    }
+
+    fn look_at(&self, image: &Tensor) -> Result<(Vec<usize>, ElementType)> {
+        Ok((image.shape()?, image.element()?))
+    }
+
+    fn image_of(&self, stored: Array, recipe: &ImageRecipe) -> Result<Tensor> {
+        if recipe.is_nothing(stored.element()) {
+            return Ok(Tensor::Ours(stored.permuted(&[0, 3, 1, 2])));
+        }
+        match stored.device() {
+            Device::Cpu => Ok(Tensor::Ours(Engine::image(&self.host, &stored, recipe)?)),
+            device => self.by(device, |engine| engine.image(&Tensor::Ours(stored), recipe)),
+        }
+    }
+
+    fn labels_of(&self, stored: Array, recipe: &LabelRecipe) -> Result<Tensor> {
+        if recipe.layers == 0 && recipe.element == recipe.stored {
+            let shape = &stored.shape()[..3];
+            return Ok(Tensor::Ours(stored.reshaped(shape)?));
+        }
+        match stored.device() {
+            Device::Cpu => Ok(Tensor::Ours(Engine::labels(&self.host, &stored, recipe)?)),
+            device => {
+                let stored = stored.reinterpreted(stored.element().signed());
+                self.by(device, |engine| engine.labels(&Tensor::Ours(stored), recipe))
+            }
+        }
+    }
+
+    fn apply(
+        &self,
+        pipeline: &Pipeline,
+        images: Images<Tensor>,
+        parameters: &Parameters,
+    ) -> Result<Augmented<Tensor>> {
+        match images.image.device()? {
+            Device::Cpu if !self.everywhere => {
+                let images = images.of(|tensor| tensor.array())?;
+                let augmented = pipeline.apply(&self.host, &images, parameters)?;
+                augmented.of(|array| Ok(Tensor::Ours(array)))
+            }
+            device => self.by(device, |engine| pipeline.apply(engine, &images, parameters)),
+        }
+    }
+
+    fn augment(
+        &self,
+        pipeline: &Pipeline,
+        images: Images<Tensor>,
+        epoch: u64,
+        samples: &[SampleKey],
+    ) -> Result<(Augmented<Tensor>, Parameters)> {
+        match images.image.device()? {
+            Device::Cpu if !self.everywhere => {
+                let images = images.of(|tensor| tensor.array())?;
+                let (augmented, drawn) = pipeline.augment(&self.host, &images, epoch, samples)?;
+                Ok((augmented.of(|array| Ok(Tensor::Ours(array)))?, drawn))
+            }
+            device => self.by(device, |engine| pipeline.augment(engine, &images, epoch, samples)),
+        }
+    }
+}
