@@ -296,10 +296,14 @@ fn a_picture_does_not_depend_on_how_the_cube_is_read() {
     write_mask(folder.path(), "a_m", 90, 40, &ids);
     // One read of all rows, and 45 of two, which several threads share.
     let pictures = [90, 2].map(|rows| {
-        let dataset = pack(&[input.clone()], &folder.path().join(format!("d{rows}")), |options| {
-            options.layout.chunk = Some(ChunkShape { rows, columns: None });
-            options.masks = vec![mask("organs", "{dir}/{stem}_m.npy")];
-        });
+        let dataset = pack(
+            std::slice::from_ref(&input),
+            &folder.path().join(format!("d{rows}")),
+            |options| {
+                options.layout.chunk = Some(ChunkShape { rows, columns: None });
+                options.masks = vec![mask("organs", "{dir}/{stem}_m.npy")];
+            },
+        );
         let output = folder.path().join(format!("{rows}.png"));
         preview(&options(dataset.path(), output.clone())).unwrap();
         Picture::read(&output)
