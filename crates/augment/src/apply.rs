@@ -5,7 +5,7 @@ use hsipack_format::{Error, Result};
 use crate::array::ElementType;
 use crate::engine::{Engine, Held};
 use crate::moves::{self, Job, Move};
-use crate::ops::{Frame, Op, SampleKey};
+use crate::ops::{Action, Frame, Op, SampleKey};
 use crate::parameters::Parameters;
 use crate::pass::{self, Pass};
 use crate::pipeline::Pipeline;
@@ -284,7 +284,10 @@ impl<'e, E: Engine> Work<'e, E> {
             }
             Kind::Bands => pass::by_band(ops, steps, frames[0])?,
             Kind::Spectra => pass::spectral(ops, steps, frames[0])?,
-            Kind::Single => pass::single(&ops[0], &steps[0].drawn, frames[0])?,
+            Kind::Single => match ops[0].action() {
+                Action::Single(single) => single.pass(&ops[0], &steps[0].drawn, frames[0])?,
+                _ => return Err(Error::bug(format!("{} by itself", ops[0].name()))),
+            },
         };
         self.pass(pass, before)
     }

@@ -34,7 +34,6 @@
 //! |---|---|
 //! | `pipeline.rs` | a list of augmentations; drawing for a batch |
 //! | `ops/` | the augmentations: options, what they draw, and what is to be done then |
-//! | `names.rs` | names of options |
 //! | `matrix.rs`, `range.rs` | maps of the plane; numbers drawn from ranges |
 //! | `parameters.rs` | what was drawn for a batch, to be explained and replayed |
 //! | `apply.rs` | images and masks on their way through a pipeline |
@@ -55,7 +54,6 @@ pub mod host;
 mod library;
 mod matrix;
 mod moves;
-mod names;
 mod ops;
 mod parameters;
 mod pass;

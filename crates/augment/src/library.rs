@@ -1,6 +1,6 @@
 //! Libraries whose tensors batches can be.
 
-use hsipack_format::Result;
+use hsipack_format::{Error, Result};
 
 use crate::apply::{Augmented, Images};
 use crate::array::{Array, Device, ElementType, Stream};
@@ -90,14 +90,25 @@ pub trait Library: Clone + Send + Sync + 'static {
     /// Does to a batch what was drawn for it; see [`Pipeline::apply`].
     ///
     /// # Errors
-    /// As [`Pipeline::apply`].
+    /// As [`Pipeline::apply`], and if a mask is on another device than the images.
     fn apply(
         &self,
         pipeline: &Pipeline,
         images: Images<Self::Tensor>,
         parameters: &Parameters,
     ) -> Result<Augmented<Self::Tensor>> {
-        match self.device(&images.image)? {
+        let device = self.device(&images.image)?;
+        for mask in &images.masks {
+            let other = self.device(&mask.labels)?;
+            if other != device {
+                return Err(Error::conflict(format!(
+                    "mask {} is on {other}, its images are on {device}",
+                    mask.name
+                ))
+                .with_remedy("move both to the same device"));
+            }
+        }
+        match device {
             Device::Cpu => {
                 let images = images.of(|tensor| self.array(&tensor))?;
                 pipeline.apply(self.host(), &images, parameters)?.of(|array| self.tensor(array))
@@ -117,7 +128,18 @@ pub trait Library: Clone + Send + Sync + 'static {
         epoch: u64,
         samples: &[SampleKey],
     ) -> Result<(Augmented<Self::Tensor>, Parameters)> {
-        match self.device(&images.image)? {
+        let device = self.device(&images.image)?;
+        for mask in &images.masks {
+            let other = self.device(&mask.labels)?;
+            if other != device {
+                return Err(Error::conflict(format!(
+                    "mask {} is on {other}, its images are on {device}",
+                    mask.name
+                ))
+                .with_remedy("move both to the same device"));
+            }
+        }
+        match device {
             Device::Cpu => {
                 let images = images.of(|tensor| self.array(&tensor))?;
                 let (augmented, parameters) =
@@ -146,10 +168,8 @@ impl Library for Host {
     }
 
     fn engine(&self, device: usize) -> Result<Host> {
-        Err(hsipack_format::Error::unsupported(format!(
-            "computing on cuda:{device} without a library that does"
-        ))
-        .with_remedy("install torch, or ask for batches on the CPU"))
+        Err(Error::unsupported(format!("computing on cuda:{device} without a library that does"))
+            .with_remedy("install torch, or ask for batches on the CPU"))
     }
 
     /// Arrays are handed to others, who name their streams themselves.
@@ -171,5 +191,44 @@ impl Library for Host {
 
     fn look_at(&self, image: &Array) -> Result<(Vec<usize>, ElementType)> {
         Engine::look(self, image)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::array::Memory;
+    use crate::{Flip, Frame, Mask, Op, SampleKey};
+
+    /// Memory that claims to be a GPU's, and is never read.
+    struct Elsewhere;
+
+    // SAFETY: it has no bytes.
+    unsafe impl Memory for Elsewhere {
+        fn device(&self) -> Device {
+            Device::Cuda(1)
+        }
+
+        fn start(&self) -> *mut u8 {
+            std::ptr::null_mut()
+        }
+
+        fn bytes(&self) -> usize {
+            0
+        }
+    }
+
+    #[test]
+    fn masks_on_another_device_are_refused() {
+        let pipeline = Pipeline::new(vec![Op::Hflip(Flip { p: 1.0 })]);
+        let frame = Frame { rows: 1, columns: 1, bands: 1 };
+        let parameters = pipeline.draw(frame, 0, &[SampleKey { sample: 0, repeat: 0 }]).unwrap();
+        let image = Array::of_numbers(&[1.0], &[1, 1, 1, 1], ElementType::F32).unwrap();
+        let labels = Array::new(Arc::new(Elsewhere), 0, &[0, 1, 1], ElementType::U8).unwrap();
+        let images = Images::new(image, vec![Mask { name: "organs".into(), labels }]);
+        let error = Host::new(1).apply(&pipeline, images, &parameters).unwrap_err();
+        assert!(error.to_string().contains("organs is on cuda:1"), "{error}");
     }
 }

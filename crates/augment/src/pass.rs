@@ -3,7 +3,7 @@
 use hsipack_format::{Error, Result, SpectralNorm};
 
 use crate::apply::Mixed;
-use crate::ops::{Drawn, Fill, Frame, Op, gaussian};
+use crate::ops::{Action, Bands, Drawn, Frame, Op};
 use crate::parameters::Step;
 
 /// One thing that is done to all samples of a batch. Lists have an entry for every sample, `None` for those that stay as
@@ -57,7 +57,7 @@ pub struct Rectangle {
 impl Rectangle {
     /// # Errors
     /// If it does not lie in the frame, as with parameters that were made by hand.
-    fn new([x, y, width, height]: [usize; 4], frame: Frame) -> Result<Self> {
+    pub(crate) fn new([x, y, width, height]: [usize; 4], frame: Frame) -> Result<Self> {
         let inside = |first: usize, size: usize, all: usize| first.saturating_add(size) <= all;
         if inside(x, width, frame.columns) && inside(y, height, frame.rows) {
             return Ok(Self { x, y, width, height });
@@ -133,18 +133,23 @@ pub struct Linear {
 }
 
 impl ByBand {
-    fn nothing(bands: usize) -> Self {
+    pub(crate) fn nothing(bands: usize) -> Self {
         Self { shift: vec![0.0; bands], factor: vec![1.0; bands], summand: vec![0.0; bands] }
     }
 
-    fn then_scale(&mut self, factors: impl Iterator<Item = f64>) {
+    /// Bands.
+    pub(crate) fn bands(&self) -> usize {
+        self.shift.len()
+    }
+
+    pub(crate) fn then_scale(&mut self, factors: impl Iterator<Item = f64>) {
         for ((factor, summand), by) in self.factor.iter_mut().zip(&mut self.summand).zip(factors) {
             *factor *= by;
             *summand *= by;
         }
     }
 
-    fn then_add(&mut self, summands: impl Iterator<Item = f64>) {
+    pub(crate) fn then_add(&mut self, summands: impl Iterator<Item = f64>) {
         for (summand, by) in self.summand.iter_mut().zip(summands) {
             *summand += by;
         }
@@ -152,7 +157,7 @@ impl ByBand {
 
     /// Standardises; where nothing was done before, by subtracting first, which loses fewer digits. Bands without
     /// statistics stay.
-    fn then_standardize(&mut self, mean: &[f64], std: &[f64]) {
+    pub(crate) fn then_standardize(&mut self, mean: &[f64], std: &[f64]) {
         let known = |(mean, std): (&f64, &f64)| {
             if mean.is_nan() || std.is_nan() { (0.0, 1.0) } else { (*mean, *std) }
         };
@@ -165,36 +170,10 @@ impl ByBand {
         self.then_scale(std.iter().map(|std| 1.0 / std));
     }
 
-    fn then_replace(&mut self, bands: &[usize], values: &[f64]) {
+    pub(crate) fn then_replace(&mut self, bands: &[usize], values: &[f64]) {
         for band in bands {
             (self.factor[*band], self.summand[*band]) = (0.0, values[*band]);
         }
-    }
-
-    fn follow(&mut self, op: &Op, drawn: &Drawn, bands: usize) -> Result<()> {
-        match (op, drawn) {
-            (Op::Gain(_), Drawn::Number { value }) => self.then_scale((0..bands).map(|_| *value)),
-            (Op::Offset(_), Drawn::Number { value }) => self.then_add((0..bands).map(|_| *value)),
-            (Op::BandJitter(_), Drawn::Numbers { values }) if values.len() == bands => {
-                self.then_scale(values.iter().map(|value| 1.0 + value));
-            }
-            (Op::BandOffset(_), Drawn::Numbers { values }) if values.len() == bands => {
-                self.then_add(values.iter().copied());
-            }
-            (Op::BandDropout(op), Drawn::Bands { bands: dropped })
-                if dropped.iter().all(|band| *band < bands) =>
-            {
-                self.then_replace(dropped, &op.fill.of("the fill of band_dropout", bands)?);
-            }
-            (Op::Standardize(op), Drawn::Plain) => {
-                self.then_standardize(
-                    &op.mean.of("the mean", bands)?,
-                    &op.std.of("the std", bands)?,
-                );
-            }
-            (op, drawn) => return Err(drawn.misfit(op.name())),
-        }
-        Ok(())
     }
 }
 
@@ -206,7 +185,7 @@ pub(crate) fn by_band(ops: &[Op], steps: &[Step], frame: Frame) -> Result<Pass> 
         let mut by = nothing.clone();
         for (op, step) in ops.iter().zip(steps) {
             if let Some(drawn) = &step.drawn[sample] {
-                by.follow(op, drawn, frame.bands)?;
+                bands_of(op)?.then(op, drawn, &mut by)?;
             }
         }
         Ok((by != nothing).then_some(by))
@@ -233,31 +212,30 @@ pub(crate) fn spectral(ops: &[Op], steps: &[Step], frame: Frame) -> Result<Pass>
 }
 
 fn spectral_map(op: &Op, drawn: &Drawn, bands: usize) -> Result<Vec<f64>> {
+    let Action::Spectra(spectra) = op.action() else { return Err(together(op)) };
     let Drawn::Number { value } = drawn else { return Err(drawn.misfit(op.name())) };
     if !(-1e6..=1e6).contains(value) {
         return Err(drawn.misfit(op.name()));
     }
     let last = bands as f64 - 1.0;
-    // Which bands go into one that comes out, and with what weights.
-    let taken = |band: f64| -> Vec<(f64, f64)> {
-        if matches!(op, Op::SpectralShift(_)) {
-            let place = (band + value).clamp(0.0, last);
-            return vec![
-                (place.floor(), 1.0 - place.fract()),
-                (place.floor() + 1.0, place.fract()),
-            ];
-        }
-        let reach = (4.0 * value).ceil() as usize;
-        let weights = gaussian(*value, reach).into_iter().enumerate();
-        weights.map(|(tap, weight)| (band + tap as f64 - reach as f64, weight)).collect()
-    };
     let mut map = vec![0.0; bands * bands];
     for band in 0..bands {
-        for (place, weight) in taken(band as f64) {
+        for (place, weight) in spectra.weights(*value, band, bands) {
             map[place.clamp(0.0, last) as usize * bands + band] += weight;
         }
     }
     Ok(map)
+}
+
+fn bands_of(op: &Op) -> Result<&dyn Bands> {
+    match op.action() {
+        Action::Bands(bands) => Ok(bands),
+        _ => Err(together(op)),
+    }
+}
+
+fn together(op: &Op) -> Error {
+    Error::bug(format!("{} is done together with others of another kind", op.name()))
 }
 
 fn product(one: &[f64], other: &[f64], bands: usize) -> Vec<f64> {
@@ -270,159 +248,26 @@ fn product(one: &[f64], other: &[f64], bands: usize) -> Vec<f64> {
     product
 }
 
-/// What one augmentation does that is done by itself.
-pub(crate) fn single(op: &Op, drawn: &[Option<Drawn>], frame: Frame) -> Result<Pass> {
-    let misfit = |drawn: &Drawn| drawn.misfit(op.name());
-    Ok(match op {
-        Op::Erase(erase) => {
-            let mut blanks = Vec::new();
-            for (sample, drawn) in applied(drawn) {
-                let Drawn::Erase { x, y, width, height, spectrum } = drawn else {
-                    return Err(misfit(drawn));
-                };
-                let values = match (&erase.value, spectrum) {
-                    (_, Some(spectrum)) if spectrum.len() == frame.bands => spectrum.clone(),
-                    (Fill::Value(value), None) => value.of("the value of erase", frame.bands)?,
-                    _ => return Err(misfit(drawn)),
-                };
-                let rectangle = Rectangle::new([*x, *y, *width, *height], frame)?;
-                blanks.push(Blank { sample, rectangle, values });
-            }
-            Pass::Blank(blanks)
-        }
-        Op::HideAndSeek(hide) => {
-            let mut blanks = Vec::new();
-            for (sample, drawn) in applied(drawn) {
-                let Drawn::Patches { size, hidden } = drawn else { return Err(misfit(drawn)) };
-                let [high, wide] = size.map(|size| size.max(1));
-                let across = frame.columns.div_ceil(wide);
-                for patch in hidden {
-                    let y = (patch / across).saturating_mul(high);
-                    let x = patch % across * wide;
-                    if y >= frame.rows {
-                        return Err(misfit(drawn));
-                    }
-                    let size = [wide.min(frame.columns - x), high.min(frame.rows - y)];
-                    let rectangle = Rectangle::new([x, y, size[0], size[1]], frame)?;
-                    blanks.push(Blank { sample, rectangle, values: vec![hide.fill; frame.bands] });
-                }
-            }
-            Pass::Blank(blanks)
-        }
-        Op::CutmixRect(_) => {
-            let mut mixed = Mixed::nobody(drawn.len());
-            let mut cuts = Vec::new();
-            for (sample, one) in applied(drawn) {
-                let Drawn::CutMix { donor, x, y, width, height, lambda } = one else {
-                    return Err(misfit(one));
-                };
-                check_donor(*donor, drawn.len())?;
-                (mixed.partners[sample], mixed.shares[sample]) = (*donor, *lambda);
-                let to = Rectangle::new([*x, *y, *width, *height], frame)?;
-                cuts.push(Cut { sample, to, donor: *donor, from: to });
-            }
-            Pass::Paste(cuts, Some(mixed))
-        }
-        Op::Jigsaw(jigsaw) => {
-            let [down, across] = jigsaw.grid;
-            let (height, width) = (frame.rows / down, frame.columns / across);
-            let cell = |row: usize, column: usize| {
-                Rectangle::new([column * width, row * height, width, height], frame)
-            };
-            let mut cuts = Vec::new();
-            for (sample, drawn) in applied(drawn) {
-                let Drawn::Jigsaw { order } = drawn else { return Err(misfit(drawn)) };
-                let mut sorted = order.clone();
-                sorted.sort_unstable();
-                if !sorted.into_iter().eq(0..down * across) {
-                    return Err(misfit(drawn));
-                }
-                for (to, from) in order.iter().enumerate() {
-                    // As Kornia counts: cells that are filled by columns, those that are taken by rows.
-                    let to = cell(to % down, to / down)?;
-                    let from = cell(from / across, from % across)?;
-                    cuts.push(Cut { sample, to, donor: sample, from });
-                }
-            }
-            Pass::Paste(cuts, None)
-        }
-        Op::Mixup(_) => {
-            let mut mixed = Mixed::nobody(drawn.len());
-            for (sample, one) in applied(drawn) {
-                let Drawn::MixUp { donor, lambda } = one else { return Err(misfit(one)) };
-                check_donor(*donor, drawn.len())?;
-                (mixed.partners[sample], mixed.shares[sample]) = (*donor, *lambda);
-            }
-            Pass::Mix(mixed)
-        }
-        Op::Transplant(transplant) => {
-            let samples = drawn.len();
-            let mut transplanting = Transplanting {
-                mask: transplant.mask.clone(),
-                valid: transplant.valid.clone(),
-                donors: vec![None; samples],
-                picks: vec![0.0; samples],
-                given: vec![None; samples],
-                excluded: transplant.excluded_labels.clone(),
-            };
-            for (sample, one) in applied(drawn) {
-                let Drawn::Transplant { donor, pick, label } = one else { return Err(misfit(one)) };
-                check_donor(*donor, samples)?;
-                transplanting.donors[sample] = Some(*donor);
-                transplanting.picks[sample] = *pick as f32;
-                transplanting.given[sample] = *label;
-            }
-            Pass::Transplant(transplanting)
-        }
-        Op::ValidGuard(guard) => Pass::Guard(guard.mask.clone()),
-        Op::Projection(projection) => {
-            let map: Vec<f64> = projection.matrix.iter().flatten().copied().collect();
-            let offset = projection.offset.of("the projection's offset", frame.bands)?;
-            let linear = Linear { map, offset };
-            let maps = drawn.iter().map(|drawn| drawn.as_ref().map(|_| linear.clone())).collect();
-            let labels = projection.labels.clone();
-            Pass::Linear(maps, labels.map(|labels| (projection.mask.clone(), labels)))
-        }
-        Op::GaussianNoise(noise) => {
-            let seeds = each(drawn, |drawn| match drawn {
-                Drawn::Seed { seed } => Ok(*seed),
-                _ => Err(misfit(drawn)),
-            })?;
-            Pass::Noise { seeds, mean: noise.mean, std: noise.std }
-        }
-        Op::IlluminationRamp(_) => Pass::Ramp(each(drawn, |drawn| match drawn {
-            Drawn::Ramp { strength, direction } => {
-                Ok([strength * direction.cos(), strength * direction.sin()])
-            }
-            _ => Err(misfit(drawn)),
-        })?),
-        Op::GaussianBlur(blur) => Pass::Blur(each(drawn, |drawn| match drawn {
-            Drawn::Number { value } => Ok(blur.kernel.map(|size| gaussian(*value, size / 2))),
-            _ => Err(misfit(drawn)),
-        })?),
-        Op::L1Normalize(_) => Pass::Normalize(SpectralNorm::L1, which(drawn)),
-        Op::L2Normalize(_) => Pass::Normalize(SpectralNorm::L2, which(drawn)),
-        Op::Snv(_) => Pass::Normalize(SpectralNorm::Snv, which(drawn)),
-        other => {
-            return Err(Error::bug(format!("{} is done together with others", other.name())));
-        }
-    })
-}
-
 /// Samples for which something was drawn.
-fn applied(drawn: &[Option<Drawn>]) -> impl Iterator<Item = (usize, &Drawn)> {
+pub(crate) fn applied(drawn: &[Option<Drawn>]) -> impl Iterator<Item = (usize, &Drawn)> {
     drawn.iter().enumerate().filter_map(|(sample, drawn)| Some((sample, drawn.as_ref()?)))
 }
 
-fn each<T>(drawn: &[Option<Drawn>], of: impl Fn(&Drawn) -> Result<T>) -> Result<Vec<Option<T>>> {
+/// What `of` makes of every one that was drawn.
+pub(crate) fn each<T>(
+    drawn: &[Option<Drawn>],
+    of: impl Fn(&Drawn) -> Result<T>,
+) -> Result<Vec<Option<T>>> {
     drawn.iter().map(|drawn| drawn.as_ref().map(&of).transpose()).collect()
 }
 
-fn which(drawn: &[Option<Drawn>]) -> Vec<bool> {
+/// For which samples something was drawn.
+pub(crate) fn which(drawn: &[Option<Drawn>]) -> Vec<bool> {
     drawn.iter().map(Option::is_some).collect()
 }
 
-fn check_donor(donor: usize, samples: usize) -> Result<()> {
+/// Checks that a donor is in the batch.
+pub(crate) fn check_donor(donor: usize, samples: usize) -> Result<()> {
     if donor < samples {
         return Ok(());
     }

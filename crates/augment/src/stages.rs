@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::ops::{Interpolation, Op, Outside};
+use crate::ops::{Action, Geometric, Interpolation, Op, Outside};
 use crate::pipeline::Pipeline;
 
 /// Augmentations that follow one another and are done in one pass.
@@ -48,19 +48,14 @@ pub fn of(pipeline: &Pipeline) -> Vec<Stage> {
 }
 
 fn kind_of(op: &Op) -> Kind {
-    if let Some(geometric) = op.geometric() {
-        let (outside, interpolation) = (geometric.outside(), geometric.interpolation());
-        return Kind::Geometry(Together { outside, interpolation });
-    }
-    match op {
-        Op::Gain(_)
-        | Op::Offset(_)
-        | Op::BandDropout(_)
-        | Op::BandJitter(_)
-        | Op::BandOffset(_)
-        | Op::Standardize(_) => Kind::Bands,
-        Op::SpectralShift(_) | Op::SpectralSmooth(_) => Kind::Spectra,
-        _ => Kind::Single,
+    match op.action() {
+        Action::Moves(geometric) => {
+            let (outside, interpolation) = (geometric.outside(), geometric.interpolation());
+            Kind::Geometry(Together { outside, interpolation })
+        }
+        Action::Bands(_) => Kind::Bands,
+        Action::Spectra(_) => Kind::Spectra,
+        Action::Single(_) => Kind::Single,
     }
 }
 
@@ -68,12 +63,9 @@ fn kind_of(op: &Op) -> Kind {
 fn join(pipeline: &Pipeline, last: &Stage, op: &Op) -> Option<Kind> {
     match (&last.kind, kind_of(op)) {
         (Kind::Geometry(now), Kind::Geometry(next)) if pipeline.fuse => {
-            // A field is evaluated at the result's pixels, so nothing may move them afterwards; pixels that are
-            // put around a frame must not show what a warp before it moved out of sight; and resizing by edges
-            // looks no further than its own window.
             let before = &pipeline.ops[last.ops.end - 1];
-            let ends = matches!(before, Op::Elastic(_)) || by_edges(before);
-            if ends || by_edges(op) || pads(op) {
+            let precedes = before.geometric().is_some_and(Geometric::precedes);
+            if !precedes || !op.geometric().is_some_and(Geometric::follows) {
                 return None;
             }
             Some(Kind::Geometry(Together {
@@ -85,19 +77,6 @@ fn join(pipeline: &Pipeline, last: &Stage, op: &Op) -> Option<Kind> {
         (Kind::Spectra, Kind::Spectra) => Some(Kind::Spectra),
         _ => None,
     }
-}
-
-fn by_edges(op: &Op) -> bool {
-    match op {
-        Op::Resize(op) => op.by_centres() == Some(false),
-        Op::ResizedCrop(op) => op.by_centres() == Some(false),
-        _ => false,
-    }
-}
-
-fn pads(op: &Op) -> bool {
-    matches!(op, Op::PadTo(_))
-        || matches!(op, Op::RandomCrop(crop) if crop.pad_if_needed || crop.pad != [0; 4])
 }
 
 /// What both want, if they do not want different things; to want nothing is an agreement, too.

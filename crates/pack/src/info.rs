@@ -3,22 +3,20 @@
 //! The field names of these types are the keys of `hsipack info --json`; they stay.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use hsipack_format::metadata::Scaling;
 use hsipack_format::samples::Keys;
 use hsipack_format::{Command, DType, Result, remedy};
 use hsipack_store::dataset::ChunkArray;
-use hsipack_store::{Dataset, Stack};
+use hsipack_store::{Dataset, Stack, threads};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::convert::stats::BandStats;
 use crate::input::Input;
-use crate::physical;
-use crate::source::{RowBuffer, Source};
-
-/// Memory for one read.
-const BUDGET: usize = 64 << 20;
+use crate::physical::{self, BUDGET, readers};
+use crate::source::{Access, RowBuffer, Source};
 
 /// Shape as JSON gives it: rows, columns, bands.
 type Shape = [usize; 3];
@@ -302,21 +300,38 @@ impl Values {
         // Tiny reads cost more than their bytes.
         let worthwhile = (1 << 20) / row_bytes.max(1);
         let step = source.preferred_rows(BUDGET).max(worthwhile).clamp(1, rows);
+        let reads = (0..rows.div_ceil(step)).map(|read| read * step..rows.min((read + 1) * step));
+        let threads = if source.access() == Access::Sequential { 1 } else { readers() };
+        let read = |buffer: &mut RowBuffer, rows| Self::of_rows(source, rows, buffer);
+        let parts = threads::in_turn(threads, "info", reads, RowBuffer::new, read)?;
         let mut values = Self::NONE;
-        let mut buffer = RowBuffer::new();
-        for start in (0..rows).step_by(step) {
-            source.read_rows(start..rows.min(start + step), &mut buffer)?;
-            let nan = count_nan(&buffer);
-            let before = values.ignored;
-            physical::physical(source, &buffer, start, &mut |_, _, pixels| {
-                values.add(pixels);
-                Ok(())
-            })?;
-            // What is missing after masking, and was not NaN before, was the ignore value.
-            values.ignored = before + (values.ignored - before).saturating_sub(nan);
-            values.nan += nan;
-        }
+        parts.iter().for_each(|part| values.merge(part));
         Ok(values)
+    }
+
+    fn of_rows(source: &dyn Source, rows: Range<usize>, buffer: &mut RowBuffer) -> Result<Self> {
+        source.read_rows(rows.clone(), buffer)?;
+        let mut values = Self::NONE;
+        physical::physical(source, buffer, rows.start, &mut |_, _, pixels| {
+            values.add(pixels);
+            Ok(())
+        })?;
+        // What is missing after masking, and was not NaN before, was the ignore value.
+        values.nan = count_nan(buffer);
+        values.ignored = values.ignored.saturating_sub(values.nan);
+        Ok(values)
+    }
+
+    fn merge(&mut self, other: &Values) {
+        let both = |a: Option<f64>, b: Option<f64>, of: fn(f64, f64) -> f64| match (a, b) {
+            (Some(a), Some(b)) => Some(of(a, b)),
+            (a, b) => a.or(b),
+        };
+        self.min = both(self.min, other.min, f64::min);
+        self.max = both(self.max, other.max, f64::max);
+        self.nan += other.nan;
+        self.inf += other.inf;
+        self.ignored += other.ignored;
     }
 
     fn add(&mut self, values: &[f64]) {
@@ -530,5 +545,18 @@ mod tests {
         assert_eq!((values.min, values.max, values.inf), (None, None, 1));
         values.add(&[-1.0, 2.0]);
         assert_eq!((values.min, values.max), (Some(-1.0), Some(2.0)));
+    }
+
+    #[test]
+    fn values_of_parts_make_those_of_the_whole() {
+        let mut values = Values::NONE;
+        values.merge(&Values::NONE);
+        assert_eq!((values.min, values.max), (None, None));
+        let one = Values { min: Some(-1.0), max: Some(2.0), nan: 1, inf: 2, ignored: 3 };
+        values.merge(&one);
+        values.merge(&Values { min: Some(0.0), max: Some(5.0), ..one });
+        values.merge(&Values::NONE);
+        assert_eq!((values.min, values.max), (Some(-1.0), Some(5.0)));
+        assert_eq!((values.nan, values.inf, values.ignored), (2, 4, 6));
     }
 }

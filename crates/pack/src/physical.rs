@@ -11,10 +11,17 @@ use hsipack_store::{Dataset, Stack};
 
 use crate::convert::ValueOptions;
 use crate::convert::plan;
-use crate::source::{RowBuffer, Source};
+use crate::source::{Access, RowBuffer, Source};
 
 /// Memory for one read of a source.
-const BUDGET: usize = 64 << 20;
+pub(crate) const BUDGET: usize = 64 << 20;
+/// Threads that read a cube at once, at most: each has memory for a read.
+const READERS: usize = 4;
+
+/// Threads that read a cube where the user is not asked how many.
+pub(crate) fn readers() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from).min(READERS)
+}
 
 /// A cube to look at.
 pub struct Cube<'a> {
@@ -77,6 +84,14 @@ impl<'a> Cube<'a> {
         match &self.values {
             Values::Source(source) => source.preferred_rows(BUDGET),
             Values::Sample { stack, .. } => stack.image.grid().tile().rows,
+        }
+    }
+
+    /// Whether its rows are cheap to read from first to last only, and so by one thread.
+    pub fn is_stream(&self) -> bool {
+        match &self.values {
+            Values::Source(source) => source.access() == Access::Sequential,
+            Values::Sample { .. } => false,
         }
     }
 

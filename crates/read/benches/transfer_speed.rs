@@ -171,7 +171,7 @@ fn check(loader: &mut DeviceLoader, dataset: &Dataset, batches: usize, device: D
             let cube = dataset.sample(sample).expect("a sample");
             let shape = [cube.shape.rows, cube.shape.columns, cube.shape.bands];
             let shape = shape.map(|size| size as i64);
-            Tensor::from_data_size(&cube.bytes, &shape, Kind::Half).to_device(device)
+            Tensor::from_data_size(cube.bytes(), &shape, Kind::Half).to_device(device)
         })
         .collect();
     let mut compared = 0;

@@ -18,6 +18,7 @@
 //! | `decode` | from stored chunks to rows of a batch |
 //! | `ring` | slots of one allocation, and who may touch which when |
 //! | `loader` | the threads around the ring, batches, state, statistics |
+//! | `values` | values as arrays of `ndarray` |
 //! | `distribution` | how times are distributed |
 //! | [`trace`] | what every thread did when, as a file that browsers show |
 //! | `device` | batches as tensors of a library, on the CPU or copied ahead to a GPU |
@@ -35,6 +36,7 @@ pub mod plan;
 mod ring;
 mod sync;
 pub mod trace;
+mod values;
 
 pub use cache::CacheKind;
 pub use dataset::{
@@ -58,3 +60,4 @@ pub use loader::{
     ArrayView, Batch, BatchTimes, Epoch, Loader, LoaderOptions, LoaderStats, OnDamage, Statistics,
 };
 pub use ring::memory::{MemoryOptions, MemoryReport, PageLocker};
+pub use values::{Value, Values};

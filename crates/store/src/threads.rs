@@ -1,11 +1,17 @@
-//! Asking the system for threads so that a refusal is an error.
+//! Asking the system for threads so that a refusal is an error, and pools of them for data-parallel loops.
 //!
 //! Limits of processes and threads (`ulimit -u`, `pids.max` of control groups) are common on shared machines.
-//! `std::thread::spawn` panics there.
+//! `std::thread::spawn` panics there, and so does rayon where a parallel loop runs outside a pool. Parallel loops
+//! therefore run in a [`Pool`].
 
 use std::io;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle};
+
+use rayon::iter::{ParallelBridge, ParallelIterator};
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::memory;
 use hsipack_format::{Error, ErrorKind, Opt, Result, remedy};
@@ -46,18 +52,6 @@ pub fn start_scoped<'scope, T: Send + 'scope>(
     })
 }
 
-/// Runs `work` in `count` threads at once and waits for all of them. Where one is refused, `stop` has those that run end
-/// early.
-///
-/// # Errors
-/// If the system refuses a thread.
-pub fn run(count: usize, name: &str, work: impl Fn() + Sync, stop: impl FnOnce()) -> Result<()> {
-    std::thread::scope(|scope| {
-        let start = |_| start_scoped(scope, name, &work).map(drop);
-        (0..count).try_for_each(start).inspect_err(|_| stop())
-    })
-}
-
 /// Runs `work`, which ends when there is nothing left to do, in `count` threads at once, this one among them. Where the
 /// system refuses some, in fewer.
 pub fn share(count: usize, name: &str, work: impl Fn() + Sync) {
@@ -69,6 +63,122 @@ pub fn share(count: usize, name: &str, work: impl Fn() + Sync) {
         }
         work();
     });
+}
+
+/// Threads for data-parallel loops: a pool of rayon, started fallibly. When it is dropped, its threads end before `drop`
+/// returns, so that the next pool finds the system's limits as this one did.
+#[derive(Debug)]
+pub struct Pool {
+    /// `None` only while it is dropped.
+    pool: Option<ThreadPool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Starts a pool of `count` threads, at least one.
+///
+/// # Errors
+/// If the system refuses a thread. Those that were started have ended then.
+pub fn pool(count: usize, name: &str) -> Result<Pool> {
+    let (mut threads, mut refusal) = (Vec::new(), None);
+    let start_one = |thread: rayon::ThreadBuilder| {
+        let started = start(name, move || thread.run());
+        started.map(|thread| threads.push(thread)).map_err(|error| {
+            refusal = Some(error);
+            io::ErrorKind::WouldBlock.into()
+        })
+    };
+    let built = ThreadPoolBuilder::new().num_threads(count.max(1)).spawn_handler(start_one).build();
+    match built {
+        Ok(pool) => Ok(Pool { pool: Some(pool), threads }),
+        Err(error) => {
+            // Rayon has ended what was started of the pool.
+            threads.into_iter().for_each(wait_for);
+            Err(refusal.unwrap_or_else(|| refused(io::Error::other(error))))
+        }
+    }
+}
+
+impl Pool {
+    /// Hands the items, in their order, to whichever thread is free, and gives the results in the order of the items.
+    /// `state` makes what a thread keeps from item to item.
+    ///
+    /// The iterator itself runs in one thread at a time. An item is taken from it when a thread has time for it, so
+    /// files are read from front to back, and few items exist at once.
+    ///
+    /// # Errors
+    /// That of the first item that fails, by the order of the items and not of time. No further items are taken then.
+    pub fn in_turn<I, S, T>(
+        &self,
+        items: I,
+        state: impl Fn() -> S + Send + Sync,
+        work: impl Fn(&mut S, I::Item) -> Result<T> + Send + Sync,
+    ) -> Result<Vec<T>>
+    where
+        I: Iterator<Item: Send> + Send,
+        T: Send,
+    {
+        let failed = AtomicBool::new(false);
+        // All items before one that fails were taken before it, and are done.
+        let items = items.enumerate().take_while(|_| !failed.load(Ordering::Relaxed));
+        let work = |state: &mut S, (number, item)| {
+            let result = work(state, item);
+            if result.is_err() {
+                failed.store(true, Ordering::Relaxed);
+            }
+            (number, result)
+        };
+        let mut results: Vec<(usize, Result<T>)> =
+            self.install(|| items.par_bridge().map_init(state, work).collect());
+        results.sort_unstable_by_key(|(number, _)| *number);
+        results.into_iter().map(|(_, result)| result).collect()
+    }
+}
+
+impl Deref for Pool {
+    type Target = ThreadPool;
+
+    fn deref(&self) -> &ThreadPool {
+        self.pool.as_ref().expect("there until it is dropped")
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        drop(self.pool.take());
+        self.threads.drain(..).for_each(wait_for);
+    }
+}
+
+/// Waits until a thread of a pool has ended. Rayon passes panics of its jobs to whoever waits for them, so there are none
+/// here.
+fn wait_for(thread: JoinHandle<()>) {
+    let _ = thread.join();
+}
+
+/// As [`Pool::in_turn`], in up to `count` threads that are started for it. Where the system refuses them, or one is
+/// enough, the calling thread does everything.
+///
+/// # Errors
+/// As [`Pool::in_turn`].
+pub fn in_turn<I, S, T>(
+    count: usize,
+    name: &str,
+    items: I,
+    state: impl Fn() -> S + Send + Sync,
+    work: impl Fn(&mut S, I::Item) -> Result<T> + Send + Sync,
+) -> Result<Vec<T>>
+where
+    I: ExactSizeIterator<Item: Send> + Send,
+    T: Send,
+{
+    let count = count.min(items.len());
+    match (count > 1).then(|| pool(count, name)) {
+        Some(Ok(pool)) => pool.in_turn(items, state, work),
+        _ => {
+            let mut state = state();
+            items.map(|item| work(&mut state, item)).collect()
+        }
+    }
 }
 
 /// A thread that gets its stack, but not the little that the standard library and the system's take for it afterwards, ends
@@ -114,10 +224,93 @@ mod tests {
         let count = || {
             runs.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         };
-        run(3, "three", count, || unreachable!("none is refused")).unwrap();
         share(2, "two", count);
-        assert_eq!(runs.load(std::sync::atomic::Ordering::Relaxed), 5);
+        assert_eq!(runs.load(std::sync::atomic::Ordering::Relaxed), 2);
         let error = refused(io::ErrorKind::WouldBlock.into());
         assert!(error.to_string().contains("ulimit -u"), "{error}");
+    }
+
+    fn third(number: usize) -> Result<usize> {
+        std::thread::sleep(std::time::Duration::from_micros(300 * (number as u64 % 3)));
+        Ok(3 * number)
+    }
+
+    #[test]
+    fn results_come_in_order_whatever_the_threads() {
+        let want: Vec<usize> = (0..100).map(|number| 3 * number).collect();
+        for threads in [1, 2, 5] {
+            let own = pool(threads, "own").unwrap();
+            assert_eq!(own.current_num_threads(), threads);
+            let found = own.in_turn(0..100, || (), |(), number| third(number)).unwrap();
+            assert_eq!(found, want);
+            let found = in_turn(threads, "own", 0..100, || (), |(), number| third(number));
+            assert_eq!(found.unwrap(), want);
+        }
+    }
+
+    #[test]
+    fn the_first_error_in_order_is_given_and_the_rest_left() {
+        let done = std::sync::atomic::AtomicUsize::new(0);
+        for threads in [1, 2, 5] {
+            let own = pool(threads, "own").unwrap();
+            done.store(0, Ordering::Relaxed);
+            let work = |(): &mut (), number: usize| {
+                done.fetch_add(1, Ordering::Relaxed);
+                // The later of two that fail is the quicker one.
+                if number == 7 {
+                    std::thread::sleep(std::time::Duration::from_millis(5));
+                }
+                if number == 7 || number == 8 {
+                    return Err(Error::damaged(number.to_string()));
+                }
+                third(number)
+            };
+            let error = own.in_turn(0..100_000, || (), work).unwrap_err();
+            assert_eq!(error.what(), "7");
+            assert!(done.load(Ordering::Relaxed) < 1000);
+        }
+    }
+
+    #[test]
+    fn each_thread_keeps_its_state() {
+        let made = std::sync::atomic::AtomicUsize::new(0);
+        let own = pool(3, "own").unwrap();
+        let state = || {
+            made.fetch_add(1, Ordering::Relaxed);
+            0
+        };
+        let count = |seen: &mut usize, _| {
+            *seen += 1;
+            Ok(*seen)
+        };
+        let found = own.in_turn(0..1000, state, count).unwrap();
+        // One thread may have done everything, and rayon may have made a state that nobody used.
+        let used = found.iter().filter(|seen| **seen == 1).count();
+        assert!((1..=3).contains(&used), "{used}");
+        assert!((used..=4).contains(&made.load(Ordering::Relaxed)));
+    }
+
+    #[test]
+    fn a_pool_that_is_dropped_has_ended() {
+        let name = "ends-at-drop";
+        let threads = || {
+            let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+            let names =
+                tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+            names.filter(|one| one.trim() == name).count()
+        };
+        let own = pool(4, name).unwrap();
+        own.broadcast(|_| ());
+        assert_eq!(threads(), 4);
+        drop(own);
+        assert_eq!(threads(), 0);
+    }
+
+    #[test]
+    fn a_panic_reaches_whoever_waits() {
+        let own = pool(2, "own").unwrap();
+        let run = || own.in_turn(0..10, || (), |(), _| -> Result<()> { panic!("on purpose") });
+        let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_err();
+        assert_eq!(panic.downcast_ref::<&str>(), Some(&"on purpose"));
     }
 }

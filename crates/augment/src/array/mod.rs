@@ -15,7 +15,7 @@ pub(crate) mod numbers;
 use std::fmt;
 use std::sync::Arc;
 
-use hsipack_format::{DType, Error, Result};
+use hsipack_format::{DType, Error, Result, option_names};
 
 pub use buffer::{Buffer, Pool};
 pub use dlpack::DlPack;
@@ -60,23 +60,6 @@ pub enum ElementType {
 }
 
 impl ElementType {
-    /// Every element type.
-    pub const ALL: [Self; 13] = [
-        Self::Bool,
-        Self::U8,
-        Self::I8,
-        Self::U16,
-        Self::I16,
-        Self::U32,
-        Self::I32,
-        Self::U64,
-        Self::I64,
-        Self::F16,
-        Self::BF16,
-        Self::F32,
-        Self::F64,
-    ];
-
     /// Bytes an element takes.
     pub const fn size(self) -> usize {
         match self {
@@ -90,25 +73,6 @@ impl ElementType {
     /// Whether values may have a fraction, NaN or infinity.
     pub const fn is_float(self) -> bool {
         matches!(self, Self::F16 | Self::BF16 | Self::F32 | Self::F64)
-    }
-
-    /// The name that NumPy and torch use, e.g. `float16`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Bool => "bool",
-            Self::U8 => "uint8",
-            Self::I8 => "int8",
-            Self::U16 => "uint16",
-            Self::I16 => "int16",
-            Self::U32 => "uint32",
-            Self::I32 => "int32",
-            Self::U64 => "uint64",
-            Self::I64 => "int64",
-            Self::F16 => "float16",
-            Self::BF16 => "bfloat16",
-            Self::F32 => "float32",
-            Self::F64 => "float64",
-        }
     }
 
     /// The least and the greatest whole number up to which all whole numbers are values; `None` for 64 bits without a
@@ -150,23 +114,22 @@ impl ElementType {
     }
 }
 
-impl fmt::Display for ElementType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl std::str::FromStr for ElementType {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        Self::ALL.into_iter().find(|element| element.name() == name).ok_or_else(|| {
-            let names: Vec<&str> = Self::ALL.iter().map(|element| element.name()).collect();
-            Error::conflict(format!("there is no dtype {name:?}"))
-                .with_remedy(format!("give one of {}", names.join(", ")))
-        })
-    }
-}
+// The names that NumPy and torch use.
+option_names!(ElementType, "dtype", {
+    Bool => "bool",
+    U8 => "uint8",
+    I8 => "int8",
+    U16 => "uint16",
+    I16 => "int16",
+    U32 => "uint32",
+    I32 => "int32",
+    U64 => "uint64",
+    I64 => "int64",
+    F16 => "float16",
+    BF16 => "bfloat16",
+    F32 => "float32",
+    F64 => "float64",
+});
 
 impl From<DType> for ElementType {
     fn from(dtype: DType) -> Self {

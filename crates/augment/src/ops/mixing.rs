@@ -2,11 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::super::names::names;
 use super::super::range::{Range, beta};
-use super::{Drawn, Frame, half, one, yes};
+use super::{Action, Augmentation, Drawn, Frame, Op, Place, Single, half, one, yes};
+use crate::apply::Mixed;
+use crate::pass::{Blank, Cut, Pass, Rectangle, Transplanting, applied, check_donor};
 use hsipack_format::random::Random;
-use hsipack_format::{Error, Result};
+use hsipack_format::{Error, Result, option_names};
 
 /// Which sample of the batch gives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,7 +20,7 @@ pub enum Direction {
     Next,
 }
 
-names!(Direction, "direction", {Prev: "prev", Next: "next"});
+option_names!(Direction, "direction", { Prev => "prev", Next => "next" });
 
 /// How many samples of a batch are changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,7 +33,7 @@ pub enum Count {
     Fixed,
 }
 
-names!(Count, "count", {Bernoulli: "bernoulli", Fixed: "fixed"});
+option_names!(Count, "count", { Bernoulli => "bernoulli", Fixed => "fixed" });
 
 /// Copies all pixels of one label from another sample: the organ, the plant, the object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -107,24 +108,66 @@ impl Default for Transplant {
 }
 
 impl Transplant {
-    pub(super) fn draw(&self, place: usize, samples: usize, random: &mut Random) -> Drawn {
-        let donor = match self.direction {
+    /// Who gives to the sample at `place`.
+    fn donor(&self, place: usize, samples: usize) -> usize {
+        match self.direction {
             Direction::Prev => (place + samples - 1) % samples,
             Direction::Next => (place + 1) % samples,
-        };
-        Drawn::Transplant { donor, pick: random.unit(), label: None }
+        }
+    }
+}
+
+impl Augmentation for Transplant {
+    fn p(&self) -> f64 {
+        self.p
     }
 
-    /// Whether the sample at `place` of `samples` takes, where that is no matter of chance.
-    pub(super) fn fixed(&self, place: usize, samples: usize) -> Option<bool> {
-        (self.count == Count::Fixed).then(|| {
-            let donors = (self.p * samples as f64) as usize;
-            let donor = match self.direction {
-                Direction::Prev => (place + samples - 1) % samples,
-                Direction::Next => (place + 1) % samples,
+    fn draw(&self, Place { place, samples, .. }: Place, random: &mut Random) -> Result<Drawn> {
+        let donor = self.donor(place, samples);
+        Ok(Drawn::Transplant { donor, pick: random.unit(), label: None })
+    }
+
+    fn applies(&self, by_chance: bool, Place { place, samples, .. }: Place) -> bool {
+        match self.count {
+            Count::Bernoulli => by_chance,
+            Count::Fixed => self.donor(place, samples) < (self.p * samples as f64) as usize,
+        }
+    }
+
+    fn masks(&self) -> [Option<&str>; 2] {
+        [self.mask.as_deref(), self.valid.as_deref()]
+    }
+
+    fn needs_mask(&self) -> bool {
+        true
+    }
+
+    fn action(&self, _: &Op) -> Action<'_> {
+        Action::Single(self)
+    }
+}
+
+impl Single for Transplant {
+    fn pass(&self, op: &Op, drawn: &[Option<Drawn>], _: Frame) -> Result<Pass> {
+        let samples = drawn.len();
+        let mut transplanting = Transplanting {
+            mask: self.mask.clone(),
+            valid: self.valid.clone(),
+            donors: vec![None; samples],
+            picks: vec![0.0; samples],
+            given: vec![None; samples],
+            excluded: self.excluded_labels.clone(),
+        };
+        for (sample, one) in applied(drawn) {
+            let Drawn::Transplant { donor, pick, label } = one else {
+                return Err(one.misfit(op.name()));
             };
-            donor < donors
-        })
+            check_donor(*donor, samples)?;
+            transplanting.donors[sample] = Some(*donor);
+            transplanting.picks[sample] = *pick as f32;
+            transplanting.given[sample] = *label;
+        }
+        Ok(Pass::Transplant(transplanting))
     }
 }
 
@@ -134,18 +177,47 @@ impl Default for CutMix {
     }
 }
 
-impl CutMix {
-    pub(super) fn check(&self) -> Result<()> {
+impl Augmentation for CutMix {
+    fn p(&self) -> f64 {
+        self.p
+    }
+
+    fn check(&self, _: Frame) -> Result<()> {
         Range::only(self.beta).check("beta", f64::MIN_POSITIVE, f64::INFINITY)
     }
 
-    pub(super) fn draw(&self, donor: usize, frame: Frame, random: &mut Random) -> Drawn {
+    fn draw(&self, Place { donor, frame, .. }: Place, random: &mut Random) -> Result<Drawn> {
         let cut = (1.0 - beta(self.beta, random)).sqrt();
         let [height, width] = [frame.rows, frame.columns].map(|side| (cut * side as f64) as usize);
         let x = random.below((frame.columns - width + 1) as u64) as usize;
         let y = random.below((frame.rows - height + 1) as u64) as usize;
         let lambda = (width * height) as f64 / (frame.rows * frame.columns) as f64;
-        Drawn::CutMix { donor, x, y, width, height, lambda }
+        Ok(Drawn::CutMix { donor, x, y, width, height, lambda })
+    }
+
+    fn mixes_images(&self) -> bool {
+        true
+    }
+
+    fn action(&self, _: &Op) -> Action<'_> {
+        Action::Single(self)
+    }
+}
+
+impl Single for CutMix {
+    fn pass(&self, op: &Op, drawn: &[Option<Drawn>], frame: Frame) -> Result<Pass> {
+        let mut mixed = Mixed::nobody(drawn.len());
+        let mut cuts = Vec::new();
+        for (sample, one) in applied(drawn) {
+            let Drawn::CutMix { donor, x, y, width, height, lambda } = one else {
+                return Err(one.misfit(op.name()));
+            };
+            check_donor(*donor, drawn.len())?;
+            (mixed.partners[sample], mixed.shares[sample]) = (*donor, *lambda);
+            let to = Rectangle::new([*x, *y, *width, *height], frame)?;
+            cuts.push(Cut { sample, to, donor: *donor, from: to });
+        }
+        Ok(Pass::Paste(cuts, Some(mixed)))
     }
 }
 
@@ -155,9 +227,37 @@ impl Default for MixUp {
     }
 }
 
-impl MixUp {
-    pub(super) fn draw(&self, donor: usize, random: &mut Random) -> Drawn {
-        Drawn::MixUp { donor, lambda: self.lambda.draw(random) }
+impl Augmentation for MixUp {
+    fn p(&self) -> f64 {
+        self.p
+    }
+
+    fn check(&self, _: Frame) -> Result<()> {
+        self.lambda.check("lambda", 0.0, 1.0)
+    }
+
+    fn draw(&self, Place { donor, .. }: Place, random: &mut Random) -> Result<Drawn> {
+        Ok(Drawn::MixUp { donor, lambda: self.lambda.draw(random) })
+    }
+
+    fn mixes_images(&self) -> bool {
+        true
+    }
+
+    fn action(&self, _: &Op) -> Action<'_> {
+        Action::Single(self)
+    }
+}
+
+impl Single for MixUp {
+    fn pass(&self, op: &Op, drawn: &[Option<Drawn>], _: Frame) -> Result<Pass> {
+        let mut mixed = Mixed::nobody(drawn.len());
+        for (sample, one) in applied(drawn) {
+            let Drawn::MixUp { donor, lambda } = one else { return Err(one.misfit(op.name())) };
+            check_donor(*donor, drawn.len())?;
+            (mixed.partners[sample], mixed.shares[sample]) = (*donor, *lambda);
+        }
+        Ok(Pass::Mix(mixed))
     }
 }
 
@@ -167,8 +267,12 @@ impl Default for Jigsaw {
     }
 }
 
-impl Jigsaw {
-    pub(super) fn check(&self, frame: Frame) -> Result<()> {
+impl Augmentation for Jigsaw {
+    fn p(&self) -> f64 {
+        self.p
+    }
+
+    fn check(&self, frame: Frame) -> Result<()> {
         let [rows, columns] = self.grid;
         let whole = rows > 0 && columns > 0;
         if whole && frame.rows.is_multiple_of(rows) && frame.columns.is_multiple_of(columns) {
@@ -181,10 +285,40 @@ impl Jigsaw {
         .with_remedy("choose a grid that divides the frame, or crop before"))
     }
 
-    pub(super) fn draw(&self, random: &mut Random) -> Drawn {
+    fn draw(&self, _: Place, random: &mut Random) -> Result<Drawn> {
         let mut order: Vec<usize> = (0..self.grid[0] * self.grid[1]).collect();
         random.shuffle(&mut order);
-        Drawn::Jigsaw { order }
+        Ok(Drawn::Jigsaw { order })
+    }
+
+    fn action(&self, _: &Op) -> Action<'_> {
+        Action::Single(self)
+    }
+}
+
+impl Single for Jigsaw {
+    fn pass(&self, op: &Op, drawn: &[Option<Drawn>], frame: Frame) -> Result<Pass> {
+        let [down, across] = self.grid;
+        let (height, width) = (frame.rows / down, frame.columns / across);
+        let cell = |row: usize, column: usize| {
+            Rectangle::new([column * width, row * height, width, height], frame)
+        };
+        let mut cuts = Vec::new();
+        for (sample, drawn) in applied(drawn) {
+            let Drawn::Jigsaw { order } = drawn else { return Err(drawn.misfit(op.name())) };
+            let mut sorted = order.clone();
+            sorted.sort_unstable();
+            if !sorted.into_iter().eq(0..down * across) {
+                return Err(drawn.misfit(op.name()));
+            }
+            for (to, from) in order.iter().enumerate() {
+                // As Kornia counts: cells that are filled by columns, those that are taken by rows.
+                let to = cell(to % down, to / down)?;
+                let from = cell(from / across, from % across)?;
+                cuts.push(Cut { sample, to, donor: sample, from });
+            }
+        }
+        Ok(Pass::Paste(cuts, None))
     }
 }
 
@@ -195,8 +329,12 @@ impl Default for HideAndSeek {
     }
 }
 
-impl HideAndSeek {
-    pub(super) fn check(&self) -> Result<()> {
+impl Augmentation for HideAndSeek {
+    fn p(&self) -> f64 {
+        self.p
+    }
+
+    fn check(&self, _: Frame) -> Result<()> {
         Range::only(self.proportion).check("proportion", 0.0, 1.0)?;
         if self.patches.is_empty() || self.patches.iter().flatten().any(|size| *size == 0) {
             return Err(Error::conflict("hide_and_seek without patches, or with empty ones")
@@ -205,7 +343,7 @@ impl HideAndSeek {
         Ok(())
     }
 
-    pub(super) fn draw(&self, frame: Frame, random: &mut Random) -> Drawn {
+    fn draw(&self, Place { frame, .. }: Place, random: &mut Random) -> Result<Drawn> {
         let size = self.patches[random.below(self.patches.len() as u64) as usize];
         let patches = frame.rows.div_ceil(size[0]) * frame.columns.div_ceil(size[1]);
         let wanted = (self.proportion * patches as f64) as usize;
@@ -219,6 +357,34 @@ impl HideAndSeek {
         };
         hidden.sort_unstable();
         hidden.dedup();
-        Drawn::Patches { size, hidden }
+        Ok(Drawn::Patches { size, hidden })
+    }
+
+    fn action(&self, _: &Op) -> Action<'_> {
+        Action::Single(self)
+    }
+}
+
+impl Single for HideAndSeek {
+    fn pass(&self, op: &Op, drawn: &[Option<Drawn>], frame: Frame) -> Result<Pass> {
+        let mut blanks = Vec::new();
+        for (sample, drawn) in applied(drawn) {
+            let Drawn::Patches { size, hidden } = drawn else {
+                return Err(drawn.misfit(op.name()));
+            };
+            let [high, wide] = size.map(|size| size.max(1));
+            let across = frame.columns.div_ceil(wide);
+            for patch in hidden {
+                let y = (patch / across).saturating_mul(high);
+                let x = patch % across * wide;
+                if y >= frame.rows {
+                    return Err(drawn.misfit(op.name()));
+                }
+                let size = [wide.min(frame.columns - x), high.min(frame.rows - y)];
+                let rectangle = Rectangle::new([x, y, size[0], size[1]], frame)?;
+                blanks.push(Blank { sample, rectangle, values: vec![self.fill; frame.bands] });
+            }
+        }
+        Ok(Pass::Blank(blanks))
     }
 }

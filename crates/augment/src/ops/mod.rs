@@ -1,4 +1,7 @@
-//! The augmentations: what each is called, takes and draws.
+//! The augmentations: what each is called, takes, draws and does.
+//!
+//! An augmentation is a struct of options that implements [`Augmentation`] and what its [`Action`] asks for, and a line
+//! in the list `ops!` below.
 //!
 //! | file | augmentations |
 //! |---|---|
@@ -13,6 +16,7 @@ pub(crate) mod values;
 use serde::{Deserialize, Serialize};
 
 use super::matrix::Matrix;
+use super::pass::{ByBand, Pass};
 pub(crate) use geometric::Geometric;
 pub use geometric::{
     Affine, CenterCrop, Elastic, Flip, Interpolation, KorniaCompat, PadTo, Padding, Perspective,
@@ -66,78 +70,177 @@ impl Frame {
     }
 }
 
-/// An augmentation. In JSON an object whose `op` names it, with the fields of its options.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "op", rename_all = "snake_case")]
-pub enum Op {
-    /// Mirrors left and right.
-    Hflip(Flip),
-    /// Mirrors top and bottom.
-    Vflip(Flip),
-    /// Turns by quarters.
-    Rot90(Rot90),
-    /// Shears, turns, scales and moves.
-    Affine(Affine),
-    /// Turns.
-    Rotate(Rotate),
-    /// Moves the corners.
-    Perspective(Perspective),
-    /// Moves every pixel by a smooth random field.
-    Elastic(Elastic),
-    /// Cuts out a window anywhere.
-    RandomCrop(RandomCrop),
-    /// Cuts out the middle.
-    CenterCrop(CenterCrop),
-    /// Cuts out a window of random size and resizes it.
-    ResizedCrop(ResizedCrop),
-    /// Resizes.
-    Resize(Resize),
-    /// Puts pixels below and to the right.
-    PadTo(PadTo),
-    /// Erases a rectangle.
-    Erase(Erase),
-    /// Copies all pixels of a label from another sample.
-    Transplant(Transplant),
-    /// Copies a rectangle from another sample.
-    CutmixRect(CutMix),
-    /// Mixes with another sample.
-    Mixup(MixUp),
-    /// Puts cells in another order.
-    Jigsaw(Jigsaw),
-    /// Hides patches.
-    HideAndSeek(HideAndSeek),
-    /// Multiplies by a number.
-    Gain(Scalar),
-    /// Adds a number.
-    Offset(Scalar),
-    /// Adds noise.
-    GaussianNoise(GaussianNoise),
-    /// Replaces whole bands.
-    BandDropout(BandDropout),
-    /// Multiplies every band.
-    BandJitter(BandNoise),
-    /// Shifts every band's values.
-    BandOffset(BandNoise),
-    /// Shifts spectra along the bands.
-    SpectralShift(SpectralShift),
-    /// Smooths spectra.
-    SpectralSmooth(SpectralSmooth),
+/// What an augmentation does. It is implemented beside its options; augmentations that share theirs look at `op` for
+/// which one it is.
+pub(crate) trait Augmentation {
+    /// Share of the samples it is applied to.
+    fn p(&self) -> f64 {
+        1.0
+    }
+
+    /// Checks that the options mean something and fit the frame.
+    fn check(&self, frame: Frame) -> Result<()> {
+        let _ = frame;
+        Ok(())
+    }
+
+    /// Draws for one sample.
+    fn draw(&self, place: Place, random: &mut Random) -> Result<Drawn> {
+        let _ = (place, random);
+        Ok(Drawn::Plain)
+    }
+
+    /// Whether it is applied to a sample, where chance would have it so or not.
+    fn applies(&self, by_chance: bool, place: Place) -> bool {
+        let _ = place;
+        by_chance
+    }
+
+    /// Whether it says who was mixed with whom, for labels to be mixed alike.
+    fn mixes_images(&self) -> bool {
+        false
+    }
+
+    /// Names of the masks it needs, as far as it names them.
+    fn masks(&self) -> [Option<&str>; 2] {
+        [None, None]
+    }
+
+    /// Whether it needs a mask, the first one if it names none.
+    fn needs_mask(&self) -> bool {
+        false
+    }
+
+    /// What it does to a batch.
+    fn action(&self, op: &Op) -> Action<'_>;
+}
+
+/// What an augmentation does to a batch.
+pub(crate) enum Action<'a> {
+    /// Moves pixels.
+    Moves(&'a dyn Geometric),
+    /// Multiplies and adds by band.
+    Bands(&'a dyn Bands),
     /// Maps spectra linearly.
-    Projection(Projection),
+    Spectra(&'a dyn Spectra),
+    /// Something that is done by itself.
+    Single(&'a dyn Single),
+}
+
+/// Multiplies and adds by band, and is done together with others that do.
+pub(crate) trait Bands {
+    /// Adds what it does to a sample.
+    fn then(&self, op: &Op, drawn: &Drawn, by: &mut ByBand) -> Result<()>;
+}
+
+/// Maps spectra linearly, and is done together with others that do.
+pub(crate) trait Spectra {
+    /// The weight with which bands go into one that comes out. Bands beyond the last ones stand for those.
+    fn weights(&self, value: f64, band: usize, bands: usize) -> Vec<(f64, f64)>;
+}
+
+/// Is done by itself.
+pub(crate) trait Single {
+    /// What is done to all samples of a batch.
+    fn pass(&self, op: &Op, drawn: &[Option<Drawn>], frame: Frame) -> Result<Pass>;
+}
+
+/// Makes [`Op`] of the list of augmentations: what each does, its options, and its name in JSON.
+macro_rules! ops {
+    ($($(#[$doc:meta])* $variant:ident($options:ident) $name:literal,)+) => {
+        /// An augmentation. In JSON an object whose `op` names it, with the fields of its options.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+        #[serde(tag = "op")]
+        pub enum Op {
+            $($(#[$doc])* #[serde(rename = $name)] $variant($options),)+
+        }
+
+        impl Op {
+            /// The name in JSON.
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $(Op::$variant(_) => $name,)+
+                }
+            }
+
+            fn options(&self) -> &dyn Augmentation {
+                match self {
+                    $(Op::$variant(options) => options,)+
+                }
+            }
+        }
+    };
+}
+
+ops! {
+    /// Mirrors left and right.
+    Hflip(Flip) "hflip",
+    /// Mirrors top and bottom.
+    Vflip(Flip) "vflip",
+    /// Turns by quarters.
+    Rot90(Rot90) "rot90",
+    /// Shears, turns, scales and moves.
+    Affine(Affine) "affine",
+    /// Turns.
+    Rotate(Rotate) "rotate",
+    /// Moves the corners.
+    Perspective(Perspective) "perspective",
+    /// Moves every pixel by a smooth random field.
+    Elastic(Elastic) "elastic",
+    /// Cuts out a window anywhere.
+    RandomCrop(RandomCrop) "random_crop",
+    /// Cuts out the middle.
+    CenterCrop(CenterCrop) "center_crop",
+    /// Cuts out a window of random size and resizes it.
+    ResizedCrop(ResizedCrop) "resized_crop",
+    /// Resizes.
+    Resize(Resize) "resize",
+    /// Puts pixels below and to the right.
+    PadTo(PadTo) "pad_to",
+    /// Erases a rectangle.
+    Erase(Erase) "erase",
+    /// Copies all pixels of a label from another sample.
+    Transplant(Transplant) "transplant",
+    /// Copies a rectangle from another sample.
+    CutmixRect(CutMix) "cutmix_rect",
+    /// Mixes with another sample.
+    Mixup(MixUp) "mixup",
+    /// Puts cells in another order.
+    Jigsaw(Jigsaw) "jigsaw",
+    /// Hides patches.
+    HideAndSeek(HideAndSeek) "hide_and_seek",
+    /// Multiplies by a number.
+    Gain(Scalar) "gain",
+    /// Adds a number.
+    Offset(Scalar) "offset",
+    /// Adds noise.
+    GaussianNoise(GaussianNoise) "gaussian_noise",
+    /// Replaces whole bands.
+    BandDropout(BandDropout) "band_dropout",
+    /// Multiplies every band.
+    BandJitter(BandNoise) "band_jitter",
+    /// Shifts every band's values.
+    BandOffset(BandNoise) "band_offset",
+    /// Shifts spectra along the bands.
+    SpectralShift(SpectralShift) "spectral_shift",
+    /// Smooths spectra.
+    SpectralSmooth(SpectralSmooth) "spectral_smooth",
+    /// Maps spectra linearly.
+    Projection(Projection) "projection",
     /// Lights from a side.
-    IlluminationRamp(IlluminationRamp),
+    IlluminationRamp(IlluminationRamp) "illumination_ramp",
     /// Blurs every band.
-    GaussianBlur(GaussianBlur),
+    GaussianBlur(GaussianBlur) "gaussian_blur",
     /// Spectra with a sum of absolute values of 1.
-    L1Normalize(Normalize),
+    L1Normalize(Normalize) "l1_normalize",
     /// Spectra of length 1.
-    L2Normalize(Normalize),
+    L2Normalize(Normalize) "l2_normalize",
     /// Spectra with mean 0 and standard deviation 1.
-    Snv(Normalize),
+    Snv(Normalize) "snv",
     /// Standardises bands.
-    Standardize(Standardize),
+    Standardize(Standardize) "standardize",
     /// Gives samples back that lost all their valid pixels.
-    ValidGuard(ValidGuard),
+    ValidGuard(ValidGuard) "valid_guard",
 }
 
 /// What was drawn for one sample and one augmentation.
@@ -182,6 +285,11 @@ pub enum Drawn {
 }
 
 impl Drawn {
+    /// A seed that stays a whole number where JSON's readers take numbers for float64.
+    pub(crate) fn seed(random: &mut Random) -> Self {
+        Self::Seed { seed: random.bits() >> 11 }
+    }
+
     /// The error of parameters that belong to something else.
     pub(crate) fn misfit(&self, op: &str) -> Error {
         Error::conflict(format!("parameters {self:?} do not fit {op}"))
@@ -211,129 +319,51 @@ pub struct SampleKey {
     pub repeat: u64,
 }
 
-/// An [`Op`] that mirrors left and right.
-pub(crate) struct HorizontalFlip;
-/// An [`Op`] that mirrors top and bottom.
-pub(crate) struct VerticalFlip;
+/// Where a sample is in its batch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    /// Its place.
+    pub place: usize,
+    /// Samples of the batch.
+    pub samples: usize,
+    /// Who gives to it, where samples are mixed.
+    pub donor: usize,
+    /// The frame that the augmentation is given.
+    pub frame: Frame,
+}
 
 impl Op {
-    /// The name in JSON.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Op::Hflip(_) => "hflip",
-            Op::Vflip(_) => "vflip",
-            Op::Rot90(_) => "rot90",
-            Op::Affine(_) => "affine",
-            Op::Rotate(_) => "rotate",
-            Op::Perspective(_) => "perspective",
-            Op::Elastic(_) => "elastic",
-            Op::RandomCrop(_) => "random_crop",
-            Op::CenterCrop(_) => "center_crop",
-            Op::ResizedCrop(_) => "resized_crop",
-            Op::Resize(_) => "resize",
-            Op::PadTo(_) => "pad_to",
-            Op::Erase(_) => "erase",
-            Op::Transplant(_) => "transplant",
-            Op::CutmixRect(_) => "cutmix_rect",
-            Op::Mixup(_) => "mixup",
-            Op::Jigsaw(_) => "jigsaw",
-            Op::HideAndSeek(_) => "hide_and_seek",
-            Op::Gain(_) => "gain",
-            Op::Offset(_) => "offset",
-            Op::GaussianNoise(_) => "gaussian_noise",
-            Op::BandDropout(_) => "band_dropout",
-            Op::BandJitter(_) => "band_jitter",
-            Op::BandOffset(_) => "band_offset",
-            Op::SpectralShift(_) => "spectral_shift",
-            Op::SpectralSmooth(_) => "spectral_smooth",
-            Op::Projection(_) => "projection",
-            Op::IlluminationRamp(_) => "illumination_ramp",
-            Op::GaussianBlur(_) => "gaussian_blur",
-            Op::L1Normalize(_) => "l1_normalize",
-            Op::L2Normalize(_) => "l2_normalize",
-            Op::Snv(_) => "snv",
-            Op::Standardize(_) => "standardize",
-            Op::ValidGuard(_) => "valid_guard",
-        }
-    }
-
     /// Share of the samples it is applied to.
     pub fn p(&self) -> f64 {
-        match self {
-            Op::Hflip(op) | Op::Vflip(op) => op.p,
-            Op::Rot90(op) => op.p,
-            Op::Affine(op) => op.p,
-            Op::Rotate(op) => op.p,
-            Op::Perspective(op) => op.p,
-            Op::Elastic(op) => op.p,
-            Op::Erase(op) => op.p,
-            Op::Transplant(op) => op.p,
-            Op::CutmixRect(op) => op.p,
-            Op::Mixup(op) => op.p,
-            Op::Jigsaw(op) => op.p,
-            Op::HideAndSeek(op) => op.p,
-            Op::Gain(op) | Op::Offset(op) => op.p,
-            Op::GaussianNoise(op) => op.p,
-            Op::BandDropout(op) => op.p,
-            Op::BandJitter(op) | Op::BandOffset(op) => op.p,
-            Op::SpectralShift(op) => op.p,
-            Op::SpectralSmooth(op) => op.p,
-            Op::Projection(op) => op.p,
-            Op::IlluminationRamp(op) => op.p,
-            Op::GaussianBlur(op) => op.p,
-            Op::L1Normalize(op) | Op::L2Normalize(op) | Op::Snv(op) => op.p,
-            Op::Standardize(op) => op.p,
-            Op::RandomCrop(_)
-            | Op::CenterCrop(_)
-            | Op::ResizedCrop(_)
-            | Op::Resize(_)
-            | Op::PadTo(_)
-            | Op::ValidGuard(_) => 1.0,
-        }
+        self.options().p()
+    }
+
+    /// What it does to a batch.
+    pub(crate) fn action(&self) -> Action<'_> {
+        self.options().action(self)
     }
 
     /// What it does to pixels' places, if that is what it does.
-    pub(crate) fn geometric(&self) -> Option<Box<dyn Geometric + '_>> {
-        Some(match self {
-            Op::Hflip(_) => Box::new(HorizontalFlip),
-            Op::Vflip(_) => Box::new(VerticalFlip),
-            Op::Rot90(op) => Box::new(op),
-            Op::Affine(op) => Box::new(op),
-            Op::Rotate(op) => Box::new(op),
-            Op::Perspective(op) => Box::new(op),
-            Op::Elastic(op) => Box::new(op),
-            Op::RandomCrop(op) => Box::new(op),
-            Op::CenterCrop(op) => Box::new(op),
-            Op::ResizedCrop(op) => Box::new(op),
-            Op::Resize(op) => Box::new(op),
-            Op::PadTo(op) => Box::new(op),
-            _ => return None,
-        })
+    pub(crate) fn geometric(&self) -> Option<&dyn Geometric> {
+        match self.action() {
+            Action::Moves(geometric) => Some(geometric),
+            _ => None,
+        }
     }
 
     /// Whether it says who was mixed with whom, for labels to be mixed alike.
     pub(crate) fn mixes_images(&self) -> bool {
-        matches!(self, Op::Mixup(_) | Op::CutmixRect(_))
+        self.options().mixes_images()
     }
 
     /// Names of the masks it needs, as far as it names them.
     pub(crate) fn masks(&self) -> impl Iterator<Item = &str> {
-        let names = match self {
-            Op::Transplant(op) => [op.mask.as_deref(), op.valid.as_deref()],
-            Op::Projection(op) => [op.mask.as_deref(), None],
-            Op::ValidGuard(op) => [Some(op.mask.as_str()), None],
-            _ => [None, None],
-        };
-        names.into_iter().flatten()
+        self.options().masks().into_iter().flatten()
     }
 
     /// Whether it needs a mask, the first one if it names none.
     pub(crate) fn needs_mask(&self) -> bool {
-        match self {
-            Op::Transplant(_) | Op::ValidGuard(_) => true,
-            Op::Projection(op) => op.labels.is_some(),
-            _ => false,
-        }
+        self.options().needs_mask()
     }
 
     /// The frame that comes out.
@@ -341,112 +371,28 @@ impl Op {
     /// # Errors
     /// If the options mean nothing, or do not fit the frame.
     pub fn frame(&self, frame: Frame) -> Result<Frame> {
-        self.check(frame)?;
-        self.geometric().map_or(Ok(frame), |op| op.frame(frame))
-    }
-
-    fn check(&self, frame: Frame) -> Result<()> {
         if !(0.0..=1.0).contains(&self.p()) {
             return Err(Error::conflict(format!("{} with p = {}", self.name(), self.p()))
                 .with_remedy("give a share of the samples, from 0 to 1"));
         }
-        match self {
-            Op::Rot90(op) if op.turns[0] > op.turns[1] => {
-                Err(Error::conflict(format!("rot90 by {} to {} turns", op.turns[0], op.turns[1]))
-                    .with_remedy("give [least, most]"))
-            }
-            Op::Affine(op) => op.check(),
-            Op::Rotate(op) => op.degrees.check("degrees", f64::NEG_INFINITY, f64::INFINITY),
-            Op::Perspective(op) => super::Range::only(op.distortion).check("distortion", 0.0, 1.0),
-            Op::Elastic(op) => op.check(),
-            Op::ResizedCrop(op) => op.check(),
-            Op::Erase(op) => op.check(),
-            Op::CutmixRect(op) => op.check(),
-            Op::Mixup(op) => op.lambda.check("lambda", 0.0, 1.0),
-            Op::Jigsaw(op) => op.check(frame),
-            Op::HideAndSeek(op) => op.check(),
-            Op::Gain(op) | Op::Offset(op) => {
-                op.range.check("range", f64::NEG_INFINITY, f64::INFINITY)
-            }
-            Op::GaussianNoise(op) => super::Range::only(op.std).check("std", 0.0, f64::INFINITY),
-            Op::BandDropout(op) => op.check(frame),
-            Op::BandJitter(op) | Op::BandOffset(op) => op.check(),
-            Op::SpectralShift(op) => op.check(),
-            Op::SpectralSmooth(op) => op.sigma.check("sigma", 0.0, 1e6),
-            Op::Projection(op) => op.check(frame),
-            Op::IlluminationRamp(op) => {
-                op.strength.check("strength", f64::NEG_INFINITY, f64::INFINITY)
-            }
-            Op::GaussianBlur(op) => op.check(frame),
-            Op::Standardize(op) => op.check(frame),
-            _ => Ok(()),
-        }
-        .map_err(|error| error.within(self.name()))
+        self.options().check(frame).map_err(|error| error.within(self.name()))?;
+        self.geometric().map_or(Ok(frame), |op| op.frame(frame))
     }
 
     /// Draws for all samples of a batch; `None` where it is not applied.
     pub(crate) fn draw(&self, draw: Draw<'_>) -> Result<Vec<Option<Drawn>>> {
-        let donors = if self.mixes() { draw.donors() } else { vec![0; draw.samples.len()] };
-        (0..draw.samples.len())
+        let (options, samples) = (self.options(), draw.samples.len());
+        let donors = if self.mixes_images() { draw.donors() } else { vec![0; samples] };
+        (0..samples)
             .map(|place| {
                 let mut random = draw.random(place);
                 // The gate first, so that it does not depend on what is drawn beside it.
-                let on = random.unit() < self.p();
-                let on = match self {
-                    Op::Transplant(op) => op.fixed(place, draw.samples.len()).unwrap_or(on),
-                    _ => on,
-                };
-                on.then(|| self.draw_one(place, donors[place], draw, &mut random)).transpose()
+                let by_chance = random.unit() < self.p();
+                let place = Place { place, samples, donor: donors[place], frame: draw.frame };
+                let on = options.applies(by_chance, place);
+                on.then(|| options.draw(place, &mut random)).transpose()
             })
             .collect()
-    }
-
-    fn mixes(&self) -> bool {
-        matches!(self, Op::CutmixRect(_) | Op::Mixup(_))
-    }
-
-    fn draw_one(
-        &self,
-        place: usize,
-        donor: usize,
-        draw: Draw<'_>,
-        random: &mut Random,
-    ) -> Result<Drawn> {
-        let frame = draw.frame;
-        Ok(match self {
-            Op::Rot90(op) => op.draw(frame, random)?,
-            Op::Affine(op) => op.draw(frame, random),
-            Op::Rotate(op) => op.draw(random),
-            Op::Perspective(op) => op.draw(frame, random),
-            Op::RandomCrop(op) => op.draw(frame, random),
-            Op::ResizedCrop(op) => op.draw(frame, random),
-            Op::Erase(op) => op.draw(frame, random),
-            Op::Transplant(op) => op.draw(place, draw.samples.len(), random),
-            Op::CutmixRect(op) => op.draw(donor, frame, random),
-            Op::Mixup(op) => op.draw(donor, random),
-            Op::Jigsaw(op) => op.draw(random),
-            Op::HideAndSeek(op) => op.draw(frame, random),
-            Op::Gain(op) | Op::Offset(op) => op.draw(random),
-            Op::BandDropout(op) => op.draw(frame, random),
-            Op::BandJitter(op) | Op::BandOffset(op) => op.draw(frame, random),
-            Op::SpectralShift(op) => op.draw(random),
-            Op::SpectralSmooth(op) => Drawn::Number { value: op.sigma.draw(random) },
-            Op::IlluminationRamp(op) => op.draw(random),
-            Op::GaussianBlur(op) => Drawn::Number { value: op.sigma.draw(random) },
-            // Seeds stay whole numbers where JSON's readers take numbers for float64.
-            Op::Elastic(_) | Op::GaussianNoise(_) => Drawn::Seed { seed: random.bits() >> 11 },
-            Op::Hflip(_)
-            | Op::Vflip(_)
-            | Op::CenterCrop(_)
-            | Op::Resize(_)
-            | Op::PadTo(_)
-            | Op::Projection(_)
-            | Op::L1Normalize(_)
-            | Op::L2Normalize(_)
-            | Op::Snv(_)
-            | Op::Standardize(_)
-            | Op::ValidGuard(_) => Drawn::Plain,
-        })
     }
 }
 
@@ -490,4 +436,35 @@ fn yes() -> bool {
 
 fn no() -> bool {
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::{Debug, Display};
+    use std::str::FromStr;
+
+    use serde::Serialize;
+
+    use super::*;
+
+    fn check<T: FromStr<Err = hsipack_format::Error> + Display + Debug + PartialEq + Serialize>(
+        all: &[T],
+    ) {
+        for value in all {
+            let name = value.to_string();
+            assert_eq!(name.parse::<T>().unwrap(), *value);
+            assert_eq!(serde_json::to_value(value).unwrap(), name);
+        }
+        let error = "nothing".parse::<T>().unwrap_err();
+        assert!(error.remedy().unwrap().to_string().contains(&all[0].to_string()), "{error}");
+    }
+
+    #[test]
+    fn every_option_has_the_name_that_json_has() {
+        check(&Interpolation::ALL);
+        check(&Padding::ALL);
+        check(&KorniaCompat::ALL);
+        check(&Direction::ALL);
+        check(&Count::ALL);
+    }
 }

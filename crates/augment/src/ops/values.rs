@@ -5,9 +5,10 @@ use std::f64::consts::TAU;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::super::range::{Range, normal};
-use super::{Drawn, Frame, half, one};
+use super::{Action, Augmentation, Bands, Drawn, Frame, Op, Place, Single, Spectra, half, one};
+use crate::pass::{Blank, ByBand, Linear, Pass, Rectangle, applied, each, which};
 use hsipack_format::random::Random;
-use hsipack_format::{Error, Result};
+use hsipack_format::{Error, Result, SpectralNorm};
 
 /// A number for all bands, or one for each. In JSON, which has no NaN, `null` stands for it among those of bands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -214,13 +215,17 @@ impl Default for Erase {
     }
 }
 
-impl Erase {
-    pub(super) fn check(&self) -> Result<()> {
+impl Augmentation for Erase {
+    fn p(&self) -> f64 {
+        self.p
+    }
+
+    fn check(&self, _: Frame) -> Result<()> {
         self.scale.check("scale", 0.0, 1.0)?;
         self.ratio.check("ratio", f64::MIN_POSITIVE, f64::INFINITY)
     }
 
-    pub(super) fn draw(&self, frame: Frame, random: &mut Random) -> Drawn {
+    fn draw(&self, Place { frame, .. }: Place, random: &mut Random) -> Result<Drawn> {
         let area = self.scale.draw(random) * (frame.rows * frame.columns) as f64;
         let Range { low, high } = self.ratio;
         // As Kornia does: as often below 1 as above, if the range has both.
@@ -245,13 +250,61 @@ impl Erase {
                 Some(values.into_iter().map(|value| value / sum).collect())
             }
         };
-        Drawn::Erase { x, y, width, height, spectrum }
+        Ok(Drawn::Erase { x, y, width, height, spectrum })
+    }
+
+    fn action(&self, _: &Op) -> Action<'_> {
+        Action::Single(self)
     }
 }
 
-impl Scalar {
-    pub(super) fn draw(&self, random: &mut Random) -> Drawn {
-        Drawn::Number { value: self.range.draw(random) }
+impl Single for Erase {
+    fn pass(&self, op: &Op, drawn: &[Option<Drawn>], frame: Frame) -> Result<Pass> {
+        let mut blanks = Vec::new();
+        for (sample, drawn) in applied(drawn) {
+            let Drawn::Erase { x, y, width, height, spectrum } = drawn else {
+                return Err(drawn.misfit(op.name()));
+            };
+            let values = match (&self.value, spectrum) {
+                (_, Some(spectrum)) if spectrum.len() == frame.bands => spectrum.clone(),
+                (Fill::Value(value), None) => value.of("the value of erase", frame.bands)?,
+                _ => return Err(drawn.misfit(op.name())),
+            };
+            let rectangle = Rectangle::new([*x, *y, *width, *height], frame)?;
+            blanks.push(Blank { sample, rectangle, values });
+        }
+        Ok(Pass::Blank(blanks))
+    }
+}
+
+impl Augmentation for Scalar {
+    fn p(&self) -> f64 {
+        self.p
+    }
+
+    fn check(&self, _: Frame) -> Result<()> {
+        self.range.check("range", f64::NEG_INFINITY, f64::INFINITY)
+    }
+
+    fn draw(&self, _: Place, random: &mut Random) -> Result<Drawn> {
+        Ok(Drawn::Number { value: self.range.draw(random) })
+    }
+
+    fn action(&self, _: &Op) -> Action<'_> {
+        Action::Bands(self)
+    }
+}
+
+impl Bands for Scalar {
+    fn then(&self, op: &Op, drawn: &Drawn, by: &mut ByBand) -> Result<()> {
+        let Drawn::Number { value } = drawn else { return Err(drawn.misfit(op.name())) };
+        let all = std::iter::repeat_n(*value, by.bands());
+        if matches!(op, Op::Gain(_)) {
+            by.then_scale(all);
+        } else {
+            by.then_add(all);
+        }
+        Ok(())
     }
 }
 
@@ -261,14 +314,46 @@ impl Default for GaussianNoise {
     }
 }
 
+impl Augmentation for GaussianNoise {
+    fn p(&self) -> f64 {
+        self.p
+    }
+
+    fn check(&self, _: Frame) -> Result<()> {
+        Range::only(self.std).check("std", 0.0, f64::INFINITY)
+    }
+
+    fn draw(&self, _: Place, random: &mut Random) -> Result<Drawn> {
+        Ok(Drawn::seed(random))
+    }
+
+    fn action(&self, _: &Op) -> Action<'_> {
+        Action::Single(self)
+    }
+}
+
+impl Single for GaussianNoise {
+    fn pass(&self, op: &Op, drawn: &[Option<Drawn>], _: Frame) -> Result<Pass> {
+        let seeds = each(drawn, |drawn| match drawn {
+            Drawn::Seed { seed } => Ok(*seed),
+            _ => Err(drawn.misfit(op.name())),
+        })?;
+        Ok(Pass::Noise { seeds, mean: self.mean, std: self.std })
+    }
+}
+
 impl Default for BandDropout {
     fn default() -> Self {
         Self { p: half(), bands: [1, 1], contiguous: false, fill: zero() }
     }
 }
 
-impl BandDropout {
-    pub(super) fn check(&self, frame: Frame) -> Result<()> {
+impl Augmentation for BandDropout {
+    fn p(&self) -> f64 {
+        self.p
+    }
+
+    fn check(&self, frame: Frame) -> Result<()> {
         let [least, most] = self.bands;
         if least <= most && most <= frame.bands {
             return Ok(());
@@ -277,7 +362,7 @@ impl BandDropout {
             .with_remedy("give [least, most], at most as many as there are"))
     }
 
-    pub(super) fn draw(&self, frame: Frame, random: &mut Random) -> Drawn {
+    fn draw(&self, Place { frame, .. }: Place, random: &mut Random) -> Result<Drawn> {
         let [least, most] = self.bands;
         let count = least + random.below((most - least + 1) as u64) as usize;
         let mut bands: Vec<usize> = if self.contiguous {
@@ -290,7 +375,24 @@ impl BandDropout {
             all
         };
         bands.sort_unstable();
-        Drawn::Bands { bands }
+        Ok(Drawn::Bands { bands })
+    }
+
+    fn action(&self, _: &Op) -> Action<'_> {
+        Action::Bands(self)
+    }
+}
+
+impl Bands for BandDropout {
+    fn then(&self, op: &Op, drawn: &Drawn, by: &mut ByBand) -> Result<()> {
+        match drawn {
+            Drawn::Bands { bands } if bands.iter().all(|band| *band < by.bands()) => {
+                let fill = self.fill.of("the fill of band_dropout", by.bands())?;
+                by.then_replace(bands, &fill);
+                Ok(())
+            }
+            _ => Err(drawn.misfit(op.name())),
+        }
     }
 }
 
@@ -300,14 +402,18 @@ impl Default for BandNoise {
     }
 }
 
-impl BandNoise {
-    pub(super) fn check(&self) -> Result<()> {
+impl Augmentation for BandNoise {
+    fn p(&self) -> f64 {
+        self.p
+    }
+
+    fn check(&self, _: Frame) -> Result<()> {
         Range::only(self.sigma).check("sigma", 0.0, f64::INFINITY)?;
         Range::only(self.correlation).check("correlation", 0.0, 1e6)
     }
 
-    /// Normal numbers, smooth along the bands, each with standard deviation sigma.
-    pub(super) fn draw(&self, frame: Frame, random: &mut Random) -> Drawn {
+    fn draw(&self, Place { frame, .. }: Place, random: &mut Random) -> Result<Drawn> {
+        // Normal numbers, smooth along the bands, each with standard deviation sigma.
         let reach = (4.0 * self.correlation).ceil() as usize;
         let white: Vec<f64> = (0..frame.bands + 2 * reach).map(|_| normal(random)).collect();
         let weights = gaussian(self.correlation, reach);
@@ -316,7 +422,27 @@ impl BandNoise {
             let sum: f64 = window.iter().zip(&weights).map(|(value, weight)| value * weight).sum();
             self.sigma * sum / length
         });
-        Drawn::Numbers { values: smooth.collect() }
+        Ok(Drawn::Numbers { values: smooth.collect() })
+    }
+
+    fn action(&self, _: &Op) -> Action<'_> {
+        Action::Bands(self)
+    }
+}
+
+impl Bands for BandNoise {
+    fn then(&self, op: &Op, drawn: &Drawn, by: &mut ByBand) -> Result<()> {
+        match drawn {
+            Drawn::Numbers { values } if values.len() == by.bands() => {
+                if matches!(op, Op::BandJitter(_)) {
+                    by.then_scale(values.iter().map(|value| 1.0 + value));
+                } else {
+                    by.then_add(values.iter().copied());
+                }
+                Ok(())
+            }
+            _ => Err(drawn.misfit(op.name())),
+        }
     }
 }
 
@@ -348,13 +474,28 @@ impl Default for SpectralShift {
     }
 }
 
-impl SpectralShift {
-    pub(super) fn check(&self) -> Result<()> {
+impl Augmentation for SpectralShift {
+    fn p(&self) -> f64 {
+        self.p
+    }
+
+    fn check(&self, _: Frame) -> Result<()> {
         Range::only(self.max_bands).check("max_bands", 0.0, 1e6)
     }
 
-    pub(super) fn draw(&self, random: &mut Random) -> Drawn {
-        Drawn::Number { value: Range::around_zero(self.max_bands).draw(random) }
+    fn draw(&self, _: Place, random: &mut Random) -> Result<Drawn> {
+        Ok(Drawn::Number { value: Range::around_zero(self.max_bands).draw(random) })
+    }
+
+    fn action(&self, _: &Op) -> Action<'_> {
+        Action::Spectra(self)
+    }
+}
+
+impl Spectra for SpectralShift {
+    fn weights(&self, value: f64, band: usize, bands: usize) -> Vec<(f64, f64)> {
+        let place = (band as f64 + value).clamp(0.0, bands as f64 - 1.0);
+        vec![(place.floor(), 1.0 - place.fract()), (place.floor() + 1.0, place.fract())]
     }
 }
 
@@ -364,8 +505,38 @@ impl Default for SpectralSmooth {
     }
 }
 
-impl Projection {
-    pub(super) fn check(&self, frame: Frame) -> Result<()> {
+impl Augmentation for SpectralSmooth {
+    fn p(&self) -> f64 {
+        self.p
+    }
+
+    fn check(&self, _: Frame) -> Result<()> {
+        self.sigma.check("sigma", 0.0, 1e6)
+    }
+
+    fn draw(&self, _: Place, random: &mut Random) -> Result<Drawn> {
+        Ok(Drawn::Number { value: self.sigma.draw(random) })
+    }
+
+    fn action(&self, _: &Op) -> Action<'_> {
+        Action::Spectra(self)
+    }
+}
+
+impl Spectra for SpectralSmooth {
+    fn weights(&self, value: f64, band: usize, _: usize) -> Vec<(f64, f64)> {
+        let reach = (4.0 * value).ceil() as usize;
+        let weights = gaussian(value, reach).into_iter().enumerate();
+        weights.map(|(tap, weight)| ((band + tap) as f64 - reach as f64, weight)).collect()
+    }
+}
+
+impl Augmentation for Projection {
+    fn p(&self) -> f64 {
+        self.p
+    }
+
+    fn check(&self, frame: Frame) -> Result<()> {
         let square = self.matrix.iter().all(|row| row.len() == frame.bands);
         if !square || self.matrix.len() != frame.bands {
             return Err(Error::conflict(format!(
@@ -376,6 +547,29 @@ impl Projection {
         }
         self.offset.of("the projection's offset", frame.bands).map(drop)
     }
+
+    fn masks(&self) -> [Option<&str>; 2] {
+        [self.mask.as_deref(), None]
+    }
+
+    fn needs_mask(&self) -> bool {
+        self.labels.is_some()
+    }
+
+    fn action(&self, _: &Op) -> Action<'_> {
+        Action::Single(self)
+    }
+}
+
+impl Single for Projection {
+    fn pass(&self, _: &Op, drawn: &[Option<Drawn>], frame: Frame) -> Result<Pass> {
+        let map: Vec<f64> = self.matrix.iter().flatten().copied().collect();
+        let offset = self.offset.of("the projection's offset", frame.bands)?;
+        let linear = Linear { map, offset };
+        let maps = drawn.iter().map(|drawn| drawn.as_ref().map(|_| linear.clone())).collect();
+        let labels = self.labels.clone();
+        Ok(Pass::Linear(maps, labels.map(|labels| (self.mask.clone(), labels))))
+    }
 }
 
 impl Default for IlluminationRamp {
@@ -384,10 +578,33 @@ impl Default for IlluminationRamp {
     }
 }
 
-impl IlluminationRamp {
-    pub(super) fn draw(&self, random: &mut Random) -> Drawn {
+impl Augmentation for IlluminationRamp {
+    fn p(&self) -> f64 {
+        self.p
+    }
+
+    fn check(&self, _: Frame) -> Result<()> {
+        self.strength.check("strength", f64::NEG_INFINITY, f64::INFINITY)
+    }
+
+    fn draw(&self, _: Place, random: &mut Random) -> Result<Drawn> {
         let strength = self.strength.draw(random);
-        Drawn::Ramp { strength, direction: TAU * random.unit() }
+        Ok(Drawn::Ramp { strength, direction: TAU * random.unit() })
+    }
+
+    fn action(&self, _: &Op) -> Action<'_> {
+        Action::Single(self)
+    }
+}
+
+impl Single for IlluminationRamp {
+    fn pass(&self, op: &Op, drawn: &[Option<Drawn>], _: Frame) -> Result<Pass> {
+        Ok(Pass::Ramp(each(drawn, |drawn| match drawn {
+            Drawn::Ramp { strength, direction } => {
+                Ok([strength * direction.cos(), strength * direction.sin()])
+            }
+            _ => Err(drawn.misfit(op.name())),
+        })?))
     }
 }
 
@@ -397,8 +614,12 @@ impl Default for GaussianBlur {
     }
 }
 
-impl GaussianBlur {
-    pub(super) fn check(&self, frame: Frame) -> Result<()> {
+impl Augmentation for GaussianBlur {
+    fn p(&self) -> f64 {
+        self.p
+    }
+
+    fn check(&self, frame: Frame) -> Result<()> {
         self.sigma.check("sigma", f64::MIN_POSITIVE, f64::INFINITY)?;
         let [rows, columns] = self.kernel;
         let odd = rows % 2 == 1 && columns % 2 == 1;
@@ -411,6 +632,23 @@ impl GaussianBlur {
         ))
         .with_remedy("give odd sizes, less than twice the frame's"))
     }
+
+    fn draw(&self, _: Place, random: &mut Random) -> Result<Drawn> {
+        Ok(Drawn::Number { value: self.sigma.draw(random) })
+    }
+
+    fn action(&self, _: &Op) -> Action<'_> {
+        Action::Single(self)
+    }
+}
+
+impl Single for GaussianBlur {
+    fn pass(&self, op: &Op, drawn: &[Option<Drawn>], _: Frame) -> Result<Pass> {
+        Ok(Pass::Blur(each(drawn, |drawn| match drawn {
+            Drawn::Number { value } => Ok(self.kernel.map(|size| gaussian(*value, size / 2))),
+            _ => Err(drawn.misfit(op.name())),
+        })?))
+    }
 }
 
 impl Default for Normalize {
@@ -419,14 +657,73 @@ impl Default for Normalize {
     }
 }
 
-impl Standardize {
-    pub(super) fn check(&self, frame: Frame) -> Result<()> {
+impl Augmentation for Normalize {
+    fn p(&self) -> f64 {
+        self.p
+    }
+
+    fn action(&self, _: &Op) -> Action<'_> {
+        Action::Single(self)
+    }
+}
+
+impl Single for Normalize {
+    fn pass(&self, op: &Op, drawn: &[Option<Drawn>], _: Frame) -> Result<Pass> {
+        let norm = match op {
+            Op::L1Normalize(_) => SpectralNorm::L1,
+            Op::L2Normalize(_) => SpectralNorm::L2,
+            _ => SpectralNorm::Snv,
+        };
+        Ok(Pass::Normalize(norm, which(drawn)))
+    }
+}
+
+impl Augmentation for Standardize {
+    fn p(&self) -> f64 {
+        self.p
+    }
+
+    fn check(&self, frame: Frame) -> Result<()> {
         self.mean.of("the mean", frame.bands)?;
         match self.std.of("the standard deviation", frame.bands)?.iter().find(|std| **std <= 0.0) {
             Some(std) => Err(Error::conflict(format!("a standard deviation of {std}"))
                 .with_remedy("give numbers above 0; constant bands want 1")),
             None => Ok(()),
         }
+    }
+
+    fn action(&self, _: &Op) -> Action<'_> {
+        Action::Bands(self)
+    }
+}
+
+impl Bands for Standardize {
+    fn then(&self, op: &Op, drawn: &Drawn, by: &mut ByBand) -> Result<()> {
+        let Drawn::Plain = drawn else { return Err(drawn.misfit(op.name())) };
+        let (mean, std) =
+            (self.mean.of("the mean", by.bands())?, self.std.of("the std", by.bands())?);
+        by.then_standardize(&mean, &std);
+        Ok(())
+    }
+}
+
+impl Augmentation for ValidGuard {
+    fn masks(&self) -> [Option<&str>; 2] {
+        [Some(&self.mask), None]
+    }
+
+    fn needs_mask(&self) -> bool {
+        true
+    }
+
+    fn action(&self, _: &Op) -> Action<'_> {
+        Action::Single(self)
+    }
+}
+
+impl Single for ValidGuard {
+    fn pass(&self, _: &Op, _: &[Option<Drawn>], _: Frame) -> Result<Pass> {
+        Ok(Pass::Guard(self.mask.clone()))
     }
 }
 

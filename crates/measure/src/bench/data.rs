@@ -287,8 +287,9 @@ impl Make<'_> {
         for (number, id) in ids.iter().enumerate() {
             self.check_stop()?;
             let cube = dataset.sample(*id)?;
-            let bytes = if cube.dtype == DType::F16 { widened(&cube.bytes) } else { cube.bytes };
-            npy::write(&npy::path(&self.original(), number), shape, &bytes)?;
+            let wide = (cube.dtype == DType::F16).then(|| widened(cube.bytes()));
+            let bytes = wide.as_deref().unwrap_or(cube.bytes());
+            npy::write(&npy::path(&self.original(), number), shape, bytes)?;
         }
         Ok(())
     }

@@ -6,12 +6,12 @@
 //! encoding and not compared again when decoding. Threads take chunk after chunk; each decodes into memory of its
 //! own that was touched before, and goes through all of it, so that results go to memory and not only to caches.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use hsipack_format::{Codec, ErrorKind, codec};
-use hsipack_store::threads;
+use hsipack_store::threads::{self, Pool};
 
 use super::candidates::Candidate;
 use super::figures::{Measured, Rate};
@@ -96,7 +96,7 @@ impl<'a> Bench<'a> {
     /// Measures candidates beside each other, and copying in the same rounds.
     ///
     /// # Errors
-    /// If Blosc refuses a codec, or the user stopped.
+    /// If Blosc refuses a codec, the system a thread, or the user stopped.
     pub fn sweep(
         &mut self,
         candidates: &[Candidate],
@@ -130,6 +130,7 @@ impl<'a> Bench<'a> {
     ) -> Result<Vec<Measured>> {
         let mut shared: Vec<(Cut, Arc<Chunks>)> = Vec::new();
         let mut trials = Vec::new();
+        let pools = self.pools()?;
         for candidate in candidates {
             self.check()?;
             let key = (candidate.chunk_bytes, candidate.keep_bits);
@@ -141,17 +142,22 @@ impl<'a> Bench<'a> {
                 }
                 shared.push((key, own.clone()));
             }
-            trials.push(self.begin(*candidate, own, again)?);
+            trials.push(self.begin(*candidate, own, again, most(&pools))?);
         }
         for round in 0..self.limits.rounds {
-            self.measure_copy();
+            self.measure_copy(&pools);
             for at in 0..trials.len() {
                 self.check()?;
                 let at = (at + round) % trials.len();
-                self.measure(&mut trials[at], round)?;
+                self.measure(&mut trials[at], round, &pools)?;
             }
         }
         Ok(trials.into_iter().map(|trial| trial.measured(&self.threads)).collect())
+    }
+
+    /// A pool for each number of threads. They are started before anything is measured.
+    fn pools(&self) -> Result<Vec<Pool>> {
+        self.threads.iter().map(|threads| threads::pool(*threads, "tune")).collect()
     }
 
     fn check(&self) -> Result<()> {
@@ -162,10 +168,15 @@ impl<'a> Bench<'a> {
     }
 
     /// Encodes as many chunks as there is time for.
-    fn begin(&self, candidate: Candidate, chunks: Arc<Chunks>, again: bool) -> Result<Trial> {
-        let threads = *self.threads.last().expect("there is one");
+    fn begin(
+        &self,
+        candidate: Candidate,
+        chunks: Arc<Chunks>,
+        again: bool,
+        pool: &Pool,
+    ) -> Result<Trial> {
         let (stored, rate) =
-            encode(&candidate.codec, &chunks, chunks.len(), threads, self.limits.first)?;
+            encode(&candidate.codec, &chunks, chunks.len(), pool, self.limits.first)?;
         let lens = (0..stored.len()).map(|at| chunks.get(at).len()).collect();
         Ok(Trial {
             candidate,
@@ -177,22 +188,20 @@ impl<'a> Bench<'a> {
         })
     }
 
-    fn measure(&mut self, trial: &mut Trial, round: usize) -> Result<()> {
-        let threads = *self.threads.last().expect("there is one");
+    fn measure(&mut self, trial: &mut Trial, round: usize, pools: &[Pool]) -> Result<()> {
         if let Some(chunks) = trial.chunks.as_ref().filter(|_| round > 0) {
             let (_, rate) = encode(
                 &trial.candidate.codec,
                 chunks,
                 trial.stored.len(),
-                threads,
+                most(pools),
                 self.limits.encode,
             )?;
             trial.write.push(rate);
         }
         let stored: Vec<&[u8]> = trial.stored.iter().map(Vec::as_slice).collect();
-        for (threads, rates) in self.threads.iter().zip(&mut trial.decode) {
-            let lens = &trial.lens;
-            let rate = drive(&mut self.out[..*threads], lens, self.limits.decode, &|at, out| {
+        for (pool, rates) in pools.iter().zip(&mut trial.decode) {
+            let rate = drive(pool, &mut self.out, &trial.lens, self.limits.decode, &|at, out| {
                 hsipack_store::codec::decode_frame(codec::without_checksum(stored[at])?, out)
             })?;
             rates.push(rate);
@@ -200,10 +209,10 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    fn measure_copy(&mut self) {
+    fn measure_copy(&mut self, pools: &[Pool]) {
         let lens: Vec<usize> = (0..self.plain.len()).map(|at| self.plain.get(at).len()).collect();
-        for (threads, rates) in self.threads.iter().zip(&mut self.copy) {
-            let copied = drive(&mut self.out[..*threads], &lens, self.limits.decode, &|at, out| {
+        for (pool, rates) in pools.iter().zip(&mut self.copy) {
+            let copied = drive(pool, &mut self.out, &lens, self.limits.decode, &|at, out| {
                 out.copy_from_slice(self.plain.get(at));
                 Ok(())
             });
@@ -221,13 +230,18 @@ pub fn doubling(cores: usize) -> Vec<usize> {
     threads
 }
 
-/// Encodes the first `count` chunks on `threads` threads, or as many of them as are begun in time: the stored
+/// The pool with the most threads.
+fn most(pools: &[Pool]) -> &Pool {
+    pools.last().expect("there is one")
+}
+
+/// Encodes the first `count` chunks on the threads of a pool, or as many of them as are begun in time: the stored
 /// chunks, and the rate in bytes a second.
 fn encode(
     codec: &Codec,
     chunks: &Chunks,
     count: usize,
-    threads: usize,
+    pool: &Pool,
     time: Duration,
 ) -> Result<(Vec<Vec<u8>>, f64)> {
     let next = AtomicUsize::new(0);
@@ -250,7 +264,7 @@ fn encode(
             own.push((at, stored));
         }
     };
-    let done = in_threads(threads, work)?;
+    let done = pool.broadcast(|_| work()).into_iter().collect::<Result<Vec<_>>>()?;
     let seconds = done.iter().map(|(_, end)| end.as_secs_f64()).fold(1e-9, f64::max);
     let mut stored: Vec<Stored> = done.into_iter().flat_map(|(own, _)| own).collect();
     stored.sort_by_key(|(at, _)| *at);
@@ -258,22 +272,10 @@ fn encode(
     Ok((stored.into_iter().map(|(_, stored)| stored).collect(), bytes as f64 / seconds))
 }
 
-/// Runs `work` on that many threads.
-fn in_threads<T: Send>(count: usize, work: impl Fn() -> Result<T> + Sync) -> Result<Vec<T>> {
-    std::thread::scope(|scope| {
-        // Where one is refused, the others end by themselves.
-        let start = |_| threads::start_scoped(scope, "tune", &work);
-        let all = (0..count).map(start).collect::<Result<Vec<_>>>()?;
-        let join = |one: std::thread::ScopedJoinHandle<'_, Result<T>>| {
-            one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        all.into_iter().map(join).collect()
-    })
-}
-
-/// Has threads, one a buffer, do chunk after chunk, over and over, until the time is up: bytes a second. `lens`
-/// are the chunks' lengths; `each` fills a part of the thread's buffer.
+/// Has the threads of a pool do chunk after chunk, over and over, until the time is up: bytes a second. Each has one of the
+/// buffers `out`. `lens` are the chunks' lengths; `each` fills a part of the thread's buffer.
 fn drive(
+    pool: &Pool,
     out: &mut [Vec<u8>],
     lens: &[usize],
     time: Duration,
@@ -298,14 +300,12 @@ fn drive(
             }
         }
     };
-    let work = &work;
-    let done = std::thread::scope(|scope| {
-        let start = |out| threads::start_scoped(scope, "tune", move || work(out));
-        let all = out.iter_mut().map(start).collect::<Result<Vec<_>>>()?;
-        all.into_iter()
-            .map(|one| one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect::<Result<Vec<_>>>()
-    })?;
+    // Nobody waits for a lock: each thread has its own.
+    let out: Vec<Mutex<&mut Vec<u8>>> = out.iter_mut().map(Mutex::new).collect();
+    let done = pool.broadcast(|thread| {
+        work(&mut out[thread.index()].lock().unwrap_or_else(PoisonError::into_inner))
+    });
+    let done = done.into_iter().collect::<Result<Vec<_>>>()?;
     // Each thread's own rate: one that ends with a long chunk does not make the others wait for it.
     Ok(done.iter().map(|(bytes, time)| *bytes as f64 / time.as_secs_f64().max(1e-9)).sum())
 }
@@ -375,7 +375,8 @@ mod tests {
             of_values(shape, (0..shape.values()).map(|at| (at * 7919 % 1013) as f32).collect());
         let chunks = sample.chunks(1 << 12, None);
         let slow = Candidate::new(Compressor::Zstd, 9, Shuffle::Byte).codec;
-        let (stored, rate) = encode(&slow, &chunks, chunks.len(), 2, Duration::ZERO).unwrap();
+        let pool = threads::pool(2, "tune").unwrap();
+        let (stored, rate) = encode(&slow, &chunks, chunks.len(), &pool, Duration::ZERO).unwrap();
         assert!(!stored.is_empty() && stored.len() < chunks.len() && rate > 0.0);
     }
 }

@@ -5,6 +5,7 @@ use half::slice::HalfFloatSliceExt;
 use hsipack_format::{Codec, CubeShape, Opt, Shuffle};
 use hsipack_pack::convert::stats::{Band, BandStats, Gatherer, all_finite};
 use hsipack_pack::precision::{Counts, Information, SHARE};
+use hsipack_store::threads::{self, Pool};
 use serde::Serialize;
 
 use super::candidates::Candidate;
@@ -138,7 +139,7 @@ impl Precision {
 /// one of some candidates.
 ///
 /// # Errors
-/// If Blosc refuses, or the user stopped.
+/// If Blosc refuses, the system refuses a thread, or the user stopped.
 pub fn measure(
     sample: &Sample,
     bench: &mut Bench,
@@ -146,12 +147,8 @@ pub fn measure(
     quick: bool,
     best: &dyn Fn(&[Measured]) -> usize,
 ) -> Result<Precision> {
-    let mut counts = Counts::new(16);
-    for piece in &sample.pieces {
-        let packed = bytemuck::cast_slice(&piece.packed);
-        counts.add_f16(packed, piece.shape.columns, piece.shape.bands);
-    }
-    let information = counts.information();
+    let pool = threads::pool(bench.threads.last().copied().unwrap_or(1), "precision")?;
+    let information = information(sample, &pool)?;
     let (keep_99, keep_99_9) = (information.bits_for(SHARE), information.bits_for(MORE));
     let mut bits: Vec<u8> = if quick { vec![keep_99_9, keep_99] } else { (1..10).rev().collect() };
     bits.retain(|bits| *bits < 10);
@@ -174,14 +171,12 @@ pub fn measure(
         (0..found.len()).filter(|at| found[*at].candidate.keep_bits == Some(keep_99)).collect();
     let of_kept: Vec<Measured> = kept.iter().map(|at| found[*at].clone()).collect();
     let best = (!kept.is_empty()).then(|| kept[best(&of_kept)]);
-    let all_errors: Vec<Vec<Band>> = candidates
-        .iter()
-        .step_by(codecs.len())
-        .map(|one| {
-            let bits = one.keep_bits.unwrap_or(10);
-            sample.pieces.iter().flat_map(|piece| errors(piece, bits).0).collect()
-        })
-        .collect();
+    let errors_of = |(): &mut (), one: &Candidate| {
+        let bits = one.keep_bits.unwrap_or(10);
+        Ok(sample.pieces.iter().flat_map(|piece| errors(piece, bits).0).collect())
+    };
+    let all_errors: Vec<Vec<Band>> =
+        pool.in_turn(candidates.iter().step_by(codecs.len()), || (), errors_of)?;
     let variants = found
         .iter()
         .enumerate()
@@ -201,6 +196,20 @@ pub fn measure(
         bands: band_errors(sample, keep_99),
         spectra: spectra(sample, keep_99),
     })
+}
+
+/// The information in the bits of the sample as float16.
+fn information(sample: &Sample, pool: &Pool) -> Result<Information> {
+    let count = |(): &mut (), piece: &Piece| {
+        let mut counts = Counts::new(16);
+        let packed = bytemuck::cast_slice(&piece.packed);
+        counts.add_f16(packed, piece.shape.columns, piece.shape.bands);
+        Ok(counts)
+    };
+    let mut all = Counts::new(16);
+    let parts = pool.in_turn(sample.pieces.iter(), || (), count)?;
+    parts.iter().for_each(|counts| all.merge(counts));
+    Ok(all.information())
 }
 
 /// The figures of one; `same` is its codec with all bits, `chosen` the chosen codec with all bits.

@@ -143,20 +143,20 @@ impl Sample {
         convert.exclude = options.exclude.clone();
         let plan = plan::plan(&convert, None, stop)?;
         let budget = Budget { values: options.sample / VALUE, cubes: CUBES, blocks: 1 };
-        let mut pieces = Vec::new();
-        precision::for_each_block(&plan, &convert.values, budget, stop, &mut |block| {
+        let piece = |block: precision::Block| {
             let mut packed = vec![f16::ZERO; block.values.len()];
             packed.convert_from_f32_slice(block.values);
-            pieces.push(Piece {
+            Ok(Piece {
                 name: block.sample.name.clone(),
                 shape: block.shape,
                 rows: block.rows,
                 values: block.values.to_vec(),
                 packed,
                 wavelength: plan.stacks[block.sample.stack].wavelength.clone(),
-            });
-            Ok(())
-        })?;
+            })
+        };
+        let pieces =
+            precision::map_blocks(&plan, &convert.values, budget, convert.jobs, stop, piece)?;
         let bytes = |stack: &plan::PlannedStack| {
             (stack.grid.shape().values() * VALUE * stack.samples.len()) as u64
         };

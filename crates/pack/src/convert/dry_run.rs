@@ -4,13 +4,13 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
 use hsipack_format::Result;
-use hsipack_store::Dataset;
+use hsipack_store::{Dataset, threads};
 use serde::Serialize;
 
 use super::bad_bands;
 use super::encode::{Encoded, Encoder, OpenCube};
 use super::options::{ConvertOptions, Mode};
-use super::plan::{self, PlannedSample, PlannedStack};
+use super::plan::{self, Plan, PlannedSample, PlannedStack};
 use super::run;
 use crate::precision::Information;
 
@@ -80,16 +80,12 @@ pub fn dry_run(options: &ConvertOptions) -> Result<Estimate> {
     }
     let plan = plan::plan(options, base.as_ref(), &AtomicBool::new(false))?;
     let options = &plan.settle(options);
-    let mut encoder = Encoder::default();
+    let slabs = try_slabs(&plan, options)?;
     let (mut packed, mut stored, mut tried, mut compressed) = (0u64, 0.0, 0u64, 0u64);
-    for stack in &plan.stacks {
-        let (mut from, mut to) = (0u64, 0u64);
-        let step = stack.samples.len().div_ceil(TRIED).max(1);
-        for sample in stack.samples.iter().step_by(step) {
-            let (raw, small) = try_slab(&mut encoder, options, &plan.samples[*sample], stack)?;
-            from += raw;
-            to += small;
-        }
+    for (number, stack) in plan.stacks.iter().enumerate() {
+        let own = || slabs.iter().filter(|slab| slab.stack == number);
+        let (from, to): (u64, u64) =
+            (own().map(|slab| slab.raw).sum(), own().map(|slab| slab.small).sum());
         let bytes = (stack.grid.shape().values()
             * options.values.dtype.size()
             * stack.samples.len()) as u64;
@@ -126,6 +122,29 @@ fn stack_estimate(stack: &PlannedStack) -> StackEstimate {
         scale: stack.scale,
         masks: stack.masks.iter().map(|mask| format!("{} ({})", mask.name, mask.dtype)).collect(),
     }
+}
+
+/// What a slab came to.
+struct Slab {
+    stack: usize,
+    /// Bytes before compression.
+    raw: u64,
+    /// Bytes after it.
+    small: u64,
+}
+
+/// Packs a slab of some cubes of every stack.
+fn try_slabs(plan: &Plan, options: &ConvertOptions) -> Result<Vec<Slab>> {
+    let tried = plan.stacks.iter().enumerate().flat_map(|(number, stack)| {
+        let step = stack.samples.len().div_ceil(TRIED).max(1);
+        stack.samples.iter().step_by(step).map(move |sample| (number, *sample))
+    });
+    let pool = threads::pool(options.jobs, "estimate")?;
+    pool.in_turn(tried, Encoder::default, |encoder, (number, sample)| {
+        let stack = &plan.stacks[number];
+        let (raw, small) = try_slab(encoder, options, &plan.samples[sample], stack)?;
+        Ok(Slab { stack: number, raw, small })
+    })
 }
 
 /// Packs the middle slab of a cube; bytes before and after compression.

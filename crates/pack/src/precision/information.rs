@@ -121,6 +121,14 @@ impl Counts {
         }
     }
 
+    /// Adds what was counted of other pairs, of values of the same width.
+    pub fn merge(&mut self, other: &Counts) {
+        self.pairs += other.pairs;
+        for (all, part) in self.set.iter_mut().zip(&other.set) {
+            all.iter_mut().zip(part).for_each(|(all, part)| *all += part);
+        }
+    }
+
     /// The information of each bit.
     pub fn information(&self) -> Information {
         let chance = chance(self.pairs);

@@ -22,4 +22,4 @@ mod sample;
 pub use information::{CONFIDENCE, Counts, Information, SHARE};
 pub(crate) use round::clear_f16;
 pub use round::{greatest, mantissa_bits, nearest, round_f16, round_f32};
-pub use sample::{Block, Budget, PLAN_BUDGET, for_each_block, measure};
+pub use sample::{Block, Budget, PLAN_BUDGET, map_blocks, measure};

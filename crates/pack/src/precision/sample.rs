@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use half::f16;
 use hsipack_format::{CubeShape, DType, Error, ErrorKind, Result};
+use hsipack_store::threads;
 
 use super::{Counts, Information};
 use crate::convert::ValueOptions;
 use crate::convert::cast;
-use crate::convert::plan::{Plan, PlannedSample, open_source};
-use crate::convert::transform::Scratch;
-use crate::source::RowBuffer;
+use crate::convert::plan::pieces::{Opened, Piece, Room};
+use crate::convert::plan::{Plan, PlannedSample};
 
 /// Values that `--keep-bits auto` looks at, at most, but for one row a cube.
 pub const PLAN_BUDGET: Budget = Budget { values: 32 << 20, cubes: 4096, blocks: 8 };
@@ -42,44 +42,46 @@ pub struct Block<'a> {
     pub values: &'a [f32],
 }
 
-/// Hands rows of the planned cubes to `each`.
+/// What `each` makes of rows of the planned cubes, block by block, in order. `jobs` threads do it.
 ///
 /// # Errors
-/// If a cube cannot be read, `each` fails, or `stop` was set.
-pub fn for_each_block(
+/// If a cube cannot be read, a thread is refused, `each` fails, or `stop` was set.
+pub fn map_blocks<T: Send>(
     plan: &Plan,
     values: &ValueOptions,
     budget: Budget,
+    jobs: usize,
     stop: &AtomicBool,
-    each: &mut dyn FnMut(Block) -> Result<()>,
-) -> Result<()> {
+    each: impl Fn(Block) -> Result<T> + Send + Sync,
+) -> Result<Vec<T>> {
     let cubes = plan.samples.len().min(budget.cubes.max(1));
-    let mut buffer = RowBuffer::new();
-    let mut scratch = Scratch::default();
-    let mut block = Vec::new();
-    for number in 0..cubes {
+    let shape = |sample: &PlannedSample| plan.stacks[sample.stack].grid.shape();
+    let cut = |number: usize| {
         let sample = &plan.samples[number * plan.samples.len() / cubes];
-        let stack = &plan.stacks[sample.stack];
-        let shape = stack.grid.shape();
-        let source = open_source(&sample.input, values)?;
-        let transform = sample.transform(values, stack.scale)?;
+        let cube = Opened::new(sample, values, plan.stacks[sample.stack].scale)?;
+        let shape = shape(sample);
         let rows = (budget.values / cubes / shape.row_values()).clamp(1, shape.rows);
-        for rows in spread(rows, shape.rows, budget.blocks) {
+        Ok(cube.pieces(spread(rows, shape.rows, budget.blocks).collect()))
+    };
+    let pieces = (0..cubes).flat_map(|number| match cut(number) {
+        Ok(pieces) => pieces.into_iter().map(Ok).collect(),
+        Err(error) => vec![Err(error)],
+    });
+    let state = || (Room::default(), Vec::new());
+    let work = |(room, block): &mut (Room, Vec<f32>), piece: Result<Piece<'_>>| {
+        let Piece { cube, reads } = piece?;
+        let one = |rows: Range<usize>| {
             if stop.load(Ordering::Relaxed) {
                 return Err(Error::new(ErrorKind::Interrupted, "stopped"));
             }
-            source.read_rows(rows.clone(), &mut buffer)?;
             block.clear();
-            transform
-                .apply(&buffer, rows.start, 0..rows.len(), &mut scratch, &mut |_, values| {
-                    block.extend_from_slice(values);
-                    Ok(())
-                })
-                .map_err(|error| error.at(&sample.input.file))?;
-            each(Block { sample, rows, shape, values: &block })?;
-        }
-    }
-    Ok(())
+            cube.read(rows.clone(), room, &mut |values| block.extend_from_slice(values))?;
+            each(Block { sample: cube.sample, rows, shape: shape(cube.sample), values: block })
+        };
+        reads.into_iter().map(one).collect::<Result<Vec<T>>>()
+    };
+    let found = threads::pool(jobs, "sample")?.in_turn(pieces, state, work)?;
+    Ok(found.into_iter().flatten().collect())
 }
 
 /// About `count` of `height` rows, all if `count` is `height`, in up to `blocks` runs, each in the middle of its
@@ -98,22 +100,30 @@ fn spread(count: usize, height: usize, blocks: usize) -> impl Iterator<Item = Ra
 /// The real information in the bits of the planned cubes, over a sample of their rows.
 ///
 /// # Errors
-/// As [`for_each_block`].
-pub fn measure(plan: &Plan, values: &ValueOptions, stop: &AtomicBool) -> Result<Information> {
-    let mut counts = Counts::new(values.dtype.size() * 8);
-    let mut packed = Vec::new();
-    for_each_block(plan, values, PLAN_BUDGET, stop, &mut |block| {
+/// As [`map_blocks`].
+pub fn measure(
+    plan: &Plan,
+    values: &ValueOptions,
+    jobs: usize,
+    stop: &AtomicBool,
+) -> Result<Information> {
+    let width = values.dtype.size() * 8;
+    let count = |block: Block| {
         let (columns, bands) = (block.shape.columns, block.shape.bands);
+        let mut counts = Counts::new(width);
         if values.dtype == DType::F32 {
             counts.add_f32(bytemuck::cast_slice(block.values), columns, bands);
         } else {
-            packed.resize(block.values.len(), f16::ZERO);
+            let mut packed = vec![f16::ZERO; block.values.len()];
             cast::from_f32(block.values, &mut packed);
             counts.add_f16(bytemuck::cast_slice(&packed), columns, bands);
         }
-        Ok(())
-    })?;
-    Ok(counts.information())
+        Ok(counts)
+    };
+    let mut all = Counts::new(width);
+    let found = map_blocks(plan, values, PLAN_BUDGET, jobs, stop, count)?;
+    found.iter().for_each(|counts| all.merge(counts));
+    Ok(all.information())
 }
 
 #[cfg(test)]

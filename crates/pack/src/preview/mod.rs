@@ -33,14 +33,14 @@ use std::path::{Path, PathBuf};
 use hsipack_format::metadata::Scaling;
 use hsipack_format::{Error, Opt, Result, Sample, remedy};
 use hsipack_store::dataset::ChunkArray;
-use hsipack_store::{Dataset, Stack};
+use hsipack_store::{Dataset, Stack, threads};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::convert::stats::BandStats;
 use crate::export::find_mask;
 use crate::input::Input;
-use crate::physical::Cube;
+use crate::physical::{Cube, readers};
 use crate::source::Source;
 use crate::target::{self, Target};
 use chart::{Chart, Line};
@@ -303,9 +303,9 @@ fn draw_sheet(options: &PreviewOptions, dataset: &Dataset) -> Result<Previewed> 
     let samples = dataset.samples();
     let shown: Vec<Sample> =
         spread(samples.len(), CELLS).into_iter().map(|id| samples.get(id)).collect();
-    let cells = (shown.iter())
-        .map(|sample| cell(dataset, sample, options.mask.as_deref()))
-        .collect::<Result<Vec<_>>>()?;
+    let mask = options.mask.as_deref();
+    let draw = |(): &mut (), sample: &Sample| cell(dataset, sample, mask);
+    let cells = threads::in_turn(readers(), "preview", shown.iter(), || (), draw)?;
     let name = dataset.path().canonicalize().unwrap_or_else(|_| dataset.path().to_owned());
     let title = name.file_name().unwrap_or(name.as_os_str()).to_string_lossy().into_owned();
     let words = Words {

@@ -1,10 +1,13 @@
 //! Rows and columns of a cube that go into a picture, so that memory does not grow with the cube.
 
+use std::ops::Range;
+
 use hsipack_format::Result;
+use hsipack_store::threads;
 
 use super::classes::ClassMap;
 use super::spectra::Spectrum;
-use crate::physical::Cube;
+use crate::physical::{Cube, readers};
 
 /// The pixels of a cube that are looked at: evenly spread, the same on every run.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,7 +51,7 @@ impl Sampling {
     }
 
     /// Runs of sampled rows that lie in one block of `block` rows: read together, they cost one read.
-    pub fn reads(&self, block: usize) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
+    pub fn reads(&self, block: usize) -> impl Iterator<Item = Range<usize>> + '_ {
         let block = block.max(1);
         self.rows.chunk_by(move |a, b| a / block == b / block).map(|run| {
             let (first, last) = (run[0], run[run.len() - 1]);
@@ -71,6 +74,10 @@ pub struct Gathered {
     pub spectra: Vec<Spectrum>,
 }
 
+/// Parts that a cube is read in. Always the same, whatever the threads: sums are rounded, and how depends on where they
+/// are cut.
+const PARTS: usize = 16;
+
 /// Reads the sampled pixels once: colours from `bands`, and spectra of the classes, or of all pixels.
 ///
 /// # Errors
@@ -81,15 +88,43 @@ pub fn gather(
     bands: [usize; 3],
     classes: Option<&ClassMap>,
 ) -> Result<Gathered> {
+    let reads: Vec<Range<usize>> = sampling.reads(cube.block_rows()).collect();
+    let parts = reads.chunks(reads.len().div_ceil(PARTS).max(1));
+    let threads = if cube.is_stream() { 1 } else { readers() };
+    let gather =
+        |(): &mut (), reads: &[Range<usize>]| gather_part(cube, sampling, bands, classes, reads);
+    let mut parts = threads::in_turn(threads, "preview", parts, || (), gather)?.into_iter();
+    let Some(mut all) = parts.next() else {
+        return gather_part(cube, sampling, bands, classes, &[]);
+    };
+    for part in parts {
+        all.rgb.extend(part.rgb);
+        all.spectra.iter_mut().zip(&part.spectra).for_each(|(all, part)| all.merge(part));
+    }
+    Ok(all)
+}
+
+/// The sampled pixels of some adjacent reads.
+fn gather_part(
+    cube: &Cube,
+    sampling: &Sampling,
+    bands: [usize; 3],
+    classes: Option<&ClassMap>,
+    reads: &[Range<usize>],
+) -> Result<Gathered> {
     let width = cube.shape.bands;
-    let mut rgb = vec![[f32::NAN; 3]; sampling.pixels()];
+    let rows = reads.first().map_or(0, |read| read.start)..reads.last().map_or(0, |read| read.end);
+    let before = |row: usize| sampling.rows.partition_point(|sampled| *sampled < row);
+    let first = before(rows.start) * sampling.columns.len();
+    let pixels = before(rows.end) * sampling.columns.len() - first;
+    let mut rgb = vec![[f32::NAN; 3]; pixels];
     let count = classes.map_or(1, |map| map.classes.len());
     let mut spectra = vec![Spectrum::new(width); count];
-    for rows in sampling.reads(cube.block_rows()) {
-        cube.read_rows(rows, &mut |row, column, values| {
+    for rows in reads {
+        cube.read_rows(rows.clone(), &mut |row, column, values| {
             for (place, behind) in sampling.hits(row, column, values.len() / width) {
                 let pixel = &values[behind * width..(behind + 1) * width];
-                rgb[place] = bands.map(|band| pixel[band] as f32);
+                rgb[place - first] = bands.map(|band| pixel[band] as f32);
                 match classes {
                     None => spectra[0].add(pixel),
                     Some(map) => map.of_pixel(place).for_each(|class| spectra[class].add(pixel)),

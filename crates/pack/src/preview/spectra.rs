@@ -16,6 +16,22 @@ struct Sums {
     squares: f64,
 }
 
+impl Sums {
+    fn merge(&mut self, other: &Sums) {
+        if self.count == 0 || other.count == 0 {
+            if self.count == 0 {
+                *self = *other;
+            }
+            return;
+        }
+        // The other's differences, taken from this shift.
+        let (count, between) = (other.count as f64, other.shift - self.shift);
+        self.squares += other.squares + 2.0 * between * other.sum + count * between * between;
+        self.sum += other.sum + count * between;
+        self.count += other.count;
+    }
+}
+
 /// One line of a chart: mean and standard deviation of each band, NaN where there is none.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
@@ -48,6 +64,12 @@ impl Spectrum {
                 sums.squares += difference * difference;
             }
         }
+    }
+
+    /// Adds the pixels of `other`, which follow.
+    pub fn merge(&mut self, other: &Spectrum) {
+        self.pixels += other.pixels;
+        self.bands.iter_mut().zip(&other.bands).for_each(|(sums, other)| sums.merge(other));
     }
 
     /// Pixels added.
@@ -84,5 +106,31 @@ mod tests {
         assert_eq!(curve.mean[..2], [1e6 + 2.0, 5.0]);
         assert_eq!(curve.std[..2], [1.0, 0.0]);
         assert!(curve.mean[2].is_nan() && curve.std[2].is_nan());
+    }
+
+    #[test]
+    fn spectra_of_parts_make_that_of_the_whole() {
+        let pixels: Vec<[f64; 3]> = (0..40)
+            .map(|at| {
+                let value = 1e4 + f64::from(at * 7919 % 101);
+                [value, if at < 15 { f64::NAN } else { value }, f64::NAN]
+            })
+            .collect();
+        let of = |pixels: &[[f64; 3]]| {
+            let mut spectrum = Spectrum::new(3);
+            pixels.iter().for_each(|pixel| spectrum.add(pixel));
+            spectrum
+        };
+        for cut in [0, 1, 15, 20, 40] {
+            let mut both = of(&pixels[..cut]);
+            both.merge(&of(&pixels[cut..]));
+            assert_eq!(both.pixels(), 40);
+            let (both, whole) = (both.curve(), of(&pixels).curve());
+            for band in 0..2 {
+                assert!((both.mean[band] - whole.mean[band]).abs() < 1e-9, "{cut}");
+                assert!((both.std[band] - whole.std[band]).abs() < 1e-9, "{cut}");
+            }
+            assert!(both.mean[2].is_nan() && both.std[2].is_nan());
+        }
     }
 }

@@ -1,16 +1,17 @@
 //! Every chunk decoded, by all threads, and what it holds compared with what was recorded.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::Ordering;
 
-use hsipack_format::{Error, ErrorKind, Result, Sample, Samples};
+use hsipack_format::{Result, Sample, Samples};
 use hsipack_store::dataset::ChunkArray;
-use hsipack_store::{Dataset, Stack, memory, threads};
+use hsipack_store::threads::{self, Pool};
+use hsipack_store::{Dataset, Stack, memory};
+use rayon::iter::{ParallelBridge, ParallelIterator};
 
 use super::count::{self, Counts};
 use super::structure::{Broken, arrays};
-use super::{Problem, ProblemKind};
+use super::{Problem, ProblemKind, stopped};
 use crate::convert::stats::{BandStats, StackStats};
 use crate::progress::Progress;
 
@@ -37,13 +38,14 @@ pub fn check(
     jobs: usize,
     progress: &Progress,
 ) -> Result<(Vec<Problem>, u64, u64)> {
+    let pool = threads::pool(jobs, "validate")?;
     let (mut problems, mut chunks, mut bytes) = (Vec::new(), 0, 0);
     let samples = dataset.samples();
     for (place, stack) in dataset.stacks().iter().enumerate() {
         let of = Of { stack, place, samples };
         let mut whole = true;
         for array in arrays(stack) {
-            let mut found = check_array(of, array, broken, jobs, progress)?;
+            let mut found = check_array(of, array, broken, &pool, progress)?;
             chunks += found.chunks;
             bytes += found.bytes;
             let lost = broken.iter().any(|(name, of, _)| *name == stack.name && of == array.name());
@@ -81,57 +83,52 @@ impl<'a> Of<'a> {
     }
 }
 
-fn check_array(
-    of: Of<'_>,
-    array: &ChunkArray,
+fn check_array<'a>(
+    of: Of<'a>,
+    array: &'a ChunkArray,
     broken: &Broken,
-    jobs: usize,
+    pool: &Pool,
     progress: &Progress,
 ) -> Result<Found> {
-    let next = AtomicUsize::new(0);
-    let all =
-        Mutex::new(Found { bands: vec![Counts::EMPTY; array.shape().bands], ..Found::default() });
     let is_broken =
         |shard: usize| broken.contains(&(of.stack.name.clone(), array.name().to_owned(), shard));
-    let total = array.len() * array.grid().chunks_per_sample();
-    let refused = AtomicBool::new(false);
-    let failure = Mutex::new(None);
-    let fail = |error| {
-        *failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-        refused.store(true, Ordering::Relaxed);
-    };
-    let stopped = || progress.stop.load(Ordering::Relaxed) || refused.load(Ordering::Relaxed);
-    let work = || {
-        let mut worker = match Worker::new(of, array) {
-            Ok(worker) => worker,
-            Err(error) => return fail(error),
-        };
-        loop {
-            let item = next.fetch_add(1, Ordering::Relaxed);
-            if item >= total || stopped() {
-                break;
-            }
-            let per_sample = array.grid().chunks_per_sample();
-            let (index, chunk) = (item / per_sample, item % per_sample);
-            if !is_broken(array.grid().locate(index).0) {
-                if let Err(error) = worker.check(index, chunk) {
-                    return fail(error);
-                }
-                progress.bytes_in.fetch_add(array.chunk_bytes() as u64, Ordering::Relaxed);
-            }
+    let per_sample = array.grid().chunks_per_sample();
+    let check = |worker: Option<Worker<'a>>, item: usize| -> Result<Option<Worker<'a>>> {
+        if progress.stop.load(Ordering::Relaxed) {
+            return Err(stopped());
         }
-        merge(&mut all.lock().unwrap_or_else(PoisonError::into_inner), worker.found);
+        let mut worker = worker.map_or_else(|| Worker::new(of, array), Ok)?;
+        let (index, chunk) = (item / per_sample, item % per_sample);
+        if !is_broken(array.grid().locate(index).0) {
+            worker.check(index, chunk)?;
+            progress.bytes_in.fetch_add(array.chunk_bytes() as u64, Ordering::Relaxed);
+        }
+        Ok(Some(worker))
     };
-    threads::run(jobs.max(1), "validate", work, || refused.store(true, Ordering::Relaxed))?;
-    if let Some(error) = failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        return Err(error);
-    }
+    let both = |one: Option<Worker<'a>>, other: Option<Worker<'a>>| {
+        Ok(match (one, other) {
+            (Some(mut one), Some(other)) => {
+                merge(&mut one.found, other.found);
+                Some(one)
+            }
+            (one, other) => one.or(other),
+        })
+    };
+    // Chunk after chunk, in the order in which they lie in the files, each to the next thread that is free.
+    let chunks = (0..array.len() * per_sample).par_bridge();
+    let worker = pool.install(|| chunks.try_fold(|| None, check).try_reduce(|| None, both))?;
     if progress.stop.load(Ordering::Relaxed) {
-        return Err(Error::new(ErrorKind::Interrupted, "stopped"));
+        return Err(stopped());
     }
-    let mut found = all.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut found = worker.map_or_else(|| Found::new(array), |worker| worker.found);
     found.problems.sort_by_key(|problem| (problem.index, problem.chunk));
     Ok(found)
+}
+
+impl Found {
+    fn new(array: &ChunkArray) -> Self {
+        Self { bands: vec![Counts::EMPTY; array.shape().bands], ..Self::default() }
+    }
 }
 
 fn merge(all: &mut Found, part: Found) {
@@ -167,14 +164,13 @@ struct Worker<'a> {
 
 impl<'a> Worker<'a> {
     fn new(of: Of<'a>, array: &'a ChunkArray) -> Result<Self> {
-        let bands = vec![Counts::EMPTY; array.shape().bands];
         Ok(Self {
             of,
             array,
-            found: Found { bands: bands.clone(), ..Found::default() },
+            found: Found::new(array),
             stored: Vec::new(),
             decoded: memory::zeroed(array.chunk_bytes().div_ceil(8), "a chunk")?,
-            bands,
+            bands: vec![Counts::EMPTY; array.shape().bands],
         })
     }
 

@@ -209,6 +209,11 @@ fn look(path: &Path) -> Result<(Vec<Problem>, Option<Opened>)> {
     }
 }
 
+/// The error of a check that the user stopped.
+fn stopped() -> Error {
+    Error::new(ErrorKind::Interrupted, "stopped")
+}
+
 fn check(
     dataset: &Dataset,
     broken: &structure::Broken,

@@ -1,7 +1,6 @@
 //! Every value of every cube against its source, after the recorded scaling.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::Ordering;
 
 use half::f16;
 use hsipack_format::{DType, Error, ErrorKind, Opt, Result, Sample, remedy};
@@ -9,7 +8,7 @@ use hsipack_store::dataset::{ChunkArray, RowScratch};
 use hsipack_store::{Dataset, Stack, threads};
 
 use super::recipe::{self, Recipe};
-use super::{Problem, ProblemKind, ValidateOptions};
+use super::{Problem, ProblemKind, ValidateOptions, stopped};
 use crate::convert::masks::{self, MaskReader};
 use crate::convert::plan;
 use crate::convert::transform::Scratch;
@@ -46,34 +45,29 @@ pub fn check(
     let samples = dataset.samples();
     let ids: Vec<usize> =
         (0..samples.len()).filter(|id| !damaged.contains(samples.name(*id))).collect();
-    let next = AtomicUsize::new(0);
-    let all = Mutex::new(Vec::new());
-    let refused = AtomicBool::new(false);
-    let stopped = || progress.stop.load(Ordering::Relaxed) || refused.load(Ordering::Relaxed);
-    let work = || {
-        let mut comparer = Comparer {
-            dataset,
-            options,
-            recipes: &recipes,
-            rows: RowBuffer::new(),
-            scratch: Scratch::default(),
-        };
-        while let Some(id) = ids.get(next.fetch_add(1, Ordering::Relaxed)) {
-            if stopped() {
-                break;
-            }
-            let result = comparer.compare(&samples.get(*id));
-            all.lock().unwrap_or_else(PoisonError::into_inner).push((*id, result));
-            progress.cubes.fetch_add(1, Ordering::Relaxed);
-        }
+    let comparer = || Comparer {
+        dataset,
+        options,
+        recipes: &recipes,
+        rows: RowBuffer::new(),
+        scratch: Scratch::default(),
     };
-    let stop = || refused.store(true, Ordering::Relaxed);
-    threads::run(options.jobs.max(1), "compare", work, stop)?;
+    let results = threads::pool(options.jobs, "compare")?.in_turn(
+        ids.into_iter(),
+        comparer,
+        |comparer, id| {
+            if progress.stop.load(Ordering::Relaxed) {
+                return Err(stopped());
+            }
+            let result = comparer.compare(&samples.get(id));
+            progress.cubes.fetch_add(1, Ordering::Relaxed);
+            // A source that cannot be compared does not end the comparison.
+            Ok((id, result))
+        },
+    )?;
     if progress.stop.load(Ordering::Relaxed) {
-        return Err(Error::new(ErrorKind::Interrupted, "stopped"));
+        return Err(stopped());
     }
-    let mut results = all.into_inner().unwrap_or_else(PoisonError::into_inner);
-    results.sort_by_key(|(id, _)| *id);
     let mut found = Found::default();
     for (id, result) in results {
         match result {

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use hsipack_format::{Command, CubeShape, DType, Error, Opt, Samples, remedy};
 use hsipack_store::dataset::ChunkArray;
 use hsipack_store::{folder, memory};
+use ndarray::ArrayView3;
 
 pub use hsipack_format::statistics::BandStatistics;
 pub use labels::{ClassCount, Labels};
@@ -27,6 +28,7 @@ use crate::Result;
 use crate::decode::{Decoder, Scratch};
 use crate::plan::Window;
 use crate::store::{Store, StoreKind};
+use crate::values::{self, Value};
 use array::{ArrayRef, Files};
 
 /// When checksums of chunks are compared.
@@ -86,8 +88,8 @@ pub struct Cube {
     pub shape: CubeShape,
     /// Element type.
     pub dtype: DType,
-    /// Values, (row, column, band), little-endian.
-    pub bytes: Vec<u8>,
+    /// The values, aligned for every element type; what is left of the last word is 0.
+    words: Vec<u64>,
 }
 
 impl Dataset {
@@ -287,7 +289,7 @@ impl Dataset {
         let window = window(&rows, &columns);
         let count = bands.map_or(array.shape().bands, <[usize]>::len);
         let mut cube = Cube::zeros(array, window, count)?;
-        self.read_image(sample, rows, columns, bands, &mut cube.bytes)?;
+        self.read_image(sample, rows, columns, bands, cube.bytes_mut())?;
         Ok(cube)
     }
 
@@ -318,7 +320,7 @@ impl Dataset {
         let shape = array.shape();
         let mut cube =
             Cube::zeros(array, window(&(0..shape.rows), &(0..shape.columns)), shape.bands)?;
-        self.read_mask(sample, name, 0..shape.rows, 0..shape.columns, &mut cube.bytes)?;
+        self.read_mask(sample, name, 0..shape.rows, 0..shape.columns, cube.bytes_mut())?;
         Ok(cube)
     }
 
@@ -440,14 +442,47 @@ impl Dataset {
 }
 
 impl Cube {
+    /// The values, (row, column, band), little-endian.
+    pub fn bytes(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.words)[..self.len()]
+    }
+
+    /// The values as an array (rows, columns, bands); `None` if they are of another type.
+    ///
+    /// ```no_run
+    /// use half::f16;
+    /// use hsipack_read::Dataset;
+    ///
+    /// let cube = Dataset::open("tissue.hsipack")?.sample(0)?;
+    /// let values = cube.values::<f16>().expect("packed as float16");
+    /// let spectrum = values.slice(ndarray::s![10, 20, ..]);
+    /// # let _ = spectrum;
+    /// # Ok::<(), hsipack_read::Error>(())
+    /// ```
+    pub fn values<T: Value>(&self) -> Option<ArrayView3<'_, T>> {
+        let shape = (self.shape.rows, self.shape.columns, self.shape.bands);
+        values::of_bytes(self.bytes(), self.dtype.into(), shape)
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        let len = self.len();
+        &mut bytemuck::cast_slice_mut(&mut self.words)[..len]
+    }
+
+    /// Bytes of the values.
+    fn len(&self) -> usize {
+        self.shape.values() * self.dtype.size()
+    }
+
     fn zeros(array: ArrayRef<'_>, window: Window, bands: usize) -> Result<Self> {
         // A window that does not fit is refused before it is read; it must not be allocated either.
         let shape = array.shape();
         let rows = (window.rows as usize).min(shape.rows);
         let columns = (window.columns as usize).min(shape.columns);
         let shape = CubeShape::new(rows, columns, bands);
-        let bytes = memory::zeroed(shape.values() * array.dtype().size(), "a cube")?;
-        Ok(Self { shape, dtype: array.dtype(), bytes })
+        let bytes = shape.values() * array.dtype().size();
+        let words = memory::zeroed(bytes.div_ceil(size_of::<u64>()), "a cube")?;
+        Ok(Self { shape, dtype: array.dtype(), words })
     }
 }
 

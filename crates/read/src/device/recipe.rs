@@ -30,6 +30,9 @@ pub(super) struct Recipe {
     masks: Vec<Mask>,
 }
 
+/// A batch's image, and its masks by name.
+pub(super) type Tensors<T> = (T, Vec<(String, T)>);
+
 /// What differs from stack to stack.
 #[derive(Debug)]
 struct Stack {
@@ -89,7 +92,7 @@ impl Recipe {
         library: &L,
         memory: &Arc<dyn Memory>,
         info: &Info,
-    ) -> Result<(L::Tensor, Vec<(String, L::Tensor)>)> {
+    ) -> Result<Tensors<L::Tensor>> {
         let image = library.image_of(info.view(memory, 0)?, &self.image(info)?)?;
         let masks = self.masks.iter().enumerate().map(|(place, mask)| {
             let labels = library.labels_of(info.view(memory, place + 1)?, &mask.recipe)?;

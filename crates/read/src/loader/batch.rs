@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use half::f16;
 use hsipack_format::{DType, Sample};
+use ndarray::ArrayView4;
 
 use super::batch_plan::{BatchArray, BatchPlan};
 use super::loading::Loading;
@@ -11,6 +12,7 @@ use super::shared::Shared;
 use crate::plan::Item;
 use crate::ring::Lease;
 use crate::trace::BatchNumber;
+use crate::values::{self, Value};
 
 /// A batch of samples or crops: images, masks, labels and ids.
 ///
@@ -33,6 +35,13 @@ pub struct ArrayView<'a> {
     pub dtype: DType,
     /// Values, (sample, row, column, band), little-endian, without gaps, starting on a page.
     pub bytes: &'a [u8],
+}
+
+impl<'a> ArrayView<'a> {
+    /// The values as an array (samples, rows, columns, bands); `None` if they are of another type.
+    pub fn values<T: Value>(&self) -> Option<ArrayView4<'a, T>> {
+        values::of_bytes(self.bytes, self.dtype.into(), self.shape)
+    }
 }
 
 impl Batch {
@@ -99,10 +108,10 @@ impl Batch {
         self.view(0)
     }
 
-    /// The images' values, if they are `float16` (else `float32`).
-    pub fn image_f16(&self) -> Option<&[f16]> {
-        let image = self.image();
-        (image.dtype == DType::F16).then(|| bytemuck::cast_slice(image.bytes))
+    /// The images as an array (samples, rows, columns, bands), if they are `float16` (else `float32`, see
+    /// [`ArrayView::values`]).
+    pub fn image_f16(&self) -> Option<ArrayView4<'_, f16>> {
+        self.image().values()
     }
 
     /// The masks.

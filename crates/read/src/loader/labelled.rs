@@ -72,7 +72,7 @@ impl<'a> LabelledMasks<'a> {
             let mask = dataset.mask(sample, name)?;
             let size = mask.dtype.size();
             for (row, words) in mask
-                .bytes
+                .bytes()
                 .chunks_exact(shape.columns * size)
                 .zip(words.chunks_exact_mut(words_a_row))
             {

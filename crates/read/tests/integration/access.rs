@@ -4,10 +4,12 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use half::f16;
 use hsipack_format::codec::CHECKSUM_LEN;
 use hsipack_format::{Codec, Compressor, Shuffle};
 use hsipack_read::store::{ReadBuffer, Store, StoreKind, StoredFile};
-use hsipack_read::{Dataset, ErrorKind, OpenOptions, Result, Verify};
+use hsipack_read::{Dataset, ErrorKind, OpenOptions, Result, Values, Verify};
+use ndarray::s;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -54,9 +56,9 @@ fn every_layout_gives_the_values_that_were_written() {
         for sample in 0..dataset.len() {
             let cube = dataset.sample(sample).unwrap();
             assert_eq!(cube.shape, layout.shape);
-            assert!(cube.bytes == written.image(sample, 0..17, 0..13, None));
+            assert!(cube.bytes() == written.image(sample, 0..17, 0..13, None));
             let mask = dataset.mask(sample, "labels").unwrap();
-            assert!(mask.bytes == written.mask(sample, 0..17, 0..13));
+            assert!(mask.bytes() == written.mask(sample, 0..17, 0..13));
         }
     }
 }
@@ -72,15 +74,34 @@ proptest! {
         let rows = row..(row + height).min(11);
         let columns = column..(column + width).min(13);
         let cube = dataset.crop_bands(1, rows.clone(), columns.clone(), bands.as_deref()).unwrap();
-        prop_assert_eq!(cube.bytes, written.image(1, rows, columns, bands.as_deref()));
+        prop_assert_eq!(cube.bytes(), written.image(1, rows, columns, bands.as_deref()));
     }
+}
+
+#[test]
+fn values_are_seen_as_arrays() {
+    let (_folder, written, dataset) = made(&[StackSpec::new(5, 7, 3, 2).masks(&["labels"])]);
+    let cube = dataset.crop(1, 1..4, 2..7).unwrap();
+    let values = cube.values::<f16>().unwrap();
+    assert_eq!(values.dim(), (3, 5, 3));
+    assert!(cube.values::<f32>().is_none());
+    let want = written.image(1, 2..3, 4..5, None);
+    let spectrum: Vec<u8> =
+        values.slice(s![1, 2, ..]).iter().flat_map(|value| value.to_le_bytes()).collect();
+    assert_eq!(spectrum, want);
+    let mask = dataset.mask(1, "labels").unwrap();
+    let ids = mask.values::<u8>().unwrap();
+    assert_eq!((ids.dim(), ids[[3, 6, 0]]), ((5, 7, 1), written.mask(1, 3..4, 6..7)[0]));
+
+    let array = dataset.load_image(1, 1..4, 2..7, None).unwrap();
+    assert_eq!(array.values::<f16>().unwrap(), values.into_dyn());
 }
 
 #[test]
 fn a_window_as_wide_as_a_tile_but_between_two_is_put_together() {
     let (_folder, written, dataset) = made(&[StackSpec::new(4, 13, 3, 1).tile(1, 7)]);
     let cube = dataset.crop(0, 0..4, 3..10).unwrap();
-    assert_eq!(cube.bytes, written.image(0, 0..4, 3..10, None));
+    assert_eq!(cube.bytes(), written.image(0, 0..4, 3..10, None));
 }
 
 #[test]
@@ -174,7 +195,7 @@ fn a_dataset_of_another_library_needs_no_sums_but_one_of_ours_does() {
     let text = std::fs::read_to_string(&root).unwrap().replace("hsipack test", "somebody");
     std::fs::write(&root, text).unwrap();
     let dataset = Dataset::open(&written.path).unwrap();
-    assert!(dataset.sample(1).unwrap().bytes == written.image(1, 0..9, 0..8, None));
+    assert!(dataset.sample(1).unwrap().bytes() == written.image(1, 0..9, 0..8, None));
     let before = dataset.fingerprint().to_owned();
     // Other metadata, another fingerprint.
     let lines = written.path.join("samples.jsonl");
@@ -259,7 +280,7 @@ fn of_a_large_window_all_but_the_first_chunk_is_asked_for_ahead() {
     let dataset = Dataset::open_with(&written.path, options).unwrap();
     let told = |rows: Range<usize>| {
         let cube = dataset.crop(1, rows.clone(), 0..64).unwrap();
-        assert!(cube.bytes == written.image(1, rows, 0..64, None));
+        assert!(cube.bytes() == written.image(1, rows, 0..64, None));
         std::mem::take(&mut *log.lock().unwrap())
     };
     told(0..1); // which opens the shard

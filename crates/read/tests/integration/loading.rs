@@ -49,6 +49,26 @@ pub fn check(batch: &Batch, written: &Written, bands: Option<&[usize]>) {
     }
 }
 
+#[test]
+fn a_batch_s_arrays_are_seen_as_arrays() {
+    let (_folder, written) = made(&[StackSpec::new(12, 10, 7, 6).masks(&["a"]).tile(5, 10)]);
+    let dataset = Dataset::open(&written.path).unwrap();
+    let mut loader = Loader::new(&dataset, options(4)).unwrap();
+    for batch in loader.epoch() {
+        let batch = batch.unwrap();
+        let image = batch.image_f16().unwrap();
+        assert_eq!(image.dim(), (batch.len(), 12, 10, 7));
+        assert!(batch.image().values::<f32>().is_none());
+        let mask = batch.mask("a").unwrap().values::<u8>().unwrap();
+        assert_eq!(mask.dim(), (batch.len(), 12, 10, 1));
+        for (place, id) in batch.ids().enumerate() {
+            let want = written.image(id, 3..4, 8..9, Some(&[6]));
+            assert_eq!(image[[place, 3, 8, 6]].to_le_bytes(), want[..]);
+            assert_eq!(mask[[place, 3, 8, 0]], written.mask(id, 3..4, 8..9)[0]);
+        }
+    }
+}
+
 fn ids(loader: &mut Loader) -> Vec<usize> {
     loader.epoch().flat_map(|batch| batch.unwrap().ids().collect::<Vec<_>>()).collect()
 }

@@ -70,7 +70,7 @@ enum Law {
 struct Case {
     group: String,
     /// What does it: both engines, but for noise that each makes by itself.
-    ways: Vec<Way>,
+    variants: Vec<Variant>,
     name: String,
     law: Law,
     pipeline: Pipeline,
@@ -366,10 +366,11 @@ fn case(group: &str, number: u64) -> Case {
         })
         .collect();
     let law = law_of(group);
-    let takes = |way: &Way| !ELASTIC.contains(&group) || way.tensors == (group == ELASTIC[1]);
+    let takes =
+        |variant: &Variant| !ELASTIC.contains(&group) || variant.tensors == (group == ELASTIC[1]);
     Case {
         group: group.to_owned(),
-        ways: WAYS.into_iter().filter(takes).collect(),
+        variants: VARIANTS.into_iter().filter(takes).collect(),
         name: format!("{number}"),
         law,
         pipeline,
@@ -380,18 +381,18 @@ fn case(group: &str, number: u64) -> Case {
     }
 }
 
-/// One way of doing it.
+/// Element type and engine of one run of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Way {
+struct Variant {
     half: bool,
     tensors: bool,
 }
 
-const WAYS: [Way; 4] = [
-    Way { half: false, tensors: false },
-    Way { half: false, tensors: true },
-    Way { half: true, tensors: false },
-    Way { half: true, tensors: true },
+const VARIANTS: [Variant; 4] = [
+    Variant { half: false, tensors: false },
+    Variant { half: false, tensors: true },
+    Variant { half: true, tensors: false },
+    Variant { half: true, tensors: true },
 ];
 
 fn masks_of(masks: &[Mask]) -> Vec<Mask> {
@@ -427,8 +428,8 @@ fn elastic_noise(seed: u64, [rows, columns]: [usize; 2], tensors: bool) -> Tenso
 }
 
 impl Case {
-    fn done(&self, image: &Tensor, way: Way) -> (Tensor, Vec<Mask>) {
-        let kind = if way.half { Kind::Half } else { Kind::Float };
+    fn done(&self, image: &Tensor, variant: Variant) -> (Tensor, Vec<Mask>) {
+        let kind = if variant.half { Kind::Half } else { Kind::Float };
         // Half of the cases lie as the loader has them, the others as Kornia wants them.
         let image = image.to_kind(kind).copy();
         let image = if self.name.ends_with(['0', '2', '4', '6', '8']) {
@@ -438,13 +439,13 @@ impl Case {
         };
         let before = image.copy();
         let masks = masks_of(&self.masks);
-        let done = apply(&self.pipeline, &image, masks, &self.parameters, way.tensors);
-        assert!(image.equal(&before), "the input was written to: {}", self.told());
+        let done = apply(&self.pipeline, &image, masks, &self.parameters, variant.tensors);
+        assert!(image.equal(&before), "the input was written to: {}", self.description());
         assert_eq!(done.image.kind(), kind);
         (done.image.into(), done.masks)
     }
 
-    fn told(&self) -> String {
+    fn description(&self) -> String {
         format!(
             "{} {}: {}, {:?}",
             self.group,
@@ -455,9 +456,9 @@ impl Case {
     }
 
     /// What noise the augmentation makes, as Kornia takes it.
-    fn noise(&self, way: Way) -> Option<Tensor> {
+    fn noise(&self, variant: Variant) -> Option<Tensor> {
         match self.group.as_str() {
-            "gaussian_noise" => Some(self.done(&self.image.zeros_like(), way).0),
+            "gaussian_noise" => Some(self.done(&self.image.zeros_like(), variant).0),
             "elastic" | "elastic_tensors" => {
                 let Frame { rows, columns, .. } = self.parameters.frame;
                 let drawn = serde_json::to_value(&self.parameters.steps[0].drawn).unwrap();
@@ -465,7 +466,7 @@ impl Case {
                     Value::Null => {
                         Tensor::zeros([2, rows as i64, columns as i64], (Kind::Float, Device::Cpu))
                     }
-                    seed => elastic_noise(seed.as_u64().unwrap(), [rows, columns], way.tensors),
+                    seed => elastic_noise(seed.as_u64().unwrap(), [rows, columns], variant.tensors),
                 });
                 Some(Tensor::stack(&noise.collect::<Vec<_>>(), 0))
             }
@@ -480,7 +481,7 @@ impl Case {
         for mask in &self.masks {
             tensors.push(named(&mask.name, &mask.labels.unsqueeze(1)));
         }
-        tensors.extend(self.noise(self.ways[0]).map(|noise| named("noise0", &noise)));
+        tensors.extend(self.noise(self.variants[0]).map(|noise| named("noise0", &noise)));
         tensors
     }
 
@@ -501,7 +502,7 @@ fn most(tensor: &Tensor) -> f64 {
 #[derive(Debug, Default)]
 struct Errors {
     cases: usize,
-    ours: BTreeMap<Way, f64>,
+    ours: BTreeMap<Variant, f64>,
     kornia: f64,
     between: f64,
     matrix: f64,
@@ -513,18 +514,23 @@ struct Errors {
 
 impl Errors {
     fn fail(&mut self, case: &Case, what: &str) {
-        self.failures.push(format!("{what} in {}", case.told()));
+        self.failures.push(format!("{what} in {}", case.description()));
     }
 }
 
 /// What results may differ by from Kornia's in float64, value by value.
-fn tolerance(case: &Case, way: Way, wanted: &Tensor, results: &BTreeMap<String, Tensor>) -> Tensor {
+fn tolerance(
+    case: &Case,
+    variant: Variant,
+    wanted: &Tensor,
+    results: &BTreeMap<String, Tensor>,
+) -> Tensor {
     let x = most(&case.image);
     let f32_step = f64::from(f32::EPSILON);
     match case.law {
         Law::Exact => wanted.zeros_like(),
         // One unit in the last place of float16 (2^-10), and 1e-6 of float32 for data in [0, 1].
-        Law::Pointwise if way.half => wanted.abs() * 1e-3 + 1e-6,
+        Law::Pointwise if variant.half => wanted.abs() * 1e-3 + 1e-6,
         Law::Pointwise if case.group == "snv" => {
             // Dividing by the spectrum's deviation makes the rounding of its mean as much larger.
             let deviation = case.image.to_kind(Kind::Double).std_dim([1i64].as_slice(), true, true);
@@ -534,7 +540,7 @@ fn tolerance(case: &Case, way: Way, wanted: &Tensor, results: &BTreeMap<String, 
         // float16 data with float32 positions and arithmetic, rounded once: half a unit in the last place and a bit.
         // embedding_bag takes weights of the table's type: they are rounded to float16 too.
         Law::Warp => {
-            let rounding = match (way.half, way.tensors) {
+            let rounding = match (variant.half, variant.tensors) {
                 (false, _) => 1e-5,
                 (true, false) => 3e-4 * x,
                 (true, true) => 1e-3 * x,
@@ -543,7 +549,7 @@ fn tolerance(case: &Case, way: Way, wanted: &Tensor, results: &BTreeMap<String, 
             // greatest number on their way; from one pixel to the next the image changes by its greatest value at
             // most. At these sizes that is hardly ever more than the rest.
             match results.get("reach") {
-                Some(reach) if way.tensors && !way.half => {
+                Some(reach) if variant.tensors && !variant.half => {
                     let reach = reach.unsqueeze(1).expand_as(wanted);
                     (reach * (4.0 * f32_step * x)).clamp_min(rounding)
                 }
@@ -560,21 +566,21 @@ fn compare(case: &Case, results: &BTreeMap<String, Tensor>, errors: &mut Errors)
     let exempt = near.as_ref().filter(|_| nearest).map(|near| near.unsqueeze(1));
     errors.kornia =
         errors.kornia.max(most(&masked(&(&results["single"] - &results["out"]), exempt.as_ref())));
-    for way in case.ways.iter().copied() {
-        let source = if way.half { &case.rounded } else { &case.image };
-        let mut wanted = if way.half {
+    for variant in case.variants.iter().copied() {
+        let source = if variant.half { &case.rounded } else { &case.image };
+        let mut wanted = if variant.half {
             results["rounded"].shallow_clone()
         } else {
             results["out"].shallow_clone()
         };
-        let (image, masks) = case.done(source, way);
-        if case.group == "gaussian_noise" && way.tensors {
+        let (image, masks) = case.done(source, variant);
+        if case.group == "gaussian_noise" && variant.tensors {
             // libtorch draws other numbers.
-            let noise = case.done(&case.image.zeros_like(), Way { half: false, ..way }).0;
+            let noise = case.done(&case.image.zeros_like(), Variant { half: false, ..variant }).0;
             wanted = source.to_kind(Kind::Double) + noise.to_kind(Kind::Double);
         }
         if image.size() != wanted.size() {
-            errors.fail(case, &format!("{way:?}: {:?} for {:?}", image.size(), wanted.size()));
+            errors.fail(case, &format!("{variant:?}: {:?} for {:?}", image.size(), wanted.size()));
             continue;
         }
         let image = if case.law == Law::Exact {
@@ -585,31 +591,31 @@ fn compare(case: &Case, results: &BTreeMap<String, Tensor>, errors: &mut Errors)
         };
         let difference = masked(&(&image - &wanted), exempt.as_ref());
         let error = most(&difference);
-        let greatest = errors.ours.entry(way).or_default();
+        let greatest = errors.ours.entry(variant).or_default();
         *greatest = greatest.max(error);
-        let tolerance = tolerance(case, way, &wanted, results);
+        let tolerance = tolerance(case, variant, &wanted, results);
         if bool::try_from(difference.abs().gt_tensor(&tolerance).any()).unwrap() || error.is_nan() {
             let over = most(&(difference.abs() - &tolerance).clamp_min(0.0));
             errors.fail(
                 case,
-                &format!("{way:?}: differs by {error:.2e}, {over:.1e} more than may be"),
+                &format!("{variant:?}: differs by {error:.2e}, {over:.1e} more than may be"),
             );
         }
-        if !way.half {
+        if !variant.half {
             let between =
                 most(&masked(&(&image - results["single"].to_kind(Kind::Double)), exempt.as_ref()));
-            if case.group != "gaussian_noise" || !way.tensors {
+            if case.group != "gaussian_noise" || !variant.tensors {
                 errors.between = errors.between.max(between);
             }
         }
-        unmoved(case, way, source, &image, errors);
+        unmoved(case, variant, source, &image, errors);
         for (place, mask) in masks.iter().enumerate() {
             let theirs = results[&format!("mask{place}")].to_kind(mask.labels.kind());
             let ours = mask.labels.unsqueeze(1);
             if ours.size() != theirs.size() {
                 errors.fail(
                     case,
-                    &format!("{way:?}: mask {:?} for {:?}", ours.size(), theirs.size()),
+                    &format!("{variant:?}: mask {:?} for {:?}", ours.size(), theirs.size()),
                 );
                 continue;
             }
@@ -625,7 +631,8 @@ fn compare(case: &Case, results: &BTreeMap<String, Tensor>, errors: &mut Errors)
                 None => count(&other),
             };
             if wrong > 0 {
-                errors.fail(case, &format!("{way:?}: {wrong} labels of mask {place} are others"));
+                errors
+                    .fail(case, &format!("{variant:?}: {wrong} labels of mask {place} are others"));
             }
         }
     }
@@ -655,7 +662,7 @@ fn masked(tensor: &Tensor, exempt: Option<&Tensor>) -> Tensor {
 }
 
 /// Samples that drew nothing keep their bits.
-fn unmoved(case: &Case, way: Way, source: &Tensor, image: &Tensor, errors: &mut Errors) {
+fn unmoved(case: &Case, variant: Variant, source: &Tensor, image: &Tensor, errors: &mut Errors) {
     if source.size() != image.size() {
         return;
     }
@@ -663,7 +670,8 @@ fn unmoved(case: &Case, way: Way, source: &Tensor, image: &Tensor, errors: &mut 
         let nothing =
             case.parameters.steps.iter().all(|step| step.drawn[sample as usize].is_none());
         if nothing && !source.get(sample).to_kind(Kind::Double).equal(&image.get(sample)) {
-            errors.fail(case, &format!("{way:?}: sample {sample} drew nothing and was changed"));
+            errors
+                .fail(case, &format!("{variant:?}: sample {sample} drew nothing and was changed"));
         }
     }
 }
@@ -746,7 +754,8 @@ fn augmentations_equal_kornias_with_the_same_parameters() {
     );
     let mut failures = Vec::new();
     for (group, errors) in compared(by_group, folder.path()) {
-        let [a, b, c, d] = WAYS.map(|way| errors.ours.get(&way).copied().unwrap_or_default());
+        let [a, b, c, d] =
+            VARIANTS.map(|variant| errors.ours.get(&variant).copied().unwrap_or_default());
         writeln!(
             table,
             "{group:16} {:5}   {a:8.1e} / {b:8.1e}   {c:8.1e} / {d:8.1e}   {:14.1e} {:14.1e} {:9.1e}  {} of {} ({})",

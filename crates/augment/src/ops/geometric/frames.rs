@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::super::{Drawn, Frame, no, size, yes};
+use super::super::{Action, Augmentation, Drawn, Frame, Op, Place, no, size, yes};
 use super::{Geometric, Interpolation, KorniaCompat, Outside, Padding, Source};
 use crate::matrix::Matrix;
 use crate::range::Range;
@@ -108,13 +108,19 @@ impl RandomCrop {
         let rows = frame.rows.saturating_add(top).saturating_add(bottom);
         ([left, top], Frame { rows, columns, ..frame })
     }
+}
 
-    pub(in super::super) fn draw(&self, frame: Frame, random: &mut Random) -> Drawn {
+impl Augmentation for RandomCrop {
+    fn draw(&self, Place { frame, .. }: Place, random: &mut Random) -> Result<Drawn> {
         let (_, padded) = self.padded(frame);
         let [rows, columns] = self.size;
         let x = random.below((padded.columns - columns + 1) as u64) as usize;
         let y = random.below((padded.rows - rows + 1) as u64) as usize;
-        Drawn::Window { x, y, width: columns, height: rows }
+        Ok(Drawn::Window { x, y, width: columns, height: rows })
+    }
+
+    fn action(&self, _: &Op) -> Action<'_> {
+        Action::Moves(self)
     }
 }
 
@@ -139,6 +145,11 @@ impl Geometric for RandomCrop {
         let pads = self.pad_if_needed || self.pad != [0; 4];
         pads.then_some(Outside { padding, fill, align_corners: true })
     }
+
+    fn follows(&self) -> bool {
+        // Pixels that are put around a frame must not show what a warp before it moved out of sight.
+        self.outside().is_none()
+    }
 }
 
 fn fits(what: &str, size: [usize; 2], frame: Frame) -> Result<()> {
@@ -150,6 +161,12 @@ fn fits(what: &str, size: [usize; 2], frame: Frame) -> Result<()> {
         size[0], size[1], frame.rows, frame.columns
     ))
     .with_remedy("crop to less, pad before (pad_to, or pad_if_needed of random_crop), or resize"))
+}
+
+impl Augmentation for CenterCrop {
+    fn action(&self, _: &Op) -> Action<'_> {
+        Action::Moves(self)
+    }
 }
 
 impl Geometric for CenterCrop {
@@ -169,7 +186,7 @@ impl Geometric for CenterCrop {
 impl ResizedCrop {
     /// Whether pixels' centres are kept, or their edges; `None` if the nearest pixel is taken, which goes by edges
     /// whatever is asked for, as torch's does.
-    pub(crate) fn by_centres(&self) -> Option<bool> {
+    fn by_centres(&self) -> Option<bool> {
         (self.interpolation == Interpolation::Bilinear).then_some(self.align_corners)
     }
 
@@ -182,42 +199,6 @@ impl ResizedCrop {
             interpolation: Interpolation::Bilinear,
             align_corners: yes(),
         }
-    }
-
-    pub(in super::super) fn check(&self) -> Result<()> {
-        size("resized_crop", self.size)?;
-        self.scale.check("scale", f64::MIN_POSITIVE, f64::INFINITY)?;
-        self.ratio.check("ratio", f64::MIN_POSITIVE, f64::INFINITY)
-    }
-
-    pub(in super::super) fn draw(&self, frame: Frame, random: &mut Random) -> Drawn {
-        let (rows, columns) = (frame.rows as f64, frame.columns as f64);
-        let logs = Range::new(self.ratio.low.ln(), self.ratio.high.ln());
-        // As many candidates as Kornia draws, whatever becomes of them.
-        let candidates: Vec<[f64; 2]> = (0..10)
-            .map(|_| {
-                let area = self.scale.draw(random) * rows * columns;
-                let ratio = logs.draw(random).exp();
-                [(area * ratio).sqrt().round_ties_even(), (area / ratio).sqrt().round_ties_even()]
-            })
-            .collect();
-        let fits = |[width, height]: &[f64; 2]| {
-            (1.0..=columns).contains(width) && (1.0..=rows).contains(height)
-        };
-        let [width, height] = candidates.into_iter().find(fits).unwrap_or_else(|| {
-            let ratio = columns / rows;
-            if ratio < self.ratio.low {
-                [columns, (columns / self.ratio.low).round_ties_even().clamp(1.0, rows)]
-            } else if ratio > self.ratio.high {
-                [(rows * self.ratio.high).round_ties_even().clamp(1.0, columns), rows]
-            } else {
-                [columns, rows]
-            }
-        });
-        let (width, height) = (width as usize, height as usize);
-        let x = random.below((frame.columns - width + 1) as u64) as usize;
-        let y = random.below((frame.rows - height + 1) as u64) as usize;
-        Drawn::Window { x, y, width, height }
     }
 }
 
@@ -248,6 +229,48 @@ impl ResizedCrop {
     }
 }
 
+impl Augmentation for ResizedCrop {
+    fn check(&self, _: Frame) -> Result<()> {
+        size("resized_crop", self.size)?;
+        self.scale.check("scale", f64::MIN_POSITIVE, f64::INFINITY)?;
+        self.ratio.check("ratio", f64::MIN_POSITIVE, f64::INFINITY)
+    }
+
+    fn draw(&self, Place { frame, .. }: Place, random: &mut Random) -> Result<Drawn> {
+        let (rows, columns) = (frame.rows as f64, frame.columns as f64);
+        let logs = Range::new(self.ratio.low.ln(), self.ratio.high.ln());
+        // As many candidates as Kornia draws, whatever becomes of them.
+        let candidates: Vec<[f64; 2]> = (0..10)
+            .map(|_| {
+                let area = self.scale.draw(random) * rows * columns;
+                let ratio = logs.draw(random).exp();
+                [(area * ratio).sqrt().round_ties_even(), (area / ratio).sqrt().round_ties_even()]
+            })
+            .collect();
+        let fits = |[width, height]: &[f64; 2]| {
+            (1.0..=columns).contains(width) && (1.0..=rows).contains(height)
+        };
+        let [width, height] = candidates.into_iter().find(fits).unwrap_or_else(|| {
+            let ratio = columns / rows;
+            if ratio < self.ratio.low {
+                [columns, (columns / self.ratio.low).round_ties_even().clamp(1.0, rows)]
+            } else if ratio > self.ratio.high {
+                [(rows * self.ratio.high).round_ties_even().clamp(1.0, columns), rows]
+            } else {
+                [columns, rows]
+            }
+        });
+        let (width, height) = (width as usize, height as usize);
+        let x = random.below((frame.columns - width + 1) as u64) as usize;
+        let y = random.below((frame.rows - height + 1) as u64) as usize;
+        Ok(Drawn::Window { x, y, width, height })
+    }
+
+    fn action(&self, _: &Op) -> Action<'_> {
+        Action::Moves(self)
+    }
+}
+
 impl Geometric for ResizedCrop {
     fn frame(&self, frame: Frame) -> Result<Frame> {
         Ok(frame.resized(self.size))
@@ -267,6 +290,15 @@ impl Geometric for ResizedCrop {
 
     fn interpolation(&self) -> Option<Interpolation> {
         Some(self.interpolation)
+    }
+
+    fn follows(&self) -> bool {
+        // By edges, it looks no further than its own window.
+        self.by_centres() != Some(false)
+    }
+
+    fn precedes(&self) -> bool {
+        self.follows()
     }
 }
 
@@ -312,8 +344,14 @@ fn resize(from: [usize; 2], to: [usize; 2], align: Option<bool>, compat: KorniaC
 impl Resize {
     /// Whether pixels' centres are kept, or their edges; `None` if the nearest pixel is taken, which goes by edges
     /// whatever is asked for, as torch's does.
-    pub(crate) fn by_centres(&self) -> Option<bool> {
+    fn by_centres(&self) -> Option<bool> {
         (self.interpolation == Interpolation::Bilinear).then_some(self.align_corners)
+    }
+}
+
+impl Augmentation for Resize {
+    fn action(&self, _: &Op) -> Action<'_> {
+        Action::Moves(self)
     }
 }
 
@@ -339,6 +377,21 @@ impl Geometric for Resize {
     fn interpolation(&self) -> Option<Interpolation> {
         Some(self.interpolation)
     }
+
+    fn follows(&self) -> bool {
+        // By edges, it looks no further than its own window.
+        self.by_centres() != Some(false)
+    }
+
+    fn precedes(&self) -> bool {
+        self.follows()
+    }
+}
+
+impl Augmentation for PadTo {
+    fn action(&self, _: &Op) -> Action<'_> {
+        Action::Moves(self)
+    }
 }
 
 impl Geometric for PadTo {
@@ -360,6 +413,11 @@ impl Geometric for PadTo {
     fn outside(&self) -> Option<Outside> {
         let Self { padding, fill, .. } = *self;
         Some(Outside { padding, fill, align_corners: true })
+    }
+
+    fn follows(&self) -> bool {
+        // Pixels that are put around a frame must not show what a warp before it moved out of sight.
+        self.outside().is_none()
     }
 }
 

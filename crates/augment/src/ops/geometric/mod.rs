@@ -13,10 +13,9 @@ mod warps;
 use serde::{Deserialize, Serialize};
 
 use super::super::matrix::Matrix;
-use super::super::names::names;
 use super::{Drawn, Frame};
 pub use frames::{CenterCrop, PadTo, RandomCrop, Resize, ResizedCrop};
-use hsipack_format::Result;
+use hsipack_format::{Result, option_names};
 pub use turns::{Flip, Rot90};
 pub use warps::{Affine, Elastic, Perspective, Rotate};
 
@@ -31,7 +30,7 @@ pub enum Interpolation {
     Nearest,
 }
 
-names!(Interpolation, "interpolation", {Bilinear: "bilinear", Nearest: "nearest"});
+option_names!(Interpolation, "interpolation", { Bilinear => "bilinear", Nearest => "nearest" });
 
 /// What lies outside the frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,7 +45,7 @@ pub enum Padding {
     Reflection,
 }
 
-names!(Padding, "padding", {Zeros: "zeros", Border: "border", Reflection: "reflection"});
+option_names!(Padding, "padding", { Zeros => "zeros", Border => "border", Reflection => "reflection" });
 
 /// How pixels outside the frame are made, as far as an operation needs any.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -109,7 +108,7 @@ pub enum KorniaCompat {
     V0_8,
 }
 
-names!(KorniaCompat, "version of Kornia", {V0_9: "0.9", V0_8: "0.8"});
+option_names!(KorniaCompat, "version of Kornia", { V0_9 => "0.9", V0_8 => "0.8" });
 
 /// A geometric operation.
 pub(crate) trait Geometric {
@@ -131,26 +130,12 @@ pub(crate) trait Geometric {
     fn interpolation(&self) -> Option<Interpolation> {
         None
     }
-}
-
-impl<T: Geometric> Geometric for &T {
-    fn frame(&self, frame: Frame) -> Result<Frame> {
-        T::frame(self, frame)
+    /// Whether it can be one move with those before it.
+    fn follows(&self) -> bool {
+        true
     }
-
-    fn source(&self, drawn: &Drawn, frame: Frame, compat: KorniaCompat) -> Result<Source> {
-        T::source(self, drawn, frame, compat)
-    }
-
-    fn points(&self, drawn: &Drawn, frame: Frame, compat: KorniaCompat) -> Result<Source> {
-        T::points(self, drawn, frame, compat)
-    }
-
-    fn outside(&self) -> Option<Outside> {
-        T::outside(self)
-    }
-
-    fn interpolation(&self) -> Option<Interpolation> {
-        T::interpolation(self)
+    /// Whether it can be one move with those after it.
+    fn precedes(&self) -> bool {
+        true
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::super::{Drawn, Frame, HorizontalFlip, VerticalFlip, half};
+use super::super::{Action, Augmentation, Drawn, Frame, Op, Place, half};
 use super::{Geometric, KorniaCompat, Source};
 use crate::matrix::Matrix;
 use crate::range::Range;
@@ -36,13 +36,28 @@ impl Default for Flip {
     }
 }
 
-impl Geometric for HorizontalFlip {
+impl Augmentation for Flip {
+    fn p(&self) -> f64 {
+        self.p
+    }
+
+    fn action(&self, op: &Op) -> Action<'_> {
+        Action::Moves(if matches!(op, Op::Hflip(_)) { &Horizontal } else { &Vertical })
+    }
+}
+
+/// Mirrors left and right.
+struct Horizontal;
+/// Mirrors top and bottom.
+struct Vertical;
+
+impl Geometric for Horizontal {
     fn source(&self, _: &Drawn, frame: Frame, _: KorniaCompat) -> Result<Source> {
         Ok(Source::map(Matrix::axes(-1.0, frame.columns as f64 - 1.0, 1.0, 0.0)))
     }
 }
 
-impl Geometric for VerticalFlip {
+impl Geometric for Vertical {
     fn source(&self, _: &Drawn, frame: Frame, _: KorniaCompat) -> Result<Source> {
         Ok(Source::map(Matrix::axes(1.0, 0.0, -1.0, frame.rows as f64 - 1.0)))
     }
@@ -54,8 +69,21 @@ impl Default for Rot90 {
     }
 }
 
-impl Rot90 {
-    pub(in super::super) fn draw(&self, frame: Frame, random: &mut Random) -> Result<Drawn> {
+impl Augmentation for Rot90 {
+    fn p(&self) -> f64 {
+        self.p
+    }
+
+    fn check(&self, _: Frame) -> Result<()> {
+        let [least, most] = self.turns;
+        if least <= most {
+            return Ok(());
+        }
+        Err(Error::conflict(format!("rot90 by {least} to {most} turns"))
+            .with_remedy("give [least, most]"))
+    }
+
+    fn draw(&self, Place { frame, .. }: Place, random: &mut Random) -> Result<Drawn> {
         let [least, most] = self.turns;
         let turns = if self.kornia_law {
             let turns = Range::new(f64::from(least), f64::from(most)).draw(random);
@@ -76,6 +104,10 @@ impl Rot90 {
             return Err(odd_turn(frame));
         }
         Ok(Drawn::Turns { turns })
+    }
+
+    fn action(&self, _: &Op) -> Action<'_> {
+        Action::Moves(self)
     }
 }
 

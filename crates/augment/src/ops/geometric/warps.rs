@@ -4,7 +4,7 @@ use std::f64::consts::PI;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::super::{Drawn, Frame, half};
+use super::super::{Action, Augmentation, Drawn, Frame, Op, Place, half};
 use super::{Field, Geometric, Interpolation, KorniaCompat, Outside, Padding, Source};
 use crate::matrix::Matrix;
 use crate::range::Range;
@@ -115,8 +115,12 @@ impl Default for Affine {
     }
 }
 
-impl Affine {
-    pub(in super::super) fn check(&self) -> Result<()> {
+impl Augmentation for Affine {
+    fn p(&self) -> f64 {
+        self.p
+    }
+
+    fn check(&self, _: Frame) -> Result<()> {
         let all = f64::INFINITY;
         self.degrees.check("degrees", -all, all)?;
         self.scale.check("scale", f64::MIN_POSITIVE, all)?;
@@ -131,7 +135,7 @@ impl Affine {
         }
     }
 
-    pub(in super::super) fn draw(&self, frame: Frame, random: &mut Random) -> Drawn {
+    fn draw(&self, Place { frame, .. }: Place, random: &mut Random) -> Result<Drawn> {
         let angle = self.degrees.draw(random);
         let scale = self.scale.draw(random);
         let scale_y = self.scale_y.map_or(scale, |range| range.draw(random));
@@ -139,7 +143,11 @@ impl Affine {
         let translation = [part_x * frame.columns as f64, part_y * frame.rows as f64];
         let shear_y = self.shear_y.unwrap_or(Range::only(0.0));
         let shear = [self.shear.draw(random), shear_y.draw(random)];
-        Drawn::Affine { angle, scale: [scale, scale_y], translation, shear }
+        Ok(Drawn::Affine { angle, scale: [scale, scale_y], translation, shear })
+    }
+
+    fn action(&self, _: &Op) -> Action<'_> {
+        Action::Moves(self)
     }
 }
 
@@ -227,9 +235,21 @@ impl Default for Rotate {
     }
 }
 
-impl Rotate {
-    pub(in super::super) fn draw(&self, random: &mut Random) -> Drawn {
-        Drawn::Rotate { angle: self.degrees.draw(random) }
+impl Augmentation for Rotate {
+    fn p(&self) -> f64 {
+        self.p
+    }
+
+    fn check(&self, _: Frame) -> Result<()> {
+        self.degrees.check("degrees", f64::NEG_INFINITY, f64::INFINITY)
+    }
+
+    fn draw(&self, _: Place, random: &mut Random) -> Result<Drawn> {
+        Ok(Drawn::Rotate { angle: self.degrees.draw(random) })
+    }
+
+    fn action(&self, _: &Op) -> Action<'_> {
+        Action::Moves(self)
     }
 }
 
@@ -267,8 +287,16 @@ impl Default for Perspective {
     }
 }
 
-impl Perspective {
-    pub(in super::super) fn draw(&self, frame: Frame, random: &mut Random) -> Drawn {
+impl Augmentation for Perspective {
+    fn p(&self) -> f64 {
+        self.p
+    }
+
+    fn check(&self, _: Frame) -> Result<()> {
+        Range::only(self.distortion).check("distortion", 0.0, 1.0)
+    }
+
+    fn draw(&self, Place { frame, .. }: Place, random: &mut Random) -> Result<Drawn> {
         let (right, bottom) = (frame.columns as f64 - 1.0, frame.rows as f64 - 1.0);
         let from = [[0.0, 0.0], [right, 0.0], [right, bottom], [0.0, bottom]];
         let most =
@@ -285,7 +313,11 @@ impl Perspective {
                 };
             }
         }
-        Drawn::Perspective { from, to }
+        Ok(Drawn::Perspective { from, to })
+    }
+
+    fn action(&self, _: &Op) -> Action<'_> {
+        Action::Moves(self)
     }
 }
 
@@ -337,8 +369,12 @@ impl Default for Elastic {
     }
 }
 
-impl Elastic {
-    pub(in super::super) fn check(&self) -> Result<()> {
+impl Augmentation for Elastic {
+    fn p(&self) -> f64 {
+        self.p
+    }
+
+    fn check(&self, _: Frame) -> Result<()> {
         let odd = self.kernel.iter().all(|size| size % 2 == 1);
         if odd && self.sigma.iter().all(|sigma| *sigma > 0.0 && sigma.is_finite()) {
             return Ok(());
@@ -348,6 +384,14 @@ impl Elastic {
             self.kernel, self.sigma
         ))
         .with_remedy("give an odd kernel size and a sigma above 0"))
+    }
+
+    fn draw(&self, _: Place, random: &mut Random) -> Result<Drawn> {
+        Ok(Drawn::seed(random))
+    }
+
+    fn action(&self, _: &Op) -> Action<'_> {
+        Action::Moves(self)
     }
 }
 
@@ -371,6 +415,11 @@ impl Geometric for Elastic {
 
     fn interpolation(&self) -> Option<Interpolation> {
         Some(self.interpolation)
+    }
+
+    fn precedes(&self) -> bool {
+        // A field is evaluated at the result's pixels, so nothing may move them afterwards.
+        false
     }
 }
 

@@ -7,6 +7,7 @@
 mod append;
 mod bits;
 mod cube;
+pub(crate) mod pieces;
 mod planner;
 mod scale;
 

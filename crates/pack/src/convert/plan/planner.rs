@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use hsipack_format::remedy::current;
 use hsipack_format::{CubeShape, DType, Error, Grid, Opt, Result, remedy};
-use hsipack_store::Dataset;
+use hsipack_store::{Dataset, threads};
 use regex::Regex;
 use serde_json::{Map, Value};
 
@@ -395,7 +395,7 @@ impl<'a> Planner<'a> {
         self.limit_splits();
         self.plan.stacks.iter_mut().for_each(size_shards);
         if self.options.values.scale == Scale::Auto {
-            self.choose_scales()?;
+            self.choose_scales(stop)?;
         }
         super::bits::choose(&mut self.plan, self.options, self.base, stop)?;
         sort_stacks(&mut self.plan);
@@ -417,13 +417,11 @@ impl<'a> Planner<'a> {
     }
 
     /// `--scale auto`: reads every cube of each new stack once to learn its greatest magnitude.
-    fn choose_scales(&mut self) -> Result<()> {
+    fn choose_scales(&mut self, stop: &AtomicBool) -> Result<()> {
+        let pool = threads::pool(self.options.jobs, "scale")?;
         for stack in self.plan.stacks.iter_mut().filter(|stack| stack.existing == 0) {
-            let mut greatest = 0.0f64;
-            for sample in &stack.samples {
-                let sample = &self.plan.samples[*sample];
-                greatest = greatest.max(greatest_magnitude(sample, self.options)?);
-            }
+            let samples = stack.samples.iter().map(|sample| &self.plan.samples[*sample]);
+            let greatest = greatest_magnitude(samples, self.options, &pool, stop)?;
             stack.scale = power_of_two_for(greatest);
         }
         Ok(())

@@ -1,31 +1,54 @@
 //! `--scale auto`: the factor that brings a cube's values into the range of fp16.
 
-use hsipack_format::Result;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{PlannedSample, open_source};
+use hsipack_format::{Error, ErrorKind, Result};
+use hsipack_store::threads::Pool;
+
+use super::PlannedSample;
+use super::pieces::{Opened, Piece, Room};
 use crate::convert::options::ConvertOptions;
-use crate::convert::transform::Scratch;
-use crate::source::RowBuffer;
 
-pub(super) fn greatest_magnitude(sample: &PlannedSample, options: &ConvertOptions) -> Result<f64> {
-    let source = open_source(&sample.input, &options.values)?;
-    let transform = sample.transform(&options.values, 1.0)?;
+/// The greatest magnitude of the finite values of some cubes, which the threads of `pool` read once.
+///
+/// # Errors
+/// If a cube cannot be read, or `stop` was set.
+pub(super) fn greatest_magnitude<'a>(
+    samples: impl Iterator<Item = &'a PlannedSample> + Send,
+    options: &ConvertOptions,
+    pool: &Pool,
+    stop: &AtomicBool,
+) -> Result<f64> {
+    let pieces = samples.flat_map(|sample| match cut(sample, options) {
+        Ok(pieces) => pieces.into_iter().map(Ok).collect(),
+        Err(error) => vec![Err(error)],
+    });
+    let greatest = pool.in_turn(pieces, Room::default, |room, piece| {
+        let Piece { cube, reads } = piece?;
+        let mut greatest = 0f64;
+        for rows in reads {
+            if stop.load(Ordering::Relaxed) {
+                return Err(Error::new(ErrorKind::Interrupted, "stopped")
+                    .with_remedy("nothing was written yet"));
+            }
+            cube.read_f64(rows, room, &mut |values| {
+                let finite = values.iter().filter(|value| value.is_finite());
+                greatest = finite.fold(greatest, |greatest, value| greatest.max(value.abs()));
+            })?;
+        }
+        Ok(greatest)
+    })?;
+    Ok(greatest.into_iter().fold(0.0, f64::max))
+}
+
+/// A cube, cut into reads of which each thread can afford one.
+fn cut<'a>(sample: &'a PlannedSample, options: &ConvertOptions) -> Result<Vec<Piece<'a>>> {
+    let cube = Opened::new(sample, &options.values, 1.0)?;
     let rows = sample.info.shape.rows;
-    let (mut buffer, mut scratch, mut greatest) = (RowBuffer::new(), Scratch::default(), 0f64);
-    let step = source.preferred_rows(options.memory / options.jobs.max(1)).max(16).min(rows);
-    for start in (0..rows).step_by(step) {
-        source.read_rows(start..rows.min(start + step), &mut buffer)?;
-        let fold = |_, values: &[f64]| {
-            let finite = values.iter().filter(|value| value.is_finite());
-            greatest = finite.fold(greatest, |greatest, value| greatest.max(value.abs()));
-            Ok(())
-        };
-        let mut fold = fold;
-        transform
-            .apply_f64(&buffer, start, &mut scratch, &mut fold)
-            .map_err(|error| error.at(&sample.input.file))?;
-    }
-    Ok(greatest)
+    let affordable = cube.source.preferred_rows(options.memory / options.jobs.max(1));
+    let step = affordable.max(16).min(rows);
+    let reads = (0..rows).step_by(step).map(|start| start..rows.min(start + step));
+    Ok(cube.pieces(reads.collect()))
 }
 
 /// The power of two to divide values by, the greatest being `greatest`: 1 if fp16 holds them well.

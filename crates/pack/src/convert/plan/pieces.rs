@@ -1,0 +1,95 @@
+//! The planned cubes cut into pieces that threads read and transform, each on its own.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use hsipack_format::Result;
+
+use super::{PlannedSample, open_source};
+use crate::convert::ValueOptions;
+use crate::convert::transform::{Scratch, Transform};
+use crate::source::{Access, RowBuffer, Source};
+
+/// A planned cube, open.
+pub(crate) struct Opened<'a> {
+    pub sample: &'a PlannedSample,
+    pub source: Box<dyn Source>,
+    transform: Transform,
+}
+
+/// Rows of a planned cube that one thread reads, in the order given.
+pub(crate) struct Piece<'a> {
+    pub cube: Arc<Opened<'a>>,
+    /// Rows to be read at a time. A source that wants its rows in order has all of them in one piece.
+    pub reads: Vec<Range<usize>>,
+}
+
+/// What a thread keeps from piece to piece.
+#[derive(Default)]
+pub(crate) struct Room {
+    pub rows: RowBuffer,
+    pub scratch: Scratch,
+}
+
+impl<'a> Opened<'a> {
+    /// Opens a cube; `scale` is the factor that its values are divided by.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub fn new(sample: &'a PlannedSample, values: &ValueOptions, scale: f64) -> Result<Self> {
+        let source = open_source(&sample.input, values)?;
+        Ok(Self { sample, source, transform: sample.transform(values, scale)? })
+    }
+
+    /// The pieces that these reads come to.
+    pub fn pieces(self, reads: Vec<Range<usize>>) -> Vec<Piece<'a>> {
+        let cube = Arc::new(self);
+        match cube.source.access() {
+            Access::Sequential => vec![Piece { cube, reads }],
+            Access::Random => {
+                let piece = |rows| Piece { cube: cube.clone(), reads: vec![rows] };
+                reads.into_iter().map(piece).collect()
+            }
+        }
+    }
+
+    /// Reads rows and hands their transformed values to `each`, in single precision.
+    ///
+    /// # Errors
+    /// If they cannot be read or transformed.
+    pub fn read(
+        &self,
+        rows: Range<usize>,
+        room: &mut Room,
+        each: &mut dyn FnMut(&[f32]),
+    ) -> Result<()> {
+        self.source.read_rows(rows.clone(), &mut room.rows)?;
+        let mut hand = |_, values: &[f32]| {
+            each(values);
+            Ok(())
+        };
+        self.transform
+            .apply(&room.rows, rows.start, 0..rows.len(), &mut room.scratch, &mut hand)
+            .map_err(|error| error.at(&self.sample.input.file))
+    }
+
+    /// As [`read`](Self::read), in double precision.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_f64(
+        &self,
+        rows: Range<usize>,
+        room: &mut Room,
+        each: &mut dyn FnMut(&[f64]),
+    ) -> Result<()> {
+        self.source.read_rows(rows.clone(), &mut room.rows)?;
+        let mut hand = |_, values: &[f64]| {
+            each(values);
+            Ok(())
+        };
+        self.transform
+            .apply_f64(&room.rows, rows.start, &mut room.scratch, &mut hand)
+            .map_err(|error| error.at(&self.sample.input.file))
+    }
+}
