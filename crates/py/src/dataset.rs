@@ -16,7 +16,6 @@ use serde_json::{Value, json};
 
 use crate::array::{Array, first};
 use crate::errors::OrRaise;
-use crate::settings::named;
 use crate::task::patiently;
 use crate::torch::host;
 
@@ -84,13 +83,8 @@ impl Dataset {
         store: &str,
         as_of: Option<String>,
     ) -> PyResult<Self> {
-        let verify = named(
-            "verify",
-            verify,
-            &[("always", Verify::Always), ("once", Verify::Once), ("never", Verify::Never)],
-        );
-        let stores: Vec<_> = StoreKind::ALL.map(|kind| (kind.name(), kind)).into();
-        let (verify, store) = (verify.or_raise(py)?, named("store", store, &stores).or_raise(py)?);
+        let verify = verify.parse::<Verify>().or_raise(py)?;
+        let store = store.parse::<StoreKind>().or_raise(py)?;
         let dataset = patiently(py, move || open_at(path, verify, store, as_of))?.or_raise(py)?;
         Ok(Self {
             path: dataset.path().to_owned(),

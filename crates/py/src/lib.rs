@@ -8,7 +8,7 @@
 //! | `loader.rs` | batches, and the state to resume from |
 //! | `settings.rs` | what a loader is asked for, from Python's values |
 //! | `augment.rs` | augmentations of the user's own arrays |
-//! | `device.rs` | devices that there are |
+//! | `device.rs` | what the machine has |
 //! | `diagnose.rs` | what training waits for: the driver of hsipack-measure over levels in Python |
 //! | `pack.rs` | convert, estimate, validate |
 //! | `array.rs` | our arrays as DLPack and NumPy see them, and theirs as ours |

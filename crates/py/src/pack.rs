@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hsipack_format::{Compressor, DType, Error, Result, Shuffle};
+use hsipack_format::{DType, Error, Result};
 use hsipack_pack::convert::plan::Plan;
 use hsipack_pack::convert::{
     self as packing, BandSelection, ChunkShape, ConvertOptions, KeepBits, LayoutOptions,
-    MaskOption, Mode, Nodata, Normalize, Reference, Scale, ValueOptions,
+    MaskOption, Mode, Nodata, Reference, Scale, ValueOptions,
 };
 use hsipack_pack::progress::Progress;
 use hsipack_pack::validate::{self as validation, ValidateOptions};
@@ -95,14 +95,11 @@ impl Settings {
             _ => Mode::Create,
         };
         options.values = values;
-        let compressors: Vec<_> =
-            Compressor::ALL.map(|compressor| (compressor.name(), compressor)).into();
-        let shuffles = [("none", Shuffle::None), ("byte", Shuffle::Byte), ("bit", Shuffle::Bit)];
         let default = LayoutOptions::default();
         options.layout = LayoutOptions {
-            compressor: named("codec", &self.codec, &compressors)?,
+            compressor: self.codec.parse()?,
             level: self.level,
-            shuffle: named("shuffle", &self.shuffle, &shuffles)?,
+            shuffle: self.shuffle.parse()?,
             chunk: self.chunk.map(|(rows, columns)| ChunkShape { rows, columns }),
             shard_bytes: self.shard_bytes.unwrap_or(default.shard_bytes),
         };
@@ -133,12 +130,6 @@ impl Settings {
             file => Reference::File(file.to_owned()),
         };
         let dtypes = [("float16", DType::F16), ("float32", DType::F32)];
-        let normalizations = [
-            ("none", Normalize::None),
-            ("l1", Normalize::L1),
-            ("l2", Normalize::L2),
-            ("snv", Normalize::Snv),
-        ];
         let bands = match (&self.bands, &self.wavelengths) {
             (Some(_), Some(_)) => {
                 return Err(Error::conflict("both bands and wavelengths were given")
@@ -159,7 +150,7 @@ impl Settings {
             ignore_value: self.ignore_value,
             raw_values: self.raw_values,
             keep_bits: self.keep_bits()?,
-            normalize: named("normalize", &self.normalize, &normalizations)?,
+            normalize: self.normalize.parse()?,
             bands,
             drop_bad_bands: self.drop_bad_bands,
             white: self.white.as_ref().map(reference),

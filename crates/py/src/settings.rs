@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use hsipack_augment::{Device, Pipeline};
-use hsipack_read::plan::{Crop, LastBatch, Order, Share};
+use hsipack_read::plan::{Crop, Share};
 use hsipack_read::{
-    CacheKind, DeviceOptions, Error, LoaderOptions, MemoryOptions, Normalization, OnDamage, Result,
+    CacheKind, DeviceOptions, Error, LoaderOptions, MemoryOptions, Normalization, Result,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -73,22 +73,9 @@ impl Settings {
         let mut options = LoaderOptions::new(self.batch_size);
         let plan = &mut options.plan;
         plan.seed = self.seed;
-        plan.order = named(
-            "order",
-            &self.order,
-            &[
-                ("sequential", Order::Sequential),
-                ("shuffled", Order::Shuffled),
-                ("weighted", Order::Weighted),
-                ("class_balanced", Order::ClassBalanced),
-                ("groups_spread", Order::GroupsSpread),
-                ("groups_together", Order::GroupsTogether),
-            ],
-        )?;
+        plan.order = self.order.parse()?;
         plan.crop = self.crop.as_ref().map_or(Ok(Crop::Whole), CropSettings::crop)?;
-        let last =
-            [("short", LastBatch::Short), ("drop", LastBatch::Drop), ("pad", LastBatch::Pad)];
-        plan.last = named("last batch", &self.last, &last)?;
+        plan.last = self.last.parse()?;
         plan.epoch_length = self.epoch_length;
         options.share = Share { rank: self.rank, world_size: self.world_size };
         options.samples = self.samples.clone();
@@ -98,13 +85,8 @@ impl Settings {
         options.threads = self.threads.unwrap_or(options.threads);
         options.slots = self.slots;
         options.memory = MemoryOptions { plain: !self.locked, ..MemoryOptions::default() };
-        let damage = [("error", OnDamage::Error), ("skip", OnDamage::Skip)];
-        options.on_damage = named("on_damage", &self.on_damage, &damage)?;
-        let caches = [("compressed", CacheKind::Compressed), ("decoded", CacheKind::Decoded)];
-        options.cache = match &self.cache {
-            Some(cache) => named("cache", cache, &caches)?,
-            None => CacheKind::None,
-        };
+        options.on_damage = self.on_damage.parse()?;
+        options.cache = self.cache.as_deref().map_or(Ok(CacheKind::None), str::parse)?;
         options.cache_bytes = self.cache_bytes;
         options.trace = self.trace.then(Arc::default);
         Ok(options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 import subprocess
 import sys
@@ -165,6 +166,8 @@ def test_types_are_there_without_torch(tmp_path: Path) -> None:
     file = tmp_path / "user.py"
     file.write_text(TYPED)
     words = ["--strict", f"--cache-dir={tmp_path / 'cache'}", "--config-file=", str(file)]
-    told, errors, status = mypy.run(["--python-executable", str(tmp_path / "venv/bin/python"), *words])
+    told, errors, status = mypy.run(
+        ["--python-executable", str(tmp_path / "venv/bin/python"), *words]
+    )
     assert 'Revealed type is "hsipack.loader.Loader"' in told
     assert status == 0, told + errors

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import importlib.metadata
 import inspect
 import os
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import hsipack
+import numpy as np
+import numpy.typing
 import pytest
 from hsipack import _hsipack
 
@@ -29,26 +32,62 @@ def python(program: str, **environment: str) -> subprocess.CompletedProcess[str]
     )
 
 
-def test_without_torch_or_with_another_one_the_import_says_so(tmp_path: Path) -> None:
-    (tmp_path / "torch.py").write_text("raise ModuleNotFoundError('No module named torch')")
-    done = python("import hsipack", PYTHONPATH=str(tmp_path))
-    assert "pip install torch==2.11.0" in done.stderr.splitlines()[-1], done.stderr
-    (tmp_path / "torch.py").write_text("__version__ = '2.4.1+cu121'")
-    done = python("import hsipack", PYTHONPATH=str(tmp_path))
-    assert "torch 2.4.1+cu121 is installed; run: pip install torch==2.11.0" in done.stderr, (
-        done.stderr
-    )
-
-
-def test_the_import_adds_little_to_torch(dataset: str) -> None:
+def test_the_import_adds_little_to_numpys_and_imports_no_torch() -> None:
     program = (
-        "import time, torch, torch.utils.data\nstart = time.process_time()\nimport hsipack\n"
+        "import time, numpy\nstart = time.process_time()\nimport hsipack\n"
         "print(time.process_time() - start)"
     )
-    # 0.2 s are promised; the best of a few, since machines are busy.
-    assert min(float(python(program).stdout) for _ in range(3)) < 0.2
-    done = python("import sys, hsipack; print(*{'pandas', 'zarr', 'kornia'} & set(sys.modules))")
-    assert done.stdout.strip() == ""
+    # 0.15 s are promised for both together, most of it NumPy's; the best of a few, since machines
+    # are busy.
+    assert min(float(python(program).stdout) for _ in range(5)) < 0.1
+    done = python("import sys, hsipack; print(*{'torch', 'pandas', 'zarr'} & set(sys.modules))")
+    assert done.stdout.strip() == "", done.stderr
+
+
+OLD_PROCESSOR = """
+processor\t: 0
+vendor_id\t: GenuineIntel
+model name\t: an old one
+flags\t\t: fpu sse sse2 ssse3 sse4_1 sse4_2 avx
+"""
+
+
+def test_a_processor_without_avx2_is_told_before_the_native_part_runs(tmp_path: Path) -> None:
+    file = tmp_path / "cpuinfo"
+    file.write_text(OLD_PROCESSOR)
+    program = (
+        "import hsipack._processor as processor\n"
+        f"processor.check({str(file)!r})\n"
+        "print(processor._needs_avx2())"
+    )
+    done = python(program)
+    if "False" in done.stdout:
+        pytest.skip("this build runs on any processor")
+    assert "needs a processor with AVX2" in done.stderr.splitlines()[-1], done.stderr
+    file.write_text(OLD_PROCESSOR.replace("avx", "avx avx2"))
+    assert python(program).stdout == "True\n"
+    file.unlink()
+    assert python(program).stdout == "True\n"
+
+
+def test_a_whole_import_on_a_processor_without_avx2(tmp_path: Path) -> None:
+    """In an emulator, where there is one: the message comes, and no illegal instruction."""
+    emulator = shutil.which("qemu-x86_64") or shutil.which("qemu-x86_64-static")
+    if emulator is None:
+        pytest.skip("no qemu-x86_64 here")
+    file = tmp_path / "cpuinfo"
+    file.write_text(OLD_PROCESSOR)
+    # The emulator shows the real processor's file.
+    program = (
+        f"import builtins\nopen, there = builtins.open, {str(file)!r}\n"
+        "def opened(path, *rest, **more):\n"
+        "    return open(there if path == '/proc/cpuinfo' else path, *rest, **more)\n"
+        "builtins.open = opened\nimport hsipack"
+    )
+    words = [emulator, "-cpu", "Nehalem", sys.executable, "-c", program]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    assert "needs a processor with AVX2" in done.stderr.splitlines()[-1], done.stderr
 
 
 def test_the_command_comes_with_the_package(dataset: str) -> None:
@@ -72,11 +111,14 @@ def test_the_command_comes_with_the_package(dataset: str) -> None:
 
 def test_versions_agree() -> None:
     assert importlib.metadata.version("hsipack") == hsipack.__version__
-    assert importlib.metadata.requires("hsipack") == [f"torch=={hsipack.TORCH}", "numpy>=1.24"]
+    required = importlib.metadata.requires("hsipack")
+    assert required == ["numpy>=1.24", "torch>=2.4 ; extra == 'torch'"]
 
 
 def test_what_public_calls_give_is_exported() -> None:
     """Every class of hsipack's that a public method, property or field is of has a public name."""
+    torch = pytest.importorskip("torch")
+    importlib.import_module("torch.utils.data")
     public = {
         getattr(module, name)
         for module in (hsipack, hsipack.augment)
@@ -85,7 +127,7 @@ def test_what_public_calls_give_is_exported() -> None:
     }
     seen, missing = set(), set()
     for thing in public | {value for value in vars(hsipack).values() if inspect.isfunction(value)}:
-        for name, kind in returned(thing):
+        for name, kind in returned(thing, torch):
             seen.add(kind)
             if kind not in public:
                 missing.add(f"{thing.__name__}{name}: {kind.__name__}")
@@ -93,7 +135,7 @@ def test_what_public_calls_give_is_exported() -> None:
     assert not missing
 
 
-def returned(thing: Any) -> Iterator[tuple[str, type]]:
+def returned(thing: Any, torch: Any) -> Iterator[tuple[str, type]]:
     """Names of methods, properties and fields, and classes of hsipack's that they are of."""
     members: dict[str, Any] = {"": thing} if inspect.isfunction(thing) else {}
     if isinstance(thing, type):
@@ -104,8 +146,10 @@ def returned(thing: Any) -> Iterator[tuple[str, type]]:
     for name, value in members.items():
         function = value.fget if isinstance(value, property) else getattr(value, "func", value)
         if inspect.isfunction(function):
-            unpack = {"Unpack": typing.Any, **vars(hsipack)}
-            hint = typing.get_type_hints(function, localns=unpack).get("return")
+            # What is imported for the sake of types alone.
+            typed = {"Unpack": typing.Any, "Labels": typing.Any, "torch": torch, "npt": np.typing}
+            names = {**vars(torch.utils.data), **typed, **vars(hsipack)}
+            hint = typing.get_type_hints(function, localns=names).get("return")
             yield from ((name, kind) for kind in classes(hint))
 
 
@@ -156,43 +200,25 @@ def test_a_build_says_all_that_is_missing(tmp_path: Path) -> None:
     program = (
         f"import sys; sys.path[:0] = [{str(ROOT / 'crates/py/backend')!r}, {str(tmp_path)!r}]\n"
         "import hsipack_build as build\n"
-        "if len(sys.argv) < 2: build.find_torch = lambda: (None, '')\n"
         "build.prepare()"
     )
-    done = python(program, PATH="/nowhere", HOME=str(tmp_path), CARGO_HOME=str(tmp_path), CXX="")
+    done = python(program, PATH="/nowhere", HOME=str(tmp_path), CARGO_HOME=str(tmp_path), CC="")
     assert done.returncode == 1
-    for line in (
-        "Rust 1.91 or newer",
-        "a C++ compiler",
-        "torch 2.11.0 in",
-        "pip install torch==2.11.0",
-    ):
+    for line in ("Rust 1.91 or newer", "a C compiler"):
         assert line in done.stderr, done.stderr
-    wrong = program.replace(
-        "(None, '')", f"(__import__('pathlib').Path({str(tmp_path)!r}), '2.4.1')"
-    )
-    done = python(wrong)
-    assert "torch 2.11.0 (torch 2.4.1 is in" in done.stderr
-    assert "Rust" not in done.stderr
+    assert "torch" not in done.stderr
 
 
 @pytest.mark.skipif(not (ROOT / "Cargo.lock").exists(), reason="not in a clone")
 @pytest.mark.skipif(shutil.which("cargo") is None, reason="no cargo here")
 def test_command_tests_and_package_are_built_of_the_same_libraries() -> None:
     """With other features of any of them, minutes of compiling are done again."""
-    crates = ["read", "measure", "cli"]
-    torch = [word for crate in [*crates, "py"] for word in ("-p", f"hsipack-{crate}")]
-    torch += ["--features", ",".join(f"hsipack-{crate}/torch" for crate in crates)]
-    tests = features(*torch, "-e", "normal,dev")
-    for selection in (
-        ["-p", "hsipack-cli", "--features", "torch", "-e", "normal"],
-        ["-p", "hsipack-py", "-e", "normal"],
-        ["--workspace", "--exclude", "hsipack-py", "-e", "normal,dev"],
-    ):
-        found = features(*selection)
+    tests = features("--workspace", "--exclude", "hsipack-torch", "-e", "normal,dev")
+    for crate in ("cli", "py"):
+        found = features("-p", f"hsipack-{crate}", "-e", "normal")
         # What tools of the build and the programs themselves use is compiled for each of them.
         different = {name for name in found if name in tests and not found[name] <= tests[name]}
-        assert not {name for name in different if not name.startswith("hsipack-")}, selection
+        assert not {name for name in different if not name.startswith("hsipack-")}, crate
 
 
 def features(*selection: str) -> dict[str, set[str]]:

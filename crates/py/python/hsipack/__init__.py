@@ -2,19 +2,27 @@
 
 >>> import hsipack
 >>> ds = hsipack.open(dataset_path)
->>> ds[0]["image"].shape  # (bands, rows, columns), float16
-torch.Size([7, 20, 24])
+>>> tuple(ds[0]["image"].shape)  # (bands, rows, columns), float16
+(7, 20, 24)
 >>> with hsipack.Loader(ds, batch_size=4, shuffle=True, device="cpu") as loader:
 ...     for batch in loader:
 ...         image, mask = batch["image"], batch["labels"]
->>> image.shape, mask.shape
-(torch.Size([4, 7, 20, 24]), torch.Size([4, 20, 24]))
+>>> tuple(image.shape), tuple(mask.shape)
+((4, 7, 20, 24), (4, 20, 24))
+
+Arrays are torch's tensors where torch is installed, else NumPy's; torch is imported with the first
+of them, not before.
 
 The command ``hsipack`` comes with the package; ``hsipack --help`` explains it.
 """
 
-from hsipack import augment
-from hsipack._errors import (
+from hsipack import _processor
+
+_processor.check()
+
+from hsipack import augment  # noqa: E402  (an older processor could not run what this imports)
+from hsipack._concat import Concat, concat  # noqa: E402
+from hsipack._errors import (  # noqa: E402
     AmbiguousError,
     BugError,
     ConflictError,
@@ -26,13 +34,13 @@ from hsipack._errors import (
     RangeError,
     UnsupportedError,
 )
-from hsipack._hsipack import Array, __version__
-from hsipack.crops import CenterCrop, GridCrop, RandomCrop
-from hsipack.dataset import Dataset, Mask, Stack, Stats, open
-from hsipack.diagnosis import Diagnosis, diagnose
-from hsipack.loader import Loader
-from hsipack.packing import convert, estimate, validate
-from hsipack.reports import (
+from hsipack._hsipack import Array, __version__  # noqa: E402
+from hsipack.crops import CenterCrop, GridCrop, RandomCrop  # noqa: E402
+from hsipack.dataset import Dataset, Mask, Stack, Stats, open  # noqa: E402
+from hsipack.diagnosis import Diagnosis, diagnose  # noqa: E402
+from hsipack.loader import Loader  # noqa: E402
+from hsipack.packing import convert, estimate, validate  # noqa: E402
+from hsipack.reports import (  # noqa: E402
     ConvertReport,
     Estimate,
     Problem,
@@ -40,13 +48,14 @@ from hsipack.reports import (
     ValidateReport,
     WorstError,
 )
-from hsipack.samples import Samples
+from hsipack.samples import Samples  # noqa: E402
 
 __all__ = [
     "AmbiguousError",
     "Array",
     "BugError",
     "CenterCrop",
+    "Concat",
     "ConflictError",
     "ConvertReport",
     "DamagedError",
@@ -72,6 +81,7 @@ __all__ = [
     "WorstError",
     "__version__",
     "augment",
+    "concat",
     "convert",
     "diagnose",
     "estimate",

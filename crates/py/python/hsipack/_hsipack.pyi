@@ -9,9 +9,9 @@ __version__: str
 
 class Array:
     """An array for whoever speaks DLPack (``torch.from_dlpack``, ``jax.dlpack.from_dlpack``,
-    ``cupy.from_dlpack``) or, in the host's memory, NumPy's array interface (``numpy.asarray``; NumPy
-    has no bfloat16). Nothing is copied. On a device its memory is lent to the stream that the
-    taker names."""
+    ``cupy.from_dlpack``) or, in the host's memory, NumPy's array interface (``numpy.asarray``;
+    NumPy has no bfloat16). Nothing is copied. On a device its memory is lent to the stream that
+    the taker names."""
 
     def __dlpack__(
         self,

@@ -111,7 +111,8 @@ impl Torch {
     /// Imports it if need be.
     pub fn get(py: Python<'_>) -> PyResult<&Self> {
         TORCH.get_or_try_init(py, || {
-            let torch = py.import("hsipack._torch")?.call_method0("load")?;
+            let torch =
+                py.import("hsipack._torch")?.call_method1("load", ("computing on a device",))?;
             let dtypes = ElementType::ALL.map(|element| found(&torch, element.name()));
             Ok(Self {
                 functions: Functions::of(&torch)?,
@@ -155,7 +156,7 @@ impl Torch {
     }
 
     /// A tensor over the memory of what a capsule holds.
-    pub fn from_dlpack<'py>(
+    pub fn of_capsule<'py>(
         &self,
         py: Python<'py>,
         capsule: Bound<'py, PyCapsule>,

@@ -9,7 +9,7 @@ use hsipack_augment::{
     Array, Augmented, Device, ElementType, Engine, Host, Images, Parameters, Pipeline, SampleKey,
     Through,
 };
-use hsipack_format::Result;
+use hsipack_format::{ErrorKind, Result};
 use pyo3::prelude::*;
 
 use super::{PyTorch, Tensor, with};
@@ -118,7 +118,14 @@ impl hsipack_augment::Library for Library {
             Device::Cpu => Ok(Tensor::Ours(Engine::labels(&self.host, &stored, recipe)?)),
             device => {
                 let stored = stored.reinterpreted(stored.element().signed());
-                self.by(device, |engine| engine.labels(&Tensor::Ours(stored), recipe))
+                let made = self.by(device, |engine| engine.labels(&Tensor::Ours(stored), recipe));
+                made.map_err(|error| match error.kind() {
+                    ErrorKind::Unsupported => error.or_remedy(format!(
+                        "give layers=False, mask_dtype=\"{}\" for masks as they are stored",
+                        recipe.stored
+                    )),
+                    _ => error,
+                })
             }
         }
     }

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from hsipack import _hsipack, _options, _torch
-from hsipack._errors import ConflictError
 from hsipack._options import Device
 from hsipack.diagnosis._levels import Levels, synchronise
 from hsipack.diagnosis._others import IterableLevels
@@ -102,7 +101,7 @@ def diagnose(
         progress: is told what goes on.
 
     Raises:
-        ConflictError: if the loader gives no batches.
+        ConflictError: if the loader gives no batches, or an argument is not what it has to be.
 
     >>> import time
     >>> loader = Loader(dataset_path, 4, device="cpu")
@@ -111,8 +110,17 @@ def diagnose(
     'step'
     >>> print(found)  # doctest: +SKIP
     """
-    if rounds < 1:
-        raise ConflictError(f"{rounds} rounds", remedy="ask for at least one")
+    rounds = _options.natural("rounds", rounds)
+    seconds = _options.finite("seconds", seconds)
+    if seconds < 0:
+        raise _options.wrong("seconds", seconds, "give a time from 0 on")
+    verify = _options.flag("verify", verify)
+    if not callable(train_step):
+        remedy = "give a function that takes a batch and trains on it"
+        raise _options.wrong("train_step", train_step, remedy)
+    if isinstance(loader, str) or not isinstance(loader, Iterable):
+        remedy = "give what your batches come from: a hsipack.Loader, a DataLoader, an iterable"
+        raise _options.wrong("loader", loader, remedy)
     if device is None:
         torch = _torch.imported()
         device = "cuda" if torch is not None and torch.cuda.is_available() else "cpu"
