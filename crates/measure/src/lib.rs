@@ -2,7 +2,7 @@
 //!
 //! | module | what it knows |
 //! |---|---|
-//! | [`bench`] | the five published strategies side by side |
+//! | [`mod@bench`] | the five published strategies side by side |
 //! | [`diagnose`] | which part training waits for, found by caching |
 //! | [`simulate`] | loaders, queue and model over time |
 //! | [`tune`] | which codec, chunk size and number of mantissa bits suit some cubes |

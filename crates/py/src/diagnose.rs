@@ -1,9 +1,18 @@
-//! From times that Python measured to what training waits for.
+//! `hsipack.diagnose`: the driver of `hsipack-measure`, over levels that Python has.
+//!
+//! Levels are an object of `hsipack.diagnosis`; its protocol `Levels` says what is called here.
 
-use hsipack_measure::diagnose::{Diagnosis, Limits, Measured, Measurements, Rounds, subset};
-use hsipack_measure::machine;
-use hsipack_read::Error;
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use hsipack_measure::diagnose::{
+    self as driver, Action, Basis, Effort, Facts, Lap, Level, Levels, Rounds, Timer, Variant,
+    subset,
+};
+use hsipack_read::{Error, ErrorKind, Statistics};
 use pyo3::prelude::*;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::errors::OrRaise;
@@ -19,56 +28,179 @@ pub fn diagnosis_samples(
     subset(&samples, decoded_bytes, batch_size, per_sample)
 }
 
-/// How often levels, or a remedy, are run.
-#[pyclass(frozen, module = "hsipack._hsipack")]
-pub struct DiagnosisRounds(Rounds);
-
-#[pymethods]
-impl DiagnosisRounds {
-    /// How often all of them are done at most.
-    #[classattr]
-    const ATTEMPTS: usize = Rounds::ATTEMPTS;
-
-    #[new]
-    fn new(asked: usize) -> Self {
-        Self(Rounds::new(asked))
-    }
-
-    /// What is done in a round, counted from 1, for those who wait.
-    fn name(&self, round: usize, what: &str) -> String {
-        self.0.name(round, what)
-    }
-
-    /// Whether the rounds suffice that these times of the levels, as JSON, were measured in.
-    fn suffice(&self, py: Python<'_>, levels: &str) -> PyResult<bool> {
-        let levels: Vec<Measured> = parsed(levels).or_raise(py)?;
-        Ok(self.0.suffice(&levels, Limits::default()))
-    }
-
-    /// Whether the rounds suffice that a remedy was tried in: seconds of a batch without it, with it, and of whatever else
-    /// was run in the same rounds.
-    fn suffice_to_compare(&self, times: Vec<Vec<f64>>) -> bool {
-        let times: Vec<&[f64]> = times.iter().map(Vec::as_slice).collect();
-        self.0.suffice_to_compare(&times, Limits::default())
-    }
-}
-
-/// The diagnosis as JSON, and as text for people, of measurements as JSON. What is known of the machine is added.
+/// Diagnoses levels with a training step: the diagnosis as JSON, and as text for people. `synchronise` waits for what is
+/// queued on a GPU, `progress` hears what goes on; `effort` is rounds, seconds of each time, and whether to try the remedy.
 #[pyfunction]
-pub fn diagnose(py: Python<'_>, measurements: &str) -> PyResult<(String, String)> {
-    let mut measurements: Measurements = parsed(measurements).or_raise(py)?;
-    let facts = &mut measurements.facts;
-    facts.available_memory = machine::available_memory();
-    if facts.cores == 0 {
-        facts.cores = machine::cores();
+pub fn diagnose(
+    py: Python<'_>,
+    levels: &Bound<'_, PyAny>,
+    train_step: &Bound<'_, PyAny>,
+    synchronise: &Bound<'_, PyAny>,
+    progress: &Bound<'_, PyAny>,
+    effort: (usize, f64, bool),
+) -> PyResult<(String, String)> {
+    let (rounds, seconds, verify) = effort;
+    let time = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO);
+    let effort = Effort { rounds: Rounds::new(rounds), time, verify, ..Effort::default() };
+    let (raised, stop) = (Raised::default(), AtomicBool::new(false));
+    let mut levels = OfPython::new(levels, train_step, synchronise, &raised)?;
+    let mut tell = |what: &str| {
+        if raised.kept(progress.call1((what,))).is_err() {
+            stop.store(true, Ordering::Relaxed);
+        }
+    };
+    let diagnosis = driver::diagnose(&mut levels, effort, &stop, &mut tell);
+    if let Some(error) = raised.0.into_inner() {
+        return Err(error);
     }
-    let diagnosis = Diagnosis::from(measurements);
+    let diagnosis = diagnosis.or_raise(py)?;
     let json = serde_json::to_string(&diagnosis).expect("plain data");
     Ok((json, diagnosis.text()))
 }
 
+/// An exception that Python raised while the driver ran: the driver ends with an error in its place, and it is raised
+/// again.
+#[derive(Default)]
+struct Raised(RefCell<Option<PyErr>>);
+
+impl Raised {
+    fn kept<T>(&self, result: PyResult<T>) -> Result<T, Error> {
+        result.map_err(|error| {
+            self.0.replace(Some(error));
+            Error::new(ErrorKind::Interrupted, "an exception was raised")
+        })
+    }
+}
+
+/// Levels of a loader in Python.
+struct OfPython<'a, 'py> {
+    levels: &'a Bound<'py, PyAny>,
+    train_step: &'a Bound<'py, PyAny>,
+    /// Waits for what is queued on a GPU.
+    synchronise: &'a Bound<'py, PyAny>,
+    raised: &'a Raised,
+    subject: String,
+    batch_size: Option<usize>,
+    names: Vec<Level>,
+    more_threads: Option<(Level, usize)>,
+    augmentations: Vec<String>,
+    /// Names of the actions that can be tried.
+    actions: Vec<String>,
+    notes: Vec<String>,
+}
+
+impl<'a, 'py> OfPython<'a, 'py> {
+    fn new(
+        levels: &'a Bound<'py, PyAny>,
+        train_step: &'a Bound<'py, PyAny>,
+        synchronise: &'a Bound<'py, PyAny>,
+        raised: &'a Raised,
+    ) -> PyResult<Self> {
+        let py = levels.py();
+        let level = |name: &String| name.parse::<Level>().or_raise(py);
+        let names: Vec<String> = levels.getattr("names")?.extract()?;
+        let more: Option<(String, usize)> = levels.getattr("more_threads")?.extract()?;
+        let more = more.map(|(name, threads)| Ok::<_, PyErr>((level(&name)?, threads)));
+        Ok(Self {
+            levels,
+            train_step,
+            synchronise,
+            raised,
+            subject: levels.getattr("subject")?.extract()?,
+            batch_size: levels.getattr("batch_size")?.extract()?,
+            names: names.iter().map(level).collect::<PyResult<_>>()?,
+            more_threads: more.transpose()?,
+            augmentations: levels.getattr("augmentations")?.extract()?,
+            actions: levels.getattr("actions")?.extract()?,
+            notes: levels.getattr("notes")?.extract()?,
+        })
+    }
+
+    /// What gives the batches of a variant.
+    fn source(&self, variant: Variant<'_>) -> PyResult<Bound<'py, PyAny>> {
+        let levels = self.levels;
+        match variant {
+            Variant::Basis(Basis::Level { level }) => {
+                levels.call_method1("source", (level.name(),))
+            }
+            Variant::Basis(Basis::MoreThreads) => levels.call_method0("with_more_threads"),
+            Variant::Basis(Basis::Without { place }) => levels.call_method1("without", (place,)),
+            Variant::Remedied(action) => {
+                let json = levels.py().import("json")?;
+                levels.call_method1("remedied", (json.call_method1("loads", (text(action),))?,))
+            }
+        }
+    }
+
+    /// Times what gives batches, with the training step.
+    fn timed(&self, source: &Bound<'py, PyAny>, timer: &Timer<'_>) -> Result<Lap, Error> {
+        let kept = |result: PyResult<Bound<'py, PyAny>>| self.raised.kept(result);
+        kept(source.call_method0("warm_up"))?;
+        let step = || self.train_step.call1((source.call_method0("next")?,));
+        let wait = || kept(self.synchronise.call0()).map(drop);
+        let batch_s = timer.batches(usize::MAX, wait, || kept(step()).map(drop))?;
+        let statistics = self.raised.kept(source.call_method0("statistics"))?;
+        let statistics: Option<String> = self.raised.kept(statistics.extract())?;
+        let statistics = statistics.as_deref().map(parsed::<Statistics>).transpose()?;
+        Ok(Lap { batch_s, statistics })
+    }
+}
+
+impl Levels for OfPython<'_, '_> {
+    fn subject(&self) -> String {
+        self.subject.clone()
+    }
+
+    fn batch_size(&self) -> Option<usize> {
+        self.batch_size
+    }
+
+    fn levels(&self) -> Vec<Level> {
+        self.names.clone()
+    }
+
+    fn more_threads(&self) -> Option<(Level, usize)> {
+        self.more_threads
+    }
+
+    fn augmentations(&self) -> Vec<String> {
+        self.augmentations.clone()
+    }
+
+    fn can_try(&self, action: &Action) -> bool {
+        let name = serde_json::to_value(action).expect("plain data")["action"].clone();
+        self.actions.iter().any(|one| name == one.as_str())
+    }
+
+    fn time(&mut self, variant: Variant<'_>, timer: &Timer<'_>) -> Result<Lap, Error> {
+        let source = self.raised.kept(self.source(variant))?;
+        let lap = self.timed(&source, timer);
+        let closed = source.call_method0("close");
+        // The first error counts.
+        let lap = lap?;
+        self.raised.kept(closed)?;
+        Ok(lap)
+    }
+
+    fn facts(&mut self) -> Result<Facts, Error> {
+        let json = || -> PyResult<String> {
+            let facts = self.levels.call_method0("facts")?;
+            self.levels.py().import("json")?.call_method1("dumps", (facts,))?.extract()
+        };
+        parsed(&self.raised.kept(json())?)
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.notes.clone()
+    }
+}
+
+fn text(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("plain data")
+}
+
+/// What Python wrote.
 fn parsed<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
-    serde_json::from_str(text).map_err(|error| {
-        Error::malformed(format!("these are no measurements: {error}")).caused_by(error)
-    })
+    serde_json::from_str(text)
+        .map_err(|error| Error::bug(format!("{text}: {error}")).caused_by(error))
 }

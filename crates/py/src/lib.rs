@@ -9,7 +9,7 @@
 //! | `settings.rs` | what a loader is asked for, from Python's values |
 //! | `augment.rs` | augmentations of the user's own arrays |
 //! | `device.rs` | what the machine has |
-//! | `diagnose.rs` | from times that Python measured to what training waits for |
+//! | `diagnose.rs` | what training waits for: the driver of hsipack-measure over levels in Python |
 //! | `pack.rs` | convert, estimate, validate |
 //! | `array.rs` | our arrays as DLPack and NumPy see them, and theirs as ours |
 //! | `torch/` | the user's torch, called through Python: what computes on a device |
@@ -45,7 +45,7 @@ mod _hsipack {
     #[pymodule_export]
     use super::device::cuda_is_available;
     #[pymodule_export]
-    use super::diagnose::{DiagnosisRounds, diagnose, diagnosis_samples};
+    use super::diagnose::{diagnose, diagnosis_samples};
     #[pymodule_export]
     use super::loader::Loader;
     #[pymodule_export]

@@ -12,7 +12,7 @@ import hsipack
 import numpy as np
 import pytest
 import torch
-from hsipack.augment import RandomGaussianNoise
+from hsipack.augment import RandomElasticTransform
 from hsipack.diagnosis._levels import Kept, Source
 from torch.utils.data import DataLoader, Dataset
 
@@ -57,16 +57,28 @@ def test_nobody_is_to_blame_if_the_step_takes_longest(dataset: str) -> None:
     assert [row["level"] for row in found.levels] == ["step", "collate", "decode", "read"]
 
 
-def test_slow_augmentation_is_named_with_its_dearest_part(dataset: str) -> None:
-    noise = [RandomGaussianNoise(std=0.1, p=1.0)]
-    with hsipack.Loader(dataset, 4, device="cpu", augment=noise) as loader:
+def packed(folder: Path, shape: tuple[int, int, int], **options: Any) -> hsipack.Dataset:
+    """Twelve cubes of noise."""
+    (folder / "cubes").mkdir()
+    random = np.random.default_rng(1)
+    for number in range(12):
+        np.save(folder / "cubes" / f"{number}.npy", random.random(shape, dtype=np.float32))
+    hsipack.convert(folder / "cubes", folder / "packed.hsipack", **options)
+    return hsipack.open(folder / "packed.hsipack")
+
+
+def test_slow_augmentation_is_named_with_its_dearest_part(tmp_path: Path) -> None:
+    # Smoothing its fields takes many times as long as loading these cubes.
+    elastic = [RandomElasticTransform(kernel_size=(255, 255), p=1.0)]
+    cubes = packed(tmp_path, (96, 128, 8))
+    with hsipack.Loader(cubes, 4, device="cpu", augment=elastic) as loader:
         found = diagnose(loader, lambda batch: None, verify=True)
         # The user's own loader is where it was.
         assert loader.epoch == 0
         assert len(list(loader)) == len(loader)
     assert found.culprit == "augment", str(found)
     assert found.remedy is not None
-    assert found.remedy["name"] == "gaussian_noise"
+    assert found.remedy["name"] == "elastic"
     assert found.verified is not None
     if found.remedy["basis"]:
         assert found.remedy["basis"] == {"measured": "without", "place": 0}
@@ -75,14 +87,8 @@ def test_slow_augmentation_is_named_with_its_dearest_part(dataset: str) -> None:
 
 
 def test_slow_decoding_is_named_and_what_more_threads_bring_is_measured(tmp_path: Path) -> None:
-    (tmp_path / "cubes").mkdir()
-    random = np.random.default_rng(1)
-    for number in range(12):
-        cube = random.random((96, 96, 64), dtype=np.float32)
-        np.save(tmp_path / "cubes" / f"{number}.npy", cube)
-    packed = tmp_path / "packed.hsipack"
-    hsipack.convert(tmp_path / "cubes", packed, codec="zstd", level=6)
-    with hsipack.Loader(hsipack.open(packed), 3, device="cpu", num_threads=1) as loader:
+    cubes = packed(tmp_path, (96, 96, 64), codec="zstd", level=6)
+    with hsipack.Loader(cubes, 3, device="cpu", num_threads=1) as loader:
         found = diagnose(loader, lambda batch: None)
     assert found.culprit == "decode", str(found)
     data = found.to_dict()
@@ -223,15 +229,15 @@ def test_rounds_that_differ_are_followed_by_more_up_to_a_bound() -> None:
     assert not found.settled
     assert "unsure" in str(found)
     assert [row["rounds"] for row in found.levels] == [6, 6]
-    assert told[0] == "round 1 of 2: step"
-    assert told[-1] == "round 6, to be sure: load"
+    assert told[0] == "round 1 of 2: the training step"
+    assert told[-1] == "round 6, to be sure: loading samples"
 
 
 def test_a_remedy_is_tried_in_more_rounds_while_its_times_differ(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # On one core more workers would be no remedy to try. What they bring does not matter here.
-    monkeypatch.setattr("hsipack.diagnosis._others.cores", lambda: 2)
+    monkeypatch.setattr("hsipack.diagnosis._data_loader.cores", lambda: 2)
     told: list[str] = []
     steps = []
 
@@ -264,12 +270,12 @@ def test_a_remedy_is_tried_in_more_rounds_while_its_times_differ(
 class Planted:
     """A fake of a loader's levels: one thread decodes slowly, two do not."""
 
+    subject, batch_size, notes = "planted", 1, ()
     names = ("step", "collate", "decode", "read")
-    subject, batch_size, statistics = "planted", 1, None
+    more_threads, augmentations, actions = ("decode", 2), (), ("threads",)
 
     def __init__(self, told: list[str]) -> None:
         self.told = told
-        self.notes: list[str] = []
 
     def waiting(self, seconds: float) -> Source:
         return Kept(None, wait(seconds))
@@ -277,15 +283,14 @@ class Planted:
     def source(self, name: str) -> Source:
         return self.waiting(LONG / 2 if name in {"step", "collate"} else 2 * LONG)
 
-    def with_more_threads(self, name: str) -> Source | None:
+    def with_more_threads(self) -> Source:
         # Slow only when a remedy is tried for the first time.
         tried = self.told[-1].endswith("the remedy")
         again = any(what.endswith("all of it again") for what in self.told)
-        slow = tried and not again
-        return self.waiting(2 * LONG if slow else LONG) if name == "decode" else None
+        return self.waiting(2 * LONG if tried and not again else LONG)
 
     def remedied(self, remedy: dict[str, Any]) -> Source:
-        assert remedy["threads"] == 2
+        assert remedy == {"action": "threads", "threads": 2}
         return self.waiting(LONG)
 
     def facts(self) -> dict[str, Any]:
@@ -329,6 +334,27 @@ def test_a_step_that_fails_is_the_users_error(dataset: str) -> None:
         with pytest.raises(RuntimeError, match="out of luck"):
             diagnose(loader, step)
         assert len(list(loader)) == len(loader)
+
+
+def test_what_is_told_may_raise(dataset: str) -> None:
+    class Enough(Exception):
+        pass
+
+    steps: list[object] = []
+    done = []
+
+    def progress(what: str) -> None:
+        if "decoding" in what:
+            done.append(len(steps))
+            raise Enough
+
+    with hsipack.Loader(dataset, 4, device="cpu") as loader:
+        with pytest.raises(Enough):
+            diagnose(loader, steps.append, progress=progress)
+        assert len(list(loader)) == len(loader)
+    # Nothing was measured after that.
+    assert done == [len(steps)]
+    assert len(steps) >= 2 * 4
 
 
 def test_a_trace_shows_waiting_steps_and_decoding(dataset: str, tmp_path: Path) -> None:

@@ -217,7 +217,8 @@ def test_what_needs_computing_names_the_remedy(dataset: str, tmp_path: Path) -> 
     program = """
 streams = []
 assert hsipack.augment.RandomHorizontalFlip and hsipack._hsipack.cuda_is_available()
-for options in ({"dtype": "float32"}, {"normalize": "l2"}, {"augment": "[{\\"op\\": \\"hflip\\"}]"}):
+flip = [{"op": "hflip"}]
+for options in ({"dtype": "float32"}, {"normalize": "l2"}, {"augment": flip}):
     device, _ = loaders(**options)
     try:
         next(iter(device))

@@ -563,3 +563,27 @@ def test_what_notebooks_show_is_short(dataset: str) -> None:
     assert repr(ds.samples) == f"<hsipack.Samples: 12 of {dataset}>"
     for value in (ds.stats, ds.stacks, ds.samples):
         assert len(repr(value)) < 200
+
+
+DIAGNOSES: list[tuple[dict[str, Any], str]] = [
+    ({"rounds": "3"}, "rounds='3'"),
+    ({"rounds": 0}, "rounds=0"),
+    ({"rounds": 1.5}, "rounds=1.5"),
+    ({"seconds": "x"}, "seconds='x'"),
+    ({"seconds": -1}, "seconds=-1"),
+    ({"seconds": float("nan")}, "seconds=nan"),
+    ({"verify": "yes"}, "verify='yes'"),
+    ({"device": "tpu"}, "device='tpu'"),
+    ({"device": -5}, "device=-5"),
+    ({"train_step": None}, "train_step=None"),
+    ({"loader": 3}, "loader=3"),
+    ({"loader": "scans.hsipack"}, "loader='scans.hsipack'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), DIAGNOSES)
+def test_wrong_arguments_of_diagnose_are_named(arguments: dict[str, Any], message: str) -> None:
+    given = {"loader": [1, 2], "train_step": lambda batch: None} | arguments
+    with pytest.raises(hsipack.ConflictError) as caught:
+        hsipack.diagnose(given.pop("loader"), given.pop("train_step"), **given)
+    assert message in str(caught.value) and caught.value.remedy

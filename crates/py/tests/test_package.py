@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import importlib.metadata
 import inspect
 import os
@@ -19,8 +20,6 @@ import hsipack
 import numpy as np
 import numpy.typing
 import pytest
-import torch
-import torch.utils.data
 from hsipack import _hsipack
 
 ROOT = Path(__file__).parents[3]
@@ -38,7 +37,8 @@ def test_the_import_adds_little_to_numpys_and_imports_no_torch() -> None:
         "import time, numpy\nstart = time.process_time()\nimport hsipack\n"
         "print(time.process_time() - start)"
     )
-    # 0.15 s are promised for both together, most of it NumPy's; the best of a few, since machines are busy.
+    # 0.15 s are promised for both together, most of it NumPy's; the best of a few, since machines
+    # are busy.
     assert min(float(python(program).stdout) for _ in range(5)) < 0.1
     done = python("import sys, hsipack; print(*{'torch', 'pandas', 'zarr'} & set(sys.modules))")
     assert done.stdout.strip() == "", done.stderr
@@ -117,6 +117,8 @@ def test_versions_agree() -> None:
 
 def test_what_public_calls_give_is_exported() -> None:
     """Every class of hsipack's that a public method, property or field is of has a public name."""
+    torch = pytest.importorskip("torch")
+    importlib.import_module("torch.utils.data")
     public = {
         getattr(module, name)
         for module in (hsipack, hsipack.augment)
@@ -125,7 +127,7 @@ def test_what_public_calls_give_is_exported() -> None:
     }
     seen, missing = set(), set()
     for thing in public | {value for value in vars(hsipack).values() if inspect.isfunction(value)}:
-        for name, kind in returned(thing):
+        for name, kind in returned(thing, torch):
             seen.add(kind)
             if kind not in public:
                 missing.add(f"{thing.__name__}{name}: {kind.__name__}")
@@ -133,7 +135,7 @@ def test_what_public_calls_give_is_exported() -> None:
     assert not missing
 
 
-def returned(thing: Any) -> Iterator[tuple[str, type]]:
+def returned(thing: Any, torch: Any) -> Iterator[tuple[str, type]]:
     """Names of methods, properties and fields, and classes of hsipack's that they are of."""
     members: dict[str, Any] = {"": thing} if inspect.isfunction(thing) else {}
     if isinstance(thing, type):

@@ -59,5 +59,7 @@ pub use hsipack_torch as torch;
 pub use loader::{
     ArrayView, Batch, BatchTimes, Epoch, Loader, LoaderOptions, LoaderStats, OnDamage, Statistics,
 };
+#[doc(no_inline)]
+pub use ndarray;
 pub use ring::memory::{MemoryOptions, MemoryReport, PageLocker};
 pub use values::{Value, Values};

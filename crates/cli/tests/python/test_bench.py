@@ -62,9 +62,7 @@ def test_options_that_mean_nothing_are_wrong_usage(hsipack: Hsipack) -> None:
 def test_all_strategies_stand_side_by_side(hsipack: Hsipack, tmp_path: Path) -> None:
     page = tmp_path / "bench.html"
     limits = ["--rate-limit", "unlimited", "--rate-limit", "1000MB/s"]
-    found = report(
-        hsipack.run("bench", *QUICK, *limits, "--json", "--html", page, cwd=tmp_path)
-    )
+    found = report(hsipack.run("bench", *QUICK, *limits, "--json", "--html", page, cwd=tmp_path))
     cases = [(one["name"], one["rate_limit"]) for one in found["strategies"]]
     assert cases == [(name, rate) for rate in (None, 1_000_000_000) for name in NAMES]
     for one in found["strategies"]:

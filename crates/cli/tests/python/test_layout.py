@@ -152,6 +152,23 @@ def test_metadata_says_what_it_is(hsipack: Hsipack, tmp_path: Path) -> None:
     assert open_xarray(out)["image"].sel(sample=0).mean(["y", "x"]).sizes == {"band": 11}
 
 
+def test_bands_in_no_order_of_wavelength_are_sorted_to_be_found(
+    hsipack: Hsipack, tmp_path: Path
+) -> None:
+    """Two detectors overlap, as EnMAP's do: docs/interchange.md says to sort the bands first."""
+    nm = [900.0, 920.0, 940.0, 960.0, 980.0, 1000.0, 905.0, 925.0, 945.0, 965.0, 985.0]
+    cube = smooth_cube()
+    data = write_envi(tmp_path / "cube.hdr", cube, wavelength=nm, wavelength_units="nm")
+    out = tmp_path / "out.hsipack"
+    hsipack.convert(data, out=out)
+    by_wavelength = open_xarray(out)["image"].swap_dims(band="wavelength")
+    with pytest.raises((KeyError, ValueError), match="monotonic"):
+        by_wavelength.sel(wavelength=944, method="nearest")
+    near = by_wavelength.sortby("wavelength").sel(wavelength=944, method="nearest")
+    assert float(near["wavelength"]) == 945
+    np.testing.assert_array_equal(near.values[0], cube[:, :, 8].astype("float16"))
+
+
 # -------------------------------------------------------------------------------- the same again
 
 

@@ -464,7 +464,9 @@ def test_orders(hsipack: Hsipack, packed: Path) -> None:
 
     assert read_order("sequential") == list(range(21))
     assert set(read_order("weighted", "--epoch-length", 60)) <= set(range(1, 21, 2))
-    balanced = Counter(lines[id]["label"] for id in read_order("class-balanced", "--epoch-length", 30))
+    balanced = Counter(
+        lines[id]["label"] for id in read_order("class-balanced", "--epoch-length", 30)
+    )
     assert len(balanced) == 3
     assert min(balanced.values()) >= 3
     together = [lines[id]["group"] for id in read_order("groups-together")]

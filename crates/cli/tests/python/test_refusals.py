@@ -6,6 +6,7 @@ import os
 import re
 import resource
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -99,6 +100,30 @@ def test_an_output_that_cannot_be_written_is_said(
     assert done.returncode == 1, done.stderr
     assert "cannot write to standard output" in done.stderr
     assert ("No space left" if how == "full" else "Bad file descriptor") in done.stderr
+
+
+@pytest.mark.parametrize("command", ["info {data}", "read {data} --batch-size 2 --json"])
+def test_a_reader_that_goes_away_ends_it_without_a_word(
+    hsipack: Hsipack, folder: Path, tmp_path: Path, command: str
+) -> None:
+    """As in ``hsipack info … | head -0``: the signal for that ends it, as it ends other programs."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [hsipack.binary, *words(command, folder, tmp_path / "new")],
+            stdin=subprocess.DEVNULL,
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+    finally:
+        os.close(writer)
+    assert done.returncode == -signal.SIGPIPE, done.stderr
+    no_panic(done.stderr)
+    assert "cannot write" not in done.stderr
 
 
 @pytest.mark.parametrize("command", [*SPEAKING, "info /nowhere", "read {data} --batch-size x"])

@@ -172,7 +172,7 @@ pub fn diagnose(
             return Ok(diagnosis);
         }
         attempt += 1;
-        (driver.tell)("the machine changed its speed: all of it again");
+        driver.say("the machine changed its speed: all of it again")?;
     }
 }
 
@@ -248,7 +248,7 @@ impl Driver<'_> {
         let (mut loads, mut with_more, mut statistics) = (Vec::new(), Vec::new(), None);
         while !rounds.suffice(&measured, limits) {
             for Measured { level, batch_s } in &mut measured {
-                (self.tell)(&rounds.name(batch_s.len() + 1, level.adds()));
+                self.say(&rounds.name(batch_s.len() + 1, level.adds()))?;
                 let lap = self.levels.time((*level).into(), &self.timer)?;
                 batch_s.push(lap.batch_s);
                 // In the same round: both see the same machine.
@@ -267,6 +267,12 @@ impl Driver<'_> {
         Ok(Timed { verdict, load_s: middle(&loads), more_threads, statistics })
     }
 
+    /// Says what goes on, and goes on unless the diagnosis is to stop.
+    fn say(&mut self, what: &str) -> Result<()> {
+        (self.tell)(what);
+        self.timer.check()
+    }
+
     /// Seconds of a batch.
     fn time(&mut self, variant: Variant<'_>) -> Result<f64> {
         Ok(self.levels.time(variant, &self.timer)?.batch_s)
@@ -276,7 +282,7 @@ impl Driver<'_> {
     fn augmentations(&mut self) -> Result<Vec<AugmentationCost>> {
         let mut costs = Vec::new();
         for (place, name) in self.levels.augmentations().into_iter().enumerate() {
-            (self.tell)(&format!("without {name}"));
+            self.say(&format!("without {name}"))?;
             let times = (0..self.effort.rounds.asked())
                 .map(|_| self.time(Variant::Basis(Basis::Without { place })))
                 .collect::<Result<Vec<f64>>>()?;
@@ -291,7 +297,7 @@ impl Driver<'_> {
         let real = real(&self.levels.levels()).unwrap_or(Level::Step);
         let (mut before, mut after, mut basis) = (Vec::new(), Vec::new(), Vec::new());
         loop {
-            (self.tell)(&rounds.name(before.len() + 1, "the remedy"));
+            self.say(&rounds.name(before.len() + 1, "the remedy"))?;
             before.push(self.time(real.into())?);
             after.push(self.time(Variant::Remedied(&remedy.action))?);
             if let Some(of) = remedy.basis {
@@ -430,6 +436,15 @@ mod tests {
         let verified = diagnosis.verified.unwrap();
         assert!(verified.steady && (verified.gain - 2.0).abs() < 1e-9, "{verified:?}");
         assert_eq!((diagnosis.facts.load_s, diagnosis.facts.cores > 0), (Some(0.05), true));
+    }
+
+    #[test]
+    fn who_hears_what_goes_on_may_stop_it_before_that_is_done() {
+        let (mut levels, stop) = (Scripted::new(&LEVELS, disk), AtomicBool::new(false));
+        let mut tell = |what: &str| stop.store(what.ends_with("decoding"), Ordering::Relaxed);
+        let error = diagnose(&mut levels, EFFORT, &stop, &mut tell).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Interrupted);
+        assert_eq!(levels.laps, ["the training step"]);
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub use observed::{Limit, Observed};
 pub use packed::{PackedOptions, Step, run};
 pub use prediction::Basis;
 pub use remedy::{Action, Remedy, remedy};
-pub use report::{Diagnosis, Measurements, Trial, Verified};
+pub use report::{Diagnosis, Trial, Verified};
 pub use rounds::Rounds;
 pub use subset::subset;
 pub use verdict::{Limits, Measured, Row, Verdict, verdict};

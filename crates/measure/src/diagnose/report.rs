@@ -5,12 +5,12 @@ use std::fmt::Write;
 use hsipack_format::Opt;
 use hsipack_format::remedy::{Value, current};
 use hsipack_read::{CacheKind, Statistics};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::facts::{Facts, Kind};
 use super::level::Level;
-use super::remedy::{Action, Remedy, remedy};
-use super::verdict::{Limits, Measured, Verdict, verdict};
+use super::remedy::{Action, Remedy};
+use super::verdict::{Limits, Verdict};
 use super::words::{percent, time};
 
 /// What was measured, who is to blame, what to do.
@@ -61,65 +61,14 @@ pub struct Verified {
 }
 
 /// Seconds that a batch takes beside each other, medians of the same rounds.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trial {
     /// Without the remedy.
     pub before_s: f64,
     /// With it.
     pub after_s: f64,
     /// Of what the prediction rests on, if that can be measured by itself.
-    #[serde(default)]
     pub basis_s: Option<f64>,
-}
-
-/// What somebody else measured: a training script in Python.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Measurements {
-    /// What was diagnosed.
-    pub subject: String,
-    /// Samples in a batch, where that is known.
-    pub batch_size: Option<usize>,
-    /// Times of the levels.
-    pub levels: Vec<Measured>,
-    /// What else is known.
-    pub facts: Facts,
-    /// What came of the remedy, if it was tried.
-    pub tried: Option<Trial>,
-    /// What the loader did with everything real, if it is hsipack's.
-    pub statistics: Option<Statistics>,
-    /// How often all of it was measured before.
-    pub earlier_attempts: usize,
-    /// What could not be measured, and why.
-    pub notes: Vec<String>,
-}
-
-impl From<Measurements> for Diagnosis {
-    fn from(measurements: Measurements) -> Self {
-        let limits = Limits::default();
-        let Measurements { subject, batch_size, levels, facts, tried, statistics, .. } =
-            measurements;
-        let verdict = verdict(&levels, limits);
-        let remedy = remedy(&verdict, &facts);
-        let verified = tried
-            .zip(remedy.as_ref())
-            .map(|(trial, remedy)| Verified::new(trial, remedy, &verdict, &facts, limits));
-        let attempts = measurements.earlier_attempts + 1;
-        let notes = measurements.notes;
-        Self {
-            subject,
-            batch_size,
-            verdict,
-            limits,
-            facts,
-            remedy,
-            verified,
-            statistics,
-            attempts,
-            notes,
-        }
-    }
 }
 
 impl Verified {
@@ -304,6 +253,8 @@ fn wrapped(out: &mut String, before: &str, text: &str) -> std::fmt::Result {
 
 #[cfg(test)]
 mod tests {
+    use super::super::remedy::remedy;
+    use super::super::verdict::{Measured, verdict};
     use super::*;
 
     fn diagnosis(read: f64) -> Diagnosis {
@@ -338,13 +289,12 @@ mod tests {
     fn tried(trial: Trial) -> Diagnosis {
         let Diagnosis { facts, .. } = diagnosis(0.2);
         let times = [(Level::Step, 0.04), (Level::Decode, 0.05), (Level::Read, 0.2)];
-        let levels = times.map(|(level, time)| Measured { level, batch_s: vec![time; 3] }).to_vec();
-        Diagnosis::from(Measurements {
-            levels,
-            facts,
-            tried: Some(trial),
-            ..Measurements::default()
-        })
+        let measured = times.map(|(level, time)| Measured { level, batch_s: vec![time; 3] });
+        let limits = Limits::default();
+        let verdict = verdict(&measured, limits);
+        let remedy = remedy(&verdict, &facts).unwrap();
+        let verified = Some(Verified::new(trial, &remedy, &verdict, &facts, limits));
+        Diagnosis { verified, verdict, remedy: Some(remedy), ..diagnosis(0.2) }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::level::Level;
 
 /// Times of one level.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     /// The level.
     pub level: Level,

@@ -8,7 +8,9 @@ use std::sync::atomic::Ordering;
 
 use half::f16;
 use hsipack_format::ErrorKind;
-use hsipack_pack::convert::{self, ChunkShape, ConvertOptions, MaskOption, Mode, Scale};
+use hsipack_pack::convert::{
+    self, ChunkShape, ConvertOptions, KeepBits, MaskOption, Mode, Nodata, Scale,
+};
 use hsipack_pack::progress::Progress;
 use hsipack_pack::source::RowBuffer;
 use hsipack_pack::validate::{ValidateOptions, validate};
@@ -143,6 +145,47 @@ fn threads_do_not_change_a_byte() {
     assert!(results[0].len() > 10);
     assert_eq!(results[0], results[1]);
     assert_eq!(results[0], results[2]);
+}
+
+#[test]
+fn threads_do_not_change_what_is_chosen_automatically() {
+    let folder = tempfile::tempdir().unwrap();
+    cubes(folder.path(), 8, 2);
+    let results = [1, 2, 7].map(|jobs| {
+        let out = folder.path().join(format!("out{jobs}"));
+        let mut options = ConvertOptions { jobs, ..options(folder.path(), &out) };
+        options.values.scale = Scale::Auto;
+        options.values.keep_bits = KeepBits::Auto;
+        let mut estimate = convert::dry_run(&options).unwrap();
+        estimate.output.clear();
+        let report = pack(&options);
+        assert!(report.information.is_some());
+        (serde_json::to_string(&estimate).unwrap(), content(&out))
+    });
+    assert_eq!(results[0], results[1]);
+    assert_eq!(results[0], results[2]);
+}
+
+#[test]
+fn the_first_cube_that_cannot_be_read_is_named_whatever_the_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    cubes(folder.path(), 12, 0);
+    for jobs in [1, 2, 7] {
+        let mut options = options(folder.path(), &folder.path().join("out"));
+        options.values.scale = Scale::Auto;
+        options.values.nodata = Nodata::Error;
+        options.values.ignore_value = Some(1e9);
+        options.jobs = jobs;
+        for (number, at) in [(3, 100), (4, 0), (9, 0)] {
+            let file = folder.path().join(format!("cube{number:03}.img"));
+            let mut values = std::fs::read(&file).unwrap();
+            values[4 * at..4 * at + 4].copy_from_slice(&1e9f32.to_le_bytes());
+            std::fs::write(&file, values).unwrap();
+        }
+        let error = convert::dry_run(&options).unwrap_err();
+        let named = error.path().and_then(Path::file_stem);
+        assert!(named.is_some_and(|name| name == "cube003"), "{error}");
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Damage of every kind is found, and mended where a source is there.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 
 use hsipack_format::ErrorKind;
 use hsipack_format::checksums::{self, SHA256SUMS};
@@ -24,6 +25,48 @@ fn dataset(folder: &Path) -> PathBuf {
     pack(&options(&cubes_folder, &out));
     assert!(check(&out).ok);
     out
+}
+
+#[test]
+fn threads_do_not_change_what_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = dataset(folder.path());
+    // A chunk of two shards each, and the value of a source.
+    for shard in ["0/0/0/0", "1/0/0/0"] {
+        let path = out.join("6x5x4/image/c").join(shard);
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[30] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+    }
+    let source = folder.path().join("in/cube004.img");
+    let mut values = std::fs::read(&source).unwrap();
+    values[9] ^= 0x40;
+    std::fs::write(&source, values).unwrap();
+    let found = [1, 2, 7].map(|jobs| {
+        let options = ValidateOptions { jobs, source: true, ..ValidateOptions::default() };
+        let report = validate(&out, &options, &Progress::default()).unwrap();
+        assert_eq!((report.damaged_samples.len(), report.sources), (3, 3));
+        Report { seconds: 0.0, ..report }
+    });
+    let found = found.map(|report| serde_json::to_string(&report).unwrap());
+    assert_eq!(found[0], found[1]);
+    assert_eq!(found[0], found[2]);
+}
+
+#[test]
+fn a_check_that_is_stopped_ends_with_that_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = dataset(folder.path());
+    for source in [false, true] {
+        for jobs in [1, 3] {
+            let options = ValidateOptions { jobs, source, ..ValidateOptions::default() };
+            let progress = Progress::default();
+            progress.stop.store(true, Ordering::Relaxed);
+            let error = validate(&out, &options, &progress).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Interrupted);
+            assert_eq!(progress.bytes_in.load(Ordering::Relaxed), 0);
+        }
+    }
 }
 
 #[test]

@@ -286,3 +286,27 @@ fn mistakes_are_named() {
     check(&options(&folder.path().join("no.hdr"), folder.path().join("a.png")), "no.hdr");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left behind");
 }
+
+#[test]
+fn a_picture_does_not_depend_on_how_the_cube_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let values = varied(90 * 40 * 5);
+    let input = write_envi(folder.path(), "a", [90, 40, 5], &values, &five_bands());
+    let ids: Vec<u8> = (0..90 * 40).map(|at| (at / 700 % 4) as u8).collect();
+    write_mask(folder.path(), "a_m", 90, 40, &ids);
+    // One read of all rows, and 45 of two, which several threads share.
+    let pictures = [90, 2].map(|rows| {
+        let dataset = pack(
+            std::slice::from_ref(&input),
+            &folder.path().join(format!("d{rows}")),
+            |options| {
+                options.layout.chunk = Some(ChunkShape { rows, columns: None });
+                options.masks = vec![mask("organs", "{dir}/{stem}_m.npy")];
+            },
+        );
+        let output = folder.path().join(format!("{rows}.png"));
+        preview(&options(dataset.path(), output.clone())).unwrap();
+        Picture::read(&output)
+    });
+    assert!(pictures[0].rgb == pictures[1].rgb);
+}

@@ -21,6 +21,7 @@ from hsipack import _processor
 _processor.check()
 
 from hsipack import augment  # noqa: E402  (an older processor could not run what this imports)
+from hsipack._concat import Concat, concat  # noqa: E402
 from hsipack._errors import (  # noqa: E402
     AmbiguousError,
     BugError,
@@ -54,6 +55,7 @@ __all__ = [
     "Array",
     "BugError",
     "CenterCrop",
+    "Concat",
     "ConflictError",
     "ConvertReport",
     "DamagedError",
@@ -79,6 +81,7 @@ __all__ = [
     "WorstError",
     "__version__",
     "augment",
+    "concat",
     "convert",
     "diagnose",
     "estimate",

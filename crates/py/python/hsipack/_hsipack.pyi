@@ -3,13 +3,15 @@
 from collections.abc import Callable
 from typing import Any
 
+from hsipack.diagnosis._levels import Levels
+
 __version__: str
 
 class Array:
     """An array for whoever speaks DLPack (``torch.from_dlpack``, ``jax.dlpack.from_dlpack``,
-    ``cupy.from_dlpack``) or, in the host's memory, NumPy's array interface (``numpy.asarray``; NumPy
-    has no bfloat16). Nothing is copied. On a device its memory is lent to the stream that the
-    taker names."""
+    ``cupy.from_dlpack``) or, in the host's memory, NumPy's array interface (``numpy.asarray``;
+    NumPy has no bfloat16). Nothing is copied. On a device its memory is lent to the stream that
+    the taker names."""
 
     def __dlpack__(
         self,
@@ -94,17 +96,16 @@ class Pipeline:
         through: str | None = None,
     ) -> tuple[Array, list[Array], _Mixed]: ...
 
-class DiagnosisRounds:
-    ATTEMPTS: int
-    def __init__(self, asked: int) -> None: ...
-    def name(self, round: int, what: str) -> str: ...
-    def suffice(self, levels: str) -> bool: ...
-    def suffice_to_compare(self, times: list[list[float]]) -> bool: ...
-
 def diagnosis_samples(
     samples: list[int], decoded_bytes: int, batch_size: int, per_sample: int
 ) -> list[int]: ...
-def diagnose(measurements: str) -> tuple[str, str]: ...
+def diagnose(
+    levels: Levels,
+    train_step: Callable[[Any], object],
+    synchronise: Callable[[], object],
+    progress: Callable[[str], object],
+    effort: tuple[int, float, bool],
+) -> tuple[str, str]: ...
 def cuda_is_available() -> bool: ...
 def convert(settings: dict[str, Any], progress: Callable[[int, int], object] | None) -> str: ...
 def estimate(settings: dict[str, Any]) -> str: ...

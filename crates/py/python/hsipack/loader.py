@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import inspect
 import json
 import math
 import os
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     import torch
     from torch.utils.data import Sampler
     from typing_extensions import Unpack
+
+    from hsipack._concat import Concat
 
 Batch = dict[str, Any]
 
@@ -81,10 +84,10 @@ class Loader:
     ``pin_memory``, ``collate_fn``, …) are refused with what to do instead.
 
     Args:
-        dataset: a dataset, the path of one, or a ``Subset`` (``random_split``) or ``ConcatDataset``
-            of its parts. Its split, samples, masks and bands are what is read, in its order;
-            ``dtype``, ``physical`` and ``output`` are the loader's own, and a dataset with a
-            ``transform`` is refused.
+        dataset: a dataset, the path of one, several that :func:`hsipack.concat` joined, or a
+            ``Subset`` (``random_split``) or ``ConcatDataset`` of its parts. Its split, samples,
+            masks and bands are what is read, in its order; ``dtype``, ``physical`` and ``output``
+            are the loader's own, and a dataset with a ``transform`` is refused.
         batch_size: samples (crops, if cubes are cropped) of a batch of this rank.
         shuffle: in a new order every epoch, over all ranks.
         seed: of order, crops and augmentations.
@@ -155,9 +158,15 @@ class Loader:
     >>> loader.close()
     """
 
+    def __new__(cls, dataset: Any = None, *others: Any, **options: Any) -> Loader:
+        """A loader of several datasets for what :func:`hsipack.concat` gives."""
+        from hsipack._concat import Concat, ConcatLoader
+
+        return super().__new__(ConcatLoader if isinstance(dataset, Concat) else cls)
+
     def __init__(
         self,
-        dataset: Readable,
+        dataset: Readable | Concat,
         batch_size: int = 1,
         *,
         shuffle: bool = False,
@@ -482,6 +491,13 @@ class Loader:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state["own"])
         self._start(state["state"])
+
+
+# What is shown of it is what it takes, and not that `__new__` takes anything.
+_TAKES = inspect.signature(Loader.__init__)
+Loader.__signature__ = _TAKES.replace(  # type: ignore[attr-defined]
+    parameters=list(_TAKES.parameters.values())[1:]
+)
 
 
 class _Epoch(Iterator[Batch]):

@@ -156,7 +156,7 @@ impl Torch {
     }
 
     /// A tensor over the memory of what a capsule holds.
-    pub fn from_dlpack<'py>(
+    pub fn of_capsule<'py>(
         &self,
         py: Python<'py>,
         capsule: Bound<'py, PyCapsule>,

@@ -128,7 +128,7 @@ impl Tensor {
             let stream = torch.current_stream(py, number)?;
             py.detach(|| array.memory().lend(stream)).or_raise(py)?;
         }
-        torch.from_dlpack(py, capsule(py, array)?)
+        torch.of_capsule(py, capsule(py, array)?)
     }
 }
 

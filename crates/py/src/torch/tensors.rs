@@ -171,7 +171,7 @@ impl Tensors for PyTorch {
 
     fn upload(&self, array: &Array) -> Result<Tensor> {
         made(|py, torch| {
-            let here = torch.from_dlpack(py, capsule(py, array)?)?;
+            let here = torch.of_capsule(py, capsule(py, array)?)?;
             if self.device == Device::Cpu {
                 return torch.functions.clone.bind(py).call1((here,));
             }

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from hsipack import _hsipack, _options, _torch
-from hsipack._errors import ConflictError
 from hsipack._options import Device
-from hsipack.diagnosis._levels import Levels, Source, median, took
+from hsipack.diagnosis._levels import Levels, synchronise
 from hsipack.diagnosis._others import IterableLevels
 from hsipack.diagnosis._own import LoaderLevels
 from hsipack.loader import Loader
@@ -102,7 +101,7 @@ def diagnose(
         progress: is told what goes on.
 
     Raises:
-        ConflictError: if the loader gives no batches.
+        ConflictError: if the loader gives no batches, or an argument is not what it has to be.
 
     >>> import time
     >>> loader = Loader(dataset_path, 4, device="cpu")
@@ -111,24 +110,29 @@ def diagnose(
     'step'
     >>> print(found)  # doctest: +SKIP
     """
-    if rounds < 1:
-        raise ConflictError(f"{rounds} rounds", remedy="ask for at least one")
+    rounds = _options.natural("rounds", rounds)
+    seconds = _options.finite("seconds", seconds)
+    if seconds < 0:
+        raise _options.wrong("seconds", seconds, "give a time from 0 on")
+    verify = _options.flag("verify", verify)
+    if not callable(train_step):
+        remedy = "give a function that takes a batch and trains on it"
+        raise _options.wrong("train_step", train_step, remedy)
+    if isinstance(loader, str) or not isinstance(loader, Iterable):
+        remedy = "give what your batches come from: a hsipack.Loader, a DataLoader, an iterable"
+        raise _options.wrong("loader", loader, remedy)
     if device is None:
         torch = _torch.imported()
         device = "cuda" if torch is not None and torch.cuda.is_available() else "cpu"
     levels = _levels(loader, _options.device("device", device))
     told = progress or (lambda what: None)
     try:
-        attempt = 1
-        while True:
-            found = _Attempt(levels, train_step, rounds, seconds, told).diagnose(attempt, verify)
-            steady = found.verified is None or found.verified["steady"]
-            if steady or attempt == _hsipack.DiagnosisRounds.ATTEMPTS:
-                return found
-            attempt += 1
-            told("the machine changed its speed: all of it again")
+        data, text = _hsipack.diagnose(
+            levels, train_step, synchronise, told, (rounds, seconds, verify)
+        )
     finally:
         levels.close()
+    return Diagnosis(json.loads(data), text)
 
 
 def _levels(loader: Iterable[Any], device: Device) -> Levels:
@@ -141,110 +145,3 @@ def _levels(loader: Iterable[Any], device: Device) -> Levels:
         if not isinstance(loader.dataset, torchs.IterableDataset):
             return DataLoaderLevels(loader, device)
     return IterableLevels(loader, device)
-
-
-class _Attempt:
-    """All of it, measured once."""
-
-    def __init__(
-        self,
-        levels: Levels,
-        train_step: Callable[[Any], object],
-        rounds: int,
-        seconds: float,
-        told: Callable[[str], object],
-    ) -> None:
-        self._levels = levels
-        self._train_step = train_step
-        self._seconds = seconds
-        self._told = told
-        self._asked = rounds
-        self._rounds = _hsipack.DiagnosisRounds(rounds)
-
-    def diagnose(self, attempt: int, verify: bool) -> Diagnosis:
-        measurements = self._measured() | {"earlier_attempts": attempt - 1}
-        diagnosis = _judged(measurements)
-        if diagnosis.culprit == "augment":
-            self._told("every augmentation by itself")
-            measurements["facts"]["augmentations"] = self._augmentations()
-            diagnosis = _judged(measurements)
-        if not verify or diagnosis.remedy is None:
-            return diagnosis
-        tried = self._tried(diagnosis.remedy)
-        if tried is None:
-            self._levels.notes.append("there is no option to try, so nothing was verified")
-        return _judged(measurements | {"tried": tried})
-
-    def _took(self, source: Source) -> float:
-        """Seconds of a batch, and the end of what gives them."""
-        with source:
-            return took(source, self._train_step, self._seconds)
-
-    def _measured(self) -> dict[str, Any]:
-        """The levels, round after round, until the verdict settles."""
-        levels = self._levels
-        measured: list[dict[str, Any]] = [{"level": name, "batch_s": []} for name in levels.names]
-        more_threads: list[float] = []
-        while not self._rounds.suffice(json.dumps(measured)):
-            for level in measured:
-                times, name = level["batch_s"], level["level"]
-                self._told(self._rounds.name(len(times) + 1, name))
-                times.append(self._took(levels.source(name)))
-                # In the same round: both see the same machine.
-                more = levels.with_more_threads(name)
-                if more is not None:
-                    more_threads.append(self._took(more))
-        facts = levels.facts()
-        if more_threads:
-            facts["more_threads_s"] = median(more_threads)
-        return {
-            "subject": levels.subject,
-            "batch_size": levels.batch_size,
-            "levels": measured,
-            "notes": levels.notes,
-            "statistics": levels.statistics,
-            "facts": facts,
-        }
-
-    def _augmentations(self) -> list[dict[str, Any]]:
-        """What a batch takes without each of them."""
-        costs = []
-        for place, name in enumerate(self._levels.augmentations()):
-            times = [self._took(self._levels.without(place)) for _ in range(self._asked)]
-            costs.append({"name": name, "without_s": median(times)})
-        return costs
-
-    def _basis(self, basis: dict[str, Any]) -> Source:
-        """What a prediction rests on."""
-        match basis["measured"]:
-            case "level":
-                return self._levels.source(basis["level"])
-            case "without":
-                return self._levels.without(basis["place"])
-            case _:
-                more = map(self._levels.with_more_threads, self._levels.names)
-                return next(source for source in more if source is not None)
-
-    def _tried(self, remedy: dict[str, Any]) -> dict[str, Any] | None:
-        """Everything real, without and with a remedy, and what the prediction rests on, in turns.
-
-        None if there is no option to try.
-        """
-        parts = ["before_s", "after_s", *(["basis_s"] if remedy["basis"] else [])]
-        times: dict[str, list[float]] = {part: [] for part in parts}
-        while not self._rounds.suffice_to_compare(list(times.values())):
-            self._told(self._rounds.name(len(times["before_s"]) + 1, "the remedy"))
-            times["before_s"].append(self._took(self._levels.source(self._levels.names[-1])))
-            # Not made earlier: it loads as soon as it is there.
-            remedied = self._levels.remedied(remedy)
-            if remedied is None:
-                return None
-            times["after_s"].append(self._took(remedied))
-            if remedy["basis"]:
-                times["basis_s"].append(self._took(self._basis(remedy["basis"])))
-        return {part: median(seconds) for part, seconds in times.items()}
-
-
-def _judged(measurements: dict[str, Any]) -> Diagnosis:
-    data, text = _hsipack.diagnose(json.dumps(measurements))
-    return Diagnosis(json.loads(data), text)

@@ -26,6 +26,7 @@ class DataLoaderLevels(IterableLevels):
     """Levels of a torch DataLoader over a dataset of numbered samples."""
 
     kind = "dataloader"
+    actions: tuple[str, ...] = ("threads", "pin")
 
     def __init__(self, loader: DataLoader[Any], device: Device) -> None:
         self._data_loader = loader
@@ -41,6 +42,8 @@ class DataLoaderLevels(IterableLevels):
         samples, self._computing = _samples.load(loader.dataset, chosen)
         self._augmenting = _samples.augmenting(loader.dataset, chosen[:TIMED])
         self._collate: dict[str, Any] | None = None
+        workers = self._more_workers()
+        self.more_threads = ("load", workers) if workers > loader.num_workers else None
         self._more: Stream | None = None
         # Without batches there is nothing to collate.
         if batch is not None:
@@ -82,41 +85,33 @@ class DataLoaderLevels(IterableLevels):
         """What is known beside the times."""
         return super().facts() | {
             "threads": self._data_loader.num_workers,
-            "more_threads": self._more_workers() or 0,
             "computing": self._computing,
             "augmenting": self._augmenting,
             "collate": self._collate,
             "cores": cores(),
         }
 
-    def _more_workers(self) -> int | None:
-        """Workers to try: one a core, or more where they wait; None if there are as many."""
+    def _more_workers(self) -> int:
+        """Workers to try: one a core, or more where they wait."""
         workers = cores()
         if self._computing is not None and self._computing < 0.5:
             least, most = WAITING
             workers = max(workers, min(max(4 * workers, least), most))
-        return workers if workers > self._data_loader.num_workers else None
+        return workers
 
-    def with_more_threads(self, name: str) -> Source | None:
+    def with_more_threads(self) -> Source:
         """Everything real, with more workers."""
-        workers = self._more_workers()
-        if name != "load" or workers is None:
-            return None
         # The same ones every time, as without: starting them is not what is measured.
         if self._more is None:
-            self._more = self._changed(workers, self._data_loader.pin_memory)
+            self._more = self._changed(self._more_workers(), self._data_loader.pin_memory)
         return Going(self._more)
 
-    def remedied(self, remedy: dict[str, Any]) -> Source | None:
+    def remedied(self, remedy: dict[str, Any]) -> Source:
         """Everything real, with a remedy."""
         loader = self._data_loader
-        match remedy["action"]:
-            case "threads":
-                return self._changed(remedy["threads"], loader.pin_memory)
-            case "pin":
-                return self._changed(loader.num_workers, True)
-            case _:
-                return None
+        if remedy["action"] == "pin":
+            return self._changed(loader.num_workers, True)
+        return self._changed(remedy["threads"], loader.pin_memory)
 
     def _changed(self, workers: int, pin: bool) -> Stream:
         """The user's batches, loaded otherwise."""

@@ -1,22 +1,16 @@
-"""What all kinds of loaders have in common: sources of batches at some level, and their times."""
+"""What all kinds of loaders have in common: sources of batches at some level."""
 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import Any, Protocol
 
 from hsipack import _torch
 from hsipack._errors import ConflictError
 
-# Batches that are measured at least.
-BATCHES = 3
 
-
-class Source(AbstractContextManager["Source"]):
+class Source:
     """Gives batches without end."""
 
     def warm_up(self) -> None:
@@ -26,16 +20,12 @@ class Source(AbstractContextManager["Source"]):
         """The next batch."""
         raise NotImplementedError
 
+    def statistics(self) -> str | None:
+        """What a loader of hsipack's did since it was warm, as JSON."""
+        return None
+
     def close(self) -> None:
         """Ends it."""
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 class Kept(Source):
@@ -82,49 +72,44 @@ class Stream(Source):
 
 
 class Levels(Protocol):
-    """How much of a pipeline can be replaced by what is kept ready."""
+    """How much of a pipeline can be replaced by what is kept ready.
 
+    The native part measures levels, and tries remedies, by this protocol. Its attributes are read
+    once, before that.
+    """
+
+    subject: str
+    """What is diagnosed."""
+    batch_size: int | None
     names: list[str]
     """Names of the levels, in their order; everything is real in the last one."""
-    subject: str
-    batch_size: int | None
+    more_threads: tuple[str, int] | None
+    """The level beside which more threads, or workers, are measured, and how many those are; None
+    if that would show nothing."""
+    augmentations: list[str]
+    """Names of the augmentations, in their order, where they can be told apart."""
+    actions: tuple[str, ...]
+    """Actions of remedies that can be tried."""
     notes: list[str]
-    statistics: dict[str, Any] | None
+    """What cannot be measured, and why."""
 
     def source(self, name: str) -> Source:
         """Batches at a level."""
 
+    def without(self, place: int) -> Source:
+        """Batches at the level ``augment`` without one of the augmentations."""
+
+    def with_more_threads(self) -> Source:
+        """Batches with more threads, or workers."""
+
+    def remedied(self, remedy: dict[str, Any]) -> Source:
+        """Everything real, with a remedy."""
+
     def facts(self) -> dict[str, Any]:
         """What is known beside the times."""
 
-    def augmentations(self) -> list[str]:
-        """Names of the augmentations, in their order, where they can be told apart."""
-
-    def without(self, place: int) -> Source:
-        """Batches at the level ``augment`` without one of them."""
-
-    def with_more_threads(self, name: str) -> Source | None:
-        """Batches at a level with more threads, or workers; None if that would tell nothing."""
-
-    def remedied(self, remedy: dict[str, Any]) -> Source | None:
-        """Everything real, with a remedy; None if it is nothing that can be tried."""
-
     def close(self) -> None:
         """Gives back what it holds."""
-
-
-def took(source: Source, train_step: Callable[[Any], object], seconds: float) -> float:
-    """Seconds that a batch takes, on average."""
-    source.warm_up()
-    train_step(source.next())
-    synchronise()
-    start = time.perf_counter()
-    batches = 0
-    while batches < BATCHES or time.perf_counter() - start < seconds:
-        train_step(source.next())
-        batches += 1
-    synchronise()
-    return (time.perf_counter() - start) / batches
 
 
 def synchronise() -> None:
@@ -139,12 +124,3 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def median(times: list[float]) -> float:
-    """The middle of some times."""
-    ordered = sorted(times)
-    middle = len(ordered) // 2
-    if len(ordered) % 2:
-        return ordered[middle]
-    return (ordered[middle - 1] + ordered[middle]) / 2

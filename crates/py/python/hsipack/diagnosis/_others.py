@@ -17,6 +17,7 @@ class IterableLevels:
     """Levels of any iterable of batches."""
 
     kind = "iterable"
+    actions: tuple[str, ...] = ()
 
     def __init__(self, loader: Iterable[Any], device: Device) -> None:
         self._loader = loader
@@ -26,8 +27,9 @@ class IterableLevels:
         self.names = ["step", *(["copy"] if device.type != "cpu" else []), "load"]
         self.batch_size: int | None = None
         self.subject = f"{type(loader).__name__} on {device}"
+        self.more_threads: tuple[str, int] | None = None
+        self.augmentations: list[str] = []
         self.notes: list[str] = []
-        self.statistics: dict[str, Any] | None = None
 
     def _ahead(self) -> int:
         """Batches that may have been made ahead."""
@@ -52,21 +54,17 @@ class IterableLevels:
         pinned = [tensor.is_pinned() for tensor in tensors(self._batch)]
         return "asynchronous" if pinned and all(pinned) else "pageable"
 
-    def augmentations(self) -> list[str]:
-        """They cannot be told apart."""
-        return []
-
     def without(self, place: int) -> Source:
         """There is none to leave out."""
         raise IndexError(place)
 
-    def with_more_threads(self, name: str) -> Source | None:
-        """Decoding is not told from the rest of loading."""
-        return None
+    def with_more_threads(self) -> Source:
+        """There are none to add."""
+        raise NotImplementedError
 
-    def remedied(self, remedy: dict[str, Any]) -> Source | None:
+    def remedied(self, remedy: dict[str, Any]) -> Source:
         """Nothing can be changed from outside."""
-        return None
+        raise ValueError(remedy["action"])
 
     def close(self) -> None:
         """Gives back what it holds."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 from hsipack import _hsipack, _torch
 from hsipack._arrays import given, native
 from hsipack.dataset import mask_key
-from hsipack.diagnosis._levels import Kept, Source, Stream, cores, median
+from hsipack.diagnosis._levels import Kept, Source, Stream, cores
 from hsipack.loader import Batch, Loader
 
 # Bytes of a cache that is to hold all of them.
@@ -18,6 +17,8 @@ ALL = 1 << 62
 
 class LoaderLevels:
     """Levels of an hsipack.Loader, of which loaders like it are made."""
+
+    actions: tuple[str, ...] = ("cache", "threads", "without", "crop")
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
@@ -43,9 +44,10 @@ class LoaderLevels:
             "reading from the disk was not measured, since this process holds the files open; "
             "see hsipack diagnose --cold"
         ]
-        self.statistics: dict[str, Any] | None = None
-        # Seconds that loading a batch takes with everything real, in every round.
-        self._load_s: list[float] = []
+        threads = report["threads"]
+        self.more_threads = ("decode", cores()) if threads < cores() else None
+        made = json.loads(self._pipeline or "{}")
+        self.augmentations = [op["op"] for op in made.get("ops", [])]
 
     def _subset(self) -> list[int]:
         """Samples of some batches, spread over those that the loader reads."""
@@ -92,8 +94,7 @@ class LoaderLevels:
     def source(self, name: str) -> Source:
         """Batches at a level."""
         if name == "step":
-            batch = self._augmented(self._raw, self._pipeline) if self._pipeline else self._raw
-            return Kept(batch)
+            return Kept(self._augmenting(self._pipeline).next())
         if name == "augment":
             return self._augmenting(self._pipeline)
         changes: dict[str, dict[str, Any]] = {
@@ -102,27 +103,21 @@ class LoaderLevels:
             "decode": {"cache": "compressed", "cache_bytes": ALL},
             "read": {},
         }
-        stream = self._stream(**changes[name])
-        if name == "read":
-            stream.at_end = self._measured
-        return stream
-
-    def _measured(self, statistics: dict[str, Any]) -> None:
-        """What a loader with everything real did."""
-        self.statistics = statistics
-        self._load_s.append(statistics["times"]["load_s"]["mean"])
+        return self._stream(**changes[name])
 
     def _augmenting(self, pipeline: str | None) -> Kept:
         if pipeline is None:
             return Kept(self._raw)
-        return Kept(self._raw, lambda batch: self._augmented(batch, pipeline))
+        # One for all batches, as a loader has: it has a thread of its own.
+        made = _hsipack.Pipeline(pipeline)
+        return Kept(self._raw, lambda batch: self._augmented(batch, made))
 
-    def _augmented(self, batch: Batch, pipeline: str) -> Batch:
+    def _augmented(self, batch: Batch, pipeline: _hsipack.Pipeline) -> Batch:
         """The kept batch, augmented as the loader would."""
         names = self._keeper._settings["masks"]
         masks = [(name, native(batch[mask_key(name)])) for name in names]
         keys = [(int(one), int(two)) for one, two in zip(batch["id"], batch["repeat"], strict=True)]
-        made, _ = _hsipack.Pipeline(pipeline).augment(
+        made, _ = pipeline.augment(
             native(batch["image"]), masks, batch["epoch"], keys, _torch.threads()
         )
         output = self._loader._output
@@ -144,30 +139,21 @@ class LoaderLevels:
             "cores": cores(),
             "stored_bytes": stored,
             "decoded_bytes": decoded,
-            "load_s": median(self._load_s) if self._load_s else None,
-            "more_threads": cores() if self._report["threads"] < cores() else 0,
             "cache": self._settings["cache"] or "none",
             "copies": self._report["transfer"]["copies"],
             "pixels": None if self._settings["crop"] else list(stack.shape[:2]),
             "gpu": self._settings["device"] is not None,
         }
 
-    def augmentations(self) -> list[str]:
-        """Names of the augmentations, in their order."""
-        pipeline = json.loads(self._pipeline or "{}")
-        return [op["op"] for op in pipeline.get("ops", [])]
-
     def without(self, place: int) -> Source:
         """Batches at the level ``augment`` without one of them."""
         return self._augmenting(_without(self._pipeline, place))
 
-    def with_more_threads(self, name: str) -> Source | None:
+    def with_more_threads(self) -> Source:
         """Batches at the level ``decode`` with threads for all cores."""
-        if name != "decode" or self._report["threads"] >= cores():
-            return None
         return self._stream(cache="compressed", cache_bytes=ALL, threads=cores())
 
-    def remedied(self, remedy: dict[str, Any]) -> Source | None:
+    def remedied(self, remedy: dict[str, Any]) -> Source:
         """Everything real, with a remedy."""
         changes: dict[str, Any]
         match remedy["action"]:
@@ -177,13 +163,11 @@ class LoaderLevels:
                 changes = {"threads": remedy["threads"]}
             case "without":
                 changes = {"pipeline": _without(self._pipeline, remedy["place"])}
-            case "crop":
+            case _:
                 rows, columns = remedy["pixels"]
                 crop = {"kind": "random", "rows": rows, "columns": columns}
                 more = {"per_cube": 1, "min_labelled": 0.0, "row_step": 0, "column_step": 0}
                 changes = {"crop": crop | more}
-            case _:
-                return None
         return self._stream(**changes)
 
     def close(self) -> None:
@@ -194,16 +178,14 @@ class LoaderLevels:
 class _Own(Stream):
     """Batches of a loader that is made for a level."""
 
-    at_end: Callable[[dict[str, Any]], None] | None = None
-    """Is told its statistics when it ends."""
-
     def __init__(self, loader: Loader, skip: int) -> None:
         super().__init__(loader, skip)
         self._loader = loader
 
+    def statistics(self) -> str:
+        return json.dumps(self._loader.stats())
+
     def close(self) -> None:
-        if self.at_end is not None:
-            self.at_end(self._loader.stats())
         super().close()
         self._loader.close()
 

@@ -1,0 +1,426 @@
+"""Several packed datasets as one, for a loader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hsipack import _options
+from hsipack._errors import ConflictError, UnsupportedError
+from hsipack.dataset import Dataset, Stats, _together
+from hsipack.loader import Batch, Loader
+
+_SEEDS = 1 << 64
+# What the seed of the next dataset differs by: an odd number, far from 0.
+_STEP = 0x9E3779B97F4A7C15
+
+
+class Concat:
+    """Packed datasets with the same bands and masks, one after the other: what
+    :func:`hsipack.concat` gives.
+
+    Samples are numbered through: those of the first dataset come first. Each is a sample of its
+    dataset, with ``dataset`` added, the dataset's number; ``id`` is its number in that dataset, and
+    ``label`` its place in :attr:`classes`.
+
+    Attributes:
+        datasets: the datasets.
+        weights: their shares of an epoch's samples, if they were given.
+    """
+
+    def __init__(self, datasets: Sequence[Dataset], weights: Sequence[float] | None) -> None:
+        self.datasets = list(datasets)
+        self.weights = None if weights is None else list(weights)
+        labels = {label for dataset in datasets for label in dataset.classes}
+        texts = sorted(label for label in labels if isinstance(label, str))
+        self._classes = [*sorted(label for label in labels if not isinstance(label, str)), *texts]
+        # Of every dataset, places of its classes among those of all; the last is that of no label.
+        self._places = [
+            np.array([*map(self._classes.index, dataset.classes), -1], dtype=np.int64)
+            for dataset in datasets
+        ]
+
+    @property
+    def classes(self) -> list[Any]:
+        """The different labels of all datasets, numbers before texts, ascending."""
+        return list(self._classes)
+
+    @property
+    def stats(self) -> Stats | None:
+        """Per-band statistics of the stored values of all datasets together (see
+        :attr:`hsipack.Dataset.stats`); None if one records none.
+
+        Raises:
+            ConflictError: if stored values of the datasets mean different things: another
+                ``scale_factor`` or ``add_offset``.
+        """
+        factors = {
+            (stack.scale_factor, stack.add_offset)
+            for dataset in self.datasets
+            for stack in dataset._used_stacks()
+        }
+        if len(factors) > 1:
+            raise ConflictError(
+                "datasets with different scale_factor or add_offset",
+                remedy="compute statistics of physical values, and read with physical=True",
+            )
+        parts = [dataset.stats for dataset in self.datasets]
+        known = [part for part in parts if part is not None]
+        return _together(known) if len(known) == len(parts) else None
+
+    def __len__(self) -> int:
+        return sum(len(dataset) for dataset in self.datasets)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        place = _options.whole("index", index)
+        length = len(self)
+        if not -length <= place < length:
+            raise IndexError(f"sample {place} of {length}")
+        place %= length
+        for number, dataset in enumerate(self.datasets):
+            if place < len(dataset):
+                sample: dict[str, Any] = dataset[place]
+                label = self._places[number][sample["label"]]
+                return {**sample, "label": int(label), "dataset": number}
+            place -= len(dataset)
+        raise AssertionError("a place is in one of the datasets")
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return (self[place] for place in range(len(self)))
+
+    def __repr__(self) -> str:
+        return f"<hsipack.Concat of {', '.join(map(repr, self.datasets))}>"
+
+
+def concat(datasets: Sequence[Any], weights: Sequence[float] | None = None) -> Concat:
+    """Packed datasets with the same bands and masks as one, for :class:`hsipack.Loader`.
+
+    ``Loader(hsipack.concat([a, b]), 8, shuffle=True)`` reads every sample of every dataset once an
+    epoch. **Each batch is of one dataset**, whose number it has as ``dataset``. With ``shuffle``
+    the batches of all datasets come in an order that is drawn from the seed and the epoch, the same
+    on all ranks; the samples of each batch are drawn from all of its dataset. Without, one dataset
+    comes after the other.
+
+    Numbers of classes in ``label`` are places in ``concat(…).classes``, the labels of all datasets.
+    ``normalize="standardize"`` is refused, since it would treat each dataset by its own figures:
+    give ``normalize=(joined.stats.mean, joined.stats.std)``.
+
+    Args:
+        datasets: datasets, or their paths; parts of datasets (``ds.split("train")``) as well.
+        weights: the share of each dataset in an epoch's samples, in any unit. An epoch has as many
+            samples as all datasets together, or ``epoch_length``; a dataset that gives more than
+            it has gives samples several times.
+
+    Raises:
+        ConflictError: if numbers of bands, wavelengths or masks differ, or weights mean nothing.
+
+    >>> joined = concat([hsipack.open(dataset_path, split="val"), dataset_path], weights=[1, 2])
+    >>> len(joined)
+    15
+    >>> with hsipack.Loader(joined, 5, shuffle=True, seed=1, device="cpu") as loader:
+    ...     sorted((batch["dataset"], len(batch["id"])) for batch in loader)
+    [(0, 5), (1, 5), (1, 5)]
+    """
+    if isinstance(datasets, str) or not isinstance(datasets, Sequence) or not datasets:
+        raise _options.wrong("datasets", datasets, "give a list of datasets or of their paths")
+    parts = [one if isinstance(one, Dataset) else Dataset(one) for one in datasets]
+    first = parts[0]
+    for part in parts[1:]:
+        _check_alike(first, part)
+    if weights is not None:
+        given = [_options.finite("weights", weight) for weight in weights]
+        if len(given) != len(parts) or min(given) < 0 or sum(given) <= 0:
+            raise _options.wrong("weights", weights, "give a weight from 0 on for every dataset")
+        weights = given
+    return Concat(parts, weights)
+
+
+def _check_alike(one: Dataset, other: Dataset) -> None:
+    """Refuses datasets whose batches mean different things."""
+    remedy = "open them with the same bands and masks: hsipack.open(path, bands=…, masks=…)"
+    counts = [
+        {len(part._bands) if part._bands is not None else stack.shape[2] for stack in stacks}
+        for part, stacks in ((one, one._used_stacks()), (other, other._used_stacks()))
+    ]
+    if len(counts[0] | counts[1]) > 1:
+        raise ConflictError(
+            f"datasets of {sorted(counts[0])} and {sorted(counts[1])} bands: {one.path} and "
+            f"{other.path}",
+            remedy=remedy,
+        )
+    waves = one.wavelengths, other.wavelengths
+    if None not in [type(wave) if wave is not None else None for wave in waves] and not np.allclose(
+        *waves,  # type: ignore[arg-type]
+        rtol=0,
+        atol=0.01,
+    ):
+        raise ConflictError(
+            f"datasets with different wavelengths: {one.path} and {other.path}", remedy=remedy
+        )
+    if one.masks != other.masks:
+        raise ConflictError(
+            f"datasets with masks {one.masks} and {other.masks}: {one.path} and {other.path}",
+            remedy=remedy,
+        )
+
+
+class ConcatLoader(Loader):
+    """A loader of several datasets: what ``hsipack.Loader`` makes of what :func:`hsipack.concat`
+    gives. It takes a loader's options and has its methods; each dataset is read by a loader of its
+    own, with ring and threads.
+    """
+
+    def __init__(
+        self,
+        dataset: Concat,
+        batch_size: int = 1,
+        *,
+        shuffle: bool = False,
+        seed: int = 0,
+        sampler: Any = None,
+        epoch_length: int | None = None,
+        normalize: Any = None,
+        num_threads: int | None = None,
+        **options: Any,
+    ) -> None:
+        if normalize == "standardize":
+            raise UnsupportedError(
+                'normalize="standardize" of several datasets',
+                remedy="give normalize=(joined.stats.mean, joined.stats.std) of what concat gives",
+            )
+        if not (sampler is None or isinstance(sampler, str)):
+            raise UnsupportedError(
+                "a sampler over several datasets",
+                remedy="give hsipack.concat weights of the datasets, or name a sampler",
+            )
+        self._joined = dataset
+        self._seed = _options.natural("seed", seed, least=0, most=_SEEDS - 1)
+        self._mixes = _options.flag("shuffle", shuffle) or sampler is not None
+        self._parts = [
+            Loader(
+                part,
+                batch_size,
+                shuffle=shuffle,
+                # Samples of the same number in two datasets are not augmented alike.
+                seed=(self._seed + number * _STEP) % _SEEDS,
+                sampler=sampler,
+                epoch_length=length,
+                normalize=normalize,
+                num_threads=num_threads,
+                **options,
+            )
+            for number, (part, length) in enumerate(
+                zip(dataset.datasets, _lengths(dataset, epoch_length), strict=True)
+            )
+            if length != 0
+        ]
+        self._numbers_of = [
+            number for number, length in enumerate(_lengths(dataset, epoch_length)) if length != 0
+        ]
+        self._reset(0)
+
+    def _reset(self, epoch: int) -> None:
+        self._at = epoch
+        self._given = 0
+        self._order: list[int] | None = None
+        self._iterators: dict[int, Iterator[Batch]] = {}
+        self._present: _Iteration | None = None
+
+    def _order_of(self, epoch: int) -> list[int]:
+        """Which part gives each batch of the epoch."""
+        if self._order is None:
+            order = np.repeat(np.arange(len(self._parts)), [len(part) for part in self._parts])
+            if self._mixes:
+                order = np.random.default_rng([self._seed, epoch]).permutation(order)
+            self._order = order.tolist()
+        return self._order
+
+    def _step(self) -> Batch | None:
+        """The next batch of the epoch; None at its end, once."""
+        order = self._order_of(self._at)
+        if self._given == len(order):
+            for iterator in self._iterators.values():
+                # Its end, for which nobody has asked yet.
+                if next(iterator, None) is not None:
+                    raise AssertionError("a dataset gave more batches than it has")
+            epoch, present = self._at + 1, self._present
+            for part in self._parts:
+                # One that had nothing to give, or that a state had left at its end.
+                if part.epoch != epoch:
+                    part.set_epoch(epoch)
+            self._reset(epoch)
+            self._present = present
+            return None
+        place = order[self._given]
+        if place not in self._iterators:
+            self._iterators[place] = iter(self._parts[place])
+        batch = next(self._iterators[place])
+        self._given += 1
+        number = self._numbers_of[place]
+        batch["label"] = _mapped(batch["label"], self._joined._places[number])
+        batch["dataset"] = number
+        return batch
+
+    def _at_end(self) -> bool:
+        """Whether all batches of the epoch were given, but not its end."""
+        return 0 < self._given == len(self._order_of(self._at))
+
+    def __iter__(self) -> Iterator[Batch]:
+        """What remains of an epoch that was resumed; else a whole epoch."""
+        return _Iteration(self)
+
+    def __len__(self) -> int:
+        """Batches of this rank in the present epoch, those given already included."""
+        return len(self._order_of(self._at))
+
+    @property
+    def dataset(self) -> Any:
+        """What it reads."""
+        return self._joined
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next batch, counted from 0."""
+        return self._at
+
+    def set_epoch(self, epoch: int) -> None:
+        """Goes to the start of an epoch, which the next iteration gives."""
+        epoch = _options.natural("epoch", epoch, least=0)
+        for part in self._parts:
+            part.set_epoch(epoch)
+        self._reset(epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """How far it is: behind the last batch that was given."""
+        return {
+            "epoch": self._at,
+            "given": self._given,
+            "order": [self._order_of(self._at).count(place) for place in range(len(self._parts))],
+            "parts": [part.state_dict() for part in self._parts],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes to where the loader was that gave the state.
+
+        Raises:
+            ConflictError: if the state is of other datasets, seeds or weights or, in the midst of
+                an epoch, of another batch size or world size.
+        """
+        if not isinstance(state, Mapping) or not {"epoch", "given", "order", "parts"} <= set(state):
+            raise _options.wrong("state", state, "give what state_dict() gave")
+        before = self.state_dict()
+        if len(state["parts"]) != len(self._parts):
+            raise ConflictError(
+                f"a state of {len(state['parts'])} datasets for {len(self._parts)}",
+                remedy="give the state of a loader of the same datasets",
+            )
+        self.set_epoch(int(state["epoch"]))
+        order = self._order_of(self._at)
+        counts = [order.count(place) for place in range(len(self._parts))]
+        try:
+            if state["given"] and counts != list(state["order"]):
+                raise ConflictError(
+                    "a state in the midst of an epoch that had other batches",
+                    remedy="resume with the same batch size, world size and weights, or from a "
+                    "state between two epochs",
+                )
+            for part, one in zip(self._parts, state["parts"], strict=True):
+                part.load_state_dict(one)
+        except ConflictError:
+            if before is not state:
+                self._restore(before)
+            raise
+        self._given = int(state["given"])
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        self.set_epoch(state["epoch"])
+        self._order_of(self._at)
+        for part, one in zip(self._parts, state["parts"], strict=True):
+            part.load_state_dict(one)
+        self._given = state["given"]
+
+    def stats(self) -> dict[str, Any]:
+        """Where the time went, of each dataset's loader, under ``datasets``."""
+        return {"datasets": [part.stats() for part in self._parts]}
+
+    def report(self) -> dict[str, Any]:
+        """What the loaders of the datasets do, under ``datasets``."""
+        return {"datasets": [part.report() for part in self._parts]}
+
+    def save_trace(self, path: Any) -> None:
+        """Refused: each dataset has a loader of its own."""
+        raise UnsupportedError(
+            "a trace of several datasets at once", remedy="trace a loader of one of them"
+        )
+
+    def close(self) -> None:
+        """Ends all threads and gives their memory back. Batches that are kept stay valid."""
+        for part in self._parts:
+            part.close()
+
+    def __repr__(self) -> str:
+        return f"<hsipack.ConcatLoader of {self._joined!r}, epoch {self._at}>"
+
+    def __getstate__(self) -> dict[str, Any]:
+        own = {
+            name: self.__dict__[name]
+            for name in ("_joined", "_seed", "_mixes", "_parts", "_numbers_of")
+        }
+        return {"own": own, "epoch": self._at, "given": self._given, "order": self._order}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state["own"])
+        self._reset(state["epoch"])
+        self._given, self._order = state["given"], state["order"]
+
+
+class _Iteration(Iterator[Batch]):
+    """One iteration over a loader of several datasets."""
+
+    def __init__(self, loader: ConcatLoader) -> None:
+        self._loader: ConcatLoader | None = loader
+        self._begun = False
+
+    def __next__(self) -> Batch:
+        loader = self._loader
+        if loader is None:
+            raise StopIteration
+        if not self._begun:
+            self._begun = True
+            if loader._present is not None or loader._at_end():
+                # With its first batch a new iteration ends an older one.
+                loader.set_epoch(loader._at + 1)
+            loader._present = self
+        elif loader._present is not self:
+            raise ConflictError(
+                "a newer iteration over this loader has begun",
+                remedy="make one loader for each iteration",
+            )
+        batch = loader._step()
+        if batch is None:
+            self._loader = loader._present = None
+            raise StopIteration
+        return batch
+
+
+def _lengths(joined: Concat, epoch_length: int | None) -> list[int | None]:
+    """Samples of an epoch of each dataset; None where every one comes once."""
+    if joined.weights is None and epoch_length is None:
+        return [None] * len(joined.datasets)
+    total = len(joined) if epoch_length is None else _options.natural("epoch_length", epoch_length)
+    weights = joined.weights or [float(len(dataset)) for dataset in joined.datasets]
+    exact = np.array(weights) * (total / sum(weights))
+    lengths = np.floor(exact).astype(int)
+    # What rounding leaves goes to those that lost most.
+    for place in np.argsort(lengths - exact, kind="stable")[: total - int(lengths.sum())]:
+        lengths[place] += 1
+    return [int(length) for length in lengths]
+
+
+def _mapped(labels: Any, places: Any) -> Any:
+    """Numbers of classes as places among the classes of all datasets."""
+    if isinstance(labels, np.ndarray):
+        return places[labels]
+    return labels.new_tensor(places)[labels]

@@ -1,0 +1,194 @@
+"""Several packed datasets as one: what comes, in which order, and going on."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import hsipack
+import numpy as np
+import pytest
+from conftest import BANDS, CUBES, ROWS
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A dataset of 7 smaller cubes with the bands of ``dataset``, and labels of its own."""
+    folder = tmp_path_factory.mktemp("other")
+    rng = np.random.default_rng(3)
+    lines = ["name,label"]
+    for number in range(7):
+        np.save(folder / f"scan_{number}.npy", rng.random((9, 10, BANDS), dtype=np.float32))
+        lines.append(f"scan_{number},{('tumour', 'artefact')[number % 2]}")
+    table = folder / "table.csv"
+    table.write_text("\n".join(lines))
+    path = folder / "other.hsipack"
+    hsipack.convert(sorted(folder.glob("*.npy")), path, axes="yxb", table=table)
+    return str(path)
+
+
+@pytest.fixture
+def joined(dataset: str, other: str) -> hsipack.Concat:
+    return hsipack.concat([hsipack.open(dataset, masks=[]), other])
+
+
+def make(joined: hsipack.Concat, batch_size: int = 4, **options: Any) -> Any:
+    shared = {"shuffle": True, "seed": 5, "device": "cpu", "num_threads": 1, "output": "numpy"}
+    return hsipack.Loader(joined, batch_size, **{**shared, **options})
+
+
+def told(batches: Any) -> list[tuple[int, list[int]]]:
+    """The dataset and the samples of each batch."""
+    return [(batch["dataset"], batch["id"].tolist()) for batch in batches]
+
+
+def samples(batches: list[tuple[int, list[int]]]) -> Counter[tuple[int, int]]:
+    return Counter((number, one) for number, ids in batches for one in ids)
+
+
+def test_every_sample_of_every_dataset_comes_once_an_epoch(joined: hsipack.Concat) -> None:
+    everything = Counter([(0, one) for one in range(CUBES)] + [(1, one) for one in range(7)])
+    with make(joined) as loader:
+        assert len(loader) == 5
+        epochs = [told(loader) for _ in range(4)]
+        assert loader.epoch == 4
+    for epoch in epochs:
+        assert samples(epoch) == everything
+    orders = [[number for number, _ in epoch] for epoch in epochs]
+    assert len({tuple(order) for order in orders}) > 1
+    assert any(order != sorted(order) for order in orders)
+    with make(joined) as again:
+        assert [told(again) for _ in range(4)] == epochs
+
+
+def test_without_shuffling_one_comes_after_the_other(joined: hsipack.Concat) -> None:
+    with make(joined, shuffle=False) as loader:
+        numbers = [(number, one) for number, ids in told(loader) for one in ids]
+    assert numbers == [(0, one) for one in range(CUBES)] + [(1, one) for one in range(7)]
+
+
+def test_batches_are_those_of_their_dataset(joined: hsipack.Concat) -> None:
+    with make(joined) as loader:
+        for batch in loader:
+            dataset = joined.datasets[batch["dataset"]]
+            rows = ROWS if batch["dataset"] == 0 else 9
+            assert batch["image"].shape[1:3] == (BANDS, rows)
+            for place, one in enumerate(batch["id"].tolist()):
+                wanted = hsipack.open(dataset.path, output="numpy")[one]["image"]
+                np.testing.assert_array_equal(batch["image"][place], wanted)
+
+
+def test_labels_are_places_among_the_classes_of_all(joined: hsipack.Concat) -> None:
+    assert joined.classes == ["artefact", "healthy", "tumour"]
+    with make(joined) as loader:
+        for batch in loader:
+            dataset = joined.datasets[batch["dataset"]]
+            labels = [dataset.samples[one]["label"] for one in batch["id"].tolist()]
+            assert [joined.classes[label] for label in batch["label"]] == labels
+    assert [joined[place]["label"] for place in (CUBES, CUBES + 1)] == [2, 0]
+    assert joined[-1]["dataset"] == 1
+    assert len(joined) == len(list(joined)) == CUBES + 7
+    with pytest.raises(IndexError):
+        joined[CUBES + 7]
+
+
+def test_weights_are_shares_of_the_samples(dataset: str, other: str) -> None:
+    datasets = [hsipack.open(dataset, masks=[]), other]
+    weighted = hsipack.concat(datasets, weights=[1, 3])
+    with make(weighted, epoch_length=40) as loader:
+        for _ in range(2):
+            epoch = samples(told(loader))
+            assert sum(count for (number, _), count in epoch.items() if number == 0) == 10
+            assert sum(count for (number, _), count in epoch.items() if number == 1) == 30
+    with make(hsipack.concat(datasets, weights=[0, 1])) as loader:
+        assert {number for number, _ in told(loader)} == {1}
+    for weights in ([1], [0, 0], [-1, 2], [1, float("nan")]):
+        with pytest.raises(hsipack.ConflictError, match="weights="):
+            hsipack.concat(datasets, weights=weights)
+
+
+@pytest.mark.parametrize("given", range(6))
+def test_it_goes_on_behind_any_batch(joined: hsipack.Concat, given: int) -> None:
+    with make(joined) as whole:
+        epochs = [told(whole) for _ in range(3)]
+    loader = make(joined)
+    assert told(loader) == epochs[0]
+    iteration = iter(loader)
+    first = told(next(iteration) for _ in range(given))
+    resumed = make(joined)
+    resumed.load_state_dict(loader.state_dict())
+    for again in (resumed, pickle.loads(pickle.dumps(loader))):
+        if given < 5:
+            assert first + told(again) == epochs[1]
+        # Behind the last batch of an epoch comes the next one.
+        assert told(again) == epochs[2]
+        again.close()
+
+
+def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(joined: hsipack.Concat) -> None:
+    loader = make(joined)
+    iteration = iter(loader)
+    next(iteration)
+    state = loader.state_dict()
+    for changed in (make(joined, 3), make(joined, seed=6)):
+        with pytest.raises(hsipack.ConflictError):
+            changed.load_state_dict(state)
+        assert sum(len(ids) for _, ids in told(changed)) == CUBES + 7
+    with pytest.raises(hsipack.ConflictError, match="state="):
+        loader.load_state_dict({"epoch": 1})
+
+
+def test_a_new_iteration_ends_an_older_one(joined: hsipack.Concat) -> None:
+    with make(joined) as whole:
+        epochs = [told(whole) for _ in range(2)]
+    loader = make(joined)
+    old = iter(loader)
+    next(old)
+    assert told(loader) == epochs[1]
+    with pytest.raises(hsipack.ConflictError, match="newer iteration"):
+        next(old)
+    loader.set_epoch(0)
+    assert told(loader) == epochs[0]
+
+
+def test_ranks_read_the_same_datasets_in_step(joined: hsipack.Concat) -> None:
+    loaders = [make(joined, 2, rank=rank, world_size=2) for rank in range(2)]
+    parts = [told(loader) for loader in loaders]
+    assert [number for number, _ in parts[0]] == [number for number, _ in parts[1]]
+    both = samples(parts[0]) + samples(parts[1])
+    assert set(both) == {(0, one) for one in range(CUBES)} | {(1, one) for one in range(7)}
+
+
+def test_what_does_not_fit_together_is_refused(
+    dataset: str, other: str, joined: hsipack.Concat, tmp_path: Path
+) -> None:
+    with pytest.raises(hsipack.ConflictError, match="with masks"):
+        hsipack.concat([dataset, other])
+    with pytest.raises(hsipack.ConflictError, match=r"datasets of \[2\] and \[7\] bands"):
+        hsipack.concat([hsipack.open(dataset, bands=[0, 1], masks=[]), other])
+    np.save(tmp_path / "cube.npy", np.ones((4, 5, BANDS), np.float32))
+    with pytest.raises(hsipack.ConflictError, match="give a list of datasets"):
+        hsipack.concat(dataset)
+    with pytest.raises(hsipack.UnsupportedError, match=r"joined.stats.mean"):
+        make(joined, normalize="standardize")
+    with pytest.raises(hsipack.UnsupportedError, match="weights of the datasets"):
+        make(joined, shuffle=False, sampler=[1.0] * 19)
+
+
+def test_statistics_are_those_of_all_values(joined: hsipack.Concat) -> None:
+    values = np.concatenate(
+        [
+            np.asarray(sample["image"], dtype=np.float64).reshape(BANDS, -1)
+            for part in joined.datasets
+            for sample in hsipack.open(part.path, output="numpy")
+        ],
+        axis=1,
+    )
+    stats = joined.stats
+    assert stats is not None
+    np.testing.assert_allclose(stats.mean, values.mean(axis=1), rtol=1e-6)
+    np.testing.assert_allclose(stats.std, values.std(axis=1), rtol=1e-6)
+    with make(joined, normalize=(stats.mean, stats.std), dtype="float32") as loader:
+        assert all(np.isfinite(batch["image"]).all() for batch in loader)
