@@ -64,7 +64,9 @@ pub fn clap(message: &clap::Error) -> ExitCode {
 
 /// Says that standard output cannot be written; gives the status to end with.
 fn refused(error: &io::Error) -> u8 {
-    note!("hsipack: cannot write to standard output: {error} (free some space, or write somewhere else)");
+    note!(
+        "hsipack: cannot write to standard output: {error} (free some space, or write somewhere else)"
+    );
     1
 }
 

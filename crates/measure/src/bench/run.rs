@@ -71,9 +71,11 @@ impl Measurer for Processes<'_> {
         let measured = Process::start(&mut (self.command)())?.ask(&asked, self.stop);
         measured.map_err(|error| match error.kind() {
             ErrorKind::Interrupted => error,
-            _ => error
-                .within(format!("measuring {} failed", request.strategy))
-                .or_remedy(remedy!["measure other ", Opt::Strategies, " without it"]),
+            _ => error.within(format!("measuring {} failed", request.strategy)).or_remedy(remedy![
+                "measure other ",
+                Opt::Strategies,
+                " without it"
+            ]),
         })
     }
 }

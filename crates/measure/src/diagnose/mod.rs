@@ -44,7 +44,7 @@ pub use packed::{PackedOptions, Step, run};
 pub use prediction::Basis;
 pub use remedy::{Action, Remedy, remedy};
 pub(crate) use remote::serve;
-pub use remote::{About, run_remotely};
+pub use remote::{About, recorded, run_remotely};
 pub use report::{Diagnosis, Trial, Verified};
 pub use request::PackedRequest;
 pub use rounds::Rounds;

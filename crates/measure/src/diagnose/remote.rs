@@ -95,19 +95,23 @@ pub(crate) fn serve<L: TrainingLibrary>(
                 channel.answer(levels.time(Variant::Remedied(&action), &timer))?;
             }
             LevelRequest::Facts => channel.answer(levels.facts())?,
-            LevelRequest::Trace => channel.answer(trace(&options))?,
+            LevelRequest::Trace => channel.answer(recorded(&options))?,
         }
     }
     Ok(())
 }
 
-/// What was recorded.
-fn trace(options: &PackedOptions) -> Result<String> {
+/// What the loader recorded of everything real, for https://ui.perfetto.dev.
+///
+/// # Errors
+/// If there is no memory.
+pub fn recorded(options: &PackedOptions) -> Result<String> {
     let mut written = Vec::new();
     if let Some(trace) = &options.loader.trace {
         trace.write(&mut written).map_err(|error| Error::io("trace", "cannot write", error))?;
     }
-    String::from_utf8(written).map_err(|error| Error::bug(format!("a trace that is no text: {error}")))
+    String::from_utf8(written)
+        .map_err(|error| Error::bug(format!("a trace that is no text: {error}")))
 }
 
 /// Diagnoses a packed dataset, whose levels another process times, and gives what was recorded, if that was asked for.

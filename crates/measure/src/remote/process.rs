@@ -38,8 +38,7 @@ impl Process {
     pub fn start(command: &mut Command) -> Result<Self> {
         let program = PathBuf::from(command.get_program());
         let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child =
-            piped.spawn().map_err(|error| Error::io(&program, "cannot run", error))?;
+        let mut child = piped.spawn().map_err(|error| Error::io(&program, "cannot run", error))?;
         let requests = child.stdin.take().expect("piped");
         let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let mut stderr = child.stderr.take().expect("piped");
@@ -52,10 +51,12 @@ impl Process {
             let _ = stderr.read_to_end(&mut text);
             String::from_utf8_lossy(&text).into_owned()
         };
-        let started = threads::start("answers", listen)
-            .and_then(|_| threads::start("messages", read));
+        let started =
+            threads::start("answers", listen).and_then(|_| threads::start("messages", read));
         match started {
-            Ok(messages) => Ok(Self { program, child, requests, answers, messages: Some(messages) }),
+            Ok(messages) => {
+                Ok(Self { program, child, requests, answers, messages: Some(messages) })
+            }
             Err(error) => {
                 end(&mut child);
                 Err(error)
@@ -162,7 +163,10 @@ mod tests {
 
     #[test]
     fn answers_come_back_and_errors_with_their_kind() {
-        assert_eq!(ask(r#"read line; test "$line" = '"how many?"' && echo '{"done": 7}'"#).unwrap(), 7);
+        assert_eq!(
+            ask(r#"read line; test "$line" = '"how many?"' && echo '{"done": 7}'"#).unwrap(),
+            7
+        );
         let failed = r#"{"failed": {"kind": "device", "what": "no", "choices": [], "remedy": [{"words": "sorry"}]}}"#;
         let error = ask(&format!("read line; echo '{failed}'")).unwrap_err();
         assert_eq!((error.kind(), error.to_string()), (ErrorKind::Device, "no (sorry)".to_owned()));

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use half::f16;
 use hsipack_measure::bench::{
-    Augment, BenchOptions, CubeSize, Cubes, Data, Feed, Here, Progress, Request, Settings, Strategy,
-    measure, prepare, run,
+    Augment, BenchOptions, CubeSize, Cubes, Data, Feed, Here, Progress, Request, Settings,
+    Strategy, measure, prepare, run,
 };
 use hsipack_measure::step::StepKind;
 use hsipack_pack::convert::{ConvertOptions, convert};
