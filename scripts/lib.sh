@@ -89,7 +89,7 @@ make_venv() {
     return
   fi
   note "making $folder from $requirements"
-  "$folder/bin/python" -c '' 2>/dev/null || "$PYTHON" -m venv --clear "$folder" ||
+  "$folder/bin/python" -m pip --version >/dev/null 2>&1 || "$PYTHON" -m venv --clear "$folder" ||
     die "cannot make a virtual environment in $folder"
   # Modules are compiled when they are first imported, which few of them are: that saves a minute.
   "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-input --no-compile \

@@ -192,3 +192,9 @@ def test_statistics_are_those_of_all_values(joined: hsipack.Concat) -> None:
     np.testing.assert_allclose(stats.std, values.std(axis=1), rtol=1e-6)
     with make(joined, normalize=(stats.mean, stats.std), dtype="float32") as loader:
         assert all(np.isfinite(batch["image"]).all() for batch in loader)
+
+
+def test_it_is_diagnosed_as_an_iterable(joined: hsipack.Concat) -> None:
+    with make(joined) as loader:
+        found = hsipack.diagnose(loader, lambda batch: None, rounds=2, seconds=0.02, device="cpu")
+    assert [level["level"] for level in found.levels] == ["step", "load"]

@@ -586,4 +586,5 @@ def test_wrong_arguments_of_diagnose_are_named(arguments: dict[str, Any], messag
     given = {"loader": [1, 2], "train_step": lambda batch: None} | arguments
     with pytest.raises(hsipack.ConflictError) as caught:
         hsipack.diagnose(given.pop("loader"), given.pop("train_step"), **given)
-    assert message in str(caught.value) and caught.value.remedy
+    assert message in str(caught.value)
+    assert caught.value.remedy

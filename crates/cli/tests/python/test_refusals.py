@@ -106,7 +106,7 @@ def test_an_output_that_cannot_be_written_is_said(
 def test_a_reader_that_goes_away_ends_it_without_a_word(
     hsipack: Hsipack, folder: Path, tmp_path: Path, command: str
 ) -> None:
-    """As in ``hsipack info … | head -0``: the signal for that ends it, as it ends other programs."""
+    """As in ``hsipack info … | head -0``: the signal for that ends it, as it ends others."""
     reader, writer = os.pipe()
     os.close(reader)
     try:

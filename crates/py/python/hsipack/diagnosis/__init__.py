@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from hsipack import _hsipack, _options, _torch
+from hsipack._concat import ConcatLoader
 from hsipack._options import Device
 from hsipack.diagnosis._levels import Levels, synchronise
 from hsipack.diagnosis._others import IterableLevels
@@ -136,7 +137,8 @@ def diagnose(
 
 
 def _levels(loader: Iterable[Any], device: Device) -> Levels:
-    if isinstance(loader, Loader):
+    # A loader of several datasets is not told apart: it is an iterable like any other.
+    if isinstance(loader, Loader) and not isinstance(loader, ConcatLoader):
         return LoaderLevels(loader)
     torchs = _torch.imported("torch.utils.data")
     if torchs is not None and isinstance(loader, torchs.DataLoader):
