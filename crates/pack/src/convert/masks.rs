@@ -56,35 +56,6 @@ pub fn groups(options: &[MaskOption]) -> Result<Vec<MaskGroup>> {
     }
 }
 
-/// What a pattern may take from its cube, and what that is.
-const FIELDS: [(&str, &str); 4] = [
-    ("{dir}", "the cube's folder"),
-    ("{stem}", "its file name without the ending"),
-    ("{name}", "the sample's name"),
-    ("{path}", "its whole path"),
-];
-
-/// Refuses patterns with a field that there is not.
-///
-/// # Errors
-/// If so; the fields that there are are listed.
-pub fn check_fields(pattern: &str) -> Result<()> {
-    let mut rest = pattern;
-    while let Some((_, behind)) = rest.split_once('{') {
-        let Some((field, after)) = behind.split_once('}') else { break };
-        let field = format!("{{{field}}}");
-        if !FIELDS.iter().any(|(known, _)| *known == field) {
-            let known = FIELDS.map(|(known, meaning)| format!("{known} ({meaning})"));
-            return Err(Error::conflict(format!(
-                "the mask's path {pattern:?} has an unknown field {field}"
-            ))
-            .with_remedy(format!("use {}", known.join(", "))));
-        }
-        rest = after;
-    }
-    Ok(())
-}
-
 /// Where the mask of a cube may lie: as the pattern says, seen from the working directory; if that is a
 /// relative path that does not begin with the cube's own, also seen from the cube's folder.
 pub fn places(pattern: &str, input: &Input, name: &str) -> Vec<Input> {
@@ -386,20 +357,6 @@ mod tests {
         assert_eq!(files("masks/{name}.mat::gt"), both);
         let here = Input::of(Path::new("cube.hdr"));
         assert_eq!(places("{stem}.png", &here, "cube").len(), 1, "the same place twice");
-    }
-
-    #[test]
-    fn unknown_fields_are_refused_and_the_known_ones_listed() {
-        for pattern in ["{foo}.png", "{dir}/{Stem}.png", "{}.png", "{dir}/{stem.png}"] {
-            let error = check_fields(pattern).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Conflict);
-            let text = error.to_string();
-            let known = ["{dir}", "{stem}", "{name}", "{path}"];
-            assert!(known.iter().all(|field| text.contains(field)), "{text}");
-        }
-        for pattern in ["{dir}/{stem}_{name}.png", "{path}::gt", "a{b.png", "plain.png"] {
-            check_fields(pattern).unwrap();
-        }
     }
 
     #[test]

@@ -4,10 +4,11 @@
 //! |---|---|
 //! | `options.rs` | what the user asks for |
 //! | `plan/` | every input opened once, checked, given its place; nothing written |
+//! | `references.rs` | white and dark references of a cube, and whether they fit it |
 //! | `transform.rs`, `calibration.rs`, `cast.rs` | from stored numbers to fp16 |
 //! | `stats.rs` | per-band statistics and quantisation error |
 //! | `bad_bands.rs` | bands that are marked bad or have no values |
-//! | `masks.rs` | class ids and boolean layers |
+//! | `masks.rs`, `patterns.rs` | class ids and boolean layers; where they lie |
 //! | `dry_run.rs` | what would be done, and how big it gets |
 //! | `encode.rs` | one block of rows: read, transform, cast, compress |
 //! | `engine/` | threads, order, back-pressure |
@@ -25,7 +26,9 @@ mod engine;
 pub(crate) mod masks;
 pub(crate) mod metadata;
 mod options;
+mod patterns;
 pub mod plan;
+mod references;
 mod run;
 pub(crate) mod shards;
 pub(crate) mod staging;

@@ -7,7 +7,7 @@ use hsipack_format::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::masks;
+use super::patterns;
 
 /// The factor that stored values have to be multiplied with to give physical ones.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -397,7 +397,7 @@ impl ConvertOptions {
             );
         }
         for mask in &self.masks {
-            masks::check_fields(&mask.pattern)?;
+            patterns::check_fields(&mask.pattern)?;
             let reserved = ["image", "wavelength", "fwhm", "c", ""].contains(&mask.name.as_str());
             if reserved
                 || mask.name.contains(['/', '\\'])

@@ -1,36 +1,19 @@
-//! The stored chunks of one array: which file and which span holds each, and what was verified already.
+//! The stored chunks of one array: which file and which span holds each, and decoding them.
 
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
 use hsipack_format::shard::{ChunkSpan, ShardIndex};
 use hsipack_format::{Command, CubeShape, DType, Error, ErrorKind, Grid, Opt, remedy};
 use hsipack_store::dataset::ChunkArray;
 use hsipack_store::memory;
 
-use super::{Dataset, Verify};
+use super::files::{Files, ShardHandle, is_sharded};
+use super::open::{Dataset, Verify};
 use crate::Result;
 use crate::store::{ReadBuffer, StoredFile};
-
-/// The open files of one array, and which of its chunks were verified.
-#[derive(Debug)]
-pub(crate) struct Files {
-    open: Box<[OnceLock<ShardHandle>]>,
-    /// Taken while a file is opened, so that it is opened once.
-    opening: Mutex<()>,
-    /// A bit a chunk.
-    verified: Box<[AtomicU64]>,
-}
-
-/// A shard file, or the file of one chunk where the array is not sharded.
-#[derive(Debug)]
-struct ShardHandle {
-    /// `None` if it was never written: all its values are the fill value.
-    file: Option<Arc<dyn StoredFile>>,
-    index: ShardIndex,
-}
 
 /// An array of an open dataset.
 #[derive(Clone, Copy, Debug)]
@@ -49,33 +32,39 @@ pub(crate) struct Stored<'a> {
     pub span: Range<u64>,
 }
 
-impl Files {
-    /// # Errors
-    /// If the metadata claim more chunks than there is memory to keep a note of.
-    pub(super) fn new(chunks: &ChunkArray) -> Result<Self> {
-        let total = chunks.len().checked_mul(chunks.grid().chunks_per_sample());
-        let total = total
-            .ok_or_else(|| Error::malformed("the array has too many chunks").at(chunks.folder()))?;
-        let files = if is_sharded(chunks) { chunks.shards() } else { total };
-        Ok(Self {
-            open: noted(files, OnceLock::new)?,
-            opening: Mutex::default(),
-            verified: noted(total.div_ceil(64), || AtomicU64::new(0))?,
-        })
+impl Dataset {
+    /// The image array of a stack.
+    pub(crate) fn image(&self, stack: usize) -> ArrayRef<'_> {
+        self.array(stack, 0)
     }
-}
 
-/// `len` notes about chunks.
-fn noted<T>(len: usize, note: impl Fn() -> T) -> Result<Box<[T]>> {
-    let what = "the notes about all chunks";
-    memory::check((len as u64).saturating_mul(size_of::<T>() as u64), what)?;
-    let mut notes = memory::reserved(len, what)?;
-    notes.extend((0..len).map(|_| note()));
-    Ok(notes.into())
-}
+    /// Array `array` of a stack: 0 is the image, 1, 2, … are its masks in order of their names.
+    pub(crate) fn array(&self, stack: usize, array: usize) -> ArrayRef<'_> {
+        let packed = &self.stacks()[stack];
+        let chunks: &ChunkArray = if array == 0 { &packed.image } else { &packed.masks[array - 1] };
+        ArrayRef { dataset: self, stack, array, chunks, files: self.files(stack, array) }
+    }
 
-fn is_sharded(chunks: &ChunkArray) -> bool {
-    chunks.meta().chunk_shape.is_some()
+    pub(super) fn mask_array(&self, stack: usize, name: &str) -> Result<ArrayRef<'_>> {
+        let masks = &self.stacks()[stack].masks;
+        match masks.iter().position(|mask| mask.name() == name) {
+            Some(place) => Ok(self.array(stack, place + 1)),
+            None => Err(self.no_mask(stack, name)),
+        }
+    }
+
+    /// The error for a mask that a stack does not have.
+    pub(crate) fn no_mask(&self, stack: usize, name: &str) -> Error {
+        let stack = &self.stacks()[stack];
+        let names: Vec<&str> = stack.masks.iter().map(ChunkArray::name).collect();
+        Error::conflict(format!("stack {} has no mask {name:?}", stack.name))
+            .at(self.path())
+            .with_remedy(if names.is_empty() {
+                remedy!["it has no masks; pack some with ", Command::Convert.with(Opt::Mask)]
+            } else {
+                format!("it has {}", names.join(", ")).into()
+            })
+    }
 }
 
 impl<'a> ArrayRef<'a> {

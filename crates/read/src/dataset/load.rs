@@ -5,8 +5,9 @@ use std::ops::Range;
 use hsipack_augment::array::Buffer;
 use hsipack_augment::{Array, ElementType};
 
+use super::access::window;
 use super::array::ArrayRef;
-use super::{Dataset, window};
+use super::open::Dataset;
 use crate::Result;
 use crate::store::StoredFile;
 

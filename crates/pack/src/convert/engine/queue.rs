@@ -10,6 +10,7 @@ use crate::convert::calibration::Calibration;
 use crate::convert::encode::OpenCube;
 use crate::convert::options::{ConvertOptions, Reference};
 use crate::convert::plan::{self, PlannedSample, PlannedStack};
+use crate::convert::references;
 use crate::source::CubeInfo;
 
 /// A shard to be made.
@@ -172,7 +173,7 @@ impl<'a> Queue<'a> {
         }
         let bands = sample.bands.clone();
         let calibration =
-            Calibration::load(values, &sample.input, &sample.info, bands.as_deref())?.map(Arc::new);
+            references::load(values, &sample.input, &sample.info, bands.as_deref())?.map(Arc::new);
         let of = sample.info.clone();
         self.reference = Some(KnownReference { of, bands, calibration: calibration.clone() });
         Ok(calibration)

@@ -7,6 +7,7 @@ use hsipack_format::{Error, Opt, Result, remedy};
 use super::PlannedSample;
 use crate::convert::calibration::Calibration;
 use crate::convert::options::{BandSelection, ValueOptions};
+use crate::convert::references;
 use crate::convert::transform::Transform;
 use crate::input::Input;
 use crate::source::{self, Axes, CubeInfo, OpenOptions, Scaling, Source};
@@ -55,7 +56,7 @@ pub fn transform(
     values: &ValueOptions,
     scale: f64,
 ) -> Result<Transform> {
-    let calibration = Calibration::load(values, input, info, bands.as_deref())?.map(Arc::new);
+    let calibration = references::load(values, input, info, bands.as_deref())?.map(Arc::new);
     Ok(with_calibration(info, bands, values, scale, calibration))
 }
 

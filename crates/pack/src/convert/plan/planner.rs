@@ -12,9 +12,9 @@ use serde_json::{Map, Value};
 use super::append::continued;
 use super::scale::{greatest_magnitude, power_of_two_for};
 use super::{Plan, PlannedMask, PlannedSample, PlannedStack, open_source, pick, select_bands};
-use crate::convert::calibration;
 use crate::convert::masks::{MaskGroup, MaskReader};
 use crate::convert::options::{ConvertOptions, Scale};
+use crate::convert::references;
 use crate::fingerprint::fingerprint;
 use crate::input::Input;
 use crate::source::CubeInfo;
@@ -84,7 +84,7 @@ impl<'a> Planner<'a> {
         let bands = select_bands(&info, &self.options.values)?;
         let kept = bands.as_ref().map_or(info.shape.bands, Vec::len);
         let shape = CubeShape { bands: kept, ..info.shape };
-        let references = calibration::check(&self.options.values, &input, &info)?;
+        let references = references::check(&self.options.values, &input, &info)?;
         let (has_mask, masks) = self.open_masks(&input, &name, shape)?;
         let (source_bytes, fingerprint) = fingerprint(&info.files)?;
         let stack = self.stack(shape, &info, &bands)?;
@@ -163,7 +163,7 @@ impl<'a> Planner<'a> {
 
     fn note_references(&mut self, input: &Input) {
         let values = &self.options.values;
-        if values.white.is_none() && calibration::beside(&input.file, "WHITEREF").is_some() {
+        if values.white.is_none() && references::beside(&input.file, "WHITEREF").is_some() {
             self.plan.notes.push(format!(
                 "{}: a white reference is beside it and not used; pass {} to calibrate",
                 input.text(),

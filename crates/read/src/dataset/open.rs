@@ -1,0 +1,252 @@
+//! Opening a dataset, and what is known of it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use hsipack_format::statistics::BandStatistics;
+use hsipack_format::{Command, Error, Opt, Samples, remedy};
+use hsipack_store::dataset::ChunkArray;
+use hsipack_store::folder;
+
+use super::files::Files;
+use super::labels::Labels;
+use crate::Result;
+use crate::store::{Store, StoreKind};
+
+/// When checksums of chunks are compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verify {
+    /// Whenever a chunk is decoded.
+    Always,
+    /// The first time a process decodes a chunk. What changes on the disk after that (a failing disk, a file overwritten
+    /// in place) is delivered as it is.
+    #[default]
+    Once,
+    /// Never; damage may then pass for data.
+    Never,
+}
+
+hsipack_format::option_names!(Verify, "verify", {
+    Always => "always",
+    Once => "once",
+    Never => "never",
+});
+
+/// How to open a dataset.
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    /// Where bytes come from; a memory map unless given.
+    pub store: Option<Arc<dyn Store>>,
+    /// When checksums are compared.
+    pub verify: Verify,
+    /// The fingerprint that the dataset had: only the samples that it had then, or an error if it never had that one. The
+    /// statistics are those of all samples.
+    pub as_of: Option<String>,
+}
+
+/// A packed dataset, open. Cloning it is cheap and shares everything; all methods may be called from many
+/// threads.
+///
+/// Values come as stored: `float16` (or `float32` if packed so), little-endian, (row, column, band). Physical
+/// values are stored values × [`scale_factor`](Self::scale_factor) + [`add_offset`](Self::add_offset).
+#[derive(Clone, Debug)]
+pub struct Dataset(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    packed: hsipack_store::Dataset,
+    /// Per stack: the image's files, then those of its masks.
+    files: Vec<Vec<Files>>,
+    labels: Labels,
+    store: Arc<dyn Store>,
+    verify: Verify,
+}
+
+impl Dataset {
+    /// Opens the dataset at `path`, reading it through memory maps.
+    ///
+    /// # Errors
+    /// As [`open_with`](Self::open_with).
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(path, OpenOptions::default())
+    }
+
+    /// Opens the dataset at `path`.
+    ///
+    /// # Errors
+    /// If it is not a packed dataset, is of a newer layout, its metadata do not match `SHA256SUMS` or
+    /// each other, or it never had the fingerprint asked for. Stores of this layout that another library wrote need no
+    /// `SHA256SUMS`.
+    pub fn open_with(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
+        let packed = hsipack_store::Dataset::open_to_read(path, options.as_of.as_deref())?;
+        let store = options.store.unwrap_or_else(|| StoreKind::default().store());
+        let arrays = |stack: &hsipack_store::Stack| {
+            std::iter::once(&stack.image).chain(&stack.masks).map(Files::new).collect()
+        };
+        let files = packed.stacks().iter().map(arrays).collect::<Result<_>>()?;
+        let labels = Labels::of(packed.samples());
+        let verify = options.verify;
+        Ok(Self(Arc::new(Inner { packed, files, labels, store, verify })))
+    }
+
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        self.0.packed.path()
+    }
+
+    /// Number of samples.
+    pub fn len(&self) -> usize {
+        self.0.packed.samples().len()
+    }
+
+    /// Bytes of all decoded chunks, of images and masks: what a cache of decoded chunks may take.
+    pub fn decoded_bytes(&self) -> u64 {
+        let arrays = self
+            .stacks()
+            .iter()
+            .flat_map(|stack| std::iter::once(&stack.image).chain(&stack.masks));
+        let bytes = |array: &ChunkArray| {
+            (array.len() * array.grid().chunks_per_sample() * array.chunk_bytes()) as u64
+        };
+        arrays.map(bytes).sum()
+    }
+
+    /// Whether it has no samples.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All samples in order, with the columns of the user's table.
+    pub fn samples(&self) -> &Samples {
+        self.0.packed.samples()
+    }
+
+    /// Splits, groups and labels.
+    pub fn labels(&self) -> &Labels {
+        &self.0.labels
+    }
+
+    /// Those of the samples `ids` that are of one of these splits, in their order.
+    ///
+    /// # Errors
+    /// If the dataset has no such split, or none of `ids` is of any of them.
+    ///
+    /// # Panics
+    /// If there is no sample of one of the ids.
+    pub fn in_splits(&self, ids: Vec<usize>, splits: &[String]) -> Result<Vec<usize>> {
+        let there = self.labels().splits();
+        let named = self.samples().splits();
+        let wanted: Vec<bool> = named.different().iter().map(|one| splits.contains(one)).collect();
+        let is_wanted = |id: &usize| named.number(*id).is_some_and(|split| wanted[split as usize]);
+        let chosen: Vec<usize> = ids.into_iter().filter(is_wanted).collect();
+        let unknown = splits.iter().filter(|split| !there.contains(split));
+        let mut missing: Vec<&String> = unknown.collect();
+        if missing.is_empty() && chosen.is_empty() {
+            missing.extend(splits);
+        } else if missing.is_empty() {
+            return Ok(chosen);
+        }
+        let names: Vec<String> = missing.iter().map(|split| format!("'{split}'")).collect();
+        let remedy = match there {
+            [] => remedy!["it has no splits; give them with ", Command::Convert.with(Opt::Table)],
+            there => format!("it has {}", there.join(", ")).into(),
+        };
+        Err(Error::conflict(format!("no sample is of split {}", names.join(", ")))
+            .at(self.path())
+            .with_remedy(remedy))
+    }
+
+    /// The stacks: cubes of one shape, their masks, wavelengths and attributes.
+    pub fn stacks(&self) -> &[hsipack_store::Stack] {
+        self.0.packed.stacks()
+    }
+
+    /// The stack that holds sample `sample`, as its place in [`stacks`](Self::stacks).
+    ///
+    /// # Errors
+    /// If there is no such sample.
+    pub fn stack_of(&self, sample: usize) -> Result<usize> {
+        let stack = (sample < self.len()).then(|| self.samples().stack(sample));
+        stack.ok_or_else(|| {
+            Error::conflict(format!("there is no sample {sample}")).at(self.path()).with_remedy(
+                format!("samples are numbered from 0 to {}", self.len().saturating_sub(1)),
+            )
+        })
+    }
+
+    /// Band centres of a stack in nm, where known.
+    pub fn wavelengths(&self, stack: usize) -> Option<&[f64]> {
+        self.stacks().get(stack)?.wavelength.as_deref()
+    }
+
+    /// The factor from stored values of a stack to physical ones.
+    pub fn scale_factor(&self, stack: usize) -> f64 {
+        self.stacks().get(stack).map_or(1.0, |stack| stack.image.scale_factor())
+    }
+
+    /// Per-band statistics of a stack's stored values, where they are recorded.
+    pub fn statistics(&self, stack: usize) -> Option<BandStatistics> {
+        self.stacks().get(stack)?.image.meta().statistics().ok()
+    }
+
+    /// Per-band statistics of the stored values of each split of a stack, in the order of the splits' names, where
+    /// they are recorded.
+    pub fn split_statistics(&self, stack: usize) -> Vec<(String, BandStatistics)> {
+        let stack = self.stacks().get(stack);
+        stack.and_then(|stack| stack.image.meta().split_statistics().ok()).unwrap_or_default()
+    }
+
+    /// The bad-band list of a stack, where its sources had one: whether each band is good.
+    pub fn good_bands(&self, stack: usize) -> Option<Vec<bool>> {
+        self.stacks().get(stack)?.image.meta().band_notes().good_bands
+    }
+
+    /// Names of the boolean layers that a mask of a stack packs into its bits, bit 0 first; none if it holds class ids, or
+    /// there is no such mask.
+    pub fn mask_layers(&self, stack: usize, mask: &str) -> Vec<String> {
+        let mask = self.stacks().get(stack).and_then(|stack| stack.mask(mask));
+        mask.map_or(Vec::new(), |mask| mask.meta().mask_meaning().layers)
+    }
+
+    /// What is added to stored values × [`scale_factor`](Self::scale_factor) of a stack to give physical ones.
+    pub fn add_offset(&self, stack: usize) -> f64 {
+        self.stacks().get(stack).map_or(0.0, |stack| stack.image.add_offset())
+    }
+
+    /// Two datasets with equal fingerprints have equal metadata.
+    pub fn fingerprint(&self) -> &str {
+        self.0.packed.fingerprint()
+    }
+
+    /// Compares with what lies at the path now. Samples that were appended since change nothing: this dataset goes on
+    /// with its own.
+    ///
+    /// # Errors
+    /// If the dataset was replaced by another one, or removed, since it was opened.
+    pub fn check_unchanged(&self) -> Result<()> {
+        self.0.packed.folder().check()
+    }
+
+    /// The files of array `array` of a stack.
+    pub(super) fn files(&self, stack: usize, array: usize) -> &Files {
+        &self.0.files[stack][array]
+    }
+
+    /// Its folder, where files are opened.
+    pub(super) fn folder(&self) -> &folder::Folder {
+        self.0.packed.folder()
+    }
+
+    pub(super) fn may_lack_files(&self) -> bool {
+        self.0.packed.may_lack_files()
+    }
+
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.0.store
+    }
+
+    pub(crate) fn verify(&self) -> Verify {
+        self.0.verify
+    }
+}
