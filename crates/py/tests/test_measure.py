@@ -101,6 +101,30 @@ def test_devices_are_torchs() -> None:
     assert any("option" in part for part in absent["failed"]["remedy"])
 
 
+GPUS = """
+import sys
+import torch
+
+torch.cuda.is_available, torch.cuda.device_count = (lambda: True), (lambda: 2)
+from hsipack import _hsipack
+_hsipack.measure(sys.stdin.readline, print)
+"""
+
+
+def test_gpus_are_found_by_number_where_torch_sees_some() -> None:
+    requests = [json.dumps({"device": name}) for name in ("auto", "cuda", "cuda:1", "cuda:2")]
+    done = subprocess.run(
+        [sys.executable, "-c", GPUS],
+        input="\n".join(requests) + "\n",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    *found, absent = map(json.loads, done.stdout.splitlines())
+    assert [one["done"] for one in found] == ["cuda:0", "cuda:0", "cuda:1"]
+    assert absent["failed"]["what"] == "there is no cuda:2: torch sees 2 GPUs"
+
+
 def test_what_is_no_request_is_an_error_and_so_is_a_reader_that_fails() -> None:
     with pytest.raises(hsipack.Error, match="no request"):
         ask("nonsense")

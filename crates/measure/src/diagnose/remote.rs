@@ -101,7 +101,7 @@ pub(crate) fn serve<L: TrainingLibrary>(
     Ok(())
 }
 
-/// What the loader recorded of everything real, for https://ui.perfetto.dev.
+/// What the loader recorded of everything real, for <https://ui.perfetto.dev>.
 ///
 /// # Errors
 /// If there is no memory.
