@@ -10,6 +10,7 @@ mod allocator;
 mod commands;
 mod failure;
 mod files;
+mod measurer;
 mod parse;
 mod reading;
 mod surface;

@@ -83,7 +83,7 @@ fn elsewhere(name: &str) -> Error {
         .with_remedy(remedy![
             "pass ",
             Opt::Device.to("cpu"),
-            ", or use the Python package beside torch (pip install 'hsipack[torch]')"
+            ", or install the Python package with torch (pip install 'hsipack[torch]') and run its command hsipack"
         ])
 }
 

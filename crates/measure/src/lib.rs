@@ -9,6 +9,7 @@
 //! | [`page`] | pages that show a run, and charts in them |
 //! | `random` | the generator of cubes and of load times |
 //! | [`machine`] | what the system says of memory, processor time and disks |
+//! | [`remote`] | measuring in another process, whose library has other devices |
 //! | [`device`] | what is asked of a library of tensors: devices, copies to them, waiting for them |
 //! | [`step`] | what stands for training: a wait, or a network |
 //! | `network` | a small network on the CPU |
@@ -21,6 +22,7 @@ pub mod machine;
 mod network;
 pub mod page;
 mod random;
+pub mod remote;
 pub mod simulate;
 pub mod step;
 pub mod tune;

@@ -10,6 +10,7 @@
 //! | `augment.rs` | augmentations of the user's own arrays |
 //! | `device.rs` | what the machine has |
 //! | `diagnose.rs` | what training waits for: the driver of hsipack-measure over levels in Python |
+//! | `measure.rs` | `hsipack bench` and `hsipack diagnose` on the devices of the user's torch |
 //! | `pack.rs` | convert, estimate, validate |
 //! | `array.rs` | our arrays as DLPack and NumPy see them, and theirs as ours |
 //! | `torch/` | the user's torch, called through Python: what computes on a device |
@@ -25,6 +26,7 @@ mod device;
 mod diagnose;
 mod errors;
 mod loader;
+mod measure;
 mod pack;
 mod settings;
 mod surface;
@@ -48,6 +50,8 @@ mod _hsipack {
     use super::diagnose::{diagnose, diagnosis_samples};
     #[pymodule_export]
     use super::loader::Loader;
+    #[pymodule_export]
+    use super::measure::measure;
     #[pymodule_export]
     use super::pack::{convert, estimate, validate};
     #[pymodule_export]

@@ -22,7 +22,8 @@ use crate::training::NetworkArg;
 ///
 /// original: float32 files, read and augmented by CPU workers. +blosc: compressed. +fp16: half the bytes.
 /// +gpu-aug: augmented on the device. +ring-buffer: hsipack's loader. Each keeps what the ones before it
-/// brought. Every case runs in a process of its own, and they take turns. The device is the CPU.
+/// brought. Every case runs in a process of its own, and they take turns. The device is the CPU, or a GPU through
+/// the torch of the Python package (--device cuda).
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
@@ -93,7 +94,7 @@ pub struct Args {
     #[arg(long, value_enum, help_heading = "Training")]
     network: Option<NetworkArg>,
 
-    /// The device: cpu, which auto is here, too
+    /// The device: cpu (auto is the same), or cuda or cuda:1, which needs the Python package with torch
     #[arg(long, value_name = "NAME", default_value = "auto", help_heading = "Training")]
     device: String,
 
@@ -118,9 +119,13 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 
-    /// Measure the one case that comes on stdin: what this command runs for each
+    /// Measure what is asked for on stdin: what this command runs for each case
     #[arg(long, hide = true)]
     measure: bool,
+
+    /// Measure in Python whatever the device, for tests
+    #[arg(long, hide = true)]
+    in_python: bool,
 }
 
 const EXAMPLES: &str = "\

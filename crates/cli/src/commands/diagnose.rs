@@ -19,8 +19,8 @@ use crate::training::NetworkArg;
 /// the drop from the one before, if the drop is larger than 5 % and than twice the spread from round to round.
 /// Says what to do about it, what that is predicted to bring and, with --verify, what it brought.
 ///
-/// The step is emulated (--step-time) or a small network on the CPU; for a GPU, your own model and your present
-/// loader see hsipack.diagnose in Python.
+/// The step is emulated (--step-time) or a small network. It runs on the CPU, or on a GPU through the torch of the
+/// Python package (--device cuda). For your own model and your present loader see hsipack.diagnose in Python.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
@@ -56,7 +56,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     split: Vec<String>,
 
-    /// Where batches go: cpu, which auto is here, too. For a GPU see hsipack.diagnose in Python
+    /// Where batches go: cpu (auto is the same), or cuda or cuda:1, which needs the Python package with torch
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     device: String,
 
@@ -104,6 +104,10 @@ pub struct Args {
     /// Print the diagnosis as one JSON object on stdout; its keys are listed by --help
     #[arg(long)]
     json: bool,
+
+    /// Measure in Python whatever the device, for tests
+    #[arg(long, hide = true)]
+    in_python: bool,
 }
 
 const EXAMPLES: &str = "\

@@ -21,11 +21,14 @@ mod surface;
 use std::borrow::Cow;
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 pub use options::{Opt, Setting, Value};
 pub use surface::{Library, Surface, current, joined, speak};
 
 /// A command of hsipack, which may be a function in Python.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Command {
     /// Packs cubes.
     Convert,
@@ -79,7 +82,8 @@ impl Command {
 }
 
 /// A piece of a remedy.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Part {
     /// Words that are the same everywhere.
     Words(Cow<'static, str>),
@@ -93,7 +97,8 @@ pub enum Part {
 ///
 /// Made from words alone, or of several parts by [`remedy!`](crate::remedy!). Displayed as the surface
 /// in use spells it.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Remedy {
     parts: Vec<Part>,
 }

@@ -3,11 +3,14 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// Lists the options once: variant, name, and a value that it takes as an example (none of a flag).
 macro_rules! options {
     ($($(#[$doc:meta])* $option:ident $name:literal $(= $example:expr)?;)+) => {
         /// An option that a user can set, whatever the surface calls it.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
         pub enum Opt {
             $($(#[$doc])* $option,)+
         }
@@ -159,7 +162,7 @@ impl Opt {
 }
 
 /// An option with a value, or named alone.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Setting {
     /// Which option.
     pub option: Opt,
@@ -186,7 +189,8 @@ impl fmt::Display for Opt {
 }
 
 /// The value of an option.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Value {
     /// A name, a path or a pattern.
     Word(Cow<'static, str>),

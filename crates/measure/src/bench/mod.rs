@@ -43,4 +43,4 @@ pub use feed::{Arrived, Feed, Given};
 pub use measure::{Measurement, Request, measure};
 pub use options::{Augment, BenchOptions, CubeSize, Cubes, Settings, Strategy};
 pub use report::{Entry, FIGURES, Report, Spread, Timeline};
-pub use run::{Progress, in_a_process, run};
+pub use run::{Here, Measurer, Processes, Progress, run};

@@ -1,19 +1,18 @@
 //! All cases, a process each, taking turns.
 
-use std::io::Write;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
-use std::sync::atomic::Ordering;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use hsipack_format::{Opt, remedy};
 use hsipack_pack::progress;
 use hsipack_read::augment::Frame;
 
 use super::data::{Data, prepare, stopped};
-use super::measure::{Measurement, Request};
+use super::measure::{Measurement, Request, measure};
 use super::options::{BenchOptions, CubeSize, Strategy};
 use super::report::Report;
 use crate::device::TrainingLibrary;
+use crate::remote::{self, Process};
 use crate::{Error, ErrorKind, Result, machine};
 
 /// What a benchmark listens to, and tells.
@@ -24,18 +23,74 @@ pub struct Progress<'a> {
     pub tell: &'a (dyn Fn(&str) + Sync),
 }
 
-/// Makes the files, measures every case with `measure`, which has tensors of `library`, and sums up.
+/// Who measures cases.
+pub trait Measurer {
+    /// Looks for the device of that name.
+    ///
+    /// # Errors
+    /// If there is none.
+    fn check(&self, device: &str) -> Result<()>;
+
+    /// Measures a case.
+    ///
+    /// # Errors
+    /// As [`measure`].
+    fn measure(&self, request: &Request) -> Result<Measurement>;
+}
+
+/// Measures in this process, with tensors of a library.
+#[derive(Clone, Copy, Debug)]
+pub struct Here<'a, L>(pub &'a L);
+
+impl<L: TrainingLibrary> Measurer for Here<'_, L> {
+    fn check(&self, device: &str) -> Result<()> {
+        self.0.named(device).map(drop)
+    }
+
+    fn measure(&self, request: &Request) -> Result<Measurement> {
+        measure(request, self.0)
+    }
+}
+
+/// Measures every case in a process of its own, which calls [`remote::serve`].
+pub struct Processes<'a> {
+    /// What starts such a process.
+    pub command: &'a dyn Fn() -> Command,
+    /// The wish to stop, which ends the process.
+    pub stop: &'a AtomicBool,
+}
+
+impl Measurer for Processes<'_> {
+    fn check(&self, device: &str) -> Result<()> {
+        let mut process = Process::start(&mut (self.command)())?;
+        process.ask::<String>(&remote::Request::Device(device.to_owned()), self.stop).map(drop)
+    }
+
+    fn measure(&self, request: &Request) -> Result<Measurement> {
+        let asked = remote::Request::Bench(Box::new(request.clone()));
+        let measured = Process::start(&mut (self.command)())?.ask(&asked, self.stop);
+        measured.map_err(|error| match error.kind() {
+            ErrorKind::Interrupted => error,
+            _ => error.within(format!("measuring {} failed", request.strategy)).or_remedy(remedy![
+                "measure other ",
+                Opt::Strategies,
+                " without it"
+            ]),
+        })
+    }
+}
+
+/// Makes the files, has every case measured, and sums up.
 ///
 /// # Errors
-/// If the library has no such device, files cannot be made, there is not enough memory, a case fails, or the user stops it.
-pub fn run<L: TrainingLibrary>(
+/// If there is no such device, files cannot be made, there is not enough memory, a case fails, or the user stops it.
+pub fn run(
     options: &BenchOptions,
-    library: &L,
+    measurer: &dyn Measurer,
     progress: &Progress<'_>,
-    measure: &mut dyn FnMut(&Request) -> Result<Measurement>,
 ) -> Result<Report> {
     // What cannot be measured is refused before files are made.
-    library.named(&options.settings.device)?;
+    measurer.check(&options.settings.device)?;
     let (data, _work) = prepare(options, progress.stop, progress.tell)?;
     check_memory(options, &data)?;
     if let Some(pipeline) = options.settings.augment.pipeline(options.settings.seed) {
@@ -55,7 +110,7 @@ pub fn run<L: TrainingLibrary>(
             ));
             let (settings, data) = (options.settings.clone(), data.clone());
             let request = Request { strategy: *strategy, rate_limit: *rate_limit, settings, data };
-            let measured = measure(&request);
+            let measured = measurer.measure(&request);
             if progress.stop.stop.load(Ordering::Relaxed) {
                 return Err(stopped());
             }
@@ -97,50 +152,6 @@ fn check_memory(options: &BenchOptions, data: &Data) -> Result<()> {
         .with_remedy(remedy!["choose a smaller ", Opt::BatchSize, " or fewer ", Opt::Workers])),
         _ => Ok(()),
     }
-}
-
-/// Has a new process measure a case: `command` is to read the request from its standard input, as JSON, to [`measure`] it,
-/// and to write the measurement to its output.
-///
-/// [`measure`]: super::measure()
-///
-/// # Errors
-/// If it cannot be started, or fails; its own message is told.
-pub fn in_a_process(command: &mut Command, request: &Request) -> Result<Measurement> {
-    let program = PathBuf::from(command.get_program());
-    let cannot = |error| Error::io(&program, "cannot run", error);
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(cannot)?;
-    let text = serde_json::to_string(request).expect("plain data");
-    let written = child.stdin.take().map_or(Ok(()), |mut input| input.write_all(text.as_bytes()));
-    let output = child.wait_with_output().map_err(cannot)?;
-    let failed = |what: String| {
-        let error =
-            Error::new(ErrorKind::Io, format!("measuring {} failed: {what}", request.strategy));
-        error.with_remedy(remedy![
-            "look at the message; other ",
-            Opt::Strategies,
-            " may be measured without it"
-        ])
-    };
-    if !output.status.success() {
-        let message = String::from_utf8_lossy(&output.stderr).into_owned();
-        let line = message.lines().rfind(|line| !line.trim().is_empty());
-        let told = line.map(|line| line.strip_prefix("hsipack: ").unwrap_or(line).to_owned());
-        return Err(failed(told.unwrap_or_else(|| {
-            format!(
-                "{}, maybe out of memory (a smaller {} needs less)",
-                output.status,
-                Opt::BatchSize
-            )
-        })));
-    }
-    written.map_err(cannot)?;
-    serde_json::from_slice(&output.stdout).map_err(|error| failed(error.to_string()))
 }
 
 #[cfg(test)]

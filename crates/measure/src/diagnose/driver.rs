@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use hsipack_read::Statistics;
+use serde::{Deserialize, Serialize};
 
 use super::facts::{AugmentationCost, Facts};
 use super::level::Level;
@@ -75,7 +76,7 @@ impl From<Level> for Variant<'_> {
 }
 
 /// What came of timing a variant.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Lap {
     /// Seconds that a batch took, on average.
     pub batch_s: f64,
@@ -114,7 +115,12 @@ pub struct Timer<'a> {
 /// Batches that are measured at least.
 const BATCHES: usize = 3;
 
-impl Timer<'_> {
+impl<'a> Timer<'a> {
+    /// Times batches for so long at least, unless it is to stop.
+    pub(super) fn new(time: Duration, stop: &'a AtomicBool) -> Self {
+        Self { time, stop }
+    }
+
     /// Seconds that `batch` takes, on average of at most `most` calls. A call before those is not measured. `wait` waits
     /// for what is queued on the device.
     ///
@@ -161,7 +167,7 @@ pub fn diagnose(
     stop: &AtomicBool,
     tell: &mut dyn FnMut(&str),
 ) -> Result<Diagnosis> {
-    let timer = Timer { time: effort.time, stop };
+    let timer = Timer::new(effort.time, stop);
     let mut driver = Driver { levels, effort, timer, tell };
     let mut attempt = 1;
     loop {

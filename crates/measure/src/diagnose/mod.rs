@@ -17,6 +17,8 @@
 //! | `report.rs` | all of it, as JSON and for people |
 //! | `driver.rs` | the trait of levels; runs them, judges, and tries the remedy |
 //! | `packed.rs` | the levels of a packed dataset |
+//! | `request.rs` | a packed dataset and how it is read, as plain data |
+//! | `remote.rs` | the same levels in another process |
 //! | `words.rs` | times and shares as people read them |
 
 mod driver;
@@ -26,7 +28,9 @@ mod observed;
 mod packed;
 mod prediction;
 mod remedy;
+mod remote;
 mod report;
+mod request;
 mod rounds;
 mod subset;
 mod verdict;
@@ -39,7 +43,10 @@ pub use observed::{Limit, Observed};
 pub use packed::{PackedOptions, Step, run};
 pub use prediction::Basis;
 pub use remedy::{Action, Remedy, remedy};
+pub(crate) use remote::serve;
+pub use remote::{About, recorded, run_remotely};
 pub use report::{Diagnosis, Trial, Verified};
+pub use request::PackedRequest;
 pub use rounds::Rounds;
 pub use subset::subset;
 pub use verdict::{Limits, Measured, Row, Verdict, verdict};

@@ -58,7 +58,7 @@ pub fn run<L: TrainingLibrary>(
 }
 
 /// A packed dataset, its loader and a training step.
-struct Packed<'a, L: TrainingLibrary> {
+pub(super) struct Packed<'a, L: TrainingLibrary> {
     options: &'a PackedOptions,
     library: &'a L,
     step: &'a mut Step<'a, L::Tensor>,
@@ -140,7 +140,7 @@ impl<L: TrainingLibrary> Levels for Packed<'_, L> {
     }
 
     fn can_try(&self, action: &Action) -> bool {
-        Change::of_action(action).is_some()
+        can_try(action)
     }
 
     fn time(&mut self, variant: Variant<'_>, timer: &Timer<'_>) -> Result<Lap> {
@@ -186,7 +186,8 @@ impl<L: TrainingLibrary> Levels for Packed<'_, L> {
 }
 
 impl<'a, L: TrainingLibrary> Packed<'a, L> {
-    fn new<'s: 'a>(
+    /// Opens the dataset, and loads the batch that is kept on the device.
+    pub(super) fn new<'s: 'a>(
         options: &'a PackedOptions,
         library: &'a L,
         step: &'a mut Step<'s, L::Tensor>,
@@ -293,6 +294,11 @@ impl<'a, L: TrainingLibrary> Packed<'a, L> {
     fn batches(&self, change: &Change) -> usize {
         self.samples.len() / self.loader_options(change).plan.batch_size.max(1)
     }
+}
+
+/// Whether a remedy is one of the options of a packed dataset.
+pub(super) fn can_try(action: &Action) -> bool {
+    Change::of_action(action).is_some()
 }
 
 /// The levels that apply, and why others do not.

@@ -6,7 +6,7 @@
 
 use hsipack_format::{Command, Opt};
 use hsipack_read::CacheKind;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::facts::{CollateCost, Facts, Kind};
 use super::level::Level;
@@ -15,7 +15,7 @@ use super::verdict::Verdict;
 use super::words::time;
 
 /// Something to change.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "action")]
 pub enum Action {
     /// Keep samples in memory.

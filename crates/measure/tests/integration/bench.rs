@@ -4,8 +4,8 @@ use std::path::Path;
 
 use half::f16;
 use hsipack_measure::bench::{
-    Augment, BenchOptions, CubeSize, Cubes, Data, Feed, Progress, Request, Settings, Strategy,
-    measure, prepare, run,
+    Augment, BenchOptions, CubeSize, Cubes, Data, Feed, Here, Progress, Request, Settings,
+    Strategy, measure, prepare, run,
 };
 use hsipack_measure::step::StepKind;
 use hsipack_pack::convert::{ConvertOptions, convert};
@@ -188,8 +188,7 @@ fn a_benchmark_of_packed_cubes_leaves_nothing_and_makes_a_page() {
         let stop = progress::Progress::default();
         let listening = Progress { stop: &stop, tell: &|_| {} };
         let host = Host::default();
-        let measure = &mut |request: &Request| measure(request, &host);
-        let report = run(&options, &host, &listening, measure).unwrap();
+        let report = run(&options, &Here(&host), &listening).unwrap();
         assert_eq!(report.strategies.len(), 10);
         assert!(
             report.strategies.iter().all(|entry| entry.epoch_s.n == 2 && entry.speedup.is_some())
@@ -233,12 +232,11 @@ fn a_network_trains_in_the_place_of_a_wait_and_a_gpu_is_refused_before_anything_
     options.strategies = vec![Strategy::Blosc, Strategy::Ring];
     let (stop, host) = (progress::Progress::default(), Host::new(2));
     let listening = Progress { stop: &stop, tell: &|_| {} };
-    let measure = &mut |request: &Request| measure(request, &host);
-    let report = run(&options, &host, &listening, measure).unwrap();
+    let report = run(&options, &Here(&host), &listening).unwrap();
     let steps = report.strategies.iter().map(|entry| &entry.statistics.times.step_s);
     assert!(steps.clone().count() == 2 && steps.clone().all(|step_s| step_s.mean > 0.0));
     options.settings.device = "cuda".to_owned();
-    let error = run(&options, &host, &listening, measure).unwrap_err().to_string();
+    let error = run(&options, &Here(&host), &listening).unwrap_err().to_string();
     assert!(error.contains("hsipack[torch]"), "{error}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }

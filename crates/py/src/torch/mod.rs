@@ -6,10 +6,12 @@
 //! | `functions.rs` | torch's functions and element types, looked up once |
 //! | `tensors.rs` | the operations that augmentations need, as calls of torch's functions |
 //! | `library.rs` | what batches are made of: our arrays in the host's memory, torch's tensors on a device |
+//! | `training.rs` | what measuring a training needs: devices, copies, waiting, a network |
 
 mod functions;
 mod library;
 mod tensors;
+mod training;
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,18 +1,20 @@
 //! From arguments to options, and running the benchmark.
 
-use std::io::{Read, stdin};
-use std::process::{Command, ExitCode};
+use std::io::{Write, stdin, stdout};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hsipack_format::{Error, Result};
 use hsipack_measure::bench::{
-    self, Augment, BenchOptions, CubeSize, Cubes, Request, Settings, Strategy,
+    self, Augment, BenchOptions, CubeSize, Cubes, Processes, Settings, Strategy,
 };
+use hsipack_measure::remote::{self, Channel};
 use hsipack_pack::progress::Progress;
 use hsipack_read::augment::{Host, Pipeline};
 
 use super::{Args, Limit, table};
+use crate::measurer::Program;
 use crate::{files, output, task, training};
 
 /// The step where none was asked for.
@@ -28,14 +30,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let options = options(args)?;
     let progress = Arc::new(Progress::default());
     task::stop_on_ctrl_c(&progress);
-    let program = std::env::current_exe()
-        .map_err(|error| Error::io("hsipack", "cannot find this program", error))?;
+    let program = Program::of(&args.device, args.in_python)?;
     let tell = |what: &str| note!("{what}");
     let listening = bench::Progress { stop: &progress, tell: &tell };
-    let measure = &mut |request: &Request| {
-        bench::in_a_process(Command::new(&program).args(["bench", "--measure"]), request)
-    };
-    let report = bench::run(&options, &Host::default(), &listening, measure)?;
+    let processes = Processes { command: &program.command()?, stop: &progress.stop };
+    let report = bench::run(&options, &processes, &listening);
+    let report = report.map_err(|error| program.explained(error))?;
     if let Some(file) = &args.html {
         files::replace(file, &report.page())?;
     }
@@ -43,16 +43,21 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Measures the case on stdin.
+/// Measures what is asked for on stdin.
 fn measure() -> Result<ExitCode> {
-    let mut text = String::new();
-    stdin().read_to_string(&mut text).map_err(|error| Error::io("stdin", "cannot read", error))?;
-    let request: Request = serde_json::from_str(&text).map_err(|error| {
-        Error::malformed(format!("no case to measure on stdin: {error}"))
-            .with_remedy("run `hsipack bench` without --measure")
-    })?;
-    let measured = bench::measure(&request, &Host::default())?;
-    output::json(&measured);
+    let mut lines = stdin().lines();
+    let mut receive = || {
+        let line = lines.next().transpose();
+        line.map_err(|error| Error::io("stdin", "cannot read", error))
+    };
+    let mut send = |line: &str| {
+        let mut out = stdout().lock();
+        let written = writeln!(out, "{line}").and_then(|()| out.flush());
+        written.map_err(|error| Error::io("stdout", "cannot write", error))
+    };
+    let channel = &mut Channel { receive: &mut receive, send: &mut send };
+    remote::serve(&Host::default(), channel)
+        .map_err(|error| error.or_remedy("run `hsipack bench` without --measure"))?;
     Ok(ExitCode::SUCCESS)
 }
 

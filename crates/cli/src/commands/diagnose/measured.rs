@@ -1,54 +1,64 @@
 //! From arguments to a diagnosis.
 
+use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use hsipack_format::text::printable;
 use hsipack_format::{Error, Result};
-use hsipack_measure::device::TrainingLibrary;
-use hsipack_measure::diagnose::{self, Effort, Limits, PackedOptions, Rounds};
+use hsipack_measure::diagnose::{self, Diagnosis, Effort, Limits, PackedRequest, Rounds};
 use hsipack_pack::progress::Progress;
 use hsipack_read::augment::{Host, Pipeline};
-use hsipack_read::plan::{Crop, Order};
-use hsipack_read::{Dataset, DeviceOptions, LoaderOptions};
 use indicatif::{ProgressBar, ProgressDrawTarget};
 
 use super::Args;
-use crate::{files, output, reading, task, training};
+use crate::measurer::Program;
+use crate::{files, output, task, training};
 
 /// Diagnoses, and prints.
 pub fn run(args: Args) -> Result<ExitCode> {
     let progress = Arc::new(Progress::default());
     task::stop_on_ctrl_c(&progress);
-    let host = Host::default();
-    let (options, effort) = (args.options(&host)?, args.effort());
-    let bands = bands(&options)?;
-    let kind = training::step(args.network, args.step_time.unwrap_or_default());
-    let mut step = host.step(kind, bands, options.device.device)?;
+    let program = Program::of(&args.device, args.in_python)?;
+    let request = args.request()?;
     let spinner = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
     let mut tell = |what: &str| {
         spinner.set_message(printable(what).into_owned());
         spinner.tick();
     };
-    let mut train = |image: &_, _: &[_]| step.train(image);
-    let stop = &progress.stop;
-    let diagnosis = diagnose::run(&options, effort, &host, &mut train, stop, &mut tell);
+    let diagnosed = match &program {
+        Program::This => here(&request, args.effort(), &progress, &mut tell),
+        Program::Python(_) => {
+            let stop = &progress.stop;
+            let process = program.start(&request.device, stop);
+            process.and_then(|process| {
+                diagnose::run_remotely(&request, args.effort(), process, stop, &mut tell)
+            })
+        }
+    };
     spinner.finish_and_clear();
-    let diagnosis = diagnosis?;
-    if let (Some(path), Some(trace)) = (&args.trace, &options.loader.trace) {
-        files::replace_with(path, |file| trace.write(file))?;
+    let (diagnosis, trace) = diagnosed?;
+    if let (Some(path), Some(trace)) = (&args.trace, trace) {
+        files::replace_with(path, |file| file.write_all(trace.as_bytes()))?;
     }
     output::report(&diagnosis, args.json, |diagnosis| output::show(&diagnosis.text()));
     Ok(ExitCode::SUCCESS)
 }
 
-/// Bands of the images.
-fn bands(options: &PackedOptions) -> Result<usize> {
-    let dataset = Dataset::open(&options.path)?;
-    let stack = dataset.stacks().first();
-    let stack =
-        stack.ok_or_else(|| Error::conflict("there are no samples to read").at(&options.path))?;
-    Ok(stack.image.shape().bands)
+/// Diagnoses in this process; gives what was recorded, if that was asked for.
+fn here(
+    request: &PackedRequest,
+    effort: Effort,
+    progress: &Progress,
+    tell: &mut dyn FnMut(&str),
+) -> Result<(Diagnosis, Option<String>)> {
+    let host = Host::default();
+    let options = request.options(&host)?;
+    let mut step = request.step(&host, &options)?;
+    let mut train = |image: &_, _: &[_]| step.train(image);
+    let diagnosis = diagnose::run(&options, effort, &host, &mut train, &progress.stop, tell)?;
+    let trace = request.trace.then(|| diagnose::recorded(&options)).transpose()?;
+    Ok((diagnosis, trace))
 }
 
 impl Args {
@@ -61,27 +71,24 @@ impl Args {
         }
     }
 
-    fn options(&self, host: &Host) -> Result<PackedOptions> {
-        let store = reading::store(self.store, self.rate_limit);
-        let mut loader = LoaderOptions::new(self.batch_size as usize);
-        loader.plan.order = Order::Shuffled;
-        if let Some([rows, columns]) = self.crop {
-            let per_sample = self.crops_per_cube.unwrap_or(1);
-            loader.plan.crop = Crop::Random { rows, columns, per_sample, min_labelled: 0.0 };
-        }
-        loader.splits = self.split.clone();
-        loader.threads = self.threads.map_or(loader.threads, usize::from);
-        loader.slots = usize::from(self.slots);
-        loader.trace = self.trace.is_some().then(Arc::default);
-        let mut device = DeviceOptions::new(host.named(&self.device)?);
-        device.emulated_bus = self.emulate_bus.map(|rate| rate as f64);
-        Ok(PackedOptions {
+    fn request(&self) -> Result<PackedRequest> {
+        Ok(PackedRequest {
             path: self.dataset.clone(),
-            store: Some(store),
-            loader,
-            device,
+            store: self.store,
+            rate_limit: self.rate_limit,
+            batch_size: self.batch_size as usize,
+            crop: self.crop,
+            crops_per_cube: self.crops_per_cube.unwrap_or(1),
+            splits: self.split.clone(),
+            threads: self.threads.map(usize::from),
+            slots: usize::from(self.slots),
+            device: self.device.clone(),
+            emulated_bus: self.emulate_bus.map(|rate| rate as f64),
             pipeline: self.pipeline()?,
             cold: self.cold,
+            trace: self.trace.is_some(),
+            step: training::step(self.network, self.step_time.unwrap_or_default()),
+            time: self.time,
         })
     }
 

@@ -1,0 +1,189 @@
+//! The levels of a packed dataset, timed in another process; the verdict and the report are made in this one.
+
+use std::sync::atomic::AtomicBool;
+
+use serde::{Deserialize, Serialize};
+
+use super::driver::{Effort, Lap, Levels, Timer, Variant, diagnose};
+use super::facts::Facts;
+use super::level::Level;
+use super::packed::{Packed, PackedOptions, can_try};
+use super::prediction::Basis;
+use super::remedy::Action;
+use super::report::Diagnosis;
+use super::request::PackedRequest;
+use crate::device::TrainingLibrary;
+use crate::remote::{Channel, Process, Request};
+use crate::{Error, Result};
+
+/// What does not change while levels are timed: the answer to [`Request::Diagnose`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct About {
+    /// What is diagnosed, as the report's first line.
+    pub subject: String,
+    /// Samples in a batch.
+    pub batch_size: Option<usize>,
+    /// The levels that apply.
+    pub levels: Vec<Level>,
+    /// The level beside which more threads are timed, and how many.
+    pub more_threads: Option<(Level, usize)>,
+    /// Names of the augmentations.
+    pub augmentations: Vec<String>,
+    /// What could not be measured, and why.
+    pub notes: Vec<String>,
+}
+
+impl About {
+    fn of(levels: &dyn Levels) -> Self {
+        Self {
+            subject: levels.subject(),
+            batch_size: levels.batch_size(),
+            levels: levels.levels(),
+            more_threads: levels.more_threads(),
+            augmentations: levels.augmentations(),
+            notes: levels.notes(),
+        }
+    }
+}
+
+/// What is asked of the levels.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum LevelRequest {
+    /// Time a level, or what a prediction rests on.
+    Time(Basis),
+    /// Time everything real with a remedy.
+    TimeRemedied(Action),
+    /// What is known beside the times.
+    Facts,
+    /// What every thread did when, as text.
+    Trace,
+}
+
+/// Times levels for another process, until it asks for no more.
+///
+/// # Errors
+/// If a request cannot be read or an answer cannot be written.
+pub(crate) fn serve<L: TrainingLibrary>(
+    request: &PackedRequest,
+    library: &L,
+    channel: &mut Channel<'_>,
+) -> Result<()> {
+    let made = request.options(library).and_then(|options| {
+        let step = request.step(library, &options)?;
+        Ok((options, step))
+    });
+    let (options, mut step) = match made {
+        Ok(made) => made,
+        Err(error) => return channel.answer::<About>(Err(error)),
+    };
+    let mut train = |image: &L::Tensor, _: &[(String, L::Tensor)]| step.train(image);
+    let mut levels = match Packed::new(&options, library, &mut train) {
+        Ok(levels) => levels,
+        Err(error) => return channel.answer::<About>(Err(error)),
+    };
+    channel.answer(Ok(About::of(&levels)))?;
+    // Whoever asks ends this process instead.
+    let stop = AtomicBool::new(false);
+    let timer = Timer::new(request.time, &stop);
+    while let Some(request) = channel.request()? {
+        match request {
+            LevelRequest::Time(basis) => {
+                channel.answer(levels.time(Variant::Basis(basis), &timer))?;
+            }
+            LevelRequest::TimeRemedied(action) => {
+                channel.answer(levels.time(Variant::Remedied(&action), &timer))?;
+            }
+            LevelRequest::Facts => channel.answer(levels.facts())?,
+            LevelRequest::Trace => channel.answer(recorded(&options))?,
+        }
+    }
+    Ok(())
+}
+
+/// What the loader recorded of everything real, for <https://ui.perfetto.dev>.
+///
+/// # Errors
+/// If there is no memory.
+pub fn recorded(options: &PackedOptions) -> Result<String> {
+    let mut written = Vec::new();
+    if let Some(trace) = &options.loader.trace {
+        trace.write(&mut written).map_err(|error| Error::io("trace", "cannot write", error))?;
+    }
+    String::from_utf8(written)
+        .map_err(|error| Error::bug(format!("a trace that is no text: {error}")))
+}
+
+/// Diagnoses a packed dataset, whose levels another process times, and gives what was recorded, if that was asked for.
+/// `stop` ends it early; `tell` hears what goes on.
+///
+/// # Errors
+/// If the dataset or the device cannot be used, a step fails, the process ends, or it was stopped.
+pub fn run_remotely(
+    request: &PackedRequest,
+    effort: Effort,
+    process: Process,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(&str),
+) -> Result<(Diagnosis, Option<String>)> {
+    let mut process = process;
+    let about = process.ask(&Request::Diagnose(Box::new(request.clone())), stop)?;
+    let mut levels = Remote { process, about, stop };
+    let diagnosis = diagnose(&mut levels, effort, stop, tell)?;
+    let trace = request.trace.then(|| levels.ask(&LevelRequest::Trace)).transpose()?;
+    Ok((diagnosis, trace))
+}
+
+/// Levels in another process.
+struct Remote<'a> {
+    process: Process,
+    about: About,
+    stop: &'a AtomicBool,
+}
+
+impl Remote<'_> {
+    fn ask<A: serde::de::DeserializeOwned>(&mut self, request: &LevelRequest) -> Result<A> {
+        self.process.ask(request, self.stop)
+    }
+}
+
+impl Levels for Remote<'_> {
+    fn subject(&self) -> String {
+        self.about.subject.clone()
+    }
+
+    fn batch_size(&self) -> Option<usize> {
+        self.about.batch_size
+    }
+
+    fn levels(&self) -> Vec<Level> {
+        self.about.levels.clone()
+    }
+
+    fn more_threads(&self) -> Option<(Level, usize)> {
+        self.about.more_threads
+    }
+
+    fn augmentations(&self) -> Vec<String> {
+        self.about.augmentations.clone()
+    }
+
+    fn can_try(&self, action: &Action) -> bool {
+        can_try(action)
+    }
+
+    fn time(&mut self, variant: Variant<'_>, _: &Timer<'_>) -> Result<Lap> {
+        match variant {
+            Variant::Basis(basis) => self.ask(&LevelRequest::Time(basis)),
+            Variant::Remedied(action) => self.ask(&LevelRequest::TimeRemedied(action.clone())),
+        }
+    }
+
+    fn facts(&mut self) -> Result<Facts> {
+        self.ask(&LevelRequest::Facts)
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.about.notes.clone()
+    }
+}

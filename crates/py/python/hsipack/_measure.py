@@ -1,0 +1,42 @@
+"""Measures for the command ``hsipack``, which has no library for GPUs: it starts
+``python -m hsipack._measure VERSION``, with the Python that ``HSIPACK_PYTHON`` names.
+
+Requests are lines of standard input, answers are lines of standard output; the Rust module
+``hsipack_measure::remote`` says what is in them.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+from hsipack import _hsipack
+
+
+def main(version: str) -> None:
+    """Answers requests until there are no more.
+
+    Args:
+        version: the command's, which has to be this package's: their requests may differ.
+    """
+    if version != _hsipack.__version__:
+        sys.exit(
+            f"the command is hsipack {version}, but the package of {sys.executable} is hsipack "
+            f"{_hsipack.__version__} (install both in one version)"
+        )
+    # Native code runs most of the time, and would not notice Ctrl-C.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # Whatever else prints must not come between the answers.
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
+        os.dup2(2, 1)
+
+        def send(line: str) -> None:
+            answers.write(f"{line}\n")
+            answers.flush()
+
+        _hsipack.measure(sys.stdin.readline, send)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else "")

@@ -1,0 +1,36 @@
+//! Measuring for the command `hsipack` on devices that it has no library for: `hsipack_measure::remote` with the user's
+//! torch. `python -m hsipack._measure` calls it.
+
+use hsipack_measure::remote::{Channel, serve};
+use hsipack_read::{Error, ErrorKind};
+use pyo3::prelude::*;
+
+use crate::errors::OrRaise;
+use crate::torch::Library;
+
+/// Answers requests of the command: `receive` gives the next line, an empty one at the end, and `send` takes the answers,
+/// lines without their end.
+#[pyfunction]
+pub fn measure(py: Python<'_>, receive: Py<PyAny>, send: Py<PyAny>) -> PyResult<()> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let library = Library::new(threads, true);
+    let mut next = || {
+        let line = Python::attach(|py| receive.call0(py)?.extract::<String>(py));
+        let line = line.map_err(|error| lost("read a request", &error))?;
+        Ok(Some(line).filter(|line| !line.is_empty()))
+    };
+    let mut answer = |line: &str| {
+        let sent = Python::attach(|py| send.call1(py, (line,)).map(drop));
+        sent.map_err(|error| lost("send an answer", &error))
+    };
+    // Threads of a loader call Python, too.
+    let served = py.detach(|| {
+        let mut channel = Channel { receive: &mut next, send: &mut answer };
+        serve(&library, &mut channel)
+    });
+    served.or_raise(py)
+}
+
+fn lost(what: &str, error: &PyErr) -> Error {
+    Error::new(ErrorKind::Io, format!("cannot {what}: {error}"))
+}
