@@ -97,18 +97,7 @@ pub trait Library: Clone + Send + Sync + 'static {
         images: Images<Self::Tensor>,
         parameters: &Parameters,
     ) -> Result<Augmented<Self::Tensor>> {
-        let device = self.device(&images.image)?;
-        for mask in &images.masks {
-            let other = self.device(&mask.labels)?;
-            if other != device {
-                return Err(Error::conflict(format!(
-                    "mask {} is on {other}, its images are on {device}",
-                    mask.name
-                ))
-                .with_remedy("move both to the same device"));
-            }
-        }
-        match device {
+        match device_of(self, &images)? {
             Device::Cpu => {
                 let images = images.of(|tensor| self.array(&tensor))?;
                 pipeline.apply(self.host(), &images, parameters)?.of(|array| self.tensor(array))
@@ -128,18 +117,7 @@ pub trait Library: Clone + Send + Sync + 'static {
         epoch: u64,
         samples: &[SampleKey],
     ) -> Result<(Augmented<Self::Tensor>, Parameters)> {
-        let device = self.device(&images.image)?;
-        for mask in &images.masks {
-            let other = self.device(&mask.labels)?;
-            if other != device {
-                return Err(Error::conflict(format!(
-                    "mask {} is on {other}, its images are on {device}",
-                    mask.name
-                ))
-                .with_remedy("move both to the same device"));
-            }
-        }
-        match device {
+        match device_of(self, &images)? {
             Device::Cpu => {
                 let images = images.of(|tensor| self.array(&tensor))?;
                 let (augmented, parameters) =
@@ -157,6 +135,22 @@ pub trait Library: Clone + Send + Sync + 'static {
     /// # Errors
     /// If nothing here computes with them.
     fn look_at(&self, image: &Self::Tensor) -> Result<(Vec<usize>, ElementType)>;
+}
+
+/// The device that images and masks are on.
+fn device_of<L: Library>(library: &L, images: &Images<L::Tensor>) -> Result<Device> {
+    let device = library.device(&images.image)?;
+    for mask in &images.masks {
+        let other = library.device(&mask.labels)?;
+        if other != device {
+            return Err(Error::conflict(format!(
+                "mask {} is on {other}, its images are on {device}",
+                mask.name
+            ))
+            .with_remedy("move both to the same device"));
+        }
+    }
+    Ok(device)
 }
 
 impl Library for Host {
