@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use hsipack_augment as augment;
 use hsipack_augment::array::dlpack::device_numbers;
-use hsipack_augment::array::{Buffer, DlPack, Memory, Stream};
+use hsipack_augment::array::{Buffer, DlPack, Memory, Reach, Stream, contiguous};
 use hsipack_augment::{Device, ElementType};
 use hsipack_format::{Error, Result};
 use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError};
@@ -277,35 +277,6 @@ fn of_numpy(owner: &Bound<'_, PyAny>, interface: &Bound<'_, PyDict>) -> PyResult
     };
     augment::Array::with_strides(Arc::new(memory), reach.before * size, &shape, &strides, element)
         .or_raise(py)
-}
-
-/// Elements that an array spans before its first one and from that on; none if it has none.
-struct Reach {
-    before: usize,
-    behind: usize,
-}
-
-impl Reach {
-    fn of(shape: &[usize], strides: &[isize]) -> Self {
-        if shape.contains(&0) {
-            return Self { before: 0, behind: 0 };
-        }
-        let (mut before, mut behind) = (0, 1);
-        for (length, stride) in shape.iter().zip(strides) {
-            let reach = (length - 1) * stride.unsigned_abs();
-            *(if *stride < 0 { &mut before } else { &mut behind }) += reach;
-        }
-        Self { before, behind }
-    }
-}
-
-/// Strides of elements that follow one another.
-fn contiguous(shape: &[usize]) -> Vec<isize> {
-    let mut strides = vec![1isize; shape.len()];
-    for axis in (1..shape.len()).rev() {
-        strides[axis - 1] = strides[axis] * shape[axis].max(1) as isize;
-    }
-    strides
 }
 
 /// The same elements in memory of their own, with the same strides.

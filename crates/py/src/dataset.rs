@@ -11,6 +11,7 @@ use hsipack_format::samples::RESERVED_KEYS;
 use hsipack_measure::machine;
 use hsipack_read::store::StoreKind;
 use hsipack_read::{BandStatistics, OfProcess, OpenOptions, Result, Verify};
+use hsipack_store::threads;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 
@@ -270,34 +271,19 @@ fn describe(dataset: &hsipack_read::Dataset, number: usize) -> Value {
     })
 }
 
-/// The next thing of a list that several threads work through.
-fn next_of<I: Iterator>(todo: &Mutex<I>) -> Option<I::Item> {
-    todo.lock().unwrap_or_else(PoisonError::into_inner).next()
-}
-
 impl Reading {
     fn all(
         &self,
         dataset: &hsipack_read::Dataset,
         samples: &[usize],
-        threads: usize,
+        most: usize,
     ) -> Result<Vec<Read>> {
-        let threads = threads.max(1);
-        let readers = threads.min(samples.len().max(1));
+        let most = most.max(1);
+        let readers = most.min(samples.len().max(1));
         // Several samples share the threads; one sample has them all.
-        let host = host(if readers == 1 { threads } else { 1 });
-        let read = |sample: usize| self.one(dataset, sample, &host);
-        if readers == 1 {
-            return samples.iter().map(|sample| read(*sample)).collect();
-        }
-        let mut places: Vec<Option<Result<Read>>> = samples.iter().map(|_| None).collect();
-        let todo = Mutex::new(samples.iter().zip(&mut places));
-        hsipack_store::threads::share(readers, "read", || {
-            while let Some((sample, place)) = next_of(&todo) {
-                *place = Some(read(*sample));
-            }
-        });
-        places.into_iter().map(|place| place.expect("every sample was read")).collect()
+        let host = host(if readers == 1 { most } else { 1 });
+        let read = |(): &mut (), sample: &usize| self.one(dataset, *sample, &host);
+        threads::in_turn(readers, "read", samples.iter(), || (), read)
     }
 
     fn one(&self, dataset: &hsipack_read::Dataset, sample: usize, host: &Host) -> Result<Read> {

@@ -52,19 +52,6 @@ pub fn start_scoped<'scope, T: Send + 'scope>(
     })
 }
 
-/// Runs `work`, which ends when there is nothing left to do, in `count` threads at once, this one among them. Where the
-/// system refuses some, in fewer.
-pub fn share(count: usize, name: &str, work: impl Fn() + Sync) {
-    std::thread::scope(|scope| {
-        for _ in 1..count {
-            if start_scoped(scope, name, &work).is_err() {
-                break;
-            }
-        }
-        work();
-    });
-}
-
 /// Threads for data-parallel loops: a pool of rayon, started fallibly. When it is dropped, its threads end before `drop`
 /// returns, so that the next pool finds the system's limits as this one did.
 #[derive(Debug)]
@@ -220,12 +207,6 @@ mod tests {
             start_scoped(scope, "two", || seven).unwrap().join().unwrap()
         });
         assert_eq!(scoped, 7);
-        let runs = std::sync::atomic::AtomicUsize::new(0);
-        let count = || {
-            runs.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        };
-        share(2, "two", count);
-        assert_eq!(runs.load(std::sync::atomic::Ordering::Relaxed), 2);
         let error = refused(io::ErrorKind::WouldBlock.into());
         assert!(error.to_string().contains("ulimit -u"), "{error}");
     }

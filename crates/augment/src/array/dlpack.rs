@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use hsipack_format::{Error, Result};
 
-use super::{Array, Device, ElementType, Memory, contiguous};
+use super::{Array, Device, ElementType, Memory, Reach, contiguous};
 
 const CPU: i32 = 1;
 const CUDA: i32 = 2;
@@ -174,15 +174,9 @@ impl DlPack {
             numbers(tensor.strides).into_iter().map(|stride| stride as isize).collect()
         };
         // What lies before the first element belongs to it, too, where strides are negative.
-        let reach = |forwards: bool| -> isize {
-            let parts = shape.iter().zip(&strides).map(|(length, stride)| {
-                (length.saturating_sub(1) as isize).saturating_mul(*stride)
-            });
-            parts.filter(|part| (*part > 0) == forwards).fold(0, isize::saturating_add)
-        };
-        let size = element.size();
-        let before = reach(false).unsigned_abs().saturating_mul(size);
-        let behind = reach(true).unsigned_abs().saturating_add(1).saturating_mul(size);
+        let (size, reach) = (element.size(), Reach::of(&shape, &strides));
+        let before = reach.before.saturating_mul(size);
+        let behind = reach.behind.saturating_mul(size);
         let first = tensor.data.cast::<u8>().wrapping_add(tensor.byte_offset as usize);
         let memory = Foreign {
             _shared: self,

@@ -353,8 +353,32 @@ impl fmt::Debug for Array {
     }
 }
 
+/// Elements that an array spans before its first one, and from that on; none if it has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reach {
+    /// Before the first element: where strides are negative.
+    pub before: usize,
+    /// From the first element on.
+    pub behind: usize,
+}
+
+impl Reach {
+    /// That of a shape and its strides, in elements; lengths beyond the memory there can be end at the greatest number.
+    pub fn of(shape: &[usize], strides: &[isize]) -> Self {
+        if shape.contains(&0) {
+            return Self { before: 0, behind: 0 };
+        }
+        let mut reach = Self { before: 0, behind: 1 };
+        for (length, stride) in shape.iter().zip(strides) {
+            let side = if *stride < 0 { &mut reach.before } else { &mut reach.behind };
+            *side = side.saturating_add((length - 1).saturating_mul(stride.unsigned_abs()));
+        }
+        reach
+    }
+}
+
 /// The strides of elements that follow one another, the last axis fastest.
-pub(crate) fn contiguous(shape: &[usize]) -> Vec<isize> {
+pub fn contiguous(shape: &[usize]) -> Vec<isize> {
     let mut strides = vec![1isize; shape.len()];
     for axis in (1..shape.len()).rev() {
         strides[axis - 1] = strides[axis].saturating_mul(shape[axis].max(1) as isize);

@@ -6,14 +6,13 @@ use hsipack_store::process::OfProcess;
 use hsipack_store::threads;
 use rayon::iter::{IndexedParallelIterator, ParallelIterator};
 use rayon::slice::ParallelSliceMut;
-use rayon::{ThreadPool, ThreadPoolBuilder};
 
 /// Threads for loops over large arrays. They are started by the first loop that needs them.
 #[derive(Debug)]
 pub(super) struct Workers {
     count: usize,
     /// Not in a process that was forked, which has none of its parent's threads; `None` where the system refuses them.
-    pool: OnceLock<OfProcess<Option<ThreadPool>>>,
+    pool: OnceLock<OfProcess<Option<threads::Pool>>>,
     /// For a process that was forked.
     child: OnceLock<Arc<Workers>>,
 }
@@ -32,22 +31,12 @@ impl Workers {
 
     /// Does something whose parallel loops run in these threads, with those that there are.
     fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Option<T> {
-        let pool = self.pool.get_or_init(|| OfProcess::new(self.start()));
+        let pool =
+            self.pool.get_or_init(|| OfProcess::new(threads::pool(self.count, "augment").ok()));
         match pool.get() {
             Some(pool) => pool.as_ref().map(|pool| pool.install(work)),
             None => self.child.get_or_init(|| Arc::new(Self::new(self.count))).run(work),
         }
-    }
-
-    fn start(&self) -> Option<ThreadPool> {
-        ThreadPoolBuilder::new()
-            .num_threads(self.count)
-            .spawn_handler(|thread| {
-                let started = threads::start("augment", move || thread.run());
-                started.map(drop).map_err(std::io::Error::other)
-            })
-            .build()
-            .ok()
     }
 
     /// Has `work` done for every piece of `out`, each so long but for the last: `work(number, piece)`.
