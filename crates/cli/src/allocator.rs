@@ -15,6 +15,16 @@ pub struct Allocator;
 /// What the process ends with: at first that of `validate` for what could not be checked, whose 1 means damage.
 static STATUS: AtomicI32 = AtomicI32::new(2);
 
+/// Where the address space is short, has all threads share one heap. With heaps of their own they would each reserve 64 MiB,
+/// and what one of them freed would be lost to the others.
+pub fn share_what_is_short() {
+    #[cfg(target_env = "gnu")]
+    if memory::is_short(1 << 30) {
+        // SAFETY: sets a number of the allocator, before any thread was started.
+        unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
+    }
+}
+
 /// Has the process end with 1, that of an error: the command is known, and is not `validate`.
 pub fn end_with_error() {
     STATUS.store(1, Ordering::Relaxed);

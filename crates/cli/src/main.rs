@@ -57,6 +57,7 @@ enum Command {
 
 fn main() -> ExitCode {
     end_with_the_pipe();
+    allocator::share_what_is_short();
     if let Err(message) = hsipack_format::processor::check() {
         note!("hsipack: {message}");
         return ExitCode::from(2);

@@ -8,8 +8,11 @@
 use std::cell::Cell;
 use std::collections::TryReserveError;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use memmap2::MmapOptions;
 
 use hsipack_format::{Error, ErrorKind, Result};
 
@@ -129,9 +132,9 @@ fn asking<T>(work: impl FnOnce() -> T) -> T {
 pub fn refused(error: &Error) -> bool {
     let source = std::error::Error::source(error);
     source.is_some_and(|source| {
-        let io = source.downcast_ref::<std::io::Error>();
+        let io = source.downcast_ref::<io::Error>();
         source.is::<TryReserveError>()
-            || io.is_some_and(|error| error.kind() == std::io::ErrorKind::OutOfMemory)
+            || io.is_some_and(|error| error.kind() == io::ErrorKind::OutOfMemory)
     })
 }
 
@@ -148,17 +151,33 @@ pub fn with_room<T>(bytes: usize, what: &str, work: impl FnOnce() -> T) -> Resul
     #[derive(Clone, Copy)]
     #[repr(align(32))]
     struct Line(#[allow(dead_code)] [u8; 32]);
-    static SHORT: Mutex<()> = Mutex::new(());
 
     // Otherwise it would be given; and reading batches takes no memory at all.
     if !is_short(bytes) && (bytes as u64) < AMPLE {
         return Ok(work());
     }
-    let _alone = SHORT.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let bytes = bytes.saturating_add(BESIDES);
     // Compilers may leave out memory that nobody uses.
     drop(std::hint::black_box(reserved::<Line>(bytes.div_ceil(size_of::<Line>()), what)?));
     Ok(work())
+}
+
+/// As [`with_room`], where `work` takes `bytes` of the address space by maps. What the allocator gives without asking the
+/// system would be no proof that there is any left.
+///
+/// # Errors
+/// If the system refuses a map of this size. `work` did not run then.
+pub fn with_address_space<T>(bytes: usize, work: impl FnOnce() -> T) -> io::Result<T> {
+    let _alone = alone();
+    drop(MmapOptions::new().len(bytes.saturating_add(BESIDES)).map_anon()?);
+    Ok(work())
+}
+
+/// Has what needs the rest of the memory go one by one.
+fn alone() -> MutexGuard<'static, ()> {
+    static SHORT: Mutex<()> = Mutex::new(());
+    SHORT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether the limit of the address space would leave little beside `bytes`.
@@ -447,7 +466,10 @@ mod tests {
         let refused = with_room(1 << 62, "a library", || unreachable!("there is no room"));
         let error = refused.unwrap_err();
         assert!(error.what().contains("a library") && super::refused(&error), "{error}");
-        let other = std::io::Error::from(std::io::ErrorKind::NotFound);
+        assert_eq!(with_address_space(1 << 20, || 7).unwrap(), 7);
+        let refused = with_address_space(1 << 62, || unreachable!("there is no room"));
+        assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::OutOfMemory);
+        let other = io::Error::from(io::ErrorKind::NotFound);
         assert!(!super::refused(&Error::io("a", "cannot read", other)));
         assert!(asking(may_be_refused) && !may_be_refused());
         // What no machine has.

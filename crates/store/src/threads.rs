@@ -176,21 +176,25 @@ fn with_room<T>(start: impl FnOnce(Option<Sender<()>>) -> io::Result<T>) -> Resu
         return start(None).map_err(refused);
     }
     let (running, runs) = mpsc::channel();
-    let started = memory::with_room(STACK, "another thread", || {
+    let started = memory::with_address_space(STACK, || {
         let thread = start(Some(running))?;
         // An error says that it was dropped.
         let _ = runs.recv();
         Ok(thread)
-    })?;
-    started.map_err(refused)
+    });
+    started.flatten().map_err(refused)
 }
 
 fn refused(error: io::Error) -> Error {
+    let limit = match error.kind() {
+        io::ErrorKind::OutOfMemory => "memory (`ulimit -v`)",
+        _ => "processes (`ulimit -u`)",
+    };
     Error::new(ErrorKind::Io, format!("the system refuses another thread: {error}"))
         .with_remedy(remedy![
             "ask for fewer ",
             Opt::Threads,
-            ", or raise the limit of processes (`ulimit -u`)"
+            format!(", or raise the limit of {limit}")
         ])
         .caused_by(error)
 }
@@ -209,6 +213,8 @@ mod tests {
         assert_eq!(scoped, 7);
         let error = refused(io::ErrorKind::WouldBlock.into());
         assert!(error.to_string().contains("ulimit -u"), "{error}");
+        let error = refused(io::ErrorKind::OutOfMemory.into());
+        assert!(error.to_string().contains("ulimit -v") && memory::refused(&error), "{error}");
     }
 
     fn third(number: usize) -> Result<usize> {
