@@ -76,7 +76,7 @@ pub(super) unsafe trait DeviceMemory: Send + Sync + 'static {
     fn bytes(&self) -> usize;
 }
 
-#[cfg(all(test, not(feature = "loom")))]
+#[cfg(test)]
 mod tests {
     use super::super::emulated::Emulated;
     use super::*;

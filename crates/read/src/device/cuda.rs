@@ -360,7 +360,7 @@ fn meaning(result: CUresult, name: &str) -> Error {
     }
 }
 
-#[cfg(all(test, not(feature = "loom")))]
+#[cfg(test)]
 mod tests {
     use hsipack_testing::skipped;
 

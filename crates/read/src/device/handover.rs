@@ -20,7 +20,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait};
+use crate::sync::{Condvar, Mutex, lock, wait, wait_until};
 
 /// Items that wait to be taken. Batches are bounded by the room there is; this bounds ends of epochs and errors.
 const LIMIT: usize = 4;
@@ -163,7 +163,7 @@ impl<S, T> Handover<S, T> {
                 inner.asking = true;
                 self.transfer.notify_all();
             }
-            match self.wait_until(inner, deadline) {
+            match wait_until(&self.consumer, inner, deadline) {
                 (guard, false) => inner = guard,
                 (guard, true) => {
                     inner = guard;
@@ -176,30 +176,6 @@ impl<S, T> Handover<S, T> {
         drop(inner);
         self.transfer.notify_all();
         taken
-    }
-
-    /// Waits for a signal; true if the deadline is over.
-    #[cfg(not(feature = "loom"))]
-    fn wait_until<'a>(
-        &self,
-        inner: MutexGuard<'a, Inner<S, T>>,
-        deadline: Option<Instant>,
-    ) -> (MutexGuard<'a, Inner<S, T>>, bool) {
-        let Some(deadline) = deadline else { return (wait(&self.consumer, inner), false) };
-        let left = deadline.saturating_duration_since(Instant::now());
-        let woken = self.consumer.wait_timeout(inner, left);
-        let (guard, timeout) = woken.unwrap_or_else(std::sync::PoisonError::into_inner);
-        (guard, timeout.timed_out())
-    }
-
-    /// The model has no clock.
-    #[cfg(feature = "loom")]
-    fn wait_until<'a>(
-        &self,
-        inner: MutexGuard<'a, Inner<S, T>>,
-        _: Option<Instant>,
-    ) -> (MutexGuard<'a, Inner<S, T>>, bool) {
-        (wait(&self.consumer, inner), false)
     }
 
     /// For the consumer: an item that it could not use comes first again.
@@ -239,7 +215,7 @@ impl<S, T> Handover<S, T> {
     }
 }
 
-#[cfg(all(test, not(feature = "loom")))]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use std::time::Duration;

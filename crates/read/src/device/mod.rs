@@ -14,23 +14,20 @@
 //! | `emulated.rs` | other memory of the host, copied to as slowly as over a bus |
 //! | `repeat.rs` | one batch again and again: what copying alone allows |
 //! | `fake.rs` | the device of the tests: it completes copies late, out of order, or with an error |
-//! | `model.rs` | the hand-over in every interleaving |
 
 mod backend;
 mod batch;
 mod cuda;
 mod emulated;
-#[cfg(all(test, not(feature = "loom")))]
+#[cfg(test)]
 mod fake;
 mod handover;
 mod host;
 mod loader;
-#[cfg(all(test, feature = "loom"))]
-mod model;
 mod options;
 mod recipe;
 mod repeat;
-#[cfg(all(test, not(feature = "loom")))]
+#[cfg(test)]
 mod tests;
 mod transfer;
 

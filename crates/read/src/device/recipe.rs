@@ -258,7 +258,7 @@ fn holds(element: ElementType, dtype: DType) -> bool {
         .is_some_and(|(least, greatest)| element.holds(least) && element.holds(greatest))
 }
 
-#[cfg(all(test, not(feature = "loom")))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

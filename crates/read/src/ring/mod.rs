@@ -269,7 +269,5 @@ impl<P: Default + fmt::Debug> fmt::Debug for Lease<P> {
     }
 }
 
-#[cfg(all(test, feature = "loom"))]
-mod model;
-#[cfg(all(test, not(feature = "loom")))]
+#[cfg(test)]
 mod tests;

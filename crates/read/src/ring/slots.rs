@@ -26,7 +26,7 @@
 use std::collections::VecDeque;
 
 use crate::Error;
-use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait};
+use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait, wait_until};
 
 /// The states of all slots.
 #[derive(Debug)]
@@ -215,36 +215,12 @@ impl Slots {
             if let Some(taken) = inner.try_take() {
                 return taken;
             }
-            match self.wait_until(inner, deadline) {
-                Ok(guard) => inner = guard,
-                Err(()) => return Taken::TimedOut,
+            match wait_until(&self.ready, inner, deadline) {
+                (guard, false) => inner = guard,
+                // What came just now is not left behind.
+                (mut guard, true) => return guard.try_take().unwrap_or(Taken::TimedOut),
             }
         }
-    }
-
-    #[cfg(not(feature = "loom"))]
-    fn wait_until<'a>(
-        &self,
-        inner: MutexGuard<'a, Inner>,
-        deadline: Option<std::time::Instant>,
-    ) -> Result<MutexGuard<'a, Inner>, ()> {
-        let Some(deadline) = deadline else { return Ok(wait(&self.ready, inner)) };
-        let left = deadline.saturating_duration_since(std::time::Instant::now());
-        if left.is_zero() {
-            return Err(());
-        }
-        let woken = self.ready.wait_timeout(inner, left);
-        Ok(woken.unwrap_or_else(std::sync::PoisonError::into_inner).0)
-    }
-
-    /// The model has no clock.
-    #[cfg(feature = "loom")]
-    fn wait_until<'a>(
-        &self,
-        inner: MutexGuard<'a, Inner>,
-        _: Option<std::time::Instant>,
-    ) -> Result<MutexGuard<'a, Inner>, ()> {
-        Ok(wait(&self.ready, inner))
     }
 
     /// For whoever holds a lease: gives the slot back.
@@ -286,7 +262,7 @@ impl Slots {
     }
 
     /// The present generation.
-    #[cfg(all(test, not(feature = "loom")))]
+    #[cfg(all(test, not(loom)))]
     pub(crate) fn generation(&self) -> u64 {
         lock(&self.inner).generation
     }
@@ -352,7 +328,7 @@ impl Inner {
     }
 }
 
-#[cfg(all(test, not(feature = "loom")))]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -1,5 +1,4 @@
-//! The hand-over under every interleaving of the transfer thread, the consumer and whoever drops batches, by the
-//! model checker `loom`: `cargo test -p hsipack-read --features loom --lib device::model`.
+//! The hand-over: the transfer thread, the consumer, and whoever drops batches.
 //!
 //! The memory of a device slot is one `loom` cell: a copy into a slot that somebody still reads, or a read that
 //! is not ordered after the copy, fails the model. Waiting for ever does, too.
@@ -8,7 +7,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
-use super::handover::{Handover, Interrupt, Taken};
+use crate::handover::{Handover, Interrupt, Taken};
 
 /// A slot's number and what was copied into it; or an error.
 type Item = Result<(usize, u64), ()>;
