@@ -4,9 +4,7 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use hsipack_pack::convert::{
-    BandSelection, ChunkShape, KeepBits, MaskOption, Nodata, Reference, Scale,
-};
+use hsipack_pack::convert::{BandSelection, ChunkShape, MaskOption};
 
 /// One of these values of a library's option, by its name there, whose words are joined by hyphens here.
 pub fn one_of<T>(values: &'static [T]) -> impl TypedValueParser<Value = T>
@@ -38,44 +36,6 @@ where
 /// A value of an option as it is typed: `groups-spread` for `groups_spread`.
 pub fn typed(value: impl Display) -> String {
     value.to_string().replace('_', "-")
-}
-
-/// `none`, `auto` or a number.
-pub fn scale(text: &str) -> Result<Scale, String> {
-    match text {
-        "none" => Ok(Scale::None),
-        "auto" => Ok(Scale::Auto),
-        number => {
-            number.parse().map(Scale::Factor).map_err(|_| "give none, auto or a number".into())
-        }
-    }
-}
-
-/// `auto` or a number of mantissa bits.
-pub fn keep_bits(text: &str) -> Result<KeepBits, String> {
-    match text {
-        "auto" => Ok(KeepBits::Auto),
-        number => match number.parse() {
-            Ok(bits @ 1..=23) => Ok(KeepBits::Bits(bits)),
-            _ => Err("give a number of mantissa bits, 1 to 10 of float16, or auto".into()),
-        },
-    }
-}
-
-/// `nan`, `error` or a number.
-pub fn nodata(text: &str) -> Result<Nodata, String> {
-    match text {
-        "nan" => Ok(Nodata::Nan),
-        "error" => Ok(Nodata::Error),
-        number => {
-            number.parse().map(Nodata::Value).map_err(|_| "give nan, error or a number".into())
-        }
-    }
-}
-
-/// A file, or `auto`.
-pub fn reference(text: &str) -> Result<Reference, String> {
-    Ok(if text == "auto" { Reference::Auto } else { Reference::File(text.to_owned()) })
 }
 
 /// `ROWS` or `ROWSxCOLUMNS`.
@@ -246,10 +206,6 @@ mod tests {
 
     #[test]
     fn values_are_read_as_spelled() {
-        assert_eq!(scale("0.5"), Ok(Scale::Factor(0.5)));
-        assert_eq!(keep_bits("7"), Ok(KeepBits::Bits(7)));
-        assert!(keep_bits("0").is_err() && keep_bits("24").is_err() && keep_bits("x").is_err());
-        assert_eq!(nodata("-9999"), Ok(Nodata::Value(-9999.0)));
         assert_eq!(chunk("64x32"), Ok(ChunkShape { rows: 64, columns: Some(32) }));
         assert_eq!(bytes("512MiB"), Ok(512 << 20));
         assert_eq!(bytes("1.5 GB"), Ok(1_500_000_000));

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hsipack_format::{DType, Error, Result};
+use hsipack_format::{DType, Error, Result, names};
 use hsipack_pack::convert::plan::Plan;
 use hsipack_pack::convert::{
     self as packing, BandSelection, ChunkShape, ConvertOptions, KeepBits, LayoutOptions,
-    MaskOption, Mode, Nodata, Reference, Scale, ValueOptions,
+    MaskOption, Mode, Reference, ValueOptions,
 };
 use hsipack_pack::progress::Progress;
 use hsipack_pack::validate::{self as validation, ValidateOptions};
@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 use serde::Serialize;
 
 use crate::errors::OrRaise;
-use crate::settings::{named, read};
+use crate::settings::read;
 use crate::task::{LOOK, Task, patiently};
 
 /// A dictionary with the settings of a conversion; `hsipack.convert` makes it.
@@ -30,11 +30,11 @@ pub struct Settings {
     resume: bool,
     append: bool,
     dtype: String,
-    scale: NameOrNumber,
-    nodata: NameOrNumber,
+    scale: String,
+    nodata: String,
     ignore_value: Option<f64>,
     raw_values: bool,
-    keep_bits: Option<NameOrNumber>,
+    keep_bits: Option<String>,
     normalize: String,
     bands: Option<Vec<usize>>,
     wavelengths: Option<Vec<(f64, f64)>>,
@@ -57,30 +57,6 @@ pub struct Settings {
     jobs: Option<usize>,
     memory: Option<usize>,
     command: String,
-}
-
-#[derive(FromPyObject)]
-enum NameOrNumber {
-    Number(f64),
-    Name(String),
-}
-
-impl NameOrNumber {
-    /// The value of that name, or of the number.
-    fn value<T: Copy>(
-        &self,
-        what: &str,
-        names: &[(&str, T)],
-        number: impl FnOnce(f64) -> T,
-    ) -> Result<T> {
-        match self {
-            Self::Number(value) => Ok(number(*value)),
-            Self::Name(name) => named(what, name, names).map_err(|error| {
-                let names: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
-                error.with_remedy(format!("give a number, or one of {}", names.join(", ")))
-            }),
-        }
-    }
 }
 
 impl Settings {
@@ -115,21 +91,10 @@ impl Settings {
         Ok(options)
     }
 
-    fn keep_bits(&self) -> Result<KeepBits> {
-        let Some(asked) = &self.keep_bits else { return Ok(KeepBits::All) };
-        // What is no whole number becomes 0, which is refused as out of range.
-        let number = |bits: f64| {
-            KeepBits::Bits(if bits.fract() == 0.0 { bits.clamp(0.0, 255.0) as u8 } else { 0 })
-        };
-        asked.value("keep_bits", &[("auto", KeepBits::Auto)], number)
-    }
-
     fn values(&self) -> Result<ValueOptions> {
-        let reference = |name: &String| match name.as_str() {
-            "auto" => Reference::Auto,
-            file => Reference::File(file.to_owned()),
+        let reference = |name: &Option<String>| -> Option<Reference> {
+            name.as_ref().map(|name| name.parse().unwrap_or_else(|never| match never {}))
         };
-        let dtypes = [("float16", DType::F16), ("float32", DType::F32)];
         let bands = match (&self.bands, &self.wavelengths) {
             (Some(_), Some(_)) => {
                 return Err(Error::conflict("both bands and wavelengths were given")
@@ -139,22 +104,18 @@ impl Settings {
             (None, Some(ranges)) => BandSelection::Wavelengths(ranges.clone()),
             (None, None) => BandSelection::All,
         };
-        let scales = [("none", Scale::None), ("auto", Scale::Auto)];
-        let nodata = [("nan", Nodata::Nan), ("error", Nodata::Error)];
         Ok(ValueOptions {
-            dtype: named("dtype", &self.dtype, &dtypes)?,
-            scale: self.scale.value("scale", &scales, Scale::Factor)?,
-            nodata: self.nodata.value("nodata", &nodata, |value| {
-                if value.is_nan() { Nodata::Nan } else { Nodata::Value(value) }
-            })?,
+            dtype: names::value("dtype", &self.dtype, &[DType::F16, DType::F32], DType::name)?,
+            scale: self.scale.parse()?,
+            nodata: self.nodata.parse()?,
             ignore_value: self.ignore_value,
             raw_values: self.raw_values,
-            keep_bits: self.keep_bits()?,
+            keep_bits: self.keep_bits.as_deref().map_or(Ok(KeepBits::All), str::parse)?,
             normalize: self.normalize.parse()?,
             bands,
             drop_bad_bands: self.drop_bad_bands,
-            white: self.white.as_ref().map(reference),
-            dark: self.dark.as_ref().map(reference),
+            white: reference(&self.white),
+            dark: reference(&self.dark),
             white_reflectance: self.white_reflectance,
             axes: self.axes.clone(),
         })

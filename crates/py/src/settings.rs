@@ -111,15 +111,7 @@ impl Settings {
         if let Some((mean, std)) = &self.standardize_by {
             return Ok(Normalization::StandardizeBy { mean: mean.clone(), std: std.clone() });
         }
-        match self.normalize.as_deref() {
-            None => Ok(Normalization::None),
-            Some("standardize") => Ok(Normalization::Standardize),
-            Some("l1") => Ok(Normalization::L1),
-            Some("l2") => Ok(Normalization::L2),
-            Some("snv") => Ok(Normalization::Snv),
-            Some(other) => Err(Error::conflict(format!("there is no normalize {other:?}"))
-                .with_remedy("give one of standardize, l1, l2, snv, or (mean, std)")),
-        }
+        self.normalize.as_deref().map_or(Ok(Normalization::None), str::parse)
     }
 
     /// What computes.
@@ -136,20 +128,15 @@ impl Settings {
 impl CropSettings {
     fn crop(&self) -> Result<Crop> {
         let Self { rows, columns, row_step, column_step, .. } = *self;
-        let crops = [
-            ("center", Crop::Centre { rows, columns }),
-            (
-                "random",
-                Crop::Random {
-                    rows,
-                    columns,
-                    per_sample: self.per_cube,
-                    min_labelled: self.min_labelled,
-                },
-            ),
-            ("grid", Crop::Grid { rows, columns, row_step, column_step }),
-        ];
-        named("crop", &self.kind, &crops)
+        match self.kind.as_str() {
+            "center" => Ok(Crop::Centre { rows, columns }),
+            "random" => {
+                let (per_sample, min_labelled) = (self.per_cube, self.min_labelled);
+                Ok(Crop::Random { rows, columns, per_sample, min_labelled })
+            }
+            "grid" => Ok(Crop::Grid { rows, columns, row_step, column_step }),
+            other => Err(Error::bug(format!("there is no crop {other:?}"))),
+        }
     }
 }
 
@@ -170,16 +157,4 @@ pub fn read<'a, 'py, T: FromPyObject<'a, 'py, Error = PyErr>>(
             .map_or_else(|_| "…".into(), |text| text.to_string());
         Err(Error::conflict(format!("{name}={value}: {why}"))).or_raise(py)
     })
-}
-
-/// The value of that name.
-pub fn named<T: Copy>(what: &str, name: &str, values: &[(&str, T)]) -> Result<T> {
-    match values.iter().find(|(one, _)| *one == name) {
-        Some((_, value)) => Ok(*value),
-        None => {
-            let names: Vec<&str> = values.iter().map(|(name, _)| *name).collect();
-            Err(Error::conflict(format!("there is no {what} {name:?}"))
-                .with_remedy(format!("give one of {}", names.join(", "))))
-        }
-    }
 }

@@ -94,11 +94,11 @@ pub struct Args {
     /// White reference: a cube of the same sensor, averaged over its rows, or `auto` for
     /// WHITEREF_NAME beside NAME (Specim Lumo). Packs (value - dark) / (white - dark), each file in its own
     /// scale, times the ratio of integration times where they differ
-    #[arg(long, value_name = "FILE|auto", value_parser = parse::reference, help_heading = "Values")]
+    #[arg(long, value_name = "FILE|auto", help_heading = "Values")]
     white: Option<Reference>,
 
     /// Dark reference, like --white (DARKREF_NAME)
-    #[arg(long, value_name = "FILE|auto", value_parser = parse::reference, help_heading = "Values")]
+    #[arg(long, value_name = "FILE|auto", help_heading = "Values")]
     dark: Option<Reference>,
 
     /// Reflectance of the white panel, above 0 and at most 1
@@ -131,7 +131,7 @@ pub struct Args {
 
     /// What becomes of missing values (the file's ignore value, and NaN), after normalising: NaN, this
     /// value, or an error
-    #[arg(long, value_name = "nan|VALUE|error", value_parser = parse::nodata, default_value = "nan",
+    #[arg(long, value_name = "nan|VALUE|error", default_value = "nan",
           allow_negative_numbers = true, help_heading = "Values")]
     nodata: Nodata,
 
@@ -146,7 +146,7 @@ pub struct Args {
     /// Divide values by this before the cast; recorded as scale_factor, so that readers undo it.
     /// auto takes a power of two for each cube shape, 1 unless values exceed 65504 or stay below 1/16,
     /// and reads every cube twice
-    #[arg(long, value_name = "none|auto|FACTOR", value_parser = parse::scale, default_value = "none", help_heading = "Values")]
+    #[arg(long, value_name = "none|auto|FACTOR", default_value = "none", help_heading = "Values")]
     scale: Scale,
 
     /// Type of the packed values
@@ -155,9 +155,9 @@ pub struct Args {
 
     /// Round values to N mantissa bits, of 10 of float16 or 23 of float32; the others are zero and cost
     /// next to nothing once compressed. auto keeps as many as hold 99 % of the real information of a
-    /// sample of the cubes; `hsipack tune` shows what it gains and costs [default: all]
-    #[arg(long, value_name = "N|auto", value_parser = parse::keep_bits, help_heading = "Values")]
-    keep_bits: Option<KeepBits>,
+    /// sample of the cubes; `hsipack tune` shows what it gains and costs
+    #[arg(long, value_name = "all|auto|N", default_value_t = KeepBits::All, help_heading = "Values")]
+    keep_bits: KeepBits,
 
     /// Wavelengths of cubes of one shape may differ by this much, in nm
     #[arg(long, value_name = "NM", default_value_t = 0.01, help_heading = "Values")]
@@ -238,7 +238,7 @@ impl Args {
             nodata: self.nodata,
             ignore_value: self.ignore_value,
             raw_values: self.raw_values,
-            keep_bits: self.keep_bits.unwrap_or_default(),
+            keep_bits: self.keep_bits,
             normalize: self.normalize,
             bands: self
                 .bands

@@ -1,6 +1,8 @@
 //! What the user can ask of a conversion.
 
+use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use hsipack_format::{
     Codec, Compressor, CubeShape, DType, Error, Result, Shuffle, SpectralNorm, Tile,
@@ -22,6 +24,31 @@ pub enum Scale {
     Factor(f64),
 }
 
+impl fmt::Display for Scale {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.pad("none"),
+            Self::Auto => f.pad("auto"),
+            Self::Factor(factor) => factor.fmt(f),
+        }
+    }
+}
+
+impl FromStr for Scale {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "none" => Ok(Self::None),
+            "auto" => Ok(Self::Auto),
+            number => number.parse().map(Self::Factor).map_err(|_| {
+                Error::conflict(format!("{text:?} is no scale"))
+                    .with_remedy("give none, auto or a number such as 2 or 0.001")
+            }),
+        }
+    }
+}
+
 /// What becomes of missing values: those equal to the source's ignore value, NaN, and, where spectra are
 /// normalised, infinities. It is done after normalising, so that what takes their place is in no sum.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,6 +60,31 @@ pub enum Nodata {
     Value(f64),
     /// They are an error.
     Error,
+}
+
+impl fmt::Display for Nodata {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nan => f.pad("nan"),
+            Self::Error => f.pad("error"),
+            Self::Value(value) => value.fmt(f),
+        }
+    }
+}
+
+impl FromStr for Nodata {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text.parse() {
+            _ if text == "error" => Ok(Self::Error),
+            // However it is written.
+            Ok(value) if f64::is_nan(value) => Ok(Self::Nan),
+            Ok(value) => Ok(Self::Value(value)),
+            Err(_) => Err(Error::conflict(format!("{text:?} is nothing for missing values"))
+                .with_remedy("give nan, error or a number")),
+        }
+    }
 }
 
 /// Normalisation of each pixel's spectrum; missing and infinite values take no part and are missing afterwards
@@ -84,6 +136,30 @@ pub enum KeepBits {
     Bits(u8),
 }
 
+impl fmt::Display for KeepBits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.pad("all"),
+            Self::Auto => f.pad("auto"),
+            Self::Bits(bits) => bits.fmt(f),
+        }
+    }
+}
+
+impl FromStr for KeepBits {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match (text, text.parse()) {
+            ("all", _) => Ok(Self::All),
+            ("auto", _) => Ok(Self::Auto),
+            (_, Ok(bits @ 1..=23)) => Ok(Self::Bits(bits)),
+            _ => Err(Error::conflict(format!("{text:?} is no number of mantissa bits"))
+                .with_remedy("give 1 to 10 of float16, 1 to 21 or 23 of float32, auto or all")),
+        }
+    }
+}
+
 impl KeepBits {
     /// How many, where it is known and not simply all.
     pub fn bits(self) -> Option<u8> {
@@ -132,6 +208,14 @@ pub enum Reference {
     File(String),
     /// `WHITEREF_NAME` or `DARKREF_NAME` beside a cube named `NAME`, as Specim's Lumo records them.
     Auto,
+}
+
+impl FromStr for Reference {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> std::result::Result<Self, Self::Err> {
+        Ok(if text == "auto" { Self::Auto } else { Self::File(text.to_owned()) })
+    }
 }
 
 /// Everything that decides the values of a packed cube, given its source. Stored in the dataset, so
@@ -411,5 +495,45 @@ impl ConvertOptions {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed<T: FromStr<Err = Error>>(text: &str) -> Option<T> {
+        text.parse().ok()
+    }
+
+    #[test]
+    fn values_that_may_be_numbers_are_read_as_they_are_shown() {
+        for scale in [Scale::None, Scale::Auto, Scale::Factor(0.001), Scale::Factor(1e-300)] {
+            assert_eq!(parsed(&scale.to_string()), Some(scale));
+        }
+        for nodata in [Nodata::Nan, Nodata::Error, Nodata::Value(-9999.0), Nodata::Value(0.1)] {
+            assert_eq!(parsed(&nodata.to_string()), Some(nodata));
+        }
+        for bits in [KeepBits::All, KeepBits::Auto, KeepBits::Bits(1), KeepBits::Bits(23)] {
+            assert_eq!(parsed(&bits.to_string()), Some(bits));
+        }
+        assert_eq!(parsed("NaN"), Some(Nodata::Nan));
+        assert_eq!("auto".parse(), Ok(Reference::Auto));
+        assert_eq!("white.dat".parse(), Ok(Reference::File("white.dat".to_owned())));
+    }
+
+    #[test]
+    fn other_words_are_refused_with_those_that_there_are() {
+        let refused = |error: Error, all: &[&str]| {
+            let text = error.to_string();
+            assert!(all.iter().all(|part| text.contains(part)), "{text}");
+        };
+        for bad in ["", "half", "1,5"] {
+            refused(bad.parse::<Scale>().unwrap_err(), &["none", "auto", "number", bad]);
+            refused(bad.parse::<Nodata>().unwrap_err(), &["nan", "error", "number", bad]);
+        }
+        for bad in ["", "0", "24", "-1", "2.5", "few"] {
+            refused(bad.parse::<KeepBits>().unwrap_err(), &["1 to 10", "auto", bad]);
+        }
     }
 }

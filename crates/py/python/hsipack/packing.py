@@ -195,12 +195,12 @@ def _natural(least: int, most: int = (1 << 63) - 1) -> Check:
     return lambda name, value: _options.natural(name, value, least=least, most=most)
 
 
-def _name_or_number(name: str, value: Any) -> str | float:
-    return value if isinstance(value, str) else _options.number(name, value)
+def _name_or_number(name: str, value: Any) -> str:
+    return value if isinstance(value, str) else str(_options.number(name, value))
 
 
-def _mantissa_bits(name: str, value: Any) -> str | int:
-    return value if isinstance(value, str) else _options.whole(name, value)
+def _mantissa_bits(name: str, value: Any) -> str:
+    return value if isinstance(value, str) else str(_options.whole(name, value))
 
 
 def _chunk(name: str, value: Any) -> tuple[int, int | None]:
