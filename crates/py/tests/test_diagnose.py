@@ -70,7 +70,7 @@ def packed(folder: Path, shape: tuple[int, int, int], **options: Any) -> hsipack
 def test_slow_augmentation_is_named_with_its_dearest_part(tmp_path: Path) -> None:
     # Smoothing its fields takes many times as long as loading these cubes.
     elastic = [RandomElasticTransform(kernel_size=(25, 25), p=1.0)]
-    cubes = packed(tmp_path, (96, 128, 8))
+    cubes = packed(tmp_path, (64, 64, 8))
     with hsipack.Loader(cubes, 4, device="cpu", augment=elastic) as loader:
         found = diagnose(loader, lambda batch: None, verify=True)
         # The user's own loader is where it was.
@@ -235,30 +235,55 @@ def test_rounds_that_differ_are_followed_by_more_up_to_a_bound() -> None:
     assert told[-1] == "round 6, to be sure: loading samples"
 
 
+class Planted:
+    """A fake of a loader's levels: one thread decodes slowly, two do not."""
+
+    subject, batch_size, notes = "planted", 1, ()
+    names = ("step", "collate", "decode", "read")
+    more_threads, augmentations, actions = ("decode", 2), (), ("threads",)
+
+    def __init__(self, told: list[str], long: float = LONG) -> None:
+        self.told, self.long = told, long
+
+    def waiting(self, seconds: float) -> Source:
+        return Kept(None, wait(seconds))
+
+    def source(self, name: str) -> Source:
+        return self.waiting(self.long / 2 if name in {"step", "collate"} else 2 * self.long)
+
+    def with_more_threads(self) -> Source:
+        # Slow only when a remedy is tried for the first time.
+        tried = self.told[-1].endswith("the remedy")
+        again = any(what.endswith("all of it again") for what in self.told)
+        return self.waiting(2 * self.long if tried and not again else self.long)
+
+    def remedied(self, remedy: dict[str, Any]) -> Source:
+        assert remedy == {"action": "threads", "threads": 2}
+        return self.waiting(self.long)
+
+    def facts(self) -> dict[str, Any]:
+        return {"kind": "hsipack", "threads": 1, "cores": 2}
+
+    def close(self) -> None:
+        pass
+
+
 def test_a_remedy_is_tried_in_more_rounds_while_its_times_differ(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # On one core more workers would be no remedy to try. What they bring does not matter here.
-    monkeypatch.setattr("hsipack.diagnosis._data_loader.cores", lambda: 2)
     told: list[str] = []
     steps = []
 
     def slower_at_last(batch: object) -> None:
         if told[-1].endswith("the remedy"):
             steps.append(batch)
-            time.sleep(0.002 * len(steps))
+            time.sleep(0.001 * len(steps))
         else:
             steps.clear()
 
-    loader = DataLoader(Slow(LONG / 4, compute=True), batch_size=4)
+    monkeypatch.setattr(hsipack.diagnosis, "_levels", lambda *_: Planted(told, LONG / 4))
     found = hsipack.diagnose(
-        loader,
-        slower_at_last,
-        rounds=2,
-        seconds=0,
-        device="cpu",
-        verify=True,
-        progress=told.append,
+        [], slower_at_last, rounds=2, seconds=0, verify=True, progress=told.append
     )
     assert told[-1] == "round 6, to be sure: the remedy"
     # It never is as fast as it was, so all of it was measured three times.
@@ -267,39 +292,6 @@ def test_a_remedy_is_tried_in_more_rounds_while_its_times_differ(
     assert not found.verified["steady"]
     assert found.attempts == 3
     assert "the machine changed its speed" in str(found)
-
-
-class Planted:
-    """A fake of a loader's levels: one thread decodes slowly, two do not."""
-
-    subject, batch_size, notes = "planted", 1, ()
-    names = ("step", "collate", "decode", "read")
-    more_threads, augmentations, actions = ("decode", 2), (), ("threads",)
-
-    def __init__(self, told: list[str]) -> None:
-        self.told = told
-
-    def waiting(self, seconds: float) -> Source:
-        return Kept(None, wait(seconds))
-
-    def source(self, name: str) -> Source:
-        return self.waiting(LONG / 2 if name in {"step", "collate"} else 2 * LONG)
-
-    def with_more_threads(self) -> Source:
-        # Slow only when a remedy is tried for the first time.
-        tried = self.told[-1].endswith("the remedy")
-        again = any(what.endswith("all of it again") for what in self.told)
-        return self.waiting(2 * LONG if tried and not again else LONG)
-
-    def remedied(self, remedy: dict[str, Any]) -> Source:
-        assert remedy == {"action": "threads", "threads": 2}
-        return self.waiting(LONG)
-
-    def facts(self) -> dict[str, Any]:
-        return {"kind": "hsipack", "threads": 1, "cores": 2}
-
-    def close(self) -> None:
-        pass
 
 
 def test_all_is_measured_again_if_only_what_the_prediction_rests_on_changed_its_speed(

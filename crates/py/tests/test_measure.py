@@ -175,9 +175,7 @@ def test_a_diagnosis_in_python_has_a_complete_report(dataset: str, tmp_path: Pat
 
 def test_errors_of_python_are_told_as_the_commands_own(dataset: str, tmp_path: Path) -> None:
     for words in (
-        ["diagnose", dataset, *DIAGNOSE, "--split", "nonsense"],
         ["diagnose", tmp_path / "missing", *DIAGNOSE],
-        ["diagnose", dataset, *DIAGNOSE, "--device", "tpu"],
         ["diagnose", dataset, *DIAGNOSE, "--crop", "900x900"],
         [*BENCH, "--work-dir", tmp_path / "work", "--device", "tpu"],
     ):
