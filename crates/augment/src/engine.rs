@@ -8,11 +8,18 @@
 use hsipack_format::{Result, SpectralNorm};
 
 use crate::array::ElementType;
-use crate::moves::{Job, Move};
-use crate::pass::{Blank, ByBand, Cut, Linear, Transplanting};
 use crate::prepare::{ImageRecipe, LabelRecipe};
 
+// What the work consists of.
+pub use crate::matrix::Whole;
+pub use crate::moves::{Job, Move};
+pub use crate::ops::{Field, Outside, Source};
+pub use crate::pass::{Blank, ByBand, Cut, Linear, Rectangle, Transplanting};
+pub use crate::stages::Together;
+
 /// Only the two of this crate.
+// Nobody else is to name it.
+#[allow(unnameable_types)]
 pub(crate) mod sealed {
     pub trait Sealed {}
 }

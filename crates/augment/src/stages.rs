@@ -27,7 +27,9 @@ pub enum Kind {
 /// What the augmentations of one move agree in.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Together {
+    /// What lies beyond the frame.
     pub outside: Option<Outside>,
+    /// How values between pixels are found.
     pub interpolation: Option<Interpolation>,
 }
 

@@ -18,6 +18,8 @@
 //! | `errors.rs` | the one map from errors to exceptions |
 //! | `surface.rs` | how remedies spell options in Python |
 #![deny(missing_docs)]
+// Its types are Python's classes: no Rust program names them.
+#![allow(unnameable_types)]
 
 mod array;
 mod augment;

@@ -16,6 +16,8 @@ pub trait Value: bytemuck::AnyBitPattern + private::Sealed {
     const ELEMENT: ElementType;
 }
 
+// Nobody else is to name it.
+#[allow(unnameable_types)]
 mod private {
     pub trait Sealed {}
 }

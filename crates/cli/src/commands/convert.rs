@@ -131,8 +131,13 @@ pub struct Args {
 
     /// What becomes of missing values (the file's ignore value, and NaN), after normalising: NaN, this
     /// value, or an error
-    #[arg(long, value_name = "nan|VALUE|error", default_value = "nan",
-          allow_negative_numbers = true, help_heading = "Values")]
+    #[arg(
+        long,
+        value_name = "nan|VALUE|error",
+        default_value = "nan",
+        allow_negative_numbers = true,
+        help_heading = "Values"
+    )]
     nodata: Nodata,
 
     /// The stored number that marks missing values, whatever the file says

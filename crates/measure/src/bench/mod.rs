@@ -38,8 +38,8 @@ mod synthetic;
 mod workers;
 
 pub use busy::WINDOW_S;
-pub use data::{Data, prepare};
-pub use feed::{Arrived, Feed, Given};
+pub use data::{Data, WorkFolder, prepare};
+pub use feed::{Arrived, Feed, Given, Seen};
 pub use measure::{Measurement, Request, measure};
 pub use options::{Augment, BenchOptions, CubeSize, Cubes, Settings, Strategy};
 pub use report::{Entry, FIGURES, Report, Spread, Timeline};

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::device::TrainingLibrary;
 use crate::{Error, Result, bench, diagnose};
-use failure::Failure;
+pub use failure::Failure;
 pub use process::Process;
 
 /// What is asked.

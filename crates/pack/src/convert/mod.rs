@@ -37,5 +37,6 @@ pub(crate) mod transform;
 
 pub use bad_bands::{BadBands, band_ranges};
 pub use dry_run::{Estimate, StackEstimate, dry_run};
+pub use masks::MaskGroup;
 pub use options::*;
 pub use run::{Report, WorstError, convert};

@@ -131,11 +131,11 @@ mod tests {
         let text = "codec = \"zstd\"\nlevel = 3\nkeep-bits = 7\nscale = 0.5\nraw-values = true\nexclude = [\"a\", \"b\"]\n";
         let args = merged(text, &[]).unwrap();
         assert_eq!((args.codec, args.level), (Compressor::Zstd, 3));
-        assert_eq!(args.keep_bits, Some(KeepBits::Bits(7)));
+        assert_eq!(args.keep_bits, KeepBits::Bits(7));
         assert!(args.raw_values && args.exclude == ["a", "b"]);
         let args = merged(text, &["--level", "1", "--keep-bits=auto", "--exclude", "c"]).unwrap();
         assert_eq!((args.codec, args.level), (Compressor::Zstd, 1));
-        assert_eq!(args.keep_bits, Some(KeepBits::Auto));
+        assert_eq!(args.keep_bits, KeepBits::Auto);
         assert_eq!(args.exclude, ["c"]);
         assert!(merged("bands = \"0-3\"", &["--wavelengths", "400-500"]).unwrap().bands.is_none());
         assert!(!merged("raw-values = false", &[]).unwrap().raw_values);

@@ -40,7 +40,7 @@ impl PlannedSample {
     ///
     /// # Errors
     /// If a reference cube cannot be read or does not fit.
-    pub fn transform(&self, values: &ValueOptions, scale: f64) -> Result<Transform> {
+    pub(crate) fn transform(&self, values: &ValueOptions, scale: f64) -> Result<Transform> {
         transform(&self.input, &self.info, self.bands.clone(), values, scale)
     }
 }
@@ -49,7 +49,7 @@ impl PlannedSample {
 ///
 /// # Errors
 /// If a reference cube cannot be read or does not fit.
-pub fn transform(
+pub(crate) fn transform(
     input: &Input,
     info: &CubeInfo,
     bands: Option<Vec<usize>>,
@@ -61,7 +61,7 @@ pub fn transform(
 }
 
 /// The transform of a cube whose references are known already.
-pub fn with_calibration(
+pub(crate) fn with_calibration(
     info: &CubeInfo,
     bands: Option<Vec<usize>>,
     values: &ValueOptions,

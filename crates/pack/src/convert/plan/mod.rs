@@ -19,7 +19,8 @@ use serde_json::{Map, Value};
 
 pub use self::append::check_append;
 pub(crate) use self::cube::pick;
-pub use self::cube::{open_source, select_bands, transform, with_calibration};
+pub use self::cube::{open_source, select_bands};
+pub(crate) use self::cube::{transform, with_calibration};
 use self::planner::Planner;
 use super::masks::{self, MaskGroup};
 use super::options::{ConvertOptions, KeepBits};
