@@ -52,6 +52,10 @@ struct Inner {
     dice: u64,
     /// Allocations until memory is out, which is one allocation long.
     until_no_memory: Option<usize>,
+    /// Copies to come that are refused.
+    refused_copies: usize,
+    /// Records of events on consumers' streams to come that are refused.
+    refused_records: usize,
     lost: bool,
     over: bool,
     wrong: Vec<String>,
@@ -214,6 +218,15 @@ impl Inner {
         false
     }
 
+    /// An error where one is left of those that are to come.
+    fn refuses(left: &mut usize) -> Result<()> {
+        if *left == 0 {
+            return Ok(());
+        }
+        *left -= 1;
+        Err(Error::device("the device refuses: FAKE"))
+    }
+
     fn check(&self) -> Result<()> {
         if self.lost { Err(Error::device("the device is lost: FAKE")) } else { Ok(()) }
     }
@@ -267,6 +280,16 @@ impl Fake {
     /// Memory is out once after so many allocations.
     pub(super) fn no_memory_after(&self, allocations: usize) {
         self.change(|inner| inner.until_no_memory = Some(allocations));
+    }
+
+    /// So many copies fail from now on, and are not queued.
+    pub(super) fn refuse_copies(&self, count: usize) {
+        self.change(|inner| inner.refused_copies = count);
+    }
+
+    /// So many events of consumers cannot be recorded from now on.
+    pub(super) fn refuse_records(&self, count: usize) {
+        self.change(|inner| inner.refused_records = count);
     }
 
     /// Every call fails from now on.
@@ -373,7 +396,10 @@ impl Backend for Fake {
     }
 
     fn record(&self, stream: Stream) -> Result<usize> {
-        self.0.lock().check()?;
+        let mut inner = self.0.lock();
+        inner.check()?;
+        Inner::refuses(&mut inner.refused_records)?;
+        drop(inner);
         Ok(self.record_in(Queue::Consumer(stream)))
     }
 
@@ -392,6 +418,7 @@ impl Backend for Fake {
     unsafe fn queue_copy(&self, from: *const u8, to: *mut u8, bytes: usize) -> Result<()> {
         let mut inner = self.0.lock();
         inner.check()?;
+        Inner::refuses(&mut inner.refused_copies)?;
         let (from, to) = (from as usize, to as usize);
         inner.written.push(to);
         inner.used.push(to);

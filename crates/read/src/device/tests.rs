@@ -416,6 +416,55 @@ fn a_batch_that_cannot_be_made_comes_again() {
 }
 
 #[test]
+fn copies_that_are_refused_lose_neither_batch_nor_slot() {
+    let mut bench = bench(11, &[]);
+    let first = bench.next().unwrap();
+    bench.read(&first);
+    bench.fake.refuse_copies(6);
+    drop(first);
+    let (mut errors, mut names) = (0, vec![(0, 0)]);
+    loop {
+        match bench.try_next() {
+            Ok(Some(batch)) => {
+                bench.read(&batch);
+                names.push(batch.name);
+            }
+            Ok(None) => break,
+            Err(error) => {
+                assert!(error.to_string().contains("refuses"), "{error}");
+                errors += 1;
+            }
+        }
+    }
+    assert_eq!(errors, 6);
+    assert!(names.iter().enumerate().all(|(at, name)| *name == (0, at as u64)), "{names:?}");
+    assert!(names.len() > 3);
+    bench.end();
+}
+
+#[test]
+fn memory_whose_use_cannot_be_waited_for_is_left_to_the_device() {
+    for seed in 0..10 {
+        let mut bench = bench(500 + seed, &[]);
+        let batch = bench.next().unwrap();
+        bench.fake.hold(Some(Queue::CONSUMER));
+        bench.read(&batch);
+        bench.fake.refuse_records(1);
+        drop(batch);
+        // Copied meanwhile: into other memory, since the read is still to come.
+        let mut kept = Vec::new();
+        while let Some(batch) = bench.next() {
+            kept.push(batch);
+        }
+        assert!(kept.len() >= 3);
+        kept.iter().for_each(|batch| bench.read(batch));
+        drop(kept);
+        bench.fake.hold(None);
+        bench.end();
+    }
+}
+
+#[test]
 fn a_lost_device_is_an_error_every_time_and_its_host_memory_is_left_to_it() {
     for seed in 0..10 {
         let mut bench = bench(300 + seed, &[]);
