@@ -95,7 +95,7 @@ impl Matrix {
     }
 }
 
-/// A map onto whole pixels: x' = x[0]·x + x[1]·y + x[2], y' likewise.
+/// A map onto whole pixels: `x' = x[0]·x + x[1]·y + x[2]`, `y'` likewise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Whole {
     /// x'.
