@@ -1,4 +1,5 @@
-//! Sets `cfg(loom)`, by which the files of crates/read leave out what needs locks of the system: their unit tests.
+//! Sets `cfg(loom)`, by which the files of crates/read take `loom`'s locks, and leave out what needs those of the system: their
+//! unit tests.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

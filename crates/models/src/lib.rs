@@ -1,8 +1,8 @@
 //! The states of the ring and of the hand-over to devices under every interleaving of their threads, by the model checker
 //! `loom`. Tests only: `cargo test -p hsipack-models`.
 //!
-//! The two files of crates/read that hold these states are compiled here once more, over `loom`'s locks. So crates/read has
-//! no feature for it, and nothing else is built twice.
+//! The two files of crates/read that hold these states are compiled here once more, with the file of their locks, which are
+//! `loom`'s here. So crates/read has no feature for it, and nothing else is built twice.
 
 #![deny(missing_docs)]
 #![cfg(test)]
@@ -14,9 +14,10 @@ mod handover;
 #[allow(dead_code)]
 #[path = "../../read/src/ring/slots.rs"]
 mod slots;
+#[path = "../../read/src/sync.rs"]
+mod sync;
 
 mod ring;
-mod sync;
 mod transfer;
 
 // As in crates/read.

@@ -20,6 +20,7 @@ import hsipack
 import hsipack_command
 import pytest
 from hsipack import _hsipack
+from test_no_torch import BLOCK
 
 torch = pytest.importorskip("torch")
 
@@ -218,21 +219,8 @@ def test_a_python_without_the_package_or_of_another_version_is_told(
     assert "the command is hsipack 0.0.1" in done.stderr
 
 
-# As if torch were not installed.
-BLOCK = """
-import sys
-
-class Missing:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] == "torch":
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-sys.meta_path.insert(0, Missing())
-"""
-
-
 def test_a_python_without_torch_says_what_to_install(dataset: str, tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text(BLOCK)
+    (tmp_path / "sitecustomize.py").write_text("import sys\n" + BLOCK)
     words = ["diagnose", dataset, *DIAGNOSE, "--device", "cuda"]
     line = refusal(run(*words, PYTHONPATH=str(tmp_path)))
     assert "No module named 'torch'" in line

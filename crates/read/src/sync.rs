@@ -1,9 +1,12 @@
-//! The locks of the ring and of the hand-over. crates/models compiles both with a file of its own in place of this one, over
-//! the locks of the model checker `loom`.
+//! The locks of the ring and of the hand-over: the standard library's. In crates/models, which compiles this file, too, those of
+//! the model checker `loom`, in which no time passes and no deadline is ever over.
 
 use std::sync::PoisonError;
 use std::time::Instant;
 
+#[cfg(loom)]
+pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
+#[cfg(not(loom))]
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
 
 /// Locks; a panic elsewhere while the lock was held changes nothing: no code of ours panics half-way
