@@ -78,10 +78,10 @@ sha256_of() {
   "$PYTHON" -c 'import hashlib, sys; print(hashlib.sha256(open(sys.argv[1], "rb").read()).hexdigest())' "$1"
 }
 
-# make_venv FOLDER REQUIREMENTS: a virtual environment with what the file pins. Does nothing if it is
-# there already.
+# make_venv FOLDER REQUIREMENTS [UV]: a virtual environment with what the file pins, put there by that uv, else by pip.
+# Does nothing if it is there already.
 make_venv() {
-  local folder=$1 requirements=$2 wanted
+  local folder=$1 requirements=$2 uv=${3:-} wanted
   wanted=$(sha256_of "$requirements")
   if [[ "$(cat "$folder/.requirements" 2>/dev/null)" == "$wanted" ]] &&
     "$folder/bin/python" -c '' 2>/dev/null; then
@@ -91,6 +91,14 @@ make_venv() {
   note "making $folder from $requirements"
   "$folder/bin/python" -m pip --version >/dev/null 2>&1 || "$PYTHON" -m venv --clear "$folder" ||
     die "cannot make a virtual environment in $folder"
+  # It trusts what the system trusts, as pip does. What else pip is told, such as another index, only pip knows.
+  if [[ -n "$uv" && -x "$uv" ]]; then
+    if UV_SYSTEM_CERTS=1 "$uv" pip install --quiet --no-progress --python "$folder/bin/python" --requirement "$requirements"; then
+      printf '%s\n' "$wanted" >"$folder/.requirements"
+      return
+    fi
+    note "uv could not; pip tries"
+  fi
   # Modules are compiled when they are first imported, which few of them are: that saves a minute.
   "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-input --no-compile \
     --requirement "$requirements" ||

@@ -103,7 +103,7 @@ def test_slow_decoding_is_named_and_what_more_threads_bring_is_measured(tmp_path
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_data_loader_that_waits_is_helped_by_more_workers_than_cores(workers: int) -> None:
-    loader = DataLoader(Slow(LONG), batch_size=2, num_workers=workers)
+    loader = DataLoader(Slow(LONG / 2), batch_size=2, num_workers=workers)
     found = diagnose(loader, wait(SHORT), verify=workers > 0)
     assert found.culprit == "load", str(found)
     assert found.remedy is not None
@@ -123,7 +123,7 @@ def test_a_data_loader_that_waits_is_helped_by_more_workers_than_cores(workers: 
 
 
 def test_a_data_loader_that_computes_is_to_blame_and_workers_help() -> None:
-    loader = DataLoader(Slow(LONG / 4, compute=True), batch_size=4)
+    loader = DataLoader(Slow(LONG / 8, compute=True), batch_size=4)
     found = diagnose(loader, wait(SHORT), verify=True)
     assert found.culprit == "load", str(found)
     assert found.remedy is not None
@@ -281,7 +281,7 @@ def test_a_remedy_is_tried_in_more_rounds_while_its_times_differ(
         else:
             steps.clear()
 
-    monkeypatch.setattr(hsipack.diagnosis, "_levels", lambda *_: Planted(told, LONG / 4))
+    monkeypatch.setattr(hsipack.diagnosis, "_levels", lambda *_: Planted(told, LONG / 8))
     found = hsipack.diagnose(
         [], slower_at_last, rounds=2, seconds=0, verify=True, progress=told.append
     )

@@ -36,18 +36,13 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_examples_train(name: str, work: Path) -> None:
-    """They check themselves that the loss falls."""
+def test_examples_train(name: str, work: Path, tmp_path: Path) -> None:
+    """They check themselves that the loss falls. On what they draw: users have no other data."""
     if name == "lightning_module.py":
         pytest.importorskip("lightning", reason="SKIPPED: lightning is not installed")
-    assert "loss" in run(EXAMPLES / name, "--short", "--work", work)
-    assert len((EXAMPLES / name).read_text().splitlines()) <= 80
-
-
-def test_patches_of_a_drawn_scene(work: Path, tmp_path: Path) -> None:
-    """Where there are no real cubes."""
-    words = [EXAMPLES / "patches.py", "--short", "--work", work]
+    words = [EXAMPLES / name, "--short", "--work", work]
     assert "loss" in run(*words, HSIPACK_SHARED=str(tmp_path))
+    assert len((EXAMPLES / name).read_text().splitlines()) <= 80
 
 
 def test_segmentation_of_ones_own_cubes(work: Path) -> None:

@@ -12,7 +12,7 @@ use hsipack_read::{
 };
 use hsipack_testing::{FakeCuda, FakeDriver};
 
-use crate::device::{made, options};
+use crate::images::{made, options};
 
 /// Runs an ignored test of this file over the stand-in; it must have no faults.
 fn runs_clean(test: &str, seeds: u64, settings: &[(&str, &str)]) {

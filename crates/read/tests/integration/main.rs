@@ -3,9 +3,8 @@
 mod access;
 mod device;
 mod driver;
+mod images;
 mod loading;
 mod soak;
 #[path = "../support/mod.rs"]
 mod support;
-#[cfg(feature = "torch")]
-mod torch;

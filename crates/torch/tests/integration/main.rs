@@ -1,11 +1,17 @@
-//! Augmentations by the host's loops and by libtorch's operations: against Kornia, and against each other.
+//! Augmentations by the host's loops and by libtorch's operations, against Kornia and against each other; batches of
+//! `hsipack-read` as tensors.
 
+mod batches;
 #[path = "../../../augment/tests/integration/contract/mod.rs"]
 mod contract;
 mod engines;
 mod gpu;
+#[path = "../../../read/tests/integration/images.rs"]
+mod images;
 mod kornia;
 mod kornia_draws;
+#[path = "../../../read/tests/support/mod.rs"]
+mod support;
 
 mod libtorch {
     use hsipack_augment::{Array, Images, Library, Parameters, Pipeline, Through};

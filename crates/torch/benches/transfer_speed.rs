@@ -5,17 +5,17 @@
 //! slower of them if copying and computing overlap. Then 1,000 batches compared with their samples, on the device.
 //! Without a GPU it says so, and does the same with fewer batches on the CPU, where nothing is copied.
 //!
-//! `cargo bench -p hsipack-read --features torch --bench transfer_speed [-- DIR [CUBES [BATCHES]]]`
+//! `cargo bench -p hsipack-torch --bench transfer_speed [-- DIR [CUBES [BATCHES]]]`
 
-#[path = "../tests/support/mod.rs"]
+#[path = "../../read/tests/support/mod.rs"]
 mod support;
 
 use std::path::PathBuf;
 
 use hsipack_read::augment::{Affine, Flip, Images, Op, Padding, Pipeline, Range};
-use hsipack_read::torch::tch::{self, Device, Kind, Tensor};
-use hsipack_read::torch::{Libtorch, best_device};
 use hsipack_read::{CacheKind, Dataset, DeviceOptions, Library, LoaderOptions};
+use hsipack_torch::tch::{self, Device, Kind, Tensor};
+use hsipack_torch::{Libtorch, best_device};
 use serde_json::json;
 use support::{LZ4, StackSpec, median, reflectance, seconds, write_dataset_of};
 

@@ -1,13 +1,13 @@
 //! Batches as tensors of libtorch: what they hold is what the arrays of `Host` hold, on the CPU bit for bit.
 
 use hsipack_read::augment::Pipeline;
-use hsipack_read::torch::{Libtorch, Tensor, cuda_is_available, tch};
 use hsipack_read::{
     Array, Dataset, Device, DeviceLoader, DeviceOptions, ElementType, Host, Library, Normalization,
 };
 use hsipack_testing::skipped;
+use hsipack_torch::{Libtorch, Tensor, cuda_is_available, tch};
 
-use crate::device::{flat, made, options};
+use crate::images::{flat, made, options};
 
 const PIPELINE: &str = r#"{"seed": 3, "ops": [
     {"op": "affine", "degrees": 30, "p": 0.7}, {"op": "hflip"}, {"op": "band_jitter", "sigma": 0.1}, {"op": "snv"}
