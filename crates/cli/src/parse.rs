@@ -127,25 +127,36 @@ pub fn cube(text: &str) -> Result<[u32; 3], String> {
 
 /// Band numbers and ranges from 0, ends included: `0,3,10-20`.
 pub fn bands(text: &str) -> Result<BandSelection, String> {
+    let numbers = numbers(text, "band or range of bands")?;
+    Ok(BandSelection::Numbers(numbers.into_iter().map(|number| number as usize).collect()))
+}
+
+/// Class ids and ranges of them, ends included: `1,3,10-20`.
+pub fn classes(text: &str) -> Result<ClassList, String> {
+    numbers(text, "class id or range of class ids").map(ClassList)
+}
+
+/// Class ids, given as one value.
+#[derive(Clone, Debug)]
+pub struct ClassList(pub Vec<u32>);
+
+fn numbers(text: &str, what: &str) -> Result<Vec<u32>, String> {
     let mut numbers = Vec::new();
     for part in text.split(',') {
-        let number = |text: &str| {
-            text.trim()
-                .parse::<usize>()
-                .map_err(|_| format!("{part:?} is no band or range of bands"))
-        };
+        let number =
+            |text: &str| text.trim().parse::<u32>().map_err(|_| format!("{part:?} is no {what}"));
         match part.split_once('-') {
             None => numbers.push(number(part)?),
             Some((first, last)) => {
                 let (first, last) = (number(first)?, number(last)?);
                 if first > last || last - first > 1_000_000 {
-                    return Err(format!("{part:?} is not a range of bands"));
+                    return Err(format!("{part:?} is no {what}"));
                 }
                 numbers.extend(first..=last);
             }
         }
     }
-    Ok(BandSelection::Numbers(numbers))
+    Ok(numbers)
 }
 
 /// Ranges in nm, ends included: `450-700,1500-1800`.

@@ -26,10 +26,16 @@ pub enum Stream {
     Augment = 6,
     /// Who is mixed with whom in a batch.
     Mix = 7,
+    /// The order of an epoch's listed windows.
+    Windows = 8,
+    /// Which class comes next, of windows around labelled pixels.
+    Turns = 9,
+    /// Which labelled pixels of a class are taken.
+    PerClass = 10,
 }
 
 /// SplitMix64's finaliser: a bijection in which every bit of the input moves every bit of the output.
-fn mix(value: u64) -> u64 {
+pub fn mix(value: u64) -> u64 {
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     value ^ (value >> 31)

@@ -1,17 +1,18 @@
 //! Batches, and the state to resume from.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
 
 use hsipack_augment::{Device, Mixed, Pipeline};
-use hsipack_read::plan::{Plan, State};
+use hsipack_read::plan::{Crop, Item, Plan, State, Window};
 use hsipack_read::trace::{Trace, Track};
 use hsipack_read::{
     DeviceBatch, DeviceLoader, DeviceOptions, Error, LoaderOptions, OfProcess, Result,
 };
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyString};
 use serde_json::json;
 
 use crate::array::Array;
@@ -241,8 +242,11 @@ impl Loader {
 
     /// The next batch as a dictionary; `None` at the end of an epoch, once.
     fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let ready = self.running(py, |running| running.next(py))?;
-        ready.map(|ready| given(py, *ready)).transpose()
+        let (ready, spectra) = self.running(py, |running| {
+            let ready = running.next(py)?;
+            Ok((ready, are_spectra(&running.plan)))
+        })?;
+        ready.map(|ready| given(py, *ready, spectra)).transpose()
     }
 
     /// Drops what is under way and goes to the start of an epoch.
@@ -340,6 +344,7 @@ impl Loader {
                     "memory": loader.memory(),
                     "masks": loader.masks(),
                     "layers": loader.masks().iter().map(|mask| loader.layers(mask)).collect::<Vec<_>>(),
+                    "cache": cache_report(&loader),
                     "threads": loader.options().threads,
                     "slots": loader.options().slots,
                     "standardized_by": standardized,
@@ -370,23 +375,58 @@ impl Drop for Running {
     }
 }
 
+/// What is kept in memory, why, and how much of it is there.
+fn cache_report(loader: &DeviceLoader<Library>) -> serde_json::Value {
+    let mut report = serde_json::to_value(loader.cache()).expect("plain data");
+    report["bytes"] = json!(loader.cached_bytes());
+    report
+}
+
+/// Whole numbers as memory of Python's, over which an array is laid.
+fn numbers(py: Python<'_>, values: impl Iterator<Item = i64>) -> Bound<'_, PyByteArray> {
+    let values: Vec<i64> = values.collect();
+    PyByteArray::new(py, bytemuck::cast_slice(&values))
+}
+
+/// Names of a batch's samples. Many windows may be of one sample: each name is made once.
+fn names<'py>(py: Python<'py>, batch: &DeviceBatch<Library>) -> PyResult<Bound<'py, PyList>> {
+    let mut made: HashMap<usize, Bound<'py, PyString>> = HashMap::new();
+    let mut last: Option<(usize, Bound<'py, PyString>)> = None;
+    let names = batch.ids().zip(batch.names()).map(|(id, name)| {
+        if let Some((_, name)) = last.as_ref().filter(|(last, _)| *last == id) {
+            return name.clone();
+        }
+        let name = made.entry(id).or_insert_with(|| PyString::new(py, name)).clone();
+        last = Some((id, name.clone()));
+        name
+    });
+    PyList::new(py, names.collect::<Vec<_>>())
+}
+
+/// Whether a plan's windows are single pixels that were listed or are labelled.
+fn are_spectra(plan: &Plan) -> bool {
+    matches!(&plan.options().crop, Crop::Windows(windows) if windows.size() == (1, 1))
+}
+
 /// A batch as Python gets it.
-fn given<'py>(py: Python<'py>, ready: Ready) -> PyResult<Bound<'py, PyDict>> {
+fn given<'py>(py: Python<'py>, ready: Ready, spectra: bool) -> PyResult<Bound<'py, PyDict>> {
     let Ready { mut batch, mixed } = ready;
     let given = PyDict::new(py);
     let items = batch.items();
-    let window = |item: &hsipack_read::plan::Item| {
-        let window = item.window;
-        (window.row, window.column, window.rows, window.columns)
+    let window = |item: &Item| {
+        let Window { row, column, rows, columns } = item.window;
+        [i64::from(row), i64::from(column), i64::from(rows), i64::from(columns)]
     };
     given.set_item("epoch", batch.epoch())?;
-    given.set_item("ids", batch.ids().collect::<Vec<_>>())?;
-    given.set_item("repeats", items.iter().map(|item| item.repeat).collect::<Vec<_>>())?;
-    given.set_item("padding", items.iter().map(|item| item.padding).collect::<Vec<_>>())?;
-    given.set_item("windows", items.iter().map(window).collect::<Vec<_>>())?;
+    given.set_item("ids", numbers(py, batch.ids().map(|id| id as i64)))?;
+    given.set_item("repeats", numbers(py, items.iter().map(|item| i64::from(item.repeat))))?;
+    let padding: Vec<u8> = items.iter().map(|item| u8::from(item.padding)).collect();
+    given.set_item("padding", PyByteArray::new(py, &padding))?;
+    given.set_item("windows", numbers(py, items.iter().flat_map(window)))?;
     let labels = batch.classes().map(|class| class.map_or(-1, i64::from));
-    given.set_item("labels", labels.collect::<Vec<_>>())?;
-    given.set_item("names", batch.names().collect::<Vec<_>>())?;
+    given.set_item("labels", numbers(py, labels))?;
+    given.set_item("names", names(py, &batch)?)?;
+    given.set_item("spectra", spectra)?;
     given.set_item("mixed", pairs(mixed))?;
     let masks = std::mem::take(&mut batch.masks);
     let masks: Vec<_> = masks.into_iter().map(|(name, mask)| (name, Array::new(mask))).collect();

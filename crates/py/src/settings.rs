@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use hsipack_augment::{Device, Pipeline};
-use hsipack_read::plan::{Crop, Share};
+use hsipack_read::plan::{Crop, Patches, Share, Windows};
 use hsipack_read::{
     CacheKind, DeviceOptions, Error, LoaderOptions, MemoryOptions, Normalization, Result,
 };
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyString;
 
 use crate::errors::OrRaise;
@@ -55,9 +56,37 @@ pub struct Settings {
     computing_threads: usize,
 }
 
+/// Which windows of the cubes are read.
+#[derive(FromPyObject)]
+enum CropSettings {
+    Labelled(LabelledSettings),
+    Windows(WindowSettings),
+    Plain(PlainSettings),
+}
+
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-struct CropSettings {
+struct LabelledSettings {
+    mask: String,
+    size: (u32, u32),
+    classes: Option<Vec<u32>>,
+    ignore: Vec<u32>,
+    per_class: Option<usize>,
+    pad: String,
+}
+
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct WindowSettings {
+    /// Sample, row and column of each, 8 bytes a number.
+    windows: PyBackedBytes,
+    size: (u32, u32),
+    pad: String,
+}
+
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct PlainSettings {
     kind: String,
     rows: u32,
     columns: u32,
@@ -74,7 +103,14 @@ impl Settings {
         let plan = &mut options.plan;
         plan.seed = self.seed;
         plan.order = self.order.parse()?;
-        plan.crop = self.crop.as_ref().map_or(Ok(Crop::Whole), CropSettings::crop)?;
+        match &self.crop {
+            None => {}
+            Some(CropSettings::Labelled(labelled)) => {
+                options.patches = Some((labelled.mask.clone(), labelled.patches()?));
+            }
+            Some(CropSettings::Windows(windows)) => plan.crop = windows.crop()?,
+            Some(CropSettings::Plain(plain)) => plan.crop = plain.crop()?,
+        }
         plan.last = self.last.parse()?;
         plan.epoch_length = self.epoch_length;
         options.share = Share { rank: self.rank, world_size: self.world_size };
@@ -125,7 +161,31 @@ impl Settings {
     }
 }
 
-impl CropSettings {
+impl LabelledSettings {
+    fn patches(&self) -> Result<Patches> {
+        Ok(Patches {
+            pad: self.pad.parse()?,
+            classes: self.classes.clone(),
+            ignore: self.ignore.clone(),
+            per_class: self.per_class,
+            ..Patches::new(self.size.0, self.size.1)
+        })
+    }
+}
+
+impl WindowSettings {
+    fn crop(&self) -> Result<Crop> {
+        let numbers = self.windows.as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes));
+        let numbers: Vec<i64> = numbers.collect();
+        // Python has looked that they fit.
+        let window =
+            |&[sample, row, column]: &[i64; 3]| (sample as usize, row as i32, column as i32);
+        let windows: Vec<_> = numbers.as_chunks().0.iter().map(window).collect();
+        Ok(Crop::Windows(Windows::listed(self.size, self.pad.parse()?, &windows)?.into()))
+    }
+}
+
+impl PlainSettings {
     fn crop(&self) -> Result<Crop> {
         let Self { rows, columns, row_step, column_step, .. } = *self;
         match self.kind.as_str() {

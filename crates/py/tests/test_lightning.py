@@ -224,7 +224,8 @@ PLAIN = """
         dist.destroy_process_group()
 
     if __name__ == "__main__":
-        torch.multiprocessing.spawn(work, sys.argv[2:4], nprocs=2)
+        # The example of docs/examples spawns.
+        torch.multiprocessing.start_processes(work, sys.argv[2:4], nprocs=2, start_method="fork")
 """
 
 

@@ -319,7 +319,7 @@ def test_numpys_and_torchs_numbers_are_numbers(dataset: str) -> None:
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"cache": "decoded"}, r"without a size \(give cache_size .* takes \d+\)"),
     ({"cache": "compressed"}, r"without a size"),
-    ({"cache_size": 1 << 20}, r"without a cache \(give cache="),
+    ({"cache": None, "cache_size": 1 << 20}, r"without a cache \(give cache="),
     ({"cache": True, "cache_size": 5}, "cache=True"),
     ({"cache": "decoded", "cache_size": "1GB"}, "cache_size='1GB'"),
     ({"crop": "16"}, r"crop='16' .*\(rows, columns\)"),

@@ -173,10 +173,9 @@ impl Frames {
 
     fn touched(&self, item: &hsipack_read::plan::Item, out: &mut Vec<usize>) {
         let window = item.window;
-        let rows = window.row as usize / self.tile.rows
-            ..((window.row + window.rows) as usize).div_ceil(self.tile.rows);
-        let columns = window.column as usize / self.tile.columns
-            ..((window.column + window.columns) as usize).div_ceil(self.tile.columns);
+        let (rows, columns) = (window.row_range(), window.column_range());
+        let rows = rows.start / self.tile.rows..rows.end.div_ceil(self.tile.rows);
+        let columns = columns.start / self.tile.columns..columns.end.div_ceil(self.tile.columns);
         for row in rows {
             out.extend(
                 columns

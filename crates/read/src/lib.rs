@@ -38,7 +38,7 @@ mod sync;
 pub mod trace;
 mod values;
 
-pub use cache::CacheKind;
+pub use cache::{CacheChoice, CacheKind};
 pub use dataset::{
     BandStatistics, ClassCount, Cube, Dataset, Labels, OpenOptions, Verify, read_array,
 };

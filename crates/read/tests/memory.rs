@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use hsipack_read::plan::Crop;
+use hsipack_read::plan::{Crop, Pad, Windows};
 use hsipack_read::store::{Limited, ReadBuffer, Store, StoreKind, StoredFile};
 use hsipack_read::{Dataset, Loader, LoaderOptions};
 use serde_json::json;
@@ -135,8 +135,11 @@ fn batches_allocate_nothing_in_any_thread() {
     let whole = StackSpec::new(12, 10, 7, 80).masks(&["a"]).tile(5, 10);
     let tiled = StackSpec::new(40, 40, 3, 20).masks(&["a"]).tile(16, 16);
     let crop = Crop::Random { rows: 9, columns: 9, per_sample: 4, min_labelled: 0.2 };
-    for (spec, crop) in [(whole, Crop::Whole), (tiled, crop)] {
-        let (_folder, mut loader) = loader(spec, crop, 2);
+    // Some reach beyond the edge.
+    let list: Vec<_> = (0..80).map(|number| (number % 20, (number / 2) as i32 - 4, 3)).collect();
+    let windows = Crop::Windows(Windows::listed((9, 9), Pad::Reflect, &list).unwrap().into());
+    for (spec, crop) in [(whole, Crop::Whole), (tiled.clone(), crop), (tiled, windows)] {
+        let (_folder, mut loader) = loader(spec, crop.clone(), 2);
         // Every slot and every working buffer has grown, every shard and mask was opened.
         for _ in 0..3 {
             loader.epoch().for_each(|batch| drop(batch.unwrap()));

@@ -25,7 +25,7 @@ use hsipack_format::{Error, ErrorKind, Result};
 use hsipack_measure::machine::{self, Usage};
 use hsipack_pack::convert::BandSelection;
 use hsipack_pack::progress::Progress;
-use hsipack_read::plan::{Crop, LastBatch, Order, PlanOptions, Share, State};
+use hsipack_read::plan::{Crop, LastBatch, Order, Pad, Patches, PlanOptions, Share, State};
 use hsipack_read::store::StoreKind;
 use hsipack_read::{
     CacheKind, Dataset, Loader, LoaderOptions, MemoryOptions, OnDamage, OpenOptions, Verify,
@@ -150,7 +150,36 @@ pub struct Args {
     #[arg(long, value_name = "ROWSxCOLUMNS", value_parser = parse::pixels, requires = "grid", help_heading = "Contents")]
     grid_step: Option<[u32; 2]>,
 
-    /// Read this mask (repeatable) [default: all that every cube has]
+    /// Windows of so many pixels around every labelled pixel of the mask that --mask names; 1x1 gives spectra.
+    /// The order class-balanced draws every class of pixels equally often
+    #[arg(long, value_name = "ROWSxCOLUMNS", value_parser = parse::pixels, conflicts_with_all = ["crop", "centre_crop", "grid", "no_masks"], requires = "mask", help_heading = "Contents")]
+    patch: Option<[u32; 2]>,
+
+    /// Only around pixels of these classes: 1,3,5-8 [default: all]
+    #[arg(long, value_name = "LIST", value_parser = parse::classes, requires = "patch", help_heading = "Contents")]
+    classes: Option<parse::ClassList>,
+
+    /// Classes that count as unlabelled, such as 0,255 [default: 0]
+    #[arg(long, value_name = "LIST", value_parser = parse::classes, requires = "patch", help_heading = "Contents")]
+    ignore: Option<parse::ClassList>,
+
+    /// Only so many pixels of each class, drawn once by the seed [default: all]
+    #[arg(long, value_name = "N", requires = "patch", help_heading = "Contents")]
+    per_class: Option<usize>,
+
+    /// What patches have beyond the edge of their cube: reflect mirrors it, edge repeats its outermost pixels, a
+    /// number stands there as it would be stored (and 0 in masks) [default: reflect]
+    #[arg(
+        long,
+        value_name = "reflect|edge|NUMBER",
+        requires = "patch",
+        allow_negative_numbers = true,
+        help_heading = "Contents"
+    )]
+    pad: Option<Pad>,
+
+    /// Read this mask (repeatable) [default: all that every cube has]. With --patch: the one that has the labels, which
+    /// is not delivered
     #[arg(long, value_name = "NAME", conflicts_with = "no_masks", help_heading = "Contents")]
     mask: Vec<String>,
 
@@ -179,12 +208,13 @@ pub struct Args {
     no_huge_pages: bool,
 
     /// Keep chunks in memory from the first epoch on: as stored (saves reading) or decoded (saves decoding,
-    /// too)
-    #[arg(long, value_name = "WHAT", value_parser = parse::one_of(&CacheKind::ALL), default_value_t = CacheKind::None, help_heading = "Resources")]
+    /// too). auto keeps all decoded if they fit into half of the memory that is free, else all as stored if these do,
+    /// else none; the report says what, and why
+    #[arg(long, value_name = "WHAT", value_parser = parse::one_of(&CacheKind::ALL), default_value_t = CacheKind::Auto, help_heading = "Resources")]
     cache: CacheKind,
 
-    /// Memory for --cache; what does not fit is read again every epoch
-    #[arg(long, value_name = "BYTES", value_parser = parse::bytes, requires = "cache", help_heading = "Resources")]
+    /// Memory for the cache; of compressed and decoded, what does not fit is read again every epoch
+    #[arg(long, value_name = "BYTES", value_parser = parse::bytes, help_heading = "Resources")]
     cache_size: Option<usize>,
 
     /// How files are read: mmap for local disks, pread for network disks, direct (past the system's cache)
@@ -217,6 +247,7 @@ Examples:
   hsipack read tissue.hsipack --epochs 3
   hsipack read tissue.hsipack --rate-limit 1000MB/s --step-time 40ms
   hsipack read flight.hsipack --crop 64x64 --crops-per-cube 16 --batch-size 64 --min-labelled 0.5
+  hsipack read scenes.hsipack --patch 9x9 --mask classes --batch-size 512 --epochs 3
   hsipack read tissue.hsipack --epochs 5 --cache decoded --cache-size 16GB
   hsipack read tissue.hsipack --step-time 40ms --trace trace.json
   hsipack read tissue.hsipack --drop-cache --json | jq '.gb_per_s, .limit'
@@ -224,14 +255,15 @@ Examples:
 Keys of --json (times in seconds, sizes in bytes, GB are 10^9 bytes, shares from 0 to 1):
   run:     dataset fingerprint ended resumed{epoch,batches} state epochs setup_s batch_size
            batches_per_epoch rank world_size order seed store verify rate_limit masks threads slots
-           memory{bytes,kind,huge_page_bytes,notes} cache{kind,limit_bytes,bytes} advice
+           memory{bytes,kind,huge_page_bytes,notes}
+           cache{kind,chosen,limit_bytes,needed_bytes,why,bytes} advice
            first_epoch{figures} later_epochs{figures} per_epoch[]{epoch,complete,items,figures}
            statistics (see docs/statistics.md; `hsipack simulate --from` reads it)
   figures: batches samples padding skipped seconds bytes stored_bytes disk_bytes chunks
            cached_chunks cubes_per_s gb_per_s stored_gb_per_s ratio decode_busy read idle plan_busy
            consumer_waiting consumer_waiting_s mean_ready limit
            (of all epochs together they stand at the top level)
-  items[] (--checksum): sample repeat padding row column rows columns image masks{NAME}";
+  items[] (--checksum): sample repeat padding row column rows columns label image masks{NAME}";
 
 #[derive(Clone, Copy, ValueEnum)]
 enum MemoryArg {
@@ -251,7 +283,9 @@ impl Args {
         options.plan = self.plan();
         options.share = Share { rank: self.rank, world_size: self.world_size };
         options.splits = self.split.clone();
+        options.patches = self.patches();
         options.masks = match (self.no_masks, self.mask.as_slice()) {
+            _ if self.patch.is_some() => None,
             (true, _) => Some(Vec::new()),
             (false, []) => None,
             (false, names) => Some(names.to_vec()),
@@ -286,6 +320,17 @@ impl Args {
         }
     }
 
+    /// Patches, and the mask that has their labels.
+    fn patches(&self) -> Option<(String, Patches)> {
+        let [rows, columns] = self.patch?;
+        let mut patches = Patches::new(rows, columns);
+        patches.pad = self.pad.unwrap_or(patches.pad);
+        patches.classes = self.classes.clone().map(|list| list.0);
+        patches.ignore = self.ignore.clone().map_or(patches.ignore, |list| list.0);
+        patches.per_class = self.per_class;
+        Some((self.mask.first()?.clone(), patches))
+    }
+
     fn crops(&self) -> Crop {
         if let Some([rows, columns]) = self.crop {
             let per_sample = self.crops_per_cube.unwrap_or(1);
@@ -309,9 +354,19 @@ impl Args {
         State::from_json(&text).map(Some).map_err(|error| about_state(error, path))
     }
 
+    /// Patches have the labels of one mask.
+    fn check_patches(&self) -> Result<()> {
+        match (self.patch, self.mask.len()) {
+            (Some(_), 2..) => Err(Error::conflict("--patch with several masks")
+                .with_remedy("name the one that has the labels with --mask")),
+            _ => Ok(()),
+        }
+    }
+
     /// A cache has to have a size.
     fn check_cache(&self, dataset: &Dataset) -> Result<()> {
-        if self.cache == CacheKind::None || self.cache_size.is_some() {
+        let sized = matches!(self.cache, CacheKind::None | CacheKind::Auto);
+        if sized || self.cache_size.is_some() {
             return Ok(());
         }
         let all = match self.cache {
@@ -357,6 +412,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     task::stop_on_ctrl_c(&progress);
     let begin = Instant::now();
     let dataset = args.open()?;
+    args.check_patches()?;
     args.check_cache(&dataset)?;
     if args.drop_cache {
         machine::drop_file_cache(dataset.path())?;

@@ -184,7 +184,10 @@ def test_the_report_has_the_keys_that_are_documented(hsipack: Hsipack, packed: P
     assert report["limit"] in ("consumer", "disk", "decode", "plan")
     assert (report["ended"], report["epochs"]) == ("complete", 2)
     assert set(report["memory"]) == {"bytes", "kind", "huge_page_bytes", "notes"}
-    assert report["cache"] == {"kind": "none", "limit_bytes": 0, "bytes": 0}
+    cache = report["cache"]
+    assert set(cache) == {"kind", "chosen", "limit_bytes", "needed_bytes", "why", "bytes"}
+    assert (cache["kind"], cache["chosen"]) == ("decoded", True)
+    assert cache["bytes"] == cache["needed_bytes"] == cache["limit_bytes"] > 0
     help_text = hsipack.run("read", "--help").stdout
     pages = (Path(__file__).resolve().parents[4] / "docs/reading.md").read_text()
     for key in report:
@@ -224,6 +227,58 @@ def test_caches_deliver_the_same(
     assert 0 < report["cached_chunks"] < report["chunks"]
     if size == "1GB":
         assert report["per_epoch"][2]["stored_bytes"] == 0
+
+
+def test_what_is_kept_in_memory_is_chosen_by_what_fits(hsipack: Hsipack, packed: Path) -> None:
+    needed = read(hsipack, packed)["cache"]["needed_bytes"]
+    for size, kind in [(needed, "decoded"), (needed - 1, "compressed"), (1000, "none")]:
+        report = read(hsipack, packed, "--epochs", 2, "--cache-size", size)
+        assert report["cache"]["kind"] == kind
+        assert (report["per_epoch"][1]["stored_bytes"] == 0) == (kind != "none")
+    told = hsipack.run("read", packed).stdout
+    assert "which fit into" in told
+    assert "half of what is free" in told
+
+
+@pytest.mark.parametrize("pad", ["reflect", "edge", "-2.5"])
+def test_patches_are_those_of_the_padded_cubes(
+    pad: str, hsipack: Hsipack, packed: Path, oracle: Oracle
+) -> None:
+    report = read(
+        hsipack, packed, "--checksum", "--batch-size", 100, "--patch", "5x8", "--mask", "tissue",
+        "--pad", pad,
+    )  # fmt: skip
+    seen = set()
+    for item in items(report):
+        line = oracle.lines[item["sample"]]
+        image, mask = (
+            np.asarray(oracle.arrays[line["stack"], array][line["index"]])
+            for array in ("image", "tissue")
+        )
+        mode = {"constant_values": float(pad)} if pad == "-2.5" else {"mode": pad}
+        around = np.pad(image, ((9, 9), (9, 9), (0, 0)), **mode)  # type: ignore[call-overload]
+        row, column = item["row"], item["column"]
+        assert item["image"] == crc(around[row + 9 : row + 14, column + 9 : column + 17]), item
+        assert item["masks"] == {}
+        assert item["label"] == mask[row + 2, column + 4] > 0
+        seen.add((item["sample"], row, column))
+    masks = (np.asarray(oracle.arrays[line["stack"], "tissue"][line["index"]])
+             for line in oracle.lines)  # fmt: skip
+    assert len(seen) == len(items(report)) == sum(int((mask > 0).sum()) for mask in masks)
+
+
+def test_classes_of_patches_are_chosen_bounded_and_balanced(hsipack: Hsipack, packed: Path) -> None:
+    def labels(*words: object) -> Counter[int]:
+        words = ("--patch", 1, "--mask", "tissue", "--checksum", "--batch-size", 50, *words)
+        return Counter(item["label"] for item in items(read(hsipack, packed, *words)))
+
+    every = labels()
+    assert set(every) == {1, 2}
+    assert labels("--classes", "2,7-9") == {2: every[2]}
+    assert labels("--ignore", "0,1") == {2: every[2]}
+    assert labels("--per-class", 30) == {1: 30, 2: 30}
+    balanced = labels("--per-class", 30, "--order", "class-balanced", "--epoch-length", 101)
+    assert sorted(balanced.values()) == [50, 51]
 
 
 @pytest.mark.parametrize(
@@ -681,6 +736,9 @@ def test_an_error_leaves_the_state_before_it(
         (["--rank", "2", "--world-size", "2"], "--rank"),
         (["--bands", "11"], "0 to 10"),
         (["--cache", "decoded"], "--cache-size"),
+        (["--patch", "9", "--mask", "tissue", "--mask", "other"], "--mask"),
+        (["--patch", "9", "--mask", "other"], "it has tissue"),
+        (["--patch", "9", "--mask", "tissue", "--classes", "7"], "--classes"),
         (["--batch-size", "1000000000"], "--batch-size"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
@@ -705,7 +763,11 @@ def test_options_that_do_not_fit_name_the_remedy(
         (["--rate-limit", "1"], "the unit is missing; give a rate such as 1000MB/s"),
         (["--rate-limit", "1000/s"], "the unit is missing"),
         (["--rate-limit", "1.5"], "the unit is missing"),
-        (["--cache-size", "1GB"], "--cache"),
+        (["--patch", "9x9"], "--mask"),
+        (["--per-class", "9"], "--patch"),
+        (["--patch", "9", "--mask", "a", "--crop", "9"], "cannot be used with"),
+        (["--patch", "9", "--mask", "a", "--pad", "mirror"], "give reflect, edge or a number"),
+        (["--patch", "9", "--mask", "a", "--classes", "x"], "is no class id"),
         (["--step-time", "50"], "50ms"),
         (["--crop", "0x5"], "64x64"),
         (["--checksum"], "--json"),

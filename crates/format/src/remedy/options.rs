@@ -116,6 +116,16 @@ options! {
     MinLabelled "min_labelled" = 0.5;
     /// Pixels from one crop of a grid to the next.
     GridStep "grid_step" = [32, 32];
+    /// Windows of so many pixels around labelled ones.
+    Patch "patch" = [9, 9];
+    /// What windows have beyond the edge of their cube.
+    Pad "pad" = "reflect";
+    /// Class ids of labelled pixels.
+    Classes "classes" = Value::Numbers(vec![1, 2]);
+    /// Class ids of pixels that count as unlabelled.
+    Ignore "ignore" = Value::Numbers(vec![0, 255]);
+    /// Labelled pixels of each class.
+    PerClass "per_class" = 100u64;
     /// Masks to read.
     Masks "masks" = Value::Names(vec!["labels".into()]);
     /// Decoding threads.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use hsipack_read::augment::{Device, Library, Pipeline, SampleKey};
 use hsipack_read::store::StoreKind;
 use hsipack_read::{
-    BatchTimes, Dataset, DeviceBatch, DeviceLoader, DeviceOptions, Distribution, LoaderOptions,
-    LoaderStats, OpenOptions, Statistics,
+    BatchTimes, CacheKind, Dataset, DeviceBatch, DeviceLoader, DeviceOptions, Distribution,
+    LoaderOptions, LoaderStats, OpenOptions, Statistics,
 };
 
 use super::chain;
@@ -86,6 +86,8 @@ impl<L: TrainingLibrary> Feed<L> {
             options.plan.seed = settings.seed;
             options.threads = settings.workers;
             options.masks = Some(Vec::new());
+            // All strategies read from the disk, or the system's cache.
+            options.cache = CacheKind::None;
             let device = DeviceOptions::new(device);
             let loader = DeviceLoader::new(&dataset, options, device, library.clone())?;
             Way::Ring(Box::new(loader))

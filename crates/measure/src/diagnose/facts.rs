@@ -104,7 +104,7 @@ impl Facts {
     pub fn of(dataset: &Dataset, options: &LoaderOptions) -> Self {
         let image = dataset.stacks().first().map(|stack| &stack.image);
         let codec = image.and_then(|image| image.meta().codecs.blosc);
-        let crop = options.plan.crop;
+        let crop = &options.plan.crop;
         // Smaller tiles cost more than they save.
         let tiles = crop_size(crop).filter(|[_, columns]| {
             image.is_some_and(|image| {
@@ -118,7 +118,7 @@ impl Facts {
             cores: machine::cores(),
             available_memory: machine::available_memory(),
             cache: options.cache.name().to_owned(),
-            labelled_crops: matches!(crop, Crop::Random { min_labelled, .. } if min_labelled > 0.0),
+            labelled_crops: matches!(crop, Crop::Random { min_labelled, .. } if *min_labelled > 0.0),
             compressor: codec.map(|codec| codec.compressor.name().to_owned()),
             tiles: tiles.map(|size| size.map(|side| side.max(32))),
             ..Self::default()
@@ -132,11 +132,15 @@ impl Facts {
 }
 
 /// Rows and columns of crops.
-fn crop_size(crop: Crop) -> Option<[u32; 2]> {
-    match crop {
+fn crop_size(crop: &Crop) -> Option<[u32; 2]> {
+    match *crop {
         Crop::Whole => None,
         Crop::Random { rows, columns, .. }
         | Crop::Centre { rows, columns }
         | Crop::Grid { rows, columns, .. } => Some([rows, columns]),
+        Crop::Windows(ref windows) => {
+            let (rows, columns) = windows.size();
+            Some([rows, columns])
+        }
     }
 }

@@ -112,7 +112,9 @@ impl Limit {
             }
             Limit::Decode => {
                 let options = [remedy::threads(facts), remedy::cache(facts, CacheKind::Decoded)];
-                let mut advice = remedy::decode_advice(facts);
+                // Chunks that are kept decoded are copied, whatever their codec.
+                let kept = facts.cache == CacheKind::Decoded.name();
+                let mut advice = if kept { Vec::new() } else { remedy::decode_advice(facts) };
                 advice.push("more cores".to_owned());
                 (options.into_iter().flatten().collect(), advice)
             }

@@ -252,7 +252,7 @@ impl<'a, L: TrainingLibrary> Packed<'a, L> {
         timer: &Timer<'_>,
     ) -> Result<()> {
         let slots = self.options.loader.slots + 1;
-        let batches = match change.cache {
+        let batches = match loader.options().cache {
             // What is on the disk is read once.
             _ if change.cold => 1,
             CacheKind::None => slots,

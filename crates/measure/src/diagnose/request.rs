@@ -7,7 +7,7 @@ use std::time::Duration;
 use hsipack_read::augment::Pipeline;
 use hsipack_read::plan::{Crop, Order};
 use hsipack_read::store::{Limited, StoreKind};
-use hsipack_read::{Dataset, DeviceOptions, LoaderOptions};
+use hsipack_read::{CacheKind, Dataset, DeviceOptions, LoaderOptions};
 use serde::{Deserialize, Serialize};
 
 use super::packed::PackedOptions;
@@ -65,6 +65,8 @@ impl PackedRequest {
         };
         let mut loader = LoaderOptions::new(self.batch_size);
         loader.plan.order = Order::Shuffled;
+        // What it costs to read and decode is looked for, whatever memory would spare.
+        loader.cache = CacheKind::None;
         if let Some([rows, columns]) = self.crop {
             let per_sample = self.crops_per_cube;
             loader.plan.crop = Crop::Random { rows, columns, per_sample, min_labelled: 0.0 };

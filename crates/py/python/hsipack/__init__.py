@@ -35,7 +35,13 @@ from hsipack._errors import (  # noqa: E402
     UnsupportedError,
 )
 from hsipack._hsipack import Array, __version__  # noqa: E402
-from hsipack.crops import CenterCrop, GridCrop, RandomCrop  # noqa: E402
+from hsipack.crops import (  # noqa: E402
+    CenterCrop,
+    GridCrop,
+    LabelledPatches,
+    RandomCrop,
+    Windows,
+)
 from hsipack.dataset import Dataset, Mask, Stack, Stats, open  # noqa: E402
 from hsipack.diagnosis import Diagnosis, diagnose  # noqa: E402
 from hsipack.loader import Loader  # noqa: E402
@@ -66,6 +72,7 @@ __all__ = [
     "Estimate",
     "FileError",
     "GridCrop",
+    "LabelledPatches",
     "Loader",
     "MalformedError",
     "Mask",
@@ -78,6 +85,7 @@ __all__ = [
     "Stats",
     "UnsupportedError",
     "ValidateReport",
+    "Windows",
     "WorstError",
     "__version__",
     "augment",

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from hsipack import _options
+from hsipack._errors import ConflictError
 
 Size = int | tuple[int, int]
 """Pixels: (rows, columns), or one number for a square."""
@@ -55,13 +60,72 @@ class GridCrop:
     step: Size | None = None
 
 
-Crop = RandomCrop | CenterCrop | GridCrop
+@dataclass(frozen=True)
+class LabelledPatches:
+    """A window around every labelled pixel, each a sample; its ``label`` is the class id that the
+    mask has at its centre.
+
+    All windows are shuffled among one another. With ``sampler="class_balanced"`` the classes take
+    turns, and the windows of a class come without repetition until all of them came. No masks are
+    read with them unless ``masks=`` names some.
+
+    Args:
+        size: (rows, columns) in pixels, or one number for a square. Of an even number, the labelled
+            pixel is the first one after the middle. Of size 1 images are spectra, (B, bands).
+        mask: name of the mask that holds the class ids.
+        classes: only pixels of these class ids; of all if ``None``.
+        ignore: no pixels of these class ids; 0 is what unlabelled pixels have.
+        per_class: as many pixels of each class, drawn once by the loader's seed; all of a class
+            that has fewer, and all pixels if ``None``.
+        pad: what windows have beyond the edge of their cube: ``"reflect"`` mirrors it, ``"edge"``
+            repeats its outermost pixels (both as NumPy does), and a number stands there as it would
+            be stored, before any scale or normalisation (masks have 0 there).
+
+    >>> from hsipack import Loader
+    >>> loader = Loader(dataset_path, 64, crop=LabelledPatches(5, mask="labels"), device="cpu")
+    >>> batch = next(iter(loader))
+    >>> tuple(batch["image"].shape), int(batch["label"].min()) > 0
+    ((64, 7, 5, 5), True)
+    >>> loader.close()
+    """
+
+    size: Size
+    mask: str
+    classes: Sequence[int] | None = None
+    ignore: Sequence[int] = (0,)
+    per_class: int | None = None
+    pad: str | float = "reflect"
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows that are listed one by one, each a sample; in the order of the list unless shuffled.
+
+    Args:
+        windows: (N, 3) whole numbers: the id of a sample, as ``batch["id"]`` has it, and the first
+            row and column of the window, which may lie before the cube as its end may lie behind
+            it.
+        size: (rows, columns) in pixels of all of them, or one number for a square. Of size 1 images
+            are spectra, (B, bands).
+        pad: what windows have beyond the edge, see :class:`LabelledPatches`.
+    """
+
+    windows: npt.ArrayLike = field(repr=False)
+    size: Size
+    pad: str | float = "reflect"
+
+
+Crop = RandomCrop | CenterCrop | GridCrop | LabelledPatches | Windows
 
 
 def settings(crop: Crop | Size | None) -> dict[str, Any] | None:
     """A crop as the native loader takes it."""
     if crop is None:
         return None
+    if isinstance(crop, LabelledPatches):
+        return {"kind": "labelled", **_labelled(crop)}
+    if isinstance(crop, Windows):
+        return {"kind": "windows", **_listed(crop)}
     if not isinstance(crop, RandomCrop | CenterCrop | GridCrop):
         rows, columns = _options.pixels("crop", crop)
         crop = RandomCrop((rows, columns))
@@ -84,4 +148,56 @@ def settings(crop: Crop | Size | None) -> dict[str, Any] | None:
         "min_labelled": min_labelled,
         "row_step": step[0],
         "column_step": step[1],
+    }
+
+
+def _labelled(crop: LabelledPatches) -> dict[str, Any]:
+    per_class = crop.per_class
+    return {
+        "size": _options.pixels("LabelledPatches: size", crop.size),
+        "mask": _options.text("LabelledPatches: mask", crop.mask),
+        "classes": None if crop.classes is None else _ids("classes", crop.classes),
+        "ignore": _ids("ignore", crop.ignore),
+        "per_class": None
+        if per_class is None
+        else _options.natural("LabelledPatches: per_class", per_class),
+        "pad": _pad("LabelledPatches: pad", crop.pad),
+    }
+
+
+def _ids(name: str, ids: Any) -> list[int]:
+    """Class ids; one alone is a list of one."""
+    most = (1 << 32) - 1
+    listed = np.atleast_1d(np.asarray(ids)).ravel().tolist()
+    return [_options.natural(f"LabelledPatches: {name}", one, least=0, most=most) for one in listed]
+
+
+def _pad(name: str, pad: object) -> str:
+    """What lies beyond the edge, as the native loader reads it."""
+    if isinstance(pad, str):
+        if pad not in ("reflect", "edge"):
+            raise _options.wrong(name, pad, 'give "reflect", "edge" or a number')
+        return pad
+    return repr(_options.number(name, pad))
+
+
+def _listed(crop: Windows) -> dict[str, Any]:
+    remedy = "give an array (N, 3) of sample ids, first rows and first columns, whole numbers"
+    shown = "Windows: windows"
+    try:
+        given = np.asarray(crop.windows)
+    except (TypeError, ValueError):
+        raise ConflictError(f"{shown}: they are no array", remedy=remedy) from None
+    if given.ndim != 2 or given.shape[1] != 3 or given.dtype.kind not in "iu":
+        raise ConflictError(f"{shown} of shape {given.shape} and {given.dtype}", remedy=remedy)
+    if len(given) and (
+        given[:, 0].min() < 0 or np.abs(given[:, 1:].astype(np.int64)).max() > (1 << 31) - 1
+    ):
+        raise ConflictError(
+            f"{shown}: sample ids below 0, or rows or columns that no cube has", remedy=remedy
+        )
+    return {
+        "size": _options.pixels("Windows: size", crop.size),
+        "windows": np.ascontiguousarray(given, dtype="<i8").tobytes(),
+        "pad": _pad("Windows: pad", crop.pad),
     }

@@ -23,7 +23,7 @@ from hsipack._arrays import Output, chosen_output, given
 from hsipack._errors import ConflictError, Error, UnsupportedError
 from hsipack._options import Indices
 from hsipack._torch_data import DataLoaderOptions, Readable
-from hsipack.crops import Crop, Size
+from hsipack.crops import Crop, LabelledPatches, Size
 from hsipack.dataset import TAKEN, Dataset, mask_key
 
 if TYPE_CHECKING:
@@ -44,13 +44,17 @@ class Loader:
     gives one epoch; the next iteration gives the next one, newly shuffled. A batch is a dictionary:
 
     ======= ===================================================================================
-    image   (B, bands, rows, columns), channels_last: memory is (B, rows, columns, bands)
+    image   (B, bands, rows, columns), channels_last: memory is (B, rows, columns, bands). Of
+            :class:`LabelledPatches` and :class:`Windows` of one pixel: spectra, (B, bands) (but for
+            ``output="dlpack"``)
     MASK    one for every mask: class ids (B, rows, columns), or boolean layers (B, layers, rows,
             columns)
-    label   (B,) int64: numbers of the samples' classes, see ``ds.classes``; -1 without a label
+    label   (B,) int64: numbers of the samples' classes, see ``ds.classes``; -1 without a label. Of
+            :class:`LabelledPatches` the class ids at their centres
     id      (B,) int64: ids of the samples, their numbers in the whole dataset
     name    list of their names
-    window  (B, 4) int64: first row, first column, rows and columns of what was read
+    window  (B, 4) int64: first row, first column, rows and columns of what was read; the first ones
+            are negative where a window begins before its cube
     repeat  (B,) int64: which of the sample's crops in the epoch
     epoch   the epoch, counted from 0
     padding (B,) bool: the sample comes in another batch of the epoch, too, and only fills this one
@@ -94,8 +98,8 @@ class Loader:
         device: where batches are to be: ``"cpu"``, ``"cuda"`` or ``"cuda:0"``; the current CUDA
             device if there is one (for NumPy's arrays never), else the CPU.
         dtype: of images: float16, bfloat16 (not of NumPy's arrays), float32 or float64.
-        crop: (rows, columns) of random windows, or a :class:`RandomCrop`, :class:`CenterCrop` or
-            :class:`GridCrop`.
+        crop: (rows, columns) of random windows, or a :class:`RandomCrop`, :class:`CenterCrop`,
+            :class:`GridCrop`, :class:`LabelledPatches` or :class:`Windows`.
         augment: augmentations (see :mod:`hsipack.augment`), a list or an
             ``AugmentationSequential``; done on the device, there by torch.
         sampler: ``"class_balanced"``, ``"groups_spread"``, ``"groups_together"``, a weight for
@@ -110,7 +114,8 @@ class Loader:
             initialised.
         world_size: how many those are; likewise.
         split: only samples of this split, or of several.
-        masks: names of masks; the dataset's if ``None``, none if empty.
+        masks: names of masks; the dataset's if ``None`` (of :class:`LabelledPatches` none), none if
+            empty.
         mask_dtype: of class ids; the least that holds them if ``None`` (uint8 as uint8, uint16 as
             int32).
         bands: bands to read, numbered from 0, in this order; or a slice, or a boolean for every
@@ -129,8 +134,11 @@ class Loader:
         slots: batches in the ring: in use, ready, and being filled; at least 2.
         copy: see above.
         cache: keep chunks in memory from the first epoch on: ``"compressed"`` saves reading,
-            ``"decoded"`` decoding, too.
-        cache_size: bytes that the cache may take; a cache needs it.
+            ``"decoded"`` decoding, too. ``"auto"`` keeps all decoded if they fit into half of the
+            memory that is free (limits of containers count; processes that torchrun started here
+            share it), else all as stored if these do, else none; :meth:`report` says what, and why.
+            ``None`` keeps none.
+        cache_size: bytes that the cache may take; ``"compressed"`` and ``"decoded"`` need it.
         on_damage: ``"error"``, or ``"skip"`` samples whose chunks are damaged, and count them.
         locked: lock the ring's memory against being swapped out, where that is allowed.
         trace: record what every thread does when, for :meth:`save_trace`; at most a million events
@@ -193,7 +201,7 @@ class Loader:
         num_threads: int | None = None,
         slots: int = 4,
         copy: bool = True,
-        cache: str | None = None,
+        cache: str | None = "auto",
         cache_size: int = 0,
         on_damage: str = "error",
         locked: bool = True,
@@ -223,7 +231,10 @@ class Loader:
             raise ConflictError("both drop_last and pad_last", remedy="choose one of them")
         rank, world_size = _share(rank, world_size)
         length = order.length if epoch_length is None else epoch_length
-        mask_names = dataset.masks if masks is None else _options.names("masks", masks)
+        if masks is None:
+            mask_names = [] if isinstance(crop, LabelledPatches) else dataset.masks
+        else:
+            mask_names = _options.names("masks", masks)
         band_numbers = dataset._bands if bands is None else dataset._checked_bands(bands)
         seed = _options.natural("seed", seed, least=0, most=(1 << 64) - 1)
         threads = None if num_threads is None else _options.natural("num_threads", num_threads)
@@ -334,29 +345,34 @@ class Loader:
         return batch
 
     def _batch(self, batch: dict[str, Any]) -> Batch:
-        ids = batch["ids"]
-        made: Batch = {"image": given(batch["image"], self._output)}
+        ids = np.frombuffer(batch["ids"], dtype=np.int64)
+        image = given(batch["image"], self._output)
+        if batch["spectra"] and self._output != "dlpack" and image.shape[2:] == (1, 1):
+            image = image.reshape(image.shape[:2])
+        made: Batch = {"image": image}
         for name, mask in batch["masks"]:
             made[mask_key(name)] = given(mask, self._output)
         made["label"] = self._numbers(batch["labels"])
-        made["id"] = self._numbers(ids)
+        made["id"] = self._host(ids)
         made["name"] = batch["names"]
-        made["window"] = self._numbers(batch["windows"])
+        made["window"] = self._numbers(batch["windows"], shape=(-1, 4))
         made["repeat"] = self._numbers(batch["repeats"])
         made["epoch"] = batch["epoch"]
-        made["padding"] = self._numbers(batch["padding"], bool)
+        made["padding"] = self._numbers(batch["padding"], dtype=np.bool_)
         for name, values in self._columns.items():
             if isinstance(values, list):
-                made[name] = [values[one] for one in ids]
+                made[name] = [values[one] for one in ids.tolist()]
             else:
-                chosen = values[np.asarray(ids)]
-                made[name] = self._host(chosen)
+                made[name] = self._host(values[ids])
         if batch["mixed"]:
             made["mixed"] = [{"partners": one, "shares": two} for one, two in batch["mixed"]]
         return made
 
-    def _numbers(self, values: list[Any], dtype: type = np.int64) -> Any:
-        return self._host(np.array(values, dtype=dtype))
+    def _numbers(
+        self, values: bytearray, dtype: type = np.int64, shape: tuple[int, ...] = (-1,)
+    ) -> Any:
+        """Numbers as an array over the memory that they came in."""
+        return self._host(np.frombuffer(values, dtype=dtype).reshape(shape))
 
     def _host(self, numbers: npt.NDArray[Any]) -> Any:
         return _torch.load().from_numpy(numbers) if self._output == "torch" else numbers
@@ -451,8 +467,10 @@ class Loader:
 
     def report(self) -> dict[str, Any]:
         """What it does and why it does no better: memory of the ring, transfer, threads, masks
-        and their layers. ``standardized_by`` has, for every stack that ``normalize="standardize"``
-        acts on, the split whose statistics are used, or None for those of all its samples.
+        and their layers. ``cache`` says what is kept in memory (``kind``), why, and how much of it
+        is there by now (``bytes``). ``standardized_by`` has, for every stack that
+        ``normalize="standardize"`` acts on, the split whose statistics are used, or None for those
+        of all its samples.
         """
         report: dict[str, Any] = json.loads(self._native.report_json())
         return report
@@ -623,15 +641,16 @@ def _floats(figures: Any) -> list[float]:
 
 
 def _cache(dataset: Dataset, cache: object, size: int) -> dict[str, Any]:
-    """The cache's settings; one without the other does nothing."""
+    """The cache's settings; a kind that is asked for needs a size."""
     size = _options.natural("cache_size", size, least=0)
     if cache is not None:
-        cache = _options.choice("cache", cache, ("compressed", "decoded"))
+        cache = _options.choice("cache", cache, ("auto", "compressed", "decoded"))
     if cache is None and size:
         raise ConflictError(
-            f"cache_size={size} without a cache", remedy='give cache="compressed" or "decoded", too'
+            f"cache_size={size} without a cache",
+            remedy='give cache="auto", "compressed" or "decoded", too',
         )
-    if cache is not None and not size:
+    if cache not in (None, "auto") and not size:
         stored, decoded = dataset._native.sizes()
         most = decoded if cache == "decoded" else stored
         raise ConflictError(

@@ -119,18 +119,14 @@ impl Dataset {
     ) -> Result<()> {
         self.check_unchanged()?;
         let shape = array.shape();
-        let fits = |start: u32, len: u32, axis: usize| {
-            u64::from(start) + u64::from(len) <= axis as u64 && len > 0
-        };
-        if !fits(window.row, window.rows, shape.rows)
-            || !fits(window.column, window.columns, shape.columns)
-        {
+        let is_empty = window.rows == 0 || window.columns == 0;
+        if is_empty || !window.is_inside(shape.rows, shape.columns) {
             return Err(self.no_such(format!(
                 "rows {}..{} and columns {}..{} of sample {sample}, which has {} rows and {} columns",
                 window.row,
-                u64::from(window.row) + u64::from(window.rows),
+                i64::from(window.row) + i64::from(window.rows),
                 window.column,
-                u64::from(window.column) + u64::from(window.columns),
+                i64::from(window.column) + i64::from(window.columns),
                 shape.rows,
                 shape.columns
             )));
@@ -205,11 +201,13 @@ impl Cube {
 }
 
 pub(super) fn window(rows: &Range<usize>, columns: &Range<usize>) -> Window {
-    let clamp = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
+    // What is clamped lies beyond every cube.
+    let start = |range: &Range<usize>| i32::try_from(range.start).unwrap_or(i32::MAX);
+    let length = |range: &Range<usize>| u32::try_from(range.len()).unwrap_or(u32::MAX);
     Window {
-        row: clamp(rows.start),
-        column: clamp(columns.start),
-        rows: clamp(rows.end.saturating_sub(rows.start)),
-        columns: clamp(columns.end.saturating_sub(columns.start)),
+        row: start(rows),
+        column: start(columns),
+        rows: length(rows),
+        columns: length(columns),
     }
 }

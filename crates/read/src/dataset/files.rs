@@ -54,6 +54,6 @@ fn noted<T>(len: usize, note: impl Fn() -> T) -> Result<Box<[T]>> {
     Ok(notes.into())
 }
 
-pub(super) fn is_sharded(chunks: &ChunkArray) -> bool {
+pub(crate) fn is_sharded(chunks: &ChunkArray) -> bool {
     chunks.meta().chunk_shape.is_some()
 }

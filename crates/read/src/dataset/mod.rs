@@ -11,10 +11,11 @@
 
 mod access;
 pub(crate) mod array;
-mod files;
+pub(crate) mod files;
 mod labels;
 mod load;
 mod open;
+mod patches;
 
 pub use access::Cube;
 pub use hsipack_format::statistics::BandStatistics;

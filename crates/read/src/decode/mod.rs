@@ -3,6 +3,7 @@
 //! `hsipack_store::rows` decides which chunk goes where; here they come from the cache or the store, and are measured.
 
 mod ahead;
+mod padded;
 
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,7 @@ use crate::store::ReadBuffer;
 use crate::{Error, ErrorKind, Result};
 
 pub(crate) use ahead::Ahead;
+pub(crate) use padded::inside;
 
 /// Stored bytes of a window from which on it is worth the turns of other threads to have them read ahead.
 const WORTH: u64 = 1 << 20;
@@ -35,6 +37,7 @@ pub(crate) struct Scratch {
     read: ReadBuffer,
     /// A decoded chunk, aligned for every element type.
     decoded: Vec<u64>,
+    edge: padded::Edge,
     /// Since it was last looked at.
     pub meter: Meter,
     /// Whether to note when reads were.
@@ -75,6 +78,18 @@ impl Decoder<'_> {
     ) -> Result<()> {
         let index = self.dataset.samples().index(sample);
         self.ask_ahead(array, index, window);
+        self.all_rows(array, index, window, out, scratch)
+    }
+
+    /// Reads a window, which lies inside the cube at `index`.
+    fn all_rows(
+        &self,
+        array: ArrayRef<'_>,
+        index: usize,
+        window: Window,
+        out: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<()> {
         let mut rest = out;
         let (rows, row_bytes) = (window.row_range(), self.row_bytes(array, window));
         for down in array.grid().chunk_rows(&rows) {

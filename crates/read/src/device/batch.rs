@@ -83,10 +83,11 @@ impl<L: Library> DeviceBatch<L> {
         self.items().iter().map(move |item| samples.get(item.sample))
     }
 
-    /// Numbers of the samples' classes (see [`Labels`](crate::Labels::classes)), where they have labels.
+    /// Numbers of the samples' classes (see [`Labels`](crate::Labels::classes)), where they have labels; of windows around
+    /// labelled pixels the class ids that the mask has at their centres.
     pub fn classes(&self) -> impl ExactSizeIterator<Item = Option<u32>> {
         let labels = self.info.dataset.labels();
-        self.items().iter().map(move |item| labels.class_of(item.sample))
+        self.items().iter().map(move |item| item.label.or_else(|| labels.class_of(item.sample)))
     }
 
     /// The mask of that name, if it was asked for.

@@ -17,6 +17,7 @@ use super::options::DeviceOptions;
 use super::recipe::{Recipe, is_train};
 use super::repeat::Repeat;
 use super::transfer::{Next, Source, Transfer};
+use crate::cache::CacheChoice;
 use crate::dataset::Dataset;
 use crate::loader::{
     Batch, BatchTimes, Consumer, Loader, LoaderOptions, Record, Shared, Statistics, Times,
@@ -444,6 +445,16 @@ impl<L: Library> DeviceLoader<L> {
     /// What memory the ring has, and why it is no better.
     pub fn memory(&self) -> &MemoryReport {
         self.shared.ring.memory_report()
+    }
+
+    /// What is kept in memory, and why.
+    pub fn cache(&self) -> &CacheChoice {
+        &self.shared.cached
+    }
+
+    /// Bytes that the cache holds.
+    pub fn cached_bytes(&self) -> u64 {
+        self.shared.cached_bytes()
     }
 
     /// What it does, and why it does no better.

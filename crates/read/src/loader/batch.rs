@@ -97,10 +97,11 @@ impl Batch {
         self.items().iter().map(|item| self.shared.dataset.samples().get(item.sample))
     }
 
-    /// Numbers of the samples' classes (see [`Labels`](crate::Labels::classes)), where they have labels.
+    /// Numbers of the samples' classes (see [`Labels`](crate::Labels::classes)), where they have labels; of windows around
+    /// labelled pixels the class ids that the mask has at their centres.
     pub fn classes(&self) -> impl ExactSizeIterator<Item = Option<u32>> {
         let labels = self.shared.dataset.labels();
-        self.items().iter().map(move |item| labels.class_of(item.sample))
+        self.items().iter().map(move |item| item.label.or_else(|| labels.class_of(item.sample)))
     }
 
     /// The images.

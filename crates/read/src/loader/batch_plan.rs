@@ -3,8 +3,8 @@
 //! A slot begins with the images, (sample, row, column, band), followed by the masks, (sample, row, column)
 //! each; every array starts on a page.
 //!
-//! The smallest thing to do is a *part*: the rows of one sample's window that lie in one row of chunks. It
-//! writes to one piece of the slot, and the parts of an array lie in a row without gaps; so a task, which is
+//! The smallest thing to do is a *part*: the rows of one sample's window that lie in one row of chunks, or all of a
+//! window that reaches beyond the edge of its cube. It writes to one piece of the slot, and the parts of an array lie in a row without gaps; so a task, which is
 //! a run of parts, writes to one piece too.
 
 use std::ops::Range;
@@ -60,8 +60,8 @@ pub(crate) struct Part {
     pub array: usize,
     /// Place in the batch.
     pub position: usize,
-    /// Row of chunks.
-    pub down: usize,
+    /// Row of chunks; none if it is a whole window that reaches beyond the edge of its cube.
+    pub down: Option<usize>,
     /// Bytes it writes.
     pub bytes: usize,
 }
@@ -149,26 +149,37 @@ impl BatchPlan {
         let item = self.items[position];
         let array = array_of(decoder.dataset, masks, item, number)?;
         let row_bytes = decoder.row_bytes(array, item.window);
+        let mut push = |down, bytes| {
+            self.push(Part { array: number, position, down, bytes }, end, pieces);
+        };
+        if !item.window.is_inside(array.shape().rows, array.shape().columns) {
+            push(None, row_bytes * item.window.rows as usize);
+            return Ok(());
+        }
         let rows = item.window.row_range();
         for down in array.grid().chunk_rows(&rows) {
-            let bytes = row_bytes * array.grid().rows_in(down, &rows).len();
-            let part = self.parts.len();
-            self.parts.push(Part { array: number, position, down, bytes });
-            match (self.tasks.last_mut(), pieces.last_mut()) {
-                (Some(task), Some(piece))
-                    if piece.end == *end && piece.len() + bytes <= TASK_BYTES =>
-                {
-                    task.end = part + 1;
-                    piece.end += bytes;
-                }
-                _ => {
-                    self.tasks.push(part..part + 1);
-                    pieces.push(*end..*end + bytes);
-                }
-            }
-            *end += bytes;
+            push(Some(down), row_bytes * array.grid().rows_in(down, &rows).len());
         }
         Ok(())
+    }
+
+    /// The next part, which writes from `end` on: to the last task, or to a new one.
+    fn push(&mut self, part: Part, end: &mut usize, pieces: &mut Vec<Range<usize>>) {
+        let number = self.parts.len();
+        self.parts.push(part);
+        match (self.tasks.last_mut(), pieces.last_mut()) {
+            (Some(task), Some(piece))
+                if piece.end == *end && piece.len() + part.bytes <= TASK_BYTES =>
+            {
+                task.end = number + 1;
+                piece.end += part.bytes;
+            }
+            _ => {
+                self.tasks.push(number..number + 1);
+                pieces.push(*end..*end + part.bytes);
+            }
+        }
+        *end += part.bytes;
     }
 
     /// The parts of a task.

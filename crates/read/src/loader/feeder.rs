@@ -9,7 +9,7 @@ use super::labelled::LabelledMasks;
 use super::loading::Loading;
 use super::shared::{Shared, Start};
 use crate::dataset::array::ArrayRef;
-use crate::decode::Ahead;
+use crate::decode::{Ahead, inside};
 use crate::plan::{EpochPlan, Item};
 use crate::ring::{Claim, PlanSlot};
 use crate::trace::{BatchNumber, Track};
@@ -163,7 +163,12 @@ impl<'a> Feeder<'a> {
                 continue;
             };
             let index = self.shared.dataset.samples().index(item.sample);
-            for chunk in array.grid().chunks_in(part.down, &item.window.column_range()) {
+            let (rows, columns) = inside(item.window, array.shape(), self.shared.pad());
+            let downs = match part.down {
+                Some(down) => down..down + 1,
+                None => array.grid().chunk_rows(&rows),
+            };
+            for chunk in downs.flat_map(|down| array.grid().chunks_in(down, &columns)) {
                 if self.is_cached(array, array.number(index, chunk)) {
                     continue;
                 }

@@ -1,6 +1,7 @@
 //! Which pixels are labelled, for crops that should have a share of them.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use super::shared::Shared;
 use crate::plan::{Labelled, Window};
@@ -99,8 +100,7 @@ impl Labelled for LabelledMasks<'_> {
 impl Bits {
     /// Labelled pixels of a window.
     fn count(&self, window: Window) -> u64 {
-        let (first, end) = (window.column as usize, (window.column + window.columns) as usize);
-        let rows = window.row as usize..(window.row + window.rows) as usize;
+        let (rows, Range { start: first, end }) = (window.row_range(), window.column_range());
         let in_row = |row: usize| -> u64 {
             let words = &self.words[row * self.words_a_row..][..self.words_a_row];
             let word = |place: usize| {
@@ -137,8 +137,8 @@ mod tests {
             let bits = Bits { sample: 0, words_a_row, words };
             let (row, column) = (at[0].index(rows), at[1].index(columns));
             let window = Window {
-                row: row as u32,
-                column: column as u32,
+                row: row as i32,
+                column: column as i32,
                 rows: at[2].index(rows - row) as u32 + 1,
                 columns: at[3].index(columns - column) as u32 + 1,
             };

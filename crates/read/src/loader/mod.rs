@@ -32,13 +32,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 pub use batch::{ArrayView, Batch};
-pub(crate) use batch_plan::BatchArray;
+pub(crate) use batch_plan::{BatchArray, place};
 pub use options::{LoaderOptions, OnDamage};
 pub(crate) use shared::Shared;
 pub use stats::{LoaderStats, Statistics};
 pub use times::BatchTimes;
 pub(crate) use times::{Consumer, Record, Times};
 
+use crate::cache::CacheChoice;
 use crate::dataset::Dataset;
 use crate::decode::is_damage;
 use crate::plan::{Plan, Segment, State};
@@ -382,9 +383,14 @@ impl Loader {
         self.shared.ring.memory_report()
     }
 
+    /// What is kept in memory, and why.
+    pub fn cache(&self) -> &CacheChoice {
+        &self.shared.cached
+    }
+
     /// Bytes that the cache holds.
     pub fn cached_bytes(&self) -> u64 {
-        self.shared.cache.as_ref().map_or(0, crate::cache::Cache::used)
+        self.shared.cached_bytes()
     }
 
     /// Where the time went so far, and how long the latest batches took.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::cache::CacheKind;
-use crate::plan::{PlanOptions, Share};
+use crate::plan::{Patches, PlanOptions, Share};
 use crate::ring::memory::MemoryOptions;
 use crate::trace::Trace;
 
@@ -24,7 +24,9 @@ pub struct LoaderOptions {
     /// How often every sample of the dataset is drawn by [`Order::Weighted`](crate::plan::Order::Weighted), relative to the
     /// others, by id; what their column `weight` says, else 1, if `None`.
     pub weights: Option<Vec<f64>>,
-    /// Names of the masks to deliver; all that every stack has if `None`.
+    /// Windows around labelled pixels, instead of a crop: the name of the mask, and which pixels.
+    pub patches: Option<(String, Patches)>,
+    /// Names of the masks to deliver; all that every stack has if `None`, but for patches none.
     pub masks: Option<Vec<String>>,
     /// Bands to deliver, in this order; all if `None`.
     pub bands: Option<Vec<usize>>,
@@ -39,7 +41,7 @@ pub struct LoaderOptions {
     pub on_damage: OnDamage,
     /// What to keep in memory.
     pub cache: CacheKind,
-    /// Bytes the cache may take.
+    /// Bytes the cache may take; with [`CacheKind::Auto`] at most, 0 standing for half of the memory that is free.
     pub cache_bytes: u64,
     /// The last epoch is the one before this; without end if `None`.
     pub end_epoch: Option<u64>,
@@ -69,13 +71,14 @@ impl LoaderOptions {
             splits: Vec::new(),
             samples: None,
             weights: None,
+            patches: None,
             masks: None,
             bands: None,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             slots: 4,
             memory: MemoryOptions::default(),
             on_damage: OnDamage::default(),
-            cache: CacheKind::None,
+            cache: CacheKind::Auto,
             cache_bytes: 0,
             end_epoch: None,
             trace: None,

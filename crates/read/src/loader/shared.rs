@@ -9,10 +9,10 @@ use super::batch_plan::{BatchPlan, lay_out};
 use super::options::LoaderOptions;
 use super::stats::{Counters, Statistics};
 use super::times::Record;
-use crate::cache::{Cache, CacheKind};
+use crate::cache::{Cache, CacheChoice, CacheKind};
 use crate::dataset::Dataset;
 use crate::decode::Decoder;
-use crate::plan::{Order, Plan, PlanSample, Segment};
+use crate::plan::{Crop, Order, Pad, Plan, PlanOptions, PlanSample, Segment};
 use crate::ring::Ring;
 use crate::{Error, ErrorKind, Result};
 
@@ -27,6 +27,8 @@ pub(crate) struct Shared {
     pub ring: std::sync::Arc<Ring<BatchPlan>>,
     pub counters: Counters,
     pub cache: Option<Cache>,
+    /// Why the cache is what it is.
+    pub cached: CacheChoice,
     start: Mutex<Start>,
 }
 
@@ -41,14 +43,18 @@ pub(crate) struct Start {
 }
 
 impl Shared {
-    pub(crate) fn new(dataset: Dataset, options: LoaderOptions) -> Result<Self> {
+    pub(crate) fn new(dataset: Dataset, mut options: LoaderOptions) -> Result<Self> {
         check(&options)?;
         let chosen = choose(&dataset, &options)?;
         let masks = choose_masks(&dataset, &options, &chosen)?;
         check_bands(&dataset, &options, &chosen)?;
-        let plan = Plan::new(plan_samples(&dataset, &options, &chosen)?, options.plan.clone())?;
+        let plan_options = with_patches(&dataset, &options, &chosen)?;
+        let plan = Plan::new(plan_samples(&dataset, &options, &chosen)?, plan_options)?;
         check_mixing(&dataset, &plan, &masks)?;
         let slot_bytes = slot_bytes(&dataset, &options, &plan, &masks)?;
+        let ring_bytes = slot_bytes as u64 * options.slots as u64;
+        let cached = CacheChoice::of(&dataset, &options, &plan, &masks, ring_bytes)?;
+        (options.cache, options.cache_bytes) = (cached.kind, cached.limit_bytes);
         check_memory(&dataset, &options, slot_bytes)?;
         let ring = Ring::new(options.slots, slot_bytes, &options.memory)?;
         let cache = Cache::new(&dataset, options.cache, options.cache_bytes)?;
@@ -60,6 +66,7 @@ impl Shared {
             ring: ring.into(),
             counters: Counters::new(),
             cache,
+            cached,
             start: Mutex::default(),
         })
     }
@@ -69,6 +76,19 @@ impl Shared {
             dataset: &self.dataset,
             bands: self.options.bands.as_deref(),
             cache: self.cache.as_ref(),
+        }
+    }
+
+    /// Bytes that the cache holds.
+    pub(crate) fn cached_bytes(&self) -> u64 {
+        self.cache.as_ref().map_or(0, Cache::used)
+    }
+
+    /// What windows have beyond the edge of their cube; only those of [`Crop::Windows`] reach there.
+    pub(crate) fn pad(&self) -> Pad {
+        match &self.plan.options().crop {
+            Crop::Windows(windows) => windows.pad(),
+            _ => Pad::Edge,
         }
     }
 
@@ -105,6 +125,21 @@ impl Shared {
         let generation = self.ring.slots().restart();
         *start = Start { generation, epoch, given };
     }
+}
+
+/// The plan's options, with windows around labelled pixels where these are asked for.
+fn with_patches(
+    dataset: &Dataset,
+    options: &LoaderOptions,
+    samples: &[usize],
+) -> Result<PlanOptions> {
+    let Some((mask, patches)) = &options.patches else { return Ok(options.plan.clone()) };
+    if options.plan.crop != Crop::Whole {
+        return Err(Error::conflict("both crops and patches around labelled pixels")
+            .with_remedy(remedy!["leave out ", Opt::Crop, " or ", Opt::Patch]));
+    }
+    let windows = dataset.windows_around_labels(samples, mask, patches, options.plan.seed)?;
+    Ok(PlanOptions { crop: Crop::Windows(windows.into()), ..options.plan.clone() })
 }
 
 fn check(options: &LoaderOptions) -> Result<()> {
@@ -200,6 +235,9 @@ fn choose_masks(
             super::batch_plan::place(dataset, stack, name)?;
         }
         return Ok(names.clone());
+    }
+    if options.patches.is_some() {
+        return Ok(Vec::new());
     }
     let Some((first, others)) = stacks.split_first() else { return Ok(Vec::new()) };
     let names = dataset.stacks()[*first].masks.iter().map(|mask| mask.name().to_owned());

@@ -54,7 +54,11 @@ fn do_task(
         let mut read = || -> Result<()> {
             let array = array_of(&shared.dataset, &shared.masks, item, part.array)?;
             let index = shared.dataset.samples().index(item.sample);
-            shared.decoder().rows(array, index, part.down, item.window, out, scratch)
+            let decoder = shared.decoder();
+            match part.down {
+                Some(down) => decoder.rows(array, index, down, item.window, out, scratch),
+                None => decoder.padded(array, index, item.window, shared.pad(), out, scratch),
+            }
         };
         let done = catch_unwind(AssertUnwindSafe(&mut read)).unwrap_or_else(|_| {
             Err(Error::new(

@@ -12,8 +12,8 @@
 
 use std::ops::Range;
 
-use super::order::Entry;
 use super::plural;
+use super::sequence::Sequence;
 use super::state::Segment;
 use crate::{Error, Result};
 use hsipack_format::random::{Stream, fold};
@@ -130,7 +130,7 @@ pub(super) fn global_batch(batch_size: usize, world_size: usize) -> Result<usize
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Epoch<'a> {
     /// The items, in order.
-    pub order: &'a [Entry],
+    pub order: &'a Sequence,
     /// Shape number of every sample.
     pub shapes: &'a [u32],
     /// Shapes.
@@ -154,11 +154,35 @@ impl Span {
     }
 }
 
+/// Places in an order.
+#[derive(Clone, Debug)]
+enum Places {
+    /// Items of one shape that are left, which are those from some place on: there may be 10^8.
+    From(Range<u32>),
+    Listed(Vec<u32>),
+}
+
+impl Places {
+    fn len(&self) -> usize {
+        match self {
+            Self::From(range) => range.len(),
+            Self::Listed(places) => places.len(),
+        }
+    }
+
+    fn get(&self, number: usize) -> u32 {
+        match self {
+            Self::From(range) => range.start + number as u32,
+            Self::Listed(places) => places[number],
+        }
+    }
+}
+
 /// What is left of an epoch, cut into global batches.
 #[derive(Clone, Debug)]
 pub(super) struct Cut {
     /// Places in the order, shape by shape.
-    places: Vec<u32>,
+    places: Places,
     /// The batches, in the order in which they come.
     spans: Vec<Span>,
     /// Items of a full batch.
@@ -180,7 +204,7 @@ impl Epoch<'_> {
         world_size: usize,
     ) -> Result<Cut> {
         let global = global_batch(batch_size, world_size)?;
-        let mut left: Vec<u32> = (0..self.order.len() as u32).collect();
+        let mut left = Places::From(0..self.order.len() as u32);
         for segment in given {
             let cut = self.cut(left, global_batch(segment.batch_size, segment.world_size)?);
             left = cut.without(segment)?;
@@ -191,11 +215,14 @@ impl Epoch<'_> {
     }
 
     fn shape(&self, place: u32) -> usize {
-        self.shapes[self.order[place as usize].sample as usize] as usize
+        if self.shape_count == 1 {
+            return 0;
+        }
+        self.shapes[self.order.sample(place) as usize] as usize
     }
 
     /// Cuts the items at these places, which ascend within every shape; without padding.
-    fn cut(&self, left: Vec<u32>, global: usize) -> Cut {
+    fn cut(&self, left: Places, global: usize) -> Cut {
         let (places, starts) = self.by_shape(left);
         let mut spans = Vec::new();
         for shape in starts.windows(2) {
@@ -213,29 +240,31 @@ impl Epoch<'_> {
     }
 
     /// The places shape by shape, otherwise as they were, and where every shape starts, and the end.
-    fn by_shape(&self, left: Vec<u32>) -> (Vec<u32>, Vec<usize>) {
+    fn by_shape(&self, left: Places) -> (Places, Vec<usize>) {
+        if self.shape_count == 1 {
+            let end = left.len();
+            return (left, vec![0, end]);
+        }
+        let left = || (0..left.len()).map(|number| left.get(number));
         let mut starts = vec![0; self.shape_count + 1];
-        for place in &left {
-            starts[self.shape(*place) + 1] += 1;
+        for place in left() {
+            starts[self.shape(place) + 1] += 1;
         }
         for shape in 0..self.shape_count {
             starts[shape + 1] += starts[shape];
         }
-        if self.shape_count == 1 {
-            return (left, starts);
-        }
         let mut next = starts.clone();
-        let mut places = vec![0; left.len()];
-        for place in left {
+        let mut places = vec![0; starts[self.shape_count]];
+        for place in left() {
             let slot = &mut next[self.shape(place)];
             places[*slot] = place;
             *slot += 1;
         }
-        (places, starts)
+        (Places::Listed(places), starts)
     }
 
-    fn sort(&self, spans: &mut [Span], places: &[u32]) {
-        let first = |span: &Span| places[span.start as usize];
+    fn sort(&self, spans: &mut [Span], places: &Places) {
+        let first = |span: &Span| places.get(span.start as usize);
         match self.shuffle {
             None => spans.sort_unstable_by_key(first),
             Some([seed, epoch]) => spans.sort_unstable_by_key(|span| {
@@ -251,16 +280,16 @@ impl Epoch<'_> {
         let mut missing = vec![0; self.shape_count];
         for span in &cut.spans {
             let items = span.items as usize;
-            let shape = self.shape(cut.places[span.start as usize]);
+            let shape = self.shape(cut.places.get(span.start as usize));
             missing[shape] += self.last.padded(items, cut.global, world_size) - items; // 0 if full
         }
-        if missing.iter().all(|items| *items == 0) {
-            return padding;
-        }
-        for place in 0..self.order.len() as u32 {
+        let mut left = missing.iter().filter(|items| **items > 0).count();
+        let mut places = 0..self.order.len() as u32;
+        while let Some(place) = places.next().filter(|_| left > 0) {
             let shape = self.shape(place);
             if padding[shape].len() < missing[shape] {
                 padding[shape].push(place);
+                left -= usize::from(padding[shape].len() == missing[shape]);
             }
         }
         padding
@@ -285,7 +314,7 @@ impl Cut {
 
     /// Place of the first item of batch `n`.
     pub(super) fn first(&self, n: usize) -> u32 {
-        self.places[self.spans[n].start as usize]
+        self.places.get(self.spans[n].start as usize)
     }
 
     /// Places of the items of batch `n` that fall to a rank, and whether they are padding.
@@ -296,17 +325,17 @@ impl Cut {
         share: Share,
         last: LastBatch,
     ) -> impl ExactSizeIterator<Item = (u32, bool)> {
-        let items = &self.places[self.spans[n].range()];
+        let items = self.spans[n].range();
         let padded = last.padded(items.len(), self.global, share.world_size);
         let padding = &self.padding[shape];
-        share.part(padded).map(move |item| match items.get(item) {
-            Some(place) => (*place, false),
-            None => (padding[(item - items.len()) % padding.len()], true),
+        share.part(padded).map(move |item| match item < items.len() {
+            true => (self.places.get(items.start + item), false),
+            false => (padding[(item - items.len()) % padding.len()], true),
         })
     }
 
     /// Places that are left once the segment's batches are given, ascending within every shape.
-    fn without(mut self, segment: &Segment) -> Result<Vec<u32>> {
+    fn without(self, segment: &Segment) -> Result<Places> {
         if segment.batches > self.spans.len() {
             return Err(Error::state(format!(
                 "the training state is of another epoch: {} of {} x {} items were given, but at their start the epoch had {}",
@@ -319,15 +348,23 @@ impl Cut {
         }
         let mut given: Vec<Span> = self.spans[..segment.batches].to_vec();
         given.sort_unstable_by_key(|span| span.start);
+        let mut places = match self.places {
+            // Batches of one shape come in the order of their items.
+            Places::From(range) => {
+                let given: usize = given.iter().map(|span| span.items as usize).sum();
+                return Ok(Places::From(range.start + given as u32..range.end));
+            }
+            Places::Listed(places) => places,
+        };
         let mut given = given.into_iter().map(Span::range).peekable();
         let mut place = 0;
-        self.places.retain(|_| {
+        places.retain(|_| {
             let keep = given.peek().is_none_or(|range| !range.contains(&place));
             place += 1;
             given.next_if(|range| range.end == place);
             keep
         });
-        Ok(self.places)
+        Ok(Places::Listed(places))
     }
 }
 

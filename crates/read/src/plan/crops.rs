@@ -1,7 +1,9 @@
 //! Which window of a sample is read.
 
 use std::ops::Range;
+use std::sync::Arc;
 
+use super::windows::Windows;
 use super::{PlanSample, plural};
 use crate::{Error, Result};
 use hsipack_format::random::{Random, Stream};
@@ -11,7 +13,7 @@ use hsipack_format::{Opt, remedy};
 pub const ATTEMPTS: u32 = 32;
 
 /// How samples are cropped; all sizes and steps are in pixels.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Crop {
     /// The whole cube.
     Whole,
@@ -46,15 +48,18 @@ pub enum Crop {
         /// Columns from one window to the next, at most `columns`.
         column_step: u32,
     },
+    /// Windows around labelled pixels, or listed ones; samples that have none are left out. They may reach beyond the
+    /// edge of their cube.
+    Windows(Arc<Windows>),
 }
 
-/// A rectangle of pixels of a cube.
+/// A rectangle of pixels of a cube, which may reach beyond its edge (see [`Pad`](super::Pad)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Window {
-    /// First row.
-    pub row: u32,
-    /// First column.
-    pub column: u32,
+    /// First row; negative before the cube.
+    pub row: i32,
+    /// First column; negative before the cube.
+    pub column: i32,
     /// Rows.
     pub rows: u32,
     /// Columns.
@@ -62,14 +67,28 @@ pub struct Window {
 }
 
 impl Window {
-    /// The rows of the cube in it.
+    /// A window from this row and column on.
+    pub(super) fn at(row: u32, column: u32, rows: u32, columns: u32) -> Self {
+        // Axes of cubes have less than 2^31 pixels (see `Crop::size`).
+        Self { row: row as i32, column: column as i32, rows, columns }
+    }
+
+    /// The rows of the cube in it, if it lies inside.
     pub fn row_range(self) -> Range<usize> {
         self.row as usize..self.row as usize + self.rows as usize
     }
 
-    /// The columns of the cube in it.
+    /// The columns of the cube in it, if it lies inside.
     pub fn column_range(self) -> Range<usize> {
         self.column as usize..self.column as usize + self.columns as usize
+    }
+
+    /// Whether it lies inside a cube of so many rows and columns.
+    pub fn is_inside(self, rows: usize, columns: usize) -> bool {
+        let fits = |start: i32, size: u32, length: usize| {
+            start >= 0 && start as usize + size as usize <= length
+        };
+        fits(self.row, self.rows, rows) && fits(self.column, self.columns, columns)
     }
 }
 
@@ -115,7 +134,7 @@ impl Crop {
                 .with_remedy("give a size of at least 1x1"));
         }
         match *self {
-            Self::Whole | Self::Centre { .. } => Ok(()),
+            Self::Whole | Self::Centre { .. } | Self::Windows(_) => Ok(()),
             Self::Random { per_sample: 0, .. } => Err(Error::conflict("0 crops per sample")
                 .with_remedy(remedy!["give at least 1 as ", Opt::CropsPerCube])),
             Self::Random { min_labelled, .. } if !(0.0..=1.0).contains(&min_labelled) => {
@@ -130,17 +149,18 @@ impl Crop {
         }
     }
 
-    /// The crop in numbers, for a plan's digest.
+    /// The crop in numbers, for a plan's digest; but for windows, which have more.
     pub(super) fn parts(&self) -> [u64; 5] {
         let kind = match self {
             Self::Whole => 0,
             Self::Centre { .. } => 1,
             Self::Random { .. } => 2,
             Self::Grid { .. } => 3,
+            Self::Windows(_) => 4,
         };
         let (rows, columns) = self.fixed_size().unwrap_or_default();
         let (first, second) = match *self {
-            Self::Whole | Self::Centre { .. } => (0, 0),
+            Self::Whole | Self::Centre { .. } | Self::Windows(_) => (0, 0),
             Self::Random { per_sample, min_labelled, .. } => {
                 (u64::from(per_sample), min_labelled.to_bits())
             }
@@ -158,6 +178,7 @@ impl Crop {
             Self::Centre { rows, columns }
             | Self::Random { rows, columns, .. }
             | Self::Grid { rows, columns, .. } => Some((rows, columns)),
+            Self::Windows(ref windows) => Some(windows.size()),
         }
     }
 
@@ -167,7 +188,15 @@ impl Crop {
     /// If they are more than the cube has.
     pub(super) fn size(&self, sample: &PlanSample) -> Result<(u32, u32)> {
         let (rows, columns) = self.fixed_size().unwrap_or((sample.rows, sample.columns));
-        if rows <= sample.rows && columns <= sample.columns {
+        if i32::try_from(sample.rows.max(sample.columns)).is_err() {
+            return Err(Error::unsupported(format!(
+                "sample {} has an axis of more than 2147483647 pixels",
+                sample.sample
+            ))
+            .with_remedy("pack it in parts"));
+        }
+        let reaches_out = matches!(self, Self::Windows(_));
+        if reaches_out || rows <= sample.rows && columns <= sample.columns {
             return Ok((rows, columns));
         }
         Err(Error::conflict(format!(
@@ -181,7 +210,7 @@ impl Crop {
         ]))
     }
 
-    /// Windows of a sample in a round; the sample has passed [`Crop::size`].
+    /// Windows of a sample in a round, unless they are numbered; the sample has passed [`Crop::size`].
     pub(super) fn windows(&self, sample: &PlanSample) -> u64 {
         match *self {
             Self::Whole | Self::Centre { .. } => 1,
@@ -189,10 +218,12 @@ impl Crop {
             Self::Grid { rows, columns, row_step, column_step } => {
                 steps(sample.rows, rows, row_step) * steps(sample.columns, columns, column_step)
             }
+            // Theirs are counted by themselves.
+            Self::Windows(_) => 0,
         }
     }
 
-    /// The window of one item.
+    /// The window of one item, unless windows are numbered.
     ///
     /// # Errors
     /// If labels are needed and none are given, or they cannot be read.
@@ -206,12 +237,11 @@ impl Crop {
             Self::Whole => {
                 Ok(Window { row: 0, column: 0, rows: sample.rows, columns: sample.columns })
             }
-            Self::Centre { rows, columns } => Ok(Window {
-                row: (sample.rows - rows) / 2,
-                column: (sample.columns - columns) / 2,
-                rows,
-                columns,
-            }),
+            Self::Centre { rows, columns } => {
+                let middle = |length: u32, size: u32| (length - size) / 2;
+                let (row, column) = (middle(sample.rows, rows), middle(sample.columns, columns));
+                Ok(Window::at(row, column, rows, columns))
+            }
             Self::Random { rows, columns, min_labelled, .. } => {
                 let mut random = draw.random(Stream::Window, sample);
                 let windows =
@@ -223,7 +253,10 @@ impl Crop {
                 let across = steps(sample.columns, columns, column_step);
                 let row = step_start(index / across, sample.rows, rows, row_step);
                 let column = step_start(index % across, sample.columns, columns, column_step);
-                Ok(Window { row, column, rows, columns })
+                Ok(Window::at(row, column, rows, columns))
+            }
+            Self::Windows(_) => {
+                Err(Error::bug("windows are numbered, but were asked for otherwise"))
             }
         }
     }
@@ -255,7 +288,7 @@ fn step_start(index: u64, length: u32, size: u32, step: u32) -> u32 {
 fn anywhere(sample: &PlanSample, rows: u32, columns: u32, random: &mut Random) -> Window {
     let row = random.below(u64::from(sample.rows - rows) + 1) as u32;
     let column = random.below(u64::from(sample.columns - columns) + 1) as u32;
-    Window { row, column, rows, columns }
+    Window::at(row, column, rows, columns)
 }
 
 /// The first of the windows with enough labelled pixels, else the best of [`ATTEMPTS`].
@@ -314,7 +347,7 @@ mod tests {
     impl Labelled for RightOf {
         fn share(&mut self, _: usize, window: Window) -> Result<f64> {
             self.calls += 1;
-            let right = (window.column + window.columns).saturating_sub(self.from);
+            let right = (window.column as u32 + window.columns).saturating_sub(self.from);
             Ok(f64::from(right.min(window.columns)) / f64::from(window.columns))
         }
     }
@@ -379,7 +412,7 @@ mod tests {
         let cube = sample(3, 500, 600, 1);
         let places: Vec<(u32, u32)> = (0..3)
             .map(|repeat| window(&crop, &cube, repeat))
-            .map(|window| (window.row, window.column))
+            .map(|window| (window.row as u32, window.column as u32))
             .collect();
         assert_eq!(places, PINNED_WINDOWS);
     }
@@ -430,12 +463,11 @@ mod tests {
             let mut places = std::collections::HashSet::new();
             for index in 0..crop.windows(&cube) {
                 let window = window(&crop, &cube, index as u32);
-                prop_assert!(window.row + window.rows <= height);
-                prop_assert!(window.column + window.columns <= width);
+                prop_assert!(window.is_inside(height as usize, width as usize));
                 prop_assert!(places.insert((window.row, window.column)), "a window comes twice");
-                for row in window.row..window.row + window.rows {
-                    for column in window.column..window.column + window.columns {
-                        seen[(row * width + column) as usize] = true;
+                for row in window.row_range() {
+                    for column in window.column_range() {
+                        seen[row * width as usize + column] = true;
                     }
                 }
             }
@@ -449,7 +481,7 @@ mod tests {
             let crop = Crop::Random { rows, columns, per_sample: 1, min_labelled: 0.0 };
             let window = window(&crop, &sample(0, height, width, 1), repeat);
             prop_assert_eq!((window.rows, window.columns), (rows, columns));
-            prop_assert!(window.row + rows <= height && window.column + columns <= width);
+            prop_assert!(window.is_inside(height as usize, width as usize));
         }
     }
 

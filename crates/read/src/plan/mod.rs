@@ -40,10 +40,14 @@
 
 mod batches;
 mod crops;
+mod index_set;
 mod order;
+mod permutation;
+mod sequence;
 mod state;
 #[cfg(test)]
 mod test;
+mod windows;
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -56,11 +60,14 @@ pub use batches::{LastBatch, Share};
 pub use crops::{ATTEMPTS, Crop, Labelled, Window};
 pub use order::Order;
 pub use state::{Segment, State};
+pub use windows::{LabelledPixels, Pad, Patches, Windows};
 
 use crate::{Error, Result};
 use batches::{Cut, Epoch, global_batch};
 use crops::Draw;
-use order::{Entry, Pool};
+use order::Pool;
+use sequence::{Drawn, PlannedWindows, Sequence};
+use windows::Place;
 
 /// A sample as the plan sees it.
 #[derive(Clone, Debug, PartialEq)]
@@ -133,6 +140,8 @@ pub struct Item {
     pub repeat: u32,
     /// The window to read.
     pub window: Window,
+    /// The class id of its centre, of windows around labelled pixels.
+    pub label: Option<u32>,
     /// Whether it comes in another batch, too, and only fills this one up (see [`LastBatch`]); leave it out of a
     /// validation's figures.
     pub padding: bool,
@@ -153,6 +162,8 @@ struct Inner {
     samples: Vec<PlanSample>,
     options: PlanOptions,
     pool: Pool,
+    /// The windows, if they are numbered.
+    windows: Option<PlannedWindows>,
     /// Items of an epoch.
     length: usize,
     /// Number of every sample's shape.
@@ -173,16 +184,32 @@ impl Plan {
         options.crop.check()?;
         global_batch(options.batch_size, 1)?;
         check_samples(&samples)?;
+        let samples = with_windows(samples, &options.crop)?;
+        let classes_of_pixels =
+            matches!(&options.crop, Crop::Windows(windows) if windows.are_labelled());
         let (shape_of, shapes) = number_shapes(&samples, &options.crop)?;
-        let (strata, strata_count) = number_strata(&samples, options.order)?;
+        let (strata, strata_count) = number_strata(&samples, options.order, classes_of_pixels)?;
         let counts = count_windows(&samples, &options)?;
+        let windows = match &options.crop {
+            Crop::Windows(windows) => Some(PlannedWindows::new(windows.clone(), options.order)),
+            _ => None,
+        };
         let items = counts.iter().map(|count| *count as usize).sum();
         let weights = running_weights(&samples, options.order)?;
         let length = options.epoch_length.unwrap_or(items);
         check_length(length, items)?;
         let pool = Pool { counts, strata, strata_count, weights, items };
         let digest = digest(&samples, &options, &pool, length);
-        Ok(Self(Arc::new(Inner { samples, options, pool, length, shape_of, shapes, digest })))
+        Ok(Self(Arc::new(Inner {
+            samples,
+            options,
+            pool,
+            windows,
+            length,
+            shape_of,
+            shapes,
+            digest,
+        })))
     }
 
     /// The samples, as they were given.
@@ -219,8 +246,9 @@ impl Plan {
     /// [`LastBatch::Drop`] drops the whole epoch.
     pub fn epoch(&self, epoch: u64, given: &[Segment], share: Share) -> Result<EpochPlan> {
         share.check()?;
-        let Inner { options, pool, length, shape_of, shapes, .. } = &*self.0;
-        let order = pool.draw(options.order, options.seed, epoch, *length);
+        let Inner { options, pool, windows, length, shape_of, shapes, .. } = &*self.0;
+        let keys = [options.seed, epoch];
+        let order = Sequence::draw(pool, windows.as_ref(), options.order, keys, *length);
         let cut = Epoch {
             order: &order,
             shapes: shape_of,
@@ -255,7 +283,7 @@ pub struct EpochPlan {
     epoch: u64,
     given: Vec<Segment>,
     share: Share,
-    order: Vec<Entry>,
+    order: Sequence,
     cut: Cut,
 }
 
@@ -330,8 +358,8 @@ impl EpochPlan {
     }
 
     fn shape_number(&self, n: usize) -> usize {
-        let first = self.order[self.cut.first(n) as usize];
-        self.plan.0.shape_of[first.sample as usize] as usize
+        let sample = self.order.sample(self.cut.first(n));
+        self.plan.0.shape_of[sample as usize] as usize
     }
 
     fn item(
@@ -340,13 +368,19 @@ impl EpochPlan {
         padding: bool,
         labelled: Option<&mut (dyn Labelled + '_)>,
     ) -> Result<Item> {
-        let Entry { sample, repeat } = self.order[place as usize];
+        let Drawn { sample: place, repeat, window } = self.order.get(place);
         let PlanOptions { seed, order, crop, .. } = self.plan.options();
-        let sample = &self.plan.0.samples[sample as usize];
+        let sample = &self.plan.0.samples[place as usize];
+        if let Crop::Windows(windows) = crop {
+            // Orders that are listed count on through the rounds.
+            let window = window % windows.of_sample(place as usize);
+            let (window, label) = windows.get(Place { sample: place, window });
+            return Ok(Item { sample: sample.sample, repeat, window, label, padding });
+        }
         let draw =
             Draw { seed: *seed, epoch: self.epoch, repeat, replacement: order.has_replacement() };
         let window = crop.window(sample, draw, labelled)?;
-        Ok(Item { sample: sample.sample, repeat, window, padding })
+        Ok(Item { sample: sample.sample, repeat, window, label: None, padding })
     }
 }
 
@@ -357,11 +391,16 @@ fn digest(samples: &[PlanSample], options: &PlanOptions, pool: &Pool, length: us
         let [rows, columns, bands] = [sample.rows, sample.columns, sample.bands].map(u64::from);
         [sample.sample as u64, rows, columns, bands]
     });
+    let windows = match &options.crop {
+        Crop::Windows(windows) => windows.parts().to_vec(),
+        _ => Vec::new(),
+    };
     let strata = pool.strata.iter().map(|stratum| u64::from(*stratum));
     let weights = pool.weights.iter().map(|weight| weight.to_bits());
     let parts = settings
         .into_iter()
         .chain(options.crop.parts())
+        .chain(windows)
         .chain(samples)
         .chain(strata)
         .chain(weights);
@@ -392,6 +431,23 @@ fn check_samples(samples: &[PlanSample]) -> Result<()> {
     }
 }
 
+/// The samples that have windows, in the order of these; all of them if windows are not numbered.
+fn with_windows(samples: Vec<PlanSample>, crop: &Crop) -> Result<Vec<PlanSample>> {
+    let Crop::Windows(windows) = crop else { return Ok(samples) };
+    let by_id: HashMap<usize, &PlanSample> =
+        samples.iter().map(|sample| (sample.sample, sample)).collect();
+    let with = windows.samples().iter().map(|id| match by_id.get(id) {
+        Some(sample) => Ok((*sample).clone()),
+        None => Err(Error::conflict(format!(
+            "windows are listed of sample {id}, which is not among those that are read"
+        ))
+        .with_remedy(remedy!["list windows of others, or check ", Opt::Split])),
+    });
+    let with = with.collect::<Result<Vec<_>>>()?;
+    windows.check(&with)?;
+    Ok(with)
+}
+
 /// Every sample's shape as a number in order of appearance, and the shapes.
 fn number_shapes(samples: &[PlanSample], crop: &Crop) -> Result<(Vec<u32>, Vec<CubeShape>)> {
     let mut shapes = Vec::new();
@@ -410,8 +466,13 @@ fn number_shapes(samples: &[PlanSample], crop: &Crop) -> Result<(Vec<u32>, Vec<C
 }
 
 /// Every sample's class or group as a number from 0, as the order looks at one, and their count.
-fn number_strata(samples: &[PlanSample], order: Order) -> Result<(Vec<u32>, usize)> {
+fn number_strata(
+    samples: &[PlanSample],
+    order: Order,
+    classes_of_pixels: bool,
+) -> Result<(Vec<u32>, usize)> {
     let (name, of): (_, fn(&PlanSample) -> Option<u32>) = match order {
+        Order::ClassBalanced if classes_of_pixels => return Ok((Vec::new(), 0)),
         Order::ClassBalanced => ("label", |sample| sample.class),
         Order::GroupsSpread | Order::GroupsTogether => ("group", |sample| sample.group),
         Order::Sequential | Order::Shuffled | Order::Weighted => return Ok((Vec::new(), 0)),
@@ -439,12 +500,15 @@ fn number_strata(samples: &[PlanSample], order: Order) -> Result<(Vec<u32>, usiz
 /// Windows of every sample in a round.
 fn count_windows(samples: &[PlanSample], options: &PlanOptions) -> Result<Vec<u32>> {
     let mut items = 0u64;
-    let count = |sample| {
-        let windows = options.crop.windows(sample);
+    let count = |(place, sample)| {
+        let windows = match &options.crop {
+            Crop::Windows(windows) => u64::from(windows.of_sample(place)),
+            crop => crop.windows(sample),
+        };
         items = items.saturating_add(windows);
         u32::try_from(items).map(|_| windows as u32).map_err(|_| too_many())
     };
-    samples.iter().map(count).collect()
+    samples.iter().enumerate().map(count).collect()
 }
 
 /// Running sums of the weights, where the order looks at them.

@@ -41,7 +41,7 @@ impl Order {
     }
 }
 
-/// An item in short: 8 bytes, since an epoch may have millions.
+/// An item in short: 8 bytes, since an epoch may have millions. Of windows there may be more: see [`super::sequence`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Entry {
     /// The sample's place in the plan's list.

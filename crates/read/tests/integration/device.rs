@@ -102,9 +102,9 @@ fn mask_values(batch: &DeviceBatch<Host>, value: impl Fn(usize, usize, usize) ->
     let mut values = Vec::new();
     for item in batch.items() {
         let window = item.window;
-        for row in window.row..window.row + window.rows {
-            for column in window.column..window.column + window.columns {
-                values.push(value(item.sample, row as usize, column as usize));
+        for row in window.row_range() {
+            for column in window.column_range() {
+                values.push(value(item.sample, row, column));
             }
         }
     }

@@ -8,3 +8,4 @@ mod loading;
 mod soak;
 #[path = "../support/mod.rs"]
 mod support;
+mod windows;

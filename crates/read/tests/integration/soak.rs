@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use hsipack_read::plan::{Crop, Order};
+use hsipack_read::plan::{Crop, Order, Patches};
 use hsipack_read::store::{Limited, StoreKind};
 use hsipack_read::{
     Batch, CacheKind, Dataset, Loader, LoaderOptions, OnDamage, OpenOptions, Verify,
@@ -25,8 +25,8 @@ impl Dice {
         self.0 % bound
     }
 
-    fn one_of<T: Copy>(&mut self, list: &[T]) -> T {
-        list[self.below(list.len() as u64) as usize]
+    fn one_of<T: Clone>(&mut self, list: &[T]) -> T {
+        list[self.below(list.len() as u64) as usize].clone()
     }
 }
 
@@ -36,7 +36,7 @@ fn options(dice: &mut Dice) -> LoaderOptions {
     options.slots = 2 + dice.below(4) as usize;
     options.memory.plain = dice.below(2) == 0;
     options.memory.no_huge_pages = true;
-    options.cache = dice.one_of(&[CacheKind::None, CacheKind::Compressed, CacheKind::Decoded]);
+    options.cache = dice.one_of(&CacheKind::ALL);
     options.cache_bytes = dice.one_of(&[0, 20_000, 1 << 20]);
     options.on_damage = dice.one_of(&[OnDamage::Error, OnDamage::Skip]);
     options.plan.seed = dice.below(100);
@@ -46,6 +46,10 @@ fn options(dice: &mut Dice) -> LoaderOptions {
         Crop::Random { rows: 9, columns: 7, per_sample: 2, min_labelled: 0.2 },
         Crop::Grid { rows: 8, columns: 8, row_step: 5, column_step: 8 },
     ]);
+    if dice.below(4) == 0 {
+        options.plan.crop = Crop::Whole;
+        options.patches = Some(("a".into(), Patches::new(5, 7)));
+    }
     options
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hsipack_read::plan::State;
-use hsipack_read::{CacheKind, Loader, MemoryReport, Statistics};
+use hsipack_read::{CacheChoice, CacheKind, Loader, MemoryReport, Statistics};
 use serde::Serialize;
 
 use super::Args;
@@ -62,8 +62,8 @@ struct Resumed {
 
 #[derive(Debug, Serialize)]
 struct Cache {
-    kind: CacheKind,
-    limit_bytes: u64,
+    #[serde(flatten)]
+    choice: CacheChoice,
     bytes: u64,
 }
 
@@ -108,11 +108,7 @@ impl Report {
             threads: options.threads,
             slots: options.slots,
             memory: loader.memory().clone(),
-            cache: Cache {
-                kind: options.cache,
-                limit_bytes: options.cache_bytes,
-                bytes: loader.cached_bytes(),
-            },
+            cache: Cache { choice: loader.cache().clone(), bytes: loader.cached_bytes() },
             advice: advice(total.limit, loader, args),
             first_epoch: list.first().map(|epoch| epoch.figures.clone()),
             later_epochs: (list.len() > 1).then(|| Figures::between(&looks[1], &last)),
@@ -230,12 +226,17 @@ impl Report {
     }
 
     fn print_rest(&self) {
-        let Cache { kind, limit_bytes, bytes } = &self.cache;
+        let Cache { choice: CacheChoice { kind, chosen, limit_bytes, why, .. }, bytes } =
+            &self.cache;
         if *kind != CacheKind::None {
             let kind = if *kind == CacheKind::Decoded { "decoded" } else { "compressed" };
             let (bytes, limit) = (output::bytes(*bytes), output::bytes(*limit_bytes));
             let (hits, chunks) = (self.total.cached_chunks, self.total.chunks);
             line("cache", format!("{bytes} of {limit} {kind}; gave {hits} of {chunks} chunks"));
+        }
+        if *chosen {
+            let name = if *kind == CacheKind::None { "cache" } else { "" };
+            line(name, format!("{kind}: {why}"));
         }
         if self.total.skipped > 0 {
             let count = output::count(self.total.skipped as usize, "sample");

@@ -45,10 +45,13 @@ pub struct ItemReport {
     sample: usize,
     repeat: u32,
     padding: bool,
-    row: u32,
-    column: u32,
+    row: i32,
+    column: i32,
     rows: u32,
     columns: u32,
+    /// Class id of the centre, of patches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    label: Option<u32>,
     /// CRC-32 of the bytes.
     image: u32,
     masks: BTreeMap<String, u32>,
@@ -189,6 +192,7 @@ fn checksums(batch: &Batch) -> impl Iterator<Item = ItemReport> {
         column: item.window.column,
         rows: item.window.rows,
         columns: item.window.columns,
+        label: item.label,
         image: sum(batch.image(), place),
         masks: batch.masks().map(|mask| (mask.name.to_owned(), sum(mask, place))).collect(),
     })

@@ -87,7 +87,7 @@ class LoaderLevels:
     def _stream(self, **changes: Any) -> _Own:
         loader = self._like(**changes)
         slots: int = loader._settings["slots"] + 1
-        cached = loader._settings["cache"] is not None
+        cached = loader.report()["cache"]["kind"] != "none"
         skip = max(len(loader), slots) if cached else slots
         return _Own(loader, skip)
 
@@ -139,7 +139,7 @@ class LoaderLevels:
             "cores": cores(),
             "stored_bytes": stored,
             "decoded_bytes": decoded,
-            "cache": self._settings["cache"] or "none",
+            "cache": self._report["cache"]["kind"],
             "copies": self._report["transfer"]["copies"],
             "pixels": None if self._settings["crop"] else list(stack.shape[:2]),
             "gpu": self._settings["device"] is not None,

@@ -1,0 +1,62 @@
+//! Windows around the labelled pixels of masks.
+
+use hsipack_format::{DType, Error, Opt, remedy};
+
+use super::access::Cube;
+use super::open::Dataset;
+use crate::Result;
+use crate::plan::{LabelledPixels, Patches, Windows};
+
+impl Dataset {
+    /// Windows around the labelled pixels of these samples, in their order, as the mask says. `seed` decides which are
+    /// taken where [`Patches::per_class`] bounds their number.
+    ///
+    /// # Errors
+    /// If a stack has no such mask, it cannot be read, is damaged, or holds boolean layers instead of class ids; if no
+    /// pixel is left, or there are more than 2^32.
+    pub fn windows_around_labels(
+        &self,
+        samples: &[usize],
+        mask: &str,
+        patches: &Patches,
+        seed: u64,
+    ) -> Result<Windows> {
+        let mut pixels = LabelledPixels::new(patches.clone());
+        for sample in samples {
+            let stack = self.stack_of(*sample)?;
+            let layers = self.mask_layers(stack, mask);
+            if !layers.is_empty() {
+                return Err(Error::conflict(format!(
+                    "mask {mask} holds boolean layers ({}), where patches need class ids",
+                    layers.join(", ")
+                ))
+                .at(self.path())
+                .with_remedy(remedy!["choose another mask, or ", Opt::Crop]));
+            }
+            let labels = self.mask(*sample, mask)?;
+            let size = (labels.shape.rows as u32, labels.shape.columns as u32);
+            let bytes = labels.bytes();
+            match labels.dtype {
+                DType::U8 | DType::Bool => {
+                    pixels.add(*sample, size, bytes.iter().copied().map(u32::from))?;
+                }
+                DType::U16 => pixels.add(*sample, size, wide(&labels, u16::from_le_bytes))?,
+                DType::U32 => pixels.add(*sample, size, wide(&labels, u32::from_le_bytes))?,
+                other => {
+                    return Err(Error::unsupported(format!("mask {mask} is of {other}"))
+                        .at(self.path())
+                        .with_remedy("class ids are uint8, uint16 or uint32"));
+                }
+            }
+        }
+        pixels.windows(seed).map_err(|error| error.at(self.path()))
+    }
+}
+
+/// The values of a mask.
+fn wide<const N: usize, T: Into<u32>>(
+    labels: &Cube,
+    value: impl Fn([u8; N]) -> T,
+) -> impl Iterator<Item = u32> {
+    labels.bytes().as_chunks::<N>().0.iter().map(move |bytes| value(*bytes).into())
+}

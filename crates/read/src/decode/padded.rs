@@ -1,0 +1,145 @@
+//! Windows that reach beyond the edge of their cube.
+
+use std::ops::Range;
+
+use half::f16;
+use hsipack_format::{CubeShape, DType};
+
+use super::{Decoder, Scratch};
+use crate::dataset::array::ArrayRef;
+use crate::plan::{Pad, Window};
+use crate::{Error, Result};
+
+/// The rows and columns of a cube that a window takes its values from.
+pub(crate) fn inside(window: Window, shape: CubeShape, pad: Pad) -> (Range<usize>, Range<usize>) {
+    if window.is_inside(shape.rows, shape.columns) {
+        return (window.row_range(), window.column_range());
+    }
+    let rows = Axis::of(window.row, window.rows, shape.rows, pad);
+    (rows.range(), Axis::of(window.column, window.columns, shape.columns, pad).range())
+}
+
+/// Where the pixels of a window come from along one axis.
+struct Axis {
+    start: i64,
+    size: u32,
+    length: usize,
+    pad: Pad,
+}
+
+impl Axis {
+    fn of(start: i32, size: u32, length: usize, pad: Pad) -> Self {
+        Self { start: i64::from(start), size, length, pad }
+    }
+
+    /// The pixel of the cube at every place of the window; none where a value stands.
+    fn pixels(&self) -> impl Iterator<Item = Option<usize>> {
+        (self.start..self.start + i64::from(self.size))
+            .map(|place| self.pad.pixel(place, self.length))
+    }
+
+    /// From the first to the last of them.
+    fn range(&self) -> Range<usize> {
+        let pixels = || self.pixels().flatten();
+        pixels().min().unwrap_or(0)..pixels().max().map_or(0, |last| last + 1)
+    }
+}
+
+impl Decoder<'_> {
+    /// Reads a window of the cube at `index`, which reaches beyond its edge, into `out`, which it fills.
+    pub(crate) fn padded(
+        &self,
+        array: ArrayRef<'_>,
+        index: usize,
+        window: Window,
+        pad: Pad,
+        out: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let shape = array.shape();
+        let down = Axis::of(window.row, window.rows, shape.rows, pad);
+        let across = Axis::of(window.column, window.columns, shape.columns, pad);
+        let (rows, columns) = (down.range(), across.range());
+        if rows.is_empty() || columns.is_empty() {
+            return Err(Error::bug(format!("{window:?} has no pixel of a cube of {shape:?}")));
+        }
+        let read = Window {
+            row: rows.start as i32,
+            column: columns.start as i32,
+            rows: rows.len() as u32,
+            columns: columns.len() as u32,
+        };
+        let row_bytes = self.row_bytes(array, read);
+        let pixel_bytes = row_bytes / columns.len();
+        // Beside the rest of the scratch, which the chunks need.
+        let mut values = std::mem::take(&mut scratch.edge);
+        values.inside.resize(rows.len() * row_bytes, 0);
+        let done = self.all_rows(array, index, read, &mut values.inside, scratch);
+        if done.is_ok() {
+            let (fill, element) = fill(array, pad);
+            gather_runs(across.pixels(), &mut values.runs);
+            let rows_out = out.chunks_exact_mut(pixel_bytes * window.columns as usize);
+            for (row, out) in down.pixels().zip(rows_out) {
+                let from =
+                    row.map(|row| &values.inside[(row - rows.start) * row_bytes..][..row_bytes]);
+                let mut rest = out;
+                for run in &values.runs {
+                    let (out, after) = rest.split_at_mut(run.len * pixel_bytes);
+                    rest = after;
+                    match from.zip(run.first) {
+                        Some((from, first)) => {
+                            let start = (first - columns.start) * pixel_bytes;
+                            out.copy_from_slice(&from[start..start + out.len()]);
+                        }
+                        None => out
+                            .chunks_exact_mut(element)
+                            .for_each(|out| out.copy_from_slice(&fill[..element])),
+                    }
+                }
+            }
+        }
+        scratch.edge = values;
+        done
+    }
+}
+
+/// Working memory for such windows.
+#[derive(Debug, Default)]
+pub(super) struct Edge {
+    /// What a window has inside its cube.
+    inside: Vec<u8>,
+    runs: Vec<Run>,
+}
+
+/// Pixels that lie side by side in the cube as they do in the window.
+#[derive(Debug)]
+struct Run {
+    /// The first one; none where values stand.
+    first: Option<usize>,
+    len: usize,
+}
+
+fn gather_runs(pixels: impl Iterator<Item = Option<usize>>, runs: &mut Vec<Run>) {
+    runs.clear();
+    for pixel in pixels {
+        match runs.last_mut() {
+            Some(run) if run.first.map(|first| first + run.len) == pixel => run.len += 1,
+            _ => runs.push(Run { first: pixel, len: 1 }),
+        }
+    }
+}
+
+/// What stands beyond the edge, as a value of the array, and the bytes of one; masks have 0 there.
+fn fill(array: ArrayRef<'_>, pad: Pad) -> ([u8; 8], usize) {
+    let value = match pad {
+        Pad::Value(value) if array.array == 0 => value,
+        _ => 0.0,
+    };
+    let mut bytes = [0; 8];
+    match array.dtype() {
+        DType::F16 => bytes[..2].copy_from_slice(&f16::from_f64(value).to_le_bytes()),
+        DType::F32 => bytes[..4].copy_from_slice(&(value as f32).to_le_bytes()),
+        _ => {}
+    }
+    (bytes, array.dtype().size())
+}

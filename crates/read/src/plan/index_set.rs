@@ -1,0 +1,106 @@
+//! Sets of pixels, of which the k-th is asked for.
+
+/// Numbers in ascending order: a list, or bits where these take less room.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum IndexSet {
+    Listed(Vec<u32>),
+    Bits {
+        words: Vec<u64>,
+        /// Members before every [`STRIDE`]-th word.
+        before: Vec<u32>,
+        len: usize,
+    },
+}
+
+const STRIDE: usize = 8;
+
+impl IndexSet {
+    /// Makes bits of a list where these take less room; all members are below `end`. They are found slower.
+    pub(super) fn shrink(&mut self, end: usize) {
+        let Self::Listed(numbers) = self else { return };
+        if numbers.len() * 4 > end / 8 {
+            *self = Self::bits(numbers, end);
+        }
+    }
+
+    fn bits(numbers: &[u32], end: usize) -> Self {
+        let mut words = vec![0u64; end.div_ceil(64)];
+        for number in numbers {
+            words[*number as usize / 64] |= 1 << (number % 64);
+        }
+        let mut before = Vec::with_capacity(words.len().div_ceil(STRIDE));
+        let mut members = 0;
+        for block in words.chunks(STRIDE) {
+            before.push(members);
+            members += block.iter().map(|word| word.count_ones()).sum::<u32>();
+        }
+        Self::Bits { words, before, len: numbers.len() }
+    }
+
+    /// Members.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Listed(numbers) => numbers.len(),
+            Self::Bits { len, .. } => *len,
+        }
+    }
+
+    /// The member with `k` smaller ones.
+    ///
+    /// # Panics
+    /// If there are no more than `k`.
+    pub(super) fn get(&self, k: usize) -> u32 {
+        let (words, before) = match self {
+            Self::Listed(numbers) => return numbers[k],
+            Self::Bits { words, before, .. } => (words, before),
+        };
+        let block = before.partition_point(|members| *members as usize <= k) - 1;
+        let mut left = k as u32 - before[block];
+        let mut place = block * STRIDE;
+        loop {
+            let here = words[place].count_ones();
+            if left < here {
+                break;
+            }
+            left -= here;
+            place += 1;
+        }
+        let mut word = words[place];
+        for _ in 0..left {
+            word &= word - 1;
+        }
+        place as u32 * 64 + word.trailing_zeros()
+    }
+
+    /// Bytes of memory that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Listed(numbers) => size_of_val(&numbers[..]),
+            Self::Bits { words, before, .. } => size_of_val(&words[..]) + size_of_val(&before[..]),
+        }
+    }
+
+    /// All of them.
+    pub(super) fn iter(&self) -> impl Iterator<Item = u32> {
+        (0..self.len()).map(|k| self.get(k))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn bits_hold_what_lists_hold(numbers in prop::collection::btree_set(0u32..3000, 0..600)) {
+            let numbers: Vec<u32> = numbers.into_iter().collect();
+            let mut shrunk = IndexSet::Listed(numbers.clone());
+            shrunk.shrink(3000);
+            for set in [IndexSet::Listed(numbers.clone()), IndexSet::bits(&numbers, 3000), shrunk] {
+                prop_assert_eq!(set.len(), numbers.len());
+                prop_assert_eq!(set.iter().collect::<Vec<_>>(), numbers.clone());
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! An epoch's items in order: a list, or, of windows, computed place by place.
+
+use std::sync::Arc;
+
+use hsipack_format::random::{Random, Stream, fold};
+
+use super::index_set::IndexSet;
+use super::order::{Entry, Order, Pool};
+use super::permutation::{Network, Permutation};
+use super::windows::{Place, Windows};
+
+/// An epoch's items in order.
+#[derive(Clone, Debug)]
+pub(super) enum Sequence {
+    /// One by one.
+    Listed(Arc<[Entry]>),
+    /// Windows, computed.
+    Windows { windows: Arc<Windows>, order: Computed, length: usize },
+}
+
+/// How windows are ordered.
+#[derive(Clone, Debug)]
+pub(super) enum Computed {
+    /// As they are numbered.
+    Numbered,
+    /// Shuffled anew every round.
+    Shuffled(Arc<[Permutation]>),
+    /// Classes take turns, in a new order every time; the windows of a class are shuffled anew whenever all came.
+    Balanced { classes: Arc<[IndexSet]>, key: u64 },
+}
+
+/// An item as a sequence has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Drawn {
+    /// The sample's place in the plan's list.
+    pub sample: u32,
+    /// Which item of the sample it is in this epoch.
+    pub repeat: u32,
+    /// Which of the sample's windows, if these are numbered.
+    pub window: u32,
+}
+
+impl Sequence {
+    /// The `length` items of an epoch; `windows` if the plan is of those, whose samples are those of the pool.
+    pub(super) fn draw(
+        pool: &Pool,
+        windows: Option<&PlannedWindows>,
+        order: Order,
+        [seed, epoch]: [u64; 2],
+        length: usize,
+    ) -> Self {
+        let listed = || Self::Listed(pool.draw(order, seed, epoch, length).into());
+        let Some(PlannedWindows { windows, by_class }) = windows else { return listed() };
+        let items = windows.len();
+        let order = match order {
+            Order::Sequential => Computed::Numbered,
+            Order::Shuffled => {
+                let round = |round| {
+                    let parts = [seed, epoch, round as u64];
+                    Permutation::draw(items, length.max(items), Stream::Windows, parts)
+                };
+                Computed::Shuffled((0..length.div_ceil(items)).map(round).collect())
+            }
+            Order::ClassBalanced if !by_class.is_empty() => Computed::Balanced {
+                classes: by_class.clone(),
+                key: fold([Stream::Turns as u64, seed, epoch]),
+            },
+            _ => return listed(),
+        };
+        Self::Windows { windows: windows.clone(), order, length }
+    }
+
+    /// Items.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Listed(entries) => entries.len(),
+            Self::Windows { length, .. } => *length,
+        }
+    }
+
+    /// The sample (its place in the plan's list) of an item.
+    pub(super) fn sample(&self, place: u32) -> u32 {
+        match self {
+            Self::Listed(entries) => entries[place as usize].sample,
+            Self::Windows { .. } => self.get(place).sample,
+        }
+    }
+
+    /// An item.
+    pub(super) fn get(&self, place: u32) -> Drawn {
+        let place = place as usize;
+        let (windows, order) = match self {
+            Self::Listed(entries) => {
+                let Entry { sample, repeat } = entries[place];
+                return Drawn { sample, repeat, window: repeat };
+            }
+            Self::Windows { windows, order, .. } => (windows, order),
+        };
+        let (round, rest) = (place / windows.len(), place % windows.len());
+        let (round, number) = match order {
+            Computed::Numbered => (round, rest),
+            Computed::Shuffled(rounds) => (round, rounds[round].at(rest)),
+            Computed::Balanced { classes, key } => balanced(classes, *key, place),
+        };
+        let Place { sample, window } = windows.place(number);
+        // Rounds of a rare class may be more than 32 bits count: repeats that come again are no harm.
+        let before = (round as u32).wrapping_mul(windows.of_sample(sample as usize));
+        Drawn { sample, repeat: before.wrapping_add(window), window }
+    }
+}
+
+/// Round and number of the window at a place.
+fn balanced(classes: &[IndexSet], key: u64, place: usize) -> (usize, usize) {
+    let (turn, rest) = (place / classes.len(), place % classes.len());
+    let order = |parts: [u64; 3], items: usize| {
+        Network::new(items as u64, &mut Random::from_key(fold(parts.into_iter().chain([key]))))
+    };
+    let class = order([0, turn as u64, 0], classes.len()).at(rest as u64) as usize;
+    // Every turn took one of the class before.
+    let numbers = &classes[class];
+    let (round, rest) = (turn / numbers.len(), turn % numbers.len());
+    let member = order([1, class as u64, round as u64], numbers.len()).at(rest as u64);
+    (round, numbers.get(member as usize) as usize)
+}
+
+/// Windows, and what orders ask of them.
+#[derive(Clone, Debug)]
+pub(super) struct PlannedWindows {
+    pub windows: Arc<Windows>,
+    /// For every class the numbers of its windows, if the order balances classes.
+    pub by_class: Arc<[IndexSet]>,
+}
+
+impl PlannedWindows {
+    pub(super) fn new(windows: Arc<Windows>, order: Order) -> Self {
+        let by_class = if order == Order::ClassBalanced { windows.by_class() } else { Vec::new() };
+        Self { windows, by_class: by_class.into() }
+    }
+}

@@ -1,0 +1,248 @@
+//! Windows that reach beyond the edge, patches around labelled pixels, and what is kept in memory for them.
+
+use hsipack_read::plan::{Crop, Order, Pad, Patches, Windows};
+use hsipack_read::{CacheKind, Dataset, Error, Loader, LoaderOptions};
+use proptest::prelude::*;
+use serde_json::json;
+
+use crate::images;
+use crate::support::{StackSpec, Written, mask_value, write_dataset};
+
+/// Two stacks whose chunks and shards are cut in different ways.
+fn made() -> (tempfile::TempDir, Written) {
+    let folder = tempfile::tempdir().unwrap();
+    let stacks = [
+        StackSpec::new(14, 10, 7, 5).masks(&["a"]).tile(5, 10),
+        StackSpec::new(9, 16, 7, 4).masks(&["a"]).tile(4, 6),
+    ];
+    let written = write_dataset(&folder.path().join("made"), &stacks, |_| json!({}));
+    (folder, written)
+}
+
+fn options(batch_size: usize, crop: Crop) -> LoaderOptions {
+    let mut options = images::options(batch_size);
+    (options.plan.crop, options.plan.order) = (crop, Order::Sequential);
+    options
+}
+
+/// Steps from `place` into an axis, turning round at its ends as a walker would.
+fn walked(place: i32, length: i32) -> i32 {
+    let (mut at, mut step) = (0, 1);
+    for _ in 0..place.abs() {
+        if length == 1 {
+            return 0;
+        }
+        if !(0..length).contains(&(at + step)) {
+            step = -step;
+        }
+        at += step;
+    }
+    at
+}
+
+/// The pixel of the cube that a window has at a place; none where a value stands.
+fn pixel(place: i32, length: usize, pad: Pad) -> Option<usize> {
+    let length = length as i32;
+    let at = match pad {
+        _ if (0..length).contains(&place) => place,
+        Pad::Edge if place < 0 => 0,
+        Pad::Edge => length - 1,
+        Pad::Reflect => walked(place, length),
+        Pad::Value(_) => return None,
+    };
+    Some(at as usize)
+}
+
+fn pad_strategy() -> impl Strategy<Value = Pad> {
+    prop::sample::select(vec![Pad::Reflect, Pad::Edge, Pad::Value(-1.5), Pad::Value(f64::NAN)])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn windows_hold_what_the_padded_cube_holds(
+        rows in 1u32..30, columns in 1u32..30, pad in pad_strategy(), cache in 0usize..4, chosen: bool,
+        places in prop::collection::vec((0usize..9, any::<prop::sample::Index>(), any::<prop::sample::Index>()), 1..12)
+    ) {
+        let (_folder, written) = made();
+        let dataset = Dataset::open(&written.path).unwrap();
+        let shape = |sample: usize| dataset.sample(sample).unwrap().shape;
+        let list: Vec<(usize, i32, i32)> = places
+            .into_iter()
+            .map(|(sample, row, column)| {
+                // From the last place before the cube that has a pixel of it to the last behind.
+                let at = |index: prop::sample::Index, size: u32, length: usize| {
+                    index.index(size as usize + length - 1) as i32 - size as i32 + 1
+                };
+                let shape = shape(sample);
+                (sample, at(row, rows, shape.rows), at(column, columns, shape.columns))
+            })
+            .collect();
+        let crop = Crop::Windows(Windows::listed((rows, columns), pad, &list).unwrap().into());
+        let mut options = options(4, crop);
+        (options.cache, options.cache_bytes) = (CacheKind::ALL[cache], 1 << 20);
+        let bands = [6, 0, 3];
+        options.bands = chosen.then(|| bands.to_vec());
+        let bands = options.bands.as_deref().map_or(&[0, 1, 2, 3, 4, 5, 6][..], |_| &bands[..]);
+        let mut loader = Loader::new(&dataset, options).unwrap();
+        let mut number = 0;
+        for batch in loader.epoch() {
+            let batch = batch.unwrap();
+            let (image, mask) = (batch.image_f16().unwrap(), batch.mask("a").unwrap());
+            let mask = mask.values::<u8>().unwrap();
+            for (place, item) in batch.items().iter().enumerate() {
+                let (sample, first_row, first_column) = list[number];
+                number += 1;
+                prop_assert_eq!((item.sample, item.window.row, item.window.column), (sample, first_row, first_column));
+                let shape = shape(sample);
+                for row in 0..rows as usize {
+                    for column in 0..columns as usize {
+                        let y = pixel(first_row + row as i32, shape.rows, pad);
+                        let x = pixel(first_column + column as i32, shape.columns, pad);
+                        for (band, from) in bands.iter().enumerate() {
+                            let have = image[[place, row, column, band]].to_le_bytes();
+                            let want = match (y.zip(x), pad) {
+                                (Some((y, x)), _) => written.image(sample, y..y + 1, x..x + 1, Some(&[*from])),
+                                (None, Pad::Value(value)) => half::f16::from_f64(value).to_le_bytes().to_vec(),
+                                (None, _) => unreachable!(),
+                            };
+                            prop_assert_eq!(&have[..], &want[..]);
+                        }
+                        let want = y.zip(x).map_or(0, |(y, x)| mask_value(sample, y, x));
+                        prop_assert_eq!(mask[[place, row, column, 0]], want);
+                    }
+                }
+            }
+        }
+        prop_assert_eq!(number, list.len());
+    }
+}
+
+#[test]
+fn patches_come_with_the_class_of_their_centre_and_no_masks_unless_asked_for() {
+    let (_folder, written) = made();
+    let dataset = Dataset::open(&written.path).unwrap();
+    let patches = |masks: Option<Vec<String>>| {
+        let mut options = options(32, Crop::Whole);
+        options.patches = Some(("a".into(), Patches::new(3, 1)));
+        options.masks = masks;
+        Loader::new(&dataset, options).unwrap()
+    };
+    let labelled = |sample: usize| {
+        let shape = dataset.sample(sample).unwrap().shape;
+        let pixels = (0..shape.rows).flat_map(move |row| (0..shape.columns).map(move |x| (row, x)));
+        pixels.filter(move |(row, column)| mask_value(sample, *row, *column) != 0)
+    };
+    let expected: Vec<_> =
+        (0..9).flat_map(|sample| labelled(sample).map(move |at| (sample, at))).collect();
+    assert!(!expected.is_empty());
+    let mut found = Vec::new();
+    for batch in patches(None).epoch() {
+        let batch = batch.unwrap();
+        assert_eq!(batch.masks().len(), 0);
+        for (item, class) in batch.items().iter().zip(batch.classes()) {
+            let (row, column) = (item.window.row as usize + 1, item.window.column as usize);
+            assert_eq!(class, Some(u32::from(mask_value(item.sample, row, column))));
+            found.push((item.sample, (row, column)));
+        }
+    }
+    assert_eq!(found, expected);
+    for batch in patches(Some(vec!["a".into()])).epoch() {
+        let batch = batch.unwrap();
+        let mask = batch.mask("a").unwrap().values::<u8>().unwrap();
+        for (place, class) in batch.classes().enumerate() {
+            assert_eq!(Some(u32::from(mask[[place, 1, 0, 0]])), class);
+        }
+    }
+}
+
+#[test]
+fn an_epoch_of_patches_goes_on_where_it_was_left() {
+    let (_folder, written) = made();
+    let dataset = Dataset::open(&written.path).unwrap();
+    let mut options = options(7, Crop::Whole);
+    options.plan.order = Order::ClassBalanced;
+    options.patches = Some(("a".into(), Patches { per_class: Some(9), ..Patches::new(3, 3) }));
+    let items = |loader: &mut Loader, batches: usize| -> Vec<_> {
+        let epoch = loader.epoch().take(batches);
+        epoch.flat_map(|batch| batch.unwrap().items().to_vec()).collect()
+    };
+    let whole = items(&mut Loader::new(&dataset, options.clone()).unwrap(), usize::MAX);
+    let mut loader = Loader::new(&dataset, options.clone()).unwrap();
+    let mut parts = items(&mut loader, 2);
+    let state = loader.state();
+    drop(loader);
+    let mut loader = Loader::with_state(&dataset, options, &state).unwrap();
+    parts.extend(items(&mut loader, usize::MAX));
+    assert_eq!(parts, whole);
+}
+
+fn refused(change: impl Fn(&mut LoaderOptions)) -> Error {
+    let (_folder, written) = images::made();
+    let dataset = Dataset::open(&written.path).unwrap();
+    let mut options = options(4, Crop::Whole);
+    change(&mut options);
+    let error = Loader::new(&dataset, options).unwrap_err();
+    assert!(error.remedy().is_some(), "{error}");
+    error
+}
+
+#[test]
+fn patches_that_mean_nothing_are_refused() {
+    let of = |mask: &str| Some((mask.to_owned(), Patches::new(3, 3)));
+    let error = refused(|options| options.patches = of("few")).to_string();
+    assert!(error.contains("mask few holds boolean layers (x, y, z)"), "{error}");
+    let error = refused(|options| options.patches = of("no")).to_string();
+    assert!(error.contains("has no mask \"no\""), "{error}");
+    let error = refused(|options| {
+        options.patches = of("ids");
+        options.plan.crop = Crop::Centre { rows: 3, columns: 3 };
+    });
+    assert!(error.to_string().contains("both crops and patches"), "{error}");
+    let error = refused(|options| {
+        let patches = Patches { classes: Some(vec![4_000_000]), ..Patches::new(3, 3) };
+        options.patches = Some(("ids".into(), patches));
+    });
+    assert!(error.to_string().contains("no pixel has a label"), "{error}");
+}
+
+#[test]
+fn what_is_kept_in_memory_is_chosen_by_what_fits() {
+    let (_folder, written) = made();
+    let dataset = Dataset::open(&written.path).unwrap();
+    let loader = |bytes: u64| {
+        let mut options = options(4, Crop::Whole);
+        options.plan.order = Order::Shuffled;
+        options.cache_bytes = bytes;
+        assert_eq!(options.cache, CacheKind::Auto, "the default");
+        Loader::new(&dataset, options).unwrap()
+    };
+    // Chunks of 5 rows of 10 pixels and masks; 4 rows of 6 pixels and masks, with what overhangs.
+    let image = 5 * 3 * (5 * 10 * 7 * 2) + 4 * 9 * (4 * 6 * 7 * 2);
+    let masks = 5 * 3 * (5 * 10) + 4 * 9 * (4 * 6);
+    let needed = (image + masks) as u64;
+    let all = loader(0);
+    assert_eq!(all.cache().kind, CacheKind::Decoded);
+    assert_eq!((all.cache().needed_bytes, all.cache().limit_bytes), (needed, needed));
+    assert!(all.cache().why.contains("fit into"), "{:?}", all.cache());
+    assert_eq!(loader(needed).cache().kind, CacheKind::Decoded);
+    let less = loader(needed - 1);
+    assert_eq!(less.cache().kind, CacheKind::Compressed, "{:?}", less.cache());
+    assert_eq!(loader(1000).cache().kind, CacheKind::None);
+
+    let mut loader = loader(0);
+    for _ in 0..2 {
+        loader.epoch().for_each(|batch| crate::loading::check(&batch.unwrap(), &written, None));
+    }
+    assert_eq!(loader.cached_bytes(), needed);
+    let read = loader.statistics().loader.stored_bytes;
+    loader.epoch().for_each(|batch| drop(batch.unwrap()));
+    assert_eq!(loader.statistics().loader.stored_bytes, read, "nothing is read again");
+
+    let mut asked = options(4, Crop::Whole);
+    (asked.cache, asked.cache_bytes) = (CacheKind::Compressed, 77);
+    let asked = Loader::new(&dataset, asked).unwrap();
+    assert_eq!((asked.cache().kind, asked.cache().limit_bytes), (CacheKind::Compressed, 77));
+    assert!(!asked.cache().chosen);
+}
