@@ -50,9 +50,9 @@ def main() -> None:
 
     cube, mask = files(options)
     packed = options.work / f"{cube.stem}.hsipack"
-    # Small chunks: a patch decompresses little more than itself.
-    hsipack.convert(cube, packed, mask=mask, chunk=(16, 16), resume=True)
-    crop = hsipack.RandomCrop(SIZE, per_cube=512 if options.short else 4096, min_labelled=0.5)
+    hsipack.convert(cube, packed, mask=mask, resume=True)
+    per_class = 100 if options.short else 1000
+    crop = hsipack.LabelledPatches(SIZE, mask="mask", per_class=per_class)
     changes = [augment.RandomRotation90((0, 3)), augment.Gain((0.97, 1.03))]
     loader = hsipack.Loader(
         packed, 64, shuffle=True, crop=crop, augment=changes, dtype=torch.float32, device="cpu"
@@ -64,8 +64,7 @@ def main() -> None:
     for epoch in range(4 if options.short else options.epochs):
         total = 0.0
         for batch in loader:
-            patch, middle = batch["image"], batch["mask"][:, SIZE // 2, SIZE // 2].long()
-            loss = nn.functional.cross_entropy(model(patch), middle, ignore_index=0)
+            loss = nn.functional.cross_entropy(model(batch["image"]), batch["label"])
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

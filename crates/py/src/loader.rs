@@ -392,11 +392,11 @@ fn numbers(py: Python<'_>, values: impl Iterator<Item = i64>) -> Bound<'_, PyByt
 fn names<'py>(py: Python<'py>, batch: &DeviceBatch<Library>) -> PyResult<Bound<'py, PyList>> {
     let mut made: HashMap<usize, Bound<'py, PyString>> = HashMap::new();
     let mut last: Option<(usize, Bound<'py, PyString>)> = None;
-    let names = batch.ids().zip(batch.names()).map(|(id, name)| {
+    let names = batch.ids().enumerate().map(|(place, id)| {
         if let Some((_, name)) = last.as_ref().filter(|(last, _)| *last == id) {
             return name.clone();
         }
-        let name = made.entry(id).or_insert_with(|| PyString::new(py, name)).clone();
+        let name = made.entry(id).or_insert_with(|| PyString::new(py, batch.name(place))).clone();
         last = Some((id, name.clone()));
         name
     });

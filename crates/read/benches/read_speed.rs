@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use hsipack_format::{Codec, Compressor, Tile, codec};
 use hsipack_read::plan::{Crop, Order, PlanOptions};
 use hsipack_read::store::{PAGE, StoreKind};
-use hsipack_read::{Dataset, Loader, LoaderOptions, OpenOptions};
+use hsipack_read::{CacheKind, Dataset, Loader, LoaderOptions, OpenOptions};
 use serde_json::json;
 use support::{LZ4, StackSpec, median, reflectance, seconds, write_dataset_of};
 
@@ -56,7 +56,7 @@ fn main() {
         );
         let crop = Crop::Random { rows: 64, columns: 64, per_sample: 200, min_labelled: 0.0 };
         for threads in [1, cores] {
-            compare(&dataset, crop, 16, repeats, threads);
+            compare(&dataset, crop.clone(), 16, repeats, threads);
         }
     }
 }
@@ -79,7 +79,9 @@ fn open(path: &Path, spec: StackSpec) -> Dataset {
 fn compare(dataset: &Dataset, crop: Crop, batch: usize, repeats: usize, threads: usize) {
     let mut options = LoaderOptions::new(batch);
     options.threads = threads;
-    options.plan = PlanOptions { crop, ..options.plan };
+    options.plan = PlanOptions { crop: crop.clone(), ..options.plan };
+    // The loader decodes as the loops beside it do.
+    options.cache = CacheKind::None;
     // So that nothing is read ahead while the bare decoder is measured.
     options.end_epoch = Some(EPOCHS);
     let mut loader = Loader::new(dataset, options).expect("sound options");

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use hsipack_read::plan::{Crop, Pad, Windows};
 use hsipack_read::store::{Limited, ReadBuffer, Store, StoreKind, StoredFile};
-use hsipack_read::{Dataset, Loader, LoaderOptions};
+use hsipack_read::{CacheKind, Dataset, Loader, LoaderOptions};
 use serde_json::json;
 use support::{StackSpec, write_dataset};
 
@@ -125,6 +125,8 @@ fn loader(spec: StackSpec, crop: Crop, batch_size: usize) -> (tempfile::TempDir,
     let mut options = LoaderOptions::new(batch_size);
     options.plan.crop = crop;
     options.slots = 3;
+    // A cache takes a chunk in whenever one is decoded for the first time.
+    options.cache = CacheKind::None;
     let loader = Loader::new(&Dataset::open(&written.path).unwrap(), options).unwrap();
     (folder, loader)
 }

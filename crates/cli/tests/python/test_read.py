@@ -256,7 +256,7 @@ def test_patches_are_those_of_the_padded_cubes(
             for array in ("image", "tissue")
         )
         mode = {"constant_values": float(pad)} if pad == "-2.5" else {"mode": pad}
-        around = np.pad(image, ((9, 9), (9, 9), (0, 0)), **mode)  # type: ignore[call-overload]
+        around = np.pad(image, ((9, 9), (9, 9), (0, 0)), **mode)
         row, column = item["row"], item["column"]
         assert item["image"] == crc(around[row + 9 : row + 14, column + 9 : column + 17]), item
         assert item["masks"] == {}

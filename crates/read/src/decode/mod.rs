@@ -82,7 +82,7 @@ impl Decoder<'_> {
     }
 
     /// Reads a window, which lies inside the cube at `index`.
-    fn all_rows(
+    pub(crate) fn all_rows(
         &self,
         array: ArrayRef<'_>,
         index: usize,

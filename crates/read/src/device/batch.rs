@@ -90,6 +90,14 @@ impl<L: Library> DeviceBatch<L> {
         self.items().iter().map(move |item| item.label.or_else(|| labels.class_of(item.sample)))
     }
 
+    /// Name of the sample at a place of the batch.
+    ///
+    /// # Panics
+    /// If there is no such place.
+    pub fn name(&self, place: usize) -> &str {
+        self.info.dataset.samples().name(self.items()[place].sample)
+    }
+
     /// The mask of that name, if it was asked for.
     pub fn mask(&self, name: &str) -> Option<&L::Tensor> {
         self.masks.iter().find(|(mask, _)| mask == name).map(|(_, mask)| mask)

@@ -3,8 +3,9 @@
 //! A slot begins with the images, (sample, row, column, band), followed by the masks, (sample, row, column)
 //! each; every array starts on a page.
 //!
-//! The smallest thing to do is a *part*: the rows of one sample's window that lie in one row of chunks, or all of a
-//! window that reaches beyond the edge of its cube. It writes to one piece of the slot, and the parts of an array lie in a row without gaps; so a task, which is
+//! The smallest thing to do is a *part*: the rows of one sample's window that lie in one row of chunks; or all of a
+//! window that reaches beyond the edge of its cube; or a run of small windows, of which there may be thousands in a
+//! batch. It writes to one piece of the slot, and the parts of an array lie in a row without gaps; so a task, which is
 //! a run of parts, writes to one piece too.
 
 use std::ops::Range;
@@ -58,9 +59,11 @@ impl BatchArray {
 pub(crate) struct Part {
     /// Array of the batch.
     pub array: usize,
-    /// Place in the batch.
+    /// Place in the batch, of the first one if there are several.
     pub position: usize,
-    /// Row of chunks; none if it is a whole window that reaches beyond the edge of its cube.
+    /// How many samples' windows they are.
+    pub windows: usize,
+    /// Row of chunks; none if it is all of its windows.
     pub down: Option<usize>,
     /// Bytes it writes.
     pub bytes: usize,
@@ -68,6 +71,10 @@ pub(crate) struct Part {
 
 /// Parts are put together up to this many bytes, so that handing out a task costs little beside doing it.
 const TASK_BYTES: usize = 1 << 20;
+/// Windows of at most so many bytes are done in runs…
+const SMALL: usize = 64 << 10;
+/// … of up to this many.
+const RUN_BYTES: usize = 256 << 10;
 /// Arrays start on pages.
 const ALIGNMENT: usize = 4096;
 
@@ -129,7 +136,21 @@ impl BatchPlan {
         self.parts.clear();
         self.tasks.clear();
         for array in 0..self.arrays.len() {
-            let mut end = self.arrays[array].start;
+            let BatchArray { start: mut end, .. } = self.arrays[array];
+            let bytes = self.arrays[array].sample_bytes();
+            if bytes <= SMALL {
+                let run = RUN_BYTES / bytes.max(1);
+                for position in (0..self.items.len()).step_by(run) {
+                    let windows = run.min(self.items.len() - position);
+                    let bytes = windows * bytes;
+                    self.push(
+                        Part { array, position, windows, down: None, bytes },
+                        &mut end,
+                        pieces,
+                    );
+                }
+                continue;
+            }
             for position in 0..self.items.len() {
                 self.cut_sample(decoder, masks, array, position, &mut end, pieces)?;
             }
@@ -150,7 +171,7 @@ impl BatchPlan {
         let array = array_of(decoder.dataset, masks, item, number)?;
         let row_bytes = decoder.row_bytes(array, item.window);
         let mut push = |down, bytes| {
-            self.push(Part { array: number, position, down, bytes }, end, pieces);
+            self.push(Part { array: number, position, windows: 1, down, bytes }, end, pieces);
         };
         if !item.window.is_inside(array.shape().rows, array.shape().columns) {
             push(None, row_bytes * item.window.rows as usize);

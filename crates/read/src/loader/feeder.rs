@@ -155,9 +155,16 @@ impl<'a> Feeder<'a> {
     /// Tells the store which spans the batch needs, near ones together, while the workers begin with it.
     /// Errors wait for those who read.
     fn prefetch(&mut self) {
+        // With all chunks decoded in memory nothing is read any more.
+        if self.shared.keeps_all() {
+            return;
+        }
         let mut ahead = Ahead::in_room(std::mem::take(&mut self.spans));
-        for part in &self.parts {
-            let item = self.items[part.position];
+        let windows = |part: &Part| part.position..part.position + part.windows;
+        for (part, position) in
+            self.parts.iter().flat_map(|part| windows(part).map(move |position| (part, position)))
+        {
+            let item = self.items[position];
             let Ok(array) = array_of(&self.shared.dataset, &self.shared.masks, item, part.array)
             else {
                 continue;

@@ -84,6 +84,11 @@ impl Shared {
         self.cache.as_ref().map_or(0, Cache::used)
     }
 
+    /// Whether every chunk that is read lies decoded in memory.
+    pub(crate) fn keeps_all(&self) -> bool {
+        self.cached.kind == CacheKind::Decoded && self.cached_bytes() >= self.cached.needed_bytes
+    }
+
     /// What windows have beyond the edge of their cube; only those of [`Crop::Windows`] reach there.
     pub(crate) fn pad(&self) -> Pad {
         match &self.plan.options().crop {

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use super::batch_plan::{BatchPlan, array_of};
 use super::shared::Shared;
+use crate::dataset::array::ArrayRef;
 use crate::decode::Scratch;
 use crate::ring::slots::Failure;
 use crate::trace::{BatchNumber, Track};
@@ -50,24 +51,38 @@ fn do_task(
     for part in plan.task(number) {
         let (out, after) = rest.split_at_mut(part.bytes);
         rest = after;
-        let item = plan.items[part.position];
-        let mut read = || -> Result<()> {
-            let array = array_of(&shared.dataset, &shared.masks, item, part.array)?;
-            let index = shared.dataset.samples().index(item.sample);
-            let decoder = shared.decoder();
-            match part.down {
-                Some(down) => decoder.rows(array, index, down, item.window, out, scratch),
-                None => decoder.padded(array, index, item.window, shared.pad(), out, scratch),
+        let bytes = part.bytes / part.windows;
+        // Of the last sample: many windows may be of one.
+        let mut last: Option<(usize, ArrayRef<'_>, usize)> = None;
+        for (position, out) in (part.position..).zip(out.chunks_exact_mut(bytes)) {
+            let item = plan.items[position];
+            let mut read = || -> Result<()> {
+                let (array, index) = match last {
+                    Some((sample, array, index)) if sample == item.sample => (array, index),
+                    _ => {
+                        let array = array_of(&shared.dataset, &shared.masks, item, part.array)?;
+                        (array, shared.dataset.samples().index(item.sample))
+                    }
+                };
+                last = Some((item.sample, array, index));
+                let (decoder, window, shape) = (shared.decoder(), item.window, array.shape());
+                match part.down {
+                    Some(down) => decoder.rows(array, index, down, window, out, scratch),
+                    None if window.is_inside(shape.rows, shape.columns) => {
+                        decoder.all_rows(array, index, window, out, scratch)
+                    }
+                    None => decoder.padded(array, index, window, shared.pad(), out, scratch),
+                }
+            };
+            let done = catch_unwind(AssertUnwindSafe(&mut read)).unwrap_or_else(|_| {
+                Err(Error::new(
+                    ErrorKind::Io,
+                    format!("a decoding thread panicked at sample {}", item.sample),
+                ))
+            });
+            if let Err(error) = done {
+                failures.push(Failure { position, error });
             }
-        };
-        let done = catch_unwind(AssertUnwindSafe(&mut read)).unwrap_or_else(|_| {
-            Err(Error::new(
-                ErrorKind::Io,
-                format!("a decoding thread panicked at sample {}", item.sample),
-            ))
-        });
-        if let Err(error) = done {
-            failures.push(Failure { position: part.position, error });
         }
     }
     failures
