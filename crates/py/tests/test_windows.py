@@ -150,6 +150,17 @@ def test_an_epoch_goes_on_with_other_ranks(dataset: str) -> None:
     assert sorted(rest) == sorted(whole[200:])
 
 
+def test_patches_of_joined_datasets_keep_the_class_ids_of_their_masks(dataset: str) -> None:
+    joined = hsipack.concat([dataset, dataset])
+    crop = LabelledPatches(3, mask="labels", classes=[2], per_class=20)
+    with Loader(joined, 8, crop=crop, output="numpy") as loader:
+        made = list(loader)
+    assert {label for batch in made for label in batch["label"].tolist()} == {2}
+    assert sum(len(batch["label"]) for batch in made) == 40
+    with pytest.raises(hsipack.UnsupportedError, match="a loader for each"):
+        Loader(joined, 8, crop=Windows([[0, 0, 0]], 3), output="numpy")
+
+
 def test_what_is_kept_in_memory_is_told(dataset: str) -> None:
     with Loader(dataset, 4, output="numpy") as loader:
         list(loader)

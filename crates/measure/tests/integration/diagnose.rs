@@ -54,6 +54,8 @@ fn dataset_of(folder: &Path, [rows, columns, bands]: [usize; 3], count: usize) -
 
 fn options(path: &Path) -> PackedOptions {
     let mut loader = LoaderOptions::new(3);
+    // What reading and decoding cost is looked for.
+    loader.cache = hsipack_read::CacheKind::None;
     loader.threads = 2;
     PackedOptions {
         path: path.to_owned(),

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hsipack import _options
+from hsipack import _options, crops
 from hsipack._errors import ConflictError, UnsupportedError
 from hsipack.dataset import Dataset, Stats, _together
 from hsipack.loader import Batch, Loader
@@ -195,6 +195,13 @@ class ConcatLoader(Loader):
                 "a sampler over several datasets",
                 remedy="give hsipack.concat weights of the datasets, or name a sampler",
             )
+        if isinstance(options.get("crop"), crops.Windows):
+            raise UnsupportedError(
+                "listed windows of several datasets, whose ids are those of one",
+                remedy="make a loader for each dataset",
+            )
+        # Class ids of masks are the same in all of them.
+        self._labels_of_masks = isinstance(options.get("crop"), crops.LabelledPatches)
         self._joined = dataset
         self._seed = _options.natural("seed", seed, least=0, most=_SEEDS - 1)
         self._mixes = _options.flag("shuffle", shuffle) or sampler is not None
@@ -259,7 +266,8 @@ class ConcatLoader(Loader):
         batch = next(self._iterators[place])
         self._given += 1
         number = self._numbers_of[place]
-        batch["label"] = _mapped(batch["label"], self._joined._places[number])
+        if not self._labels_of_masks:
+            batch["label"] = _mapped(batch["label"], self._joined._places[number])
         batch["dataset"] = number
         return batch
 

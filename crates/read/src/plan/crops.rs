@@ -117,8 +117,8 @@ impl Draw {
         Random::keyed(stream, parts)
     }
 
-    /// Which of the `windows` of a grid is meant.
-    fn of(self, windows: u64, sample: &PlanSample) -> u64 {
+    /// Which of the `windows` of a sample is meant.
+    pub(super) fn of(self, windows: u64, sample: &PlanSample) -> u64 {
         if self.replacement {
             return self.random(Stream::GridWindow, sample).below(windows);
         }

@@ -371,14 +371,18 @@ impl EpochPlan {
         let Drawn { sample: place, repeat, window } = self.order.get(place);
         let PlanOptions { seed, order, crop, .. } = self.plan.options();
         let sample = &self.plan.0.samples[place as usize];
+        let draw =
+            Draw { seed: *seed, epoch: self.epoch, repeat, replacement: order.has_replacement() };
         if let Crop::Windows(windows) = crop {
-            // Orders that are listed count on through the rounds.
-            let window = window % windows.of_sample(place as usize);
+            let count = windows.of_sample(place as usize);
+            let window = match order.has_replacement() {
+                true => draw.of(u64::from(count), sample) as u32,
+                // Orders that are listed count on through the rounds.
+                false => window % count,
+            };
             let (window, label) = windows.get(Place { sample: place, window });
             return Ok(Item { sample: sample.sample, repeat, window, label, padding });
         }
-        let draw =
-            Draw { seed: *seed, epoch: self.epoch, repeat, replacement: order.has_replacement() };
         let window = crop.window(sample, draw, labelled)?;
         Ok(Item { sample: sample.sample, repeat, window, label: None, padding })
     }

@@ -629,6 +629,22 @@ fn balanced_classes_take_turns_and_give_all_their_windows() {
 }
 
 #[test]
+fn windows_of_samples_drawn_by_weight_come_from_everywhere() {
+    let samples = cubes(4);
+    let all = labelled(&samples, Patches::new(1, 1));
+    let total = all.len();
+    let options = PlanOptions { crop: Crop::Windows(all.into()), ..PlanOptions::new(8) };
+    let order = Order::Weighted;
+    let plan = plan(samples, PlanOptions { order, epoch_length: Some(60 * total), ..options });
+    let found: HashSet<_> = windows(&plan, 0).into_iter().collect();
+    // Each sample weighs something, and each of its windows is as likely as the others.
+    assert_eq!(found.len(), total);
+    let few: HashSet<i32> =
+        windows(&plan, 1)[..30].iter().map(|(_, window, _)| window.row).collect();
+    assert!(few.len() > 4, "{few:?}");
+}
+
+#[test]
 fn listed_windows_keep_their_order_and_must_touch_their_cube() {
     let list = [(103, 5, 5), (100, -2, 0), (103, 0, -1), (101, 7, 8)];
     let crop =
