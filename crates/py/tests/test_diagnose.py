@@ -88,7 +88,12 @@ def test_slow_augmentation_is_named_with_its_dearest_part(tmp_path: Path) -> Non
 
 def test_slow_decoding_is_named_and_what_more_threads_bring_is_measured(tmp_path: Path) -> None:
     cubes = packed(tmp_path, (96, 96, 64), codec="zstd", level=6)
+    # By itself a loader keeps so few cubes decoded in memory.
     with hsipack.Loader(cubes, 3, device="cpu", num_threads=1) as loader:
+        found = diagnose(loader, lambda batch: None)
+        assert found.to_dict()["facts"]["cache"] == "decoded"
+    assert found.culprit not in ("decode", "read"), str(found)
+    with hsipack.Loader(cubes, 3, device="cpu", num_threads=1, cache=None) as loader:
         found = diagnose(loader, lambda batch: None)
     assert found.culprit == "decode", str(found)
     data = found.to_dict()

@@ -38,7 +38,7 @@ mod sync;
 pub mod trace;
 mod values;
 
-pub use cache::{CacheChoice, CacheKind};
+pub use cache::CacheKind;
 pub use dataset::{
     BandStatistics, ClassCount, Cube, Dataset, Labels, OpenOptions, Verify, read_array,
 };
@@ -57,7 +57,8 @@ pub use hsipack_store::stores as store;
 #[cfg(feature = "torch")]
 pub use hsipack_torch as torch;
 pub use loader::{
-    ArrayView, Batch, BatchTimes, Epoch, Loader, LoaderOptions, LoaderStats, OnDamage, Statistics,
+    ArrayView, Batch, BatchTimes, CacheChoice, Epoch, Loader, LoaderOptions, LoaderStats, OnDamage,
+    Statistics,
 };
 #[doc(no_inline)]
 pub use ndarray;

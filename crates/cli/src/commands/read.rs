@@ -233,7 +233,8 @@ pub struct Args {
     /// When checksums are compared: whenever a chunk is decoded, the first time, or never
     ///
     /// With `once`, what changes on the disk after its first check (a failing disk, a file overwritten in place) is
-    /// delivered as it is. `always` finds it, in every epoch, but for chunks that are kept in memory (--cache). With `never`, damage may pass for data.
+    /// delivered as it is. `always` finds it, in every epoch, but for chunks that are kept in memory (--cache). With
+    /// `never`, damage may pass for data.
     #[arg(long, value_name = "WHEN", value_parser = parse::one_of(&Verify::ALL), default_value_t = Verify::Once, help_heading = "Reading")]
     verify: Verify,
 

@@ -73,7 +73,7 @@ pub(super) struct Packed<'a, L: TrainingLibrary> {
 /// What differs from the options.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Change {
-    cache: CacheKind,
+    cache: Option<CacheKind>,
     threads: Option<usize>,
     /// Place of an augmentation to leave out.
     without: Option<usize>,
@@ -88,8 +88,8 @@ impl Change {
         let change = Self::default();
         match level {
             Level::Copy => Self { repeat: true, ..change },
-            Level::Collate => Self { cache: CacheKind::Decoded, ..change },
-            Level::Decode => Self { cache: CacheKind::Compressed, ..change },
+            Level::Collate => Self { cache: Some(CacheKind::Decoded), ..change },
+            Level::Decode => Self { cache: Some(CacheKind::Compressed), ..change },
             Level::Cold => Self { cold: true, ..change },
             Level::Step | Level::Augment | Level::Read | Level::Load => change,
         }
@@ -99,7 +99,7 @@ impl Change {
     fn of_action(action: &Action) -> Option<Self> {
         let change = Self::default();
         Some(match action {
-            Action::Cache { cache, .. } => Self { cache: *cache, ..change },
+            Action::Cache { cache, .. } => Self { cache: Some(*cache), ..change },
             Action::Threads { threads } => Self { threads: Some(*threads), ..change },
             Action::Without { place, .. } => Self { without: Some(*place), ..change },
             Action::Crop { pixels } => Self { crop: Some(*pixels), ..change },
@@ -272,8 +272,8 @@ impl<'a, L: TrainingLibrary> Packed<'a, L> {
         if *change != Change::default() {
             options.trace = None;
         }
-        if change.cache != CacheKind::None {
-            (options.cache, options.cache_bytes) = (change.cache, u64::MAX);
+        if let Some(cache) = change.cache {
+            (options.cache, options.cache_bytes) = (cache, u64::MAX);
         }
         options.threads = change.threads.unwrap_or(options.threads);
         if let Some([rows, columns]) = change.crop {

@@ -17,10 +17,10 @@ use super::options::DeviceOptions;
 use super::recipe::{Recipe, is_train};
 use super::repeat::Repeat;
 use super::transfer::{Next, Source, Transfer};
-use crate::cache::CacheChoice;
 use crate::dataset::Dataset;
 use crate::loader::{
-    Batch, BatchTimes, Consumer, Loader, LoaderOptions, Record, Shared, Statistics, Times,
+    Batch, BatchTimes, CacheChoice, Consumer, Loader, LoaderOptions, Record, Shared, Statistics,
+    Times,
 };
 use crate::plan::{Plan, State};
 use crate::ring::memory::MemoryReport;

@@ -6,6 +6,7 @@
 //! | `options.rs` | what is asked for |
 //! | `shared.rs` | what all threads share; checking of the options |
 //! | `batch_plan.rs` | what lies where in a slot, and the tasks that fill it |
+//! | `cache_choice.rs` | what is kept in memory, and why |
 //! | `feeder.rs` | the planning thread |
 //! | `worker.rs` | the decoding threads |
 //! | `labelled.rs` | labelled pixels, for crops |
@@ -18,6 +19,7 @@
 mod background;
 mod batch;
 mod batch_plan;
+mod cache_choice;
 mod feeder;
 mod labelled;
 mod loading;
@@ -32,14 +34,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 pub use batch::{ArrayView, Batch};
-pub(crate) use batch_plan::{BatchArray, place};
+pub(crate) use batch_plan::BatchArray;
+pub use cache_choice::CacheChoice;
 pub use options::{LoaderOptions, OnDamage};
 pub(crate) use shared::Shared;
 pub use stats::{LoaderStats, Statistics};
 pub use times::BatchTimes;
 pub(crate) use times::{Consumer, Record, Times};
 
-use crate::cache::CacheChoice;
 use crate::dataset::Dataset;
 use crate::decode::is_damage;
 use crate::plan::{Plan, Segment, State};

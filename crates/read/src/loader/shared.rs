@@ -6,10 +6,11 @@ use hsipack_format::{CubeShape, DType, Opt, remedy};
 use hsipack_store::memory;
 
 use super::batch_plan::{BatchPlan, lay_out};
+use super::cache_choice::CacheChoice;
 use super::options::LoaderOptions;
 use super::stats::{Counters, Statistics};
 use super::times::Record;
-use crate::cache::{Cache, CacheChoice, CacheKind};
+use crate::cache::{Cache, CacheKind};
 use crate::dataset::Dataset;
 use crate::decode::Decoder;
 use crate::plan::{Crop, Order, Pad, Plan, PlanOptions, PlanSample, Segment};

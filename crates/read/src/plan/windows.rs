@@ -1,12 +1,14 @@
 //! Windows that lie where they are wanted: around labelled pixels, or listed one by one.
 
+use std::collections::HashMap;
+
 use hsipack_format::random::{Random, Stream, fold};
 use hsipack_format::{Opt, remedy};
 
+use super::PlanSample;
 use super::crops::Window;
 use super::index_set::IndexSet;
 use super::permutation::Network;
-use super::{PlanSample, plural};
 use crate::{Error, Result};
 
 /// What a window has where it lies beyond the edge of its cube.
@@ -185,6 +187,8 @@ pub struct LabelledPixels {
     samples: Vec<(usize, Pixels)>,
     /// Ids of the classes, in the order in which they came.
     classes: Vec<u32>,
+    /// The number of each; masks of instances have thousands.
+    numbers: HashMap<u32, u32>,
     /// Pixels that are held in lists.
     listed: usize,
 }
@@ -192,7 +196,8 @@ pub struct LabelledPixels {
 impl LabelledPixels {
     /// None yet.
     pub fn new(patches: Patches) -> Self {
-        Self { patches, samples: Vec::new(), classes: Vec::new(), listed: 0 }
+        let (samples, classes, numbers) = (Vec::new(), Vec::new(), HashMap::new());
+        Self { patches, samples, classes, numbers, listed: 0 }
     }
 
     /// The next sample, by its id, its rows and columns, and the class ids of its pixels row by row.
@@ -240,11 +245,10 @@ impl LabelledPixels {
 
     /// The number of a class, a new one if it was not seen yet.
     fn number(&mut self, class: u32) -> u32 {
-        let known = self.classes.iter().position(|known| *known == class);
-        known.unwrap_or_else(|| {
+        *self.numbers.entry(class).or_insert_with(|| {
             self.classes.push(class);
-            self.classes.len() - 1
-        }) as u32
+            self.classes.len() as u32 - 1
+        })
     }
 
     /// The windows around them. `seed` decides which pixels are taken of a class that has more than asked for.
@@ -529,13 +533,5 @@ impl Windows {
             starts,
             places,
         ]
-    }
-}
-
-/// In words, for errors.
-impl std::fmt::Display for Windows {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let windows = plural(self.len(), "window");
-        write!(f, "{windows} of {}x{} pixels", self.rows, self.columns)
     }
 }
