@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 from typing import Any
 
@@ -157,6 +158,10 @@ def test_patches_of_joined_datasets_keep_the_class_ids_of_their_masks(dataset: s
         made = list(loader)
     assert {label for batch in made for label in batch["label"].tolist()} == {2}
     assert sum(len(batch["label"]) for batch in made) == 40
+    with Loader(joined, 8, crop=crop, output="numpy") as loader:
+        again = pickle.loads(pickle.dumps(loader))
+    with again:
+        assert {label for batch in again for label in batch["label"].tolist()} == {2}
     with pytest.raises(hsipack.UnsupportedError, match="a loader for each"):
         Loader(joined, 8, crop=Windows([[0, 0, 0]], 3), output="numpy")
 

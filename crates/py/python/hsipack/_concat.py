@@ -200,8 +200,6 @@ class ConcatLoader(Loader):
                 "listed windows of several datasets, whose ids are those of one",
                 remedy="make a loader for each dataset",
             )
-        # Class ids of masks are the same in all of them.
-        self._labels_of_masks = isinstance(options.get("crop"), crops.LabelledPatches)
         self._joined = dataset
         self._seed = _options.natural("seed", seed, least=0, most=_SEEDS - 1)
         self._mixes = _options.flag("shuffle", shuffle) or sampler is not None
@@ -266,7 +264,9 @@ class ConcatLoader(Loader):
         batch = next(self._iterators[place])
         self._given += 1
         number = self._numbers_of[place]
-        if not self._labels_of_masks:
+        crop = self._parts[place]._settings["crop"]
+        # Class ids of masks are the same in all of them.
+        if crop is None or crop["kind"] != "labelled":
             batch["label"] = _mapped(batch["label"], self._joined._places[number])
         batch["dataset"] = number
         return batch
