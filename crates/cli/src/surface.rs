@@ -133,6 +133,7 @@ fn flags(option: Opt) -> &'static [&'static str] {
         Opt::Slots => &["slots"],
         Opt::Cache => &["cache"],
         Opt::CacheSize => &["cache-size"],
+        Opt::ShuffleWindow => &["shuffle-window"],
         Opt::Store => &["store"],
         Opt::RateLimit => &["rate-limit"],
         Opt::SkipDamaged => &["skip-damaged"],

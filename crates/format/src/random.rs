@@ -32,6 +32,10 @@ pub enum Stream {
     Turns = 9,
     /// Which labelled pixels of a class are taken.
     PerClass = 10,
+    /// The order of an epoch's blocks.
+    Blocks = 11,
+    /// The order of the windows of some blocks.
+    InBlocks = 12,
 }
 
 /// SplitMix64's finaliser: a bijection in which every bit of the input moves every bit of the output.

@@ -68,6 +68,7 @@ fn taker(option: Opt) -> Taker {
         Opt::Slots => of("Loader", "slots"),
         Opt::Cache => of("Loader", "cache"),
         Opt::CacheSize => of("Loader", "cache_size"),
+        Opt::ShuffleWindow => of("Loader", "shuffle_window"),
         Opt::Store => of("Dataset", "store"),
         Opt::SkipDamaged => of("Loader", "on_damage"),
         Opt::Device => of("Loader", "device"),

@@ -136,6 +136,8 @@ options! {
     Cache "cache" = "compressed";
     /// Bytes of the cache.
     CacheSize "cache_size" = Value::Bytes(51_000_000);
+    /// Bytes of the chunks whose windows are shuffled together.
+    ShuffleWindow "shuffle_window" = Value::Bytes(2_000_000_000);
     /// How files are read.
     Store "store" = "pread";
     /// The rate that reading is limited to.

@@ -72,6 +72,23 @@ impl IndexSet {
         place as u32 * 64 + word.trailing_zeros()
     }
 
+    /// How many members are smaller than `number`.
+    pub(super) fn rank(&self, number: u32) -> usize {
+        let (words, before, len) = match self {
+            Self::Listed(numbers) => return numbers.partition_point(|member| *member < number),
+            Self::Bits { words, before, len } => (words, before, *len),
+        };
+        let (place, bit) = (number as usize / 64, number % 64);
+        if place >= words.len() {
+            return len;
+        }
+        let block = place / STRIDE;
+        let whole = &words[block * STRIDE..place];
+        let members = whole.iter().map(|word| word.count_ones()).sum::<u32>();
+        let below = (words[place] & ((1 << bit) - 1)).count_ones();
+        (before[block] + members + below) as usize
+    }
+
     /// Bytes of memory that it takes.
     pub(super) fn bytes(&self) -> usize {
         match self {
@@ -100,6 +117,10 @@ mod tests {
             for set in [IndexSet::Listed(numbers.clone()), IndexSet::bits(&numbers, 3000), shrunk] {
                 prop_assert_eq!(set.len(), numbers.len());
                 prop_assert_eq!(set.iter().collect::<Vec<_>>(), numbers.clone());
+                for number in (0..3200).step_by(7) {
+                    let smaller = numbers.iter().filter(|member| **member < number).count();
+                    prop_assert_eq!(set.rank(number), smaller);
+                }
             }
         }
     }

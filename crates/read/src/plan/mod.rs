@@ -39,6 +39,7 @@
 //! ```
 
 mod batches;
+mod blocks;
 mod crops;
 mod index_set;
 mod order;
@@ -57,6 +58,7 @@ use hsipack_augment::SampleKey;
 use hsipack_format::{Command, CubeShape, Opt, random, remedy};
 
 pub use batches::{LastBatch, Share};
+pub use blocks::{Block, ShuffleBlocks};
 pub use crops::{ATTEMPTS, Crop, Labelled, Window};
 pub use order::Order;
 pub use state::{Segment, State};
@@ -64,6 +66,7 @@ pub use windows::{LabelledPixels, Pad, Patches, Windows};
 
 use crate::{Error, Result};
 use batches::{Cut, Epoch, global_batch};
+use blocks::PlannedBlocks;
 use crops::Draw;
 use order::Pool;
 use sequence::{Drawn, PlannedWindows, Sequence};
@@ -115,6 +118,9 @@ pub struct PlanOptions {
     /// Items of an epoch over all ranks; every item once where `None`. A longer epoch takes further rounds
     /// of the same order, each newly shuffled; a shorter one ends early.
     pub epoch_length: Option<usize>,
+    /// Where not all data fit into memory: the blocks of which some come at a time, so that each is read about once an
+    /// epoch. Only for [`Order::Shuffled`]. All items are shuffled among one another where `None`.
+    pub blocks: Option<Arc<ShuffleBlocks>>,
 }
 
 impl PlanOptions {
@@ -127,6 +133,7 @@ impl PlanOptions {
             batch_size,
             last: LastBatch::Short,
             epoch_length: None,
+            blocks: None,
         }
     }
 }
@@ -164,6 +171,8 @@ struct Inner {
     pool: Pool,
     /// The windows, if they are numbered.
     windows: Option<PlannedWindows>,
+    /// The blocks that come together, if not all do.
+    blocks: Option<Arc<PlannedBlocks>>,
     /// Items of an epoch.
     length: usize,
     /// Number of every sample's shape.
@@ -194,6 +203,7 @@ impl Plan {
             Crop::Windows(windows) => Some(PlannedWindows::new(windows.clone(), options.order)),
             _ => None,
         };
+        let blocks = plan_blocks(&samples, &options, &counts)?;
         let items = counts.iter().map(|count| *count as usize).sum();
         let weights = running_weights(&samples, options.order)?;
         let length = options.epoch_length.unwrap_or(items);
@@ -205,6 +215,7 @@ impl Plan {
             options,
             pool,
             windows,
+            blocks,
             length,
             shape_of,
             shapes,
@@ -246,14 +257,16 @@ impl Plan {
     /// [`LastBatch::Drop`] drops the whole epoch.
     pub fn epoch(&self, epoch: u64, given: &[Segment], share: Share) -> Result<EpochPlan> {
         share.check()?;
-        let Inner { options, pool, windows, length, shape_of, shapes, .. } = &*self.0;
+        let Inner { options, pool, windows, blocks, length, shape_of, shapes, .. } = &*self.0;
         let keys = [options.seed, epoch];
-        let order = Sequence::draw(pool, windows.as_ref(), options.order, keys, *length);
+        let (blocks, windows) = (blocks.as_ref(), windows.as_ref());
+        let order = Sequence::draw(pool, blocks, windows, options.order, keys, *length);
         let cut = Epoch {
             order: &order,
             shapes: shape_of,
             shape_count: shapes.len(),
-            shuffle: options.order.is_shuffled().then_some([options.seed, epoch]),
+            // Batches of several shapes come as their blocks do.
+            shuffle: (options.order.is_shuffled() && blocks.is_none()).then_some(keys),
             last: options.last,
         }
         .resume(given, options.batch_size, share.world_size)?;
@@ -339,6 +352,28 @@ impl EpochPlan {
         Ok(())
     }
 
+    /// Groups of blocks of the whole epoch, in the order in which they come; 0 if [`PlanOptions::blocks`] has none.
+    pub fn groups(&self) -> usize {
+        self.order.blocks().map_or(0, |order| order.groups())
+    }
+
+    /// The group that batch `n`, 0 being the next one, begins with. It rises with `n`, but for batches of several shapes
+    /// where a batch may have items of earlier or later groups, too.
+    ///
+    /// # Panics
+    /// If there is no such batch.
+    pub fn group(&self, n: usize) -> Option<usize> {
+        Some(self.order.blocks()?.group(self.cut.first(n) as usize))
+    }
+
+    /// The blocks of a group.
+    ///
+    /// # Panics
+    /// If there is no such group.
+    pub fn blocks(&self, group: usize) -> impl Iterator<Item = &Block> {
+        self.order.blocks().into_iter().flat_map(move |order| order.blocks(group))
+    }
+
     /// The state once every rank has got `batches` of these batches. More than there are make a state that
     /// [`Plan::epoch`] refuses.
     pub fn state(&self, fingerprint: impl Into<String>, batches: usize) -> State {
@@ -401,10 +436,12 @@ fn digest(samples: &[PlanSample], options: &PlanOptions, pool: &Pool, length: us
     };
     let strata = pool.strata.iter().map(|stratum| u64::from(*stratum));
     let weights = pool.weights.iter().map(|weight| weight.to_bits());
+    let blocks = options.blocks.iter().flat_map(|blocks| blocks.parts());
     let parts = settings
         .into_iter()
         .chain(options.crop.parts())
         .chain(windows)
+        .chain(blocks)
         .chain(samples)
         .chain(strata)
         .chain(weights);
@@ -513,6 +550,29 @@ fn count_windows(samples: &[PlanSample], options: &PlanOptions) -> Result<Vec<u3
         u32::try_from(items).map(|_| windows as u32).map_err(|_| too_many())
     };
     samples.iter().enumerate().map(count).collect()
+}
+
+/// What blocks the options ask for have of these samples.
+fn plan_blocks(
+    samples: &[PlanSample],
+    options: &PlanOptions,
+    counts: &[u32],
+) -> Result<Option<Arc<PlannedBlocks>>> {
+    let Some(blocks) = &options.blocks else { return Ok(None) };
+    if options.order != Order::Shuffled {
+        return Err(Error::conflict(format!("blocks come together in no {} order", options.order))
+            .with_remedy(remedy![
+                "leave out ",
+                Opt::ShuffleWindow,
+                ", or choose ",
+                Opt::Order.to(Order::Shuffled.to_string())
+            ]));
+    }
+    let windows = match &options.crop {
+        Crop::Windows(windows) => Some(&**windows),
+        _ => None,
+    };
+    Ok(Some(PlannedBlocks::new(blocks, samples, counts, windows)?.into()))
 }
 
 /// Running sums of the weights, where the order looks at them.

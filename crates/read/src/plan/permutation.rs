@@ -3,7 +3,7 @@
 use hsipack_format::random::{Random, Stream, mix};
 
 /// Up to this many items the order is drawn as a list, every order equally likely: 16 MB, and looked up rather than computed.
-const LISTED: usize = 1 << 22;
+pub(super) const LISTED: usize = 1 << 22;
 
 /// A shuffled order of the numbers below some bound.
 #[derive(Clone, Debug)]

@@ -1,9 +1,10 @@
-//! An epoch's items in order: a list, or, of windows, computed place by place.
+//! An epoch's items in order: a list, or, of windows and of blocks, computed place by place.
 
 use std::sync::Arc;
 
 use hsipack_format::random::{Random, Stream, fold};
 
+use super::blocks::{BlockOrder, PlannedBlocks};
 use super::index_set::IndexSet;
 use super::order::{Entry, Order, Pool};
 use super::permutation::{Network, Permutation};
@@ -14,6 +15,8 @@ use super::windows::{Place, Windows};
 pub(super) enum Sequence {
     /// One by one.
     Listed(Arc<[Entry]>),
+    /// Block by block.
+    Blocks { order: BlockOrder, length: usize },
     /// Windows, computed.
     Windows { windows: Arc<Windows>, order: Computed, length: usize },
 }
@@ -41,14 +44,20 @@ pub(super) struct Drawn {
 }
 
 impl Sequence {
-    /// The `length` items of an epoch; `windows` if the plan is of those, whose samples are those of the pool.
+    /// The `length` items of an epoch; `blocks` if these come together, `windows` if the plan is of those, whose samples
+    /// are those of the pool.
     pub(super) fn draw(
         pool: &Pool,
+        blocks: Option<&Arc<PlannedBlocks>>,
         windows: Option<&PlannedWindows>,
         order: Order,
         [seed, epoch]: [u64; 2],
         length: usize,
     ) -> Self {
+        if let Some(blocks) = blocks {
+            let order = BlockOrder::draw(blocks, [seed, epoch], length);
+            return Self::Blocks { order, length };
+        }
         let listed = || Self::Listed(pool.draw(order, seed, epoch, length).into());
         let Some(PlannedWindows { windows, by_class }) = windows else { return listed() };
         let items = windows.len();
@@ -74,7 +83,7 @@ impl Sequence {
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Listed(entries) => entries.len(),
-            Self::Windows { length, .. } => *length,
+            Self::Blocks { length, .. } | Self::Windows { length, .. } => *length,
         }
     }
 
@@ -82,7 +91,7 @@ impl Sequence {
     pub(super) fn sample(&self, place: u32) -> u32 {
         match self {
             Self::Listed(entries) => entries[place as usize].sample,
-            Self::Windows { .. } => self.get(place).sample,
+            Self::Blocks { .. } | Self::Windows { .. } => self.get(place).sample,
         }
     }
 
@@ -94,6 +103,12 @@ impl Sequence {
                 let Entry { sample, repeat } = entries[place];
                 return Drawn { sample, repeat, window: repeat };
             }
+            Self::Blocks { order, .. } => {
+                let (round, number) = order.at(place);
+                let (sample, window) = order.planned().item(number);
+                let repeat = repeat(round, order.planned().of_sample(sample), window);
+                return Drawn { sample, repeat, window };
+            }
             Self::Windows { windows, order, .. } => (windows, order),
         };
         let (round, rest) = (place / windows.len(), place % windows.len());
@@ -103,10 +118,23 @@ impl Sequence {
             Computed::Balanced { classes, key } => balanced(classes, *key, place),
         };
         let Place { sample, window } = windows.place(number);
-        // Rounds of a rare class may be more than 32 bits count: repeats that come again are no harm.
-        let before = (round as u32).wrapping_mul(windows.of_sample(sample as usize));
-        Drawn { sample, repeat: before.wrapping_add(window), window }
+        let repeat = repeat(round, windows.of_sample(sample as usize), window);
+        Drawn { sample, repeat, window }
     }
+
+    /// The order, if it is one of blocks.
+    pub(super) fn blocks(&self) -> Option<&BlockOrder> {
+        match self {
+            Self::Blocks { order, .. } => Some(order),
+            _ => None,
+        }
+    }
+}
+
+/// Counts the items of a sample, of which a round has so many, through the rounds. Rounds of a rare class may be more than
+/// 32 bits count: repeats that come again are no harm.
+fn repeat(round: usize, of_sample: u32, window: u32) -> u32 {
+    (round as u32).wrapping_mul(of_sample).wrapping_add(window)
 }
 
 /// Round and number of the window at a place.

@@ -128,7 +128,7 @@ enum Places {
         classes: Vec<u32>,
     },
     Listed {
-        /// First row and column, sample by sample.
+        /// First row and column, sample by sample, row by row.
         corners: Vec<[i32; 2]>,
         /// Numbers of the windows in the order in which they were listed.
         order: Vec<u32>,
@@ -353,15 +353,16 @@ impl Windows {
         let mut counts = vec![0usize; samples.len()];
         windows.iter().for_each(|window| counts[place(window)] += 1);
         let starts = running(counts.into_iter())?;
-        let mut next = starts.clone();
-        let mut corners = vec![[0, 0]; windows.len()];
-        let mut order = Vec::with_capacity(windows.len());
-        for window in windows {
-            let number = &mut next[place(window)];
-            corners[*number as usize] = [window.1, window.2];
-            order.push(*number);
-            *number += 1;
-        }
+        // Row by row, as pixels are, whatever the order in which they were listed.
+        let mut sorted: Vec<u32> = (0..starts[samples.len()]).collect();
+        sorted.sort_by_key(|listed| windows[*listed as usize]);
+        let corner = |listed: &u32| {
+            let (_, row, column) = windows[*listed as usize];
+            [row, column]
+        };
+        let corners = sorted.iter().map(corner).collect();
+        let mut order = vec![0; sorted.len()];
+        (0..).zip(sorted).for_each(|(number, listed)| order[listed as usize] = number);
         let places = Places::Listed { corners, order };
         Ok(Self { rows, columns, pad, samples, starts, places })
     }
@@ -421,6 +422,37 @@ impl Windows {
         };
         let sample = self.starts.partition_point(|start| *start <= number) - 1;
         Place { sample: sample as u32, window: number - self.starts[sample] }
+    }
+
+    /// How many windows of the sample at a place begin before this row and column, row by row.
+    pub(super) fn before(&self, sample: usize, row: i64, column: i64) -> u32 {
+        let own = self.starts[sample] as usize..self.starts[sample + 1] as usize;
+        match &self.places {
+            Places::Pixels { pixels, .. } => {
+                let Pixels { columns, end, set, .. } = &pixels[sample];
+                let across = i64::from(*columns);
+                let row = row.saturating_add(i64::from(self.rows / 2));
+                let column = column.saturating_add(i64::from(self.columns / 2)).clamp(0, across);
+                // Windows lie around pixels of the cube, so that none begins before its first or after its last row.
+                let rows = i64::from(*end) / across.max(1);
+                let pixel = match row {
+                    row if row < 0 => 0,
+                    row if row >= rows => i64::from(*end),
+                    row => row * across + column,
+                };
+                set.rank(pixel as u32) as u32
+            }
+            Places::Listed { corners, .. } => {
+                let at = (row, column);
+                let before = |[row, column]: &[i32; 2]| (i64::from(*row), i64::from(*column)) < at;
+                corners[own].partition_point(before) as u32
+            }
+        }
+    }
+
+    /// Number of the first window of the sample at a place.
+    pub(super) fn first(&self, sample: usize) -> u32 {
+        self.starts[sample]
     }
 
     /// The window, and the class id of its centre.
