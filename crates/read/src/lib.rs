@@ -31,6 +31,7 @@ mod dataset;
 mod decode;
 mod device;
 mod distribution;
+mod held;
 mod loader;
 pub mod plan;
 mod ring;
@@ -58,7 +59,7 @@ pub use hsipack_store::stores as store;
 pub use hsipack_torch as torch;
 pub use loader::{
     ArrayView, Batch, BatchTimes, CacheChoice, Epoch, Loader, LoaderOptions, LoaderStats, OnDamage,
-    Statistics,
+    ShuffleWindow, Shuffled, Statistics,
 };
 #[doc(no_inline)]
 pub use ndarray;

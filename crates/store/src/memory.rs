@@ -43,6 +43,12 @@ pub fn available() -> Option<Available> {
     available_in(Path::new("/"), address_space_limit())
 }
 
+/// The memory that this process could have, were nothing of it used: the same from run to run of a machine, other than
+/// [`available`]. `None` where the system does not say.
+pub fn limit() -> Option<u64> {
+    limit_in(Path::new("/"), address_space_limit())
+}
+
 /// Compares `bytes` that `what` takes (as the subject of a sentence) with the memory that can be had.
 ///
 /// # Errors
@@ -196,6 +202,14 @@ fn available_in(root: &Path, address_space: Option<u64>) -> Option<Available> {
     machine.into_iter().chain(own).chain(groups).min_by_key(|limit| limit.bytes)
 }
 
+/// As [`limit`], with the system's files below `root` and the limit of the address space given.
+fn limit_in(root: &Path, address_space: Option<u64>) -> Option<u64> {
+    let text = fs::read_to_string(root.join("proc/meminfo")).unwrap_or_default();
+    let machine = field(&text, "MemTotal:").map(|kibibytes| kibibytes << 10);
+    let groups = memory_groups(root).into_iter().filter_map(|group| group.limit());
+    machine.into_iter().chain(address_space).chain(groups).min()
+}
+
 /// Whether the limit of the address space (`ulimit -v`) leaves less than `bytes` for one more map.
 pub fn exceeds_address_space(bytes: u64) -> bool {
     let left = |limit: u64| limit.saturating_sub(address_space_used(Path::new("/")));
@@ -255,23 +269,26 @@ impl Group {
         fs::read_to_string(self.folder.join(file)).ok()?.trim().parse().ok()
     }
 
-    /// What its limits leave; `None` if it has none.
-    fn available(&self) -> Option<Available> {
+    /// The least of its limits; `None` if it has none.
+    fn limit(&self) -> Option<u64> {
         // Above `memory.high` the system slows a process down until it hardly moves.
-        let (limits, used, cached): (&[&str], _, _) = match self.version {
-            Version::One => (
-                &["memory.limit_in_bytes"],
-                "memory.usage_in_bytes",
-                ["total_inactive_file ", "total_active_file "],
-            ),
-            Version::Two => (
-                &["memory.max", "memory.high"],
-                "memory.current",
-                ["inactive_file ", "active_file "],
-            ),
+        let limits: &[&str] = match self.version {
+            Version::One => &["memory.limit_in_bytes"],
+            Version::Two => &["memory.max", "memory.high"],
         };
         let limits = limits.iter().filter_map(|file| self.number(file));
-        let limit = limits.filter(|limit| *limit < NO_LIMIT).min()?;
+        limits.filter(|limit| *limit < NO_LIMIT).min()
+    }
+
+    /// What its limits leave; `None` if it has none.
+    fn available(&self) -> Option<Available> {
+        let limit = self.limit()?;
+        let (used, cached) = match self.version {
+            Version::One => {
+                ("memory.usage_in_bytes", ["total_inactive_file ", "total_active_file "])
+            }
+            Version::Two => ("memory.current", ["inactive_file ", "active_file "]),
+        };
         let stat = fs::read_to_string(self.folder.join("memory.stat")).unwrap_or_default();
         // Cached files count as used, but give way to whoever needs memory.
         let cached: u64 = cached.iter().filter_map(|name| field(&stat, name)).sum();
@@ -382,6 +399,7 @@ mod tests {
             ("sys/fs/cgroup/a/memory.high", "max\n"),
         ]);
         assert_eq!(found(&unlimited).0, 8192);
+        assert_eq!(limit_in(unlimited.path(), None), Some(16384 * MIB));
     }
 
     #[test]
@@ -401,6 +419,8 @@ mod tests {
         ]);
         let (mebibytes, by) = found(&slurm);
         assert_eq!(mebibytes, 768);
+        assert_eq!(limit_in(slurm.path(), None), Some(1024 * MIB));
+        assert_eq!(limit_in(slurm.path(), Some(5 * MIB)), Some(5 * MIB));
         assert!(by.contains("1024 MiB") && by.contains("/slurm/job_7"), "{by}");
     }
 

@@ -12,6 +12,7 @@ use hsipack_store::rows::{self, Chunks, Part};
 use crate::cache::Cache;
 use crate::dataset::Dataset;
 use crate::dataset::array::ArrayRef;
+use crate::held::{ChunkRef, Held, HeldChunk};
 use crate::plan::Window;
 use crate::store::ReadBuffer;
 use crate::{Error, ErrorKind, Result};
@@ -29,6 +30,8 @@ pub(crate) struct Decoder<'a> {
     /// Bands of images that are wanted, all if `None`.
     pub bands: Option<&'a [usize]>,
     pub cache: Option<&'a Cache>,
+    /// Chunks that are held while the windows in them come.
+    pub held: Option<&'a Held>,
 }
 
 /// Working memory of one thread, and what it measured.
@@ -149,7 +152,7 @@ impl Decoder<'_> {
         };
         // Beside the rest of the scratch, which the chunks need.
         let mut decoded = std::mem::take(&mut scratch.decoded);
-        let mut chunks = CubeChunks { decoder: self, array, index, scratch };
+        let mut chunks = CubeChunks { decoder: self, array, index, scratch, held: None };
         let element = array.dtype().size();
         let done = rows::take(array.grid(), element, &part, &mut chunks, &mut decoded, out);
         scratch.decoded = decoded;
@@ -167,6 +170,11 @@ impl Decoder<'_> {
     ) -> Result<()> {
         let number = array.number(index, chunk);
         scratch.meter.chunks += 1;
+        if let Some(held) = self.held.and_then(|held| held.get(array, number)) {
+            scratch.meter.cached_chunks += 1;
+            out.copy_from_slice(held.bytes());
+            return Ok(());
+        }
         if let Some(cache) = self.cache {
             if let Some(decoded) = cache.decoded(array, number) {
                 scratch.meter.cached_chunks += 1;
@@ -178,6 +186,37 @@ impl Decoder<'_> {
                 return decode(array, index, chunk, stored, out);
             }
         }
+        self.load(array, index, chunk, out, scratch)
+    }
+
+    /// Decodes a chunk, to be held, unless it is.
+    ///
+    /// # Errors
+    /// If it cannot be read, is damaged, or there is no memory for it.
+    pub(crate) fn hold(&self, held: &Held, chunk: ChunkRef, scratch: &mut Scratch) -> Result<()> {
+        let array = chunk.array(self.dataset);
+        let (index, place) = (chunk.index as usize, chunk.chunk as usize);
+        let number = array.number(index, place);
+        if held.holds(array, number) {
+            return Ok(());
+        }
+        let mut bytes = held.memory(array.chunks.chunk_bytes())?;
+        scratch.meter.chunks += 1;
+        self.load(array, index, place, &mut bytes, scratch)?;
+        held.hold(chunk, number, bytes);
+        Ok(())
+    }
+
+    /// Decodes a whole chunk from the store into `out`, which it fills.
+    fn load(
+        &self,
+        array: ArrayRef<'_>,
+        index: usize,
+        chunk: usize,
+        out: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let number = array.number(index, chunk);
         let located =
             array.locate(index, chunk).map_err(|error| array.in_chunk(index, chunk, error))?;
         let Some(stored) = located else { return array.chunks.fill(out) };
@@ -205,6 +244,8 @@ struct CubeChunks<'a, 'd> {
     array: ArrayRef<'a>,
     index: usize,
     scratch: &'a mut Scratch,
+    /// What is being copied from.
+    held: Option<HeldChunk>,
 }
 
 impl Chunks for CubeChunks<'_, '_> {
@@ -214,7 +255,13 @@ impl Chunks for CubeChunks<'_, '_> {
 
     fn decoded(&mut self, chunk: usize) -> Option<&[u8]> {
         let number = self.array.number(self.index, chunk);
-        let decoded = self.decoder.cache?.decoded(self.array, number)?;
+        let decoded = match self.decoder.held {
+            Some(held) => {
+                self.held = held.get(self.array, number);
+                self.held.as_ref()?.bytes()
+            }
+            None => self.decoder.cache?.decoded(self.array, number)?,
+        };
         self.scratch.meter.chunks += 1;
         self.scratch.meter.cached_chunks += 1;
         Some(decoded)

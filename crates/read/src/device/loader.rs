@@ -378,7 +378,7 @@ impl<L: Library> DeviceLoader<L> {
     pub fn set_epoch(&mut self, epoch: u64) {
         if !self.fresh || self.state.epoch != epoch {
             self.way.go_to(epoch);
-            self.state = State::new(&self.shared.plan, self.shared.dataset.fingerprint(), epoch);
+            self.state = self.shared.state_before(epoch);
             self.fresh = true;
         }
     }

@@ -15,6 +15,7 @@ use hsipack_format::{DType, Opt, remedy};
 use super::loading::Loading;
 use crate::dataset::Dataset;
 use crate::decode::Decoder;
+use crate::held::ChunkRef;
 use crate::plan::Item;
 use crate::{Error, Result};
 
@@ -32,9 +33,22 @@ pub(crate) struct BatchPlan {
     pub error: Option<Error>,
     /// When it was loaded.
     pub loading: Loading,
+    /// Chunks to decode and hold, for this batch or later ones.
+    pub ahead: Vec<ChunkRef>,
     parts: Vec<Part>,
     /// Parts of each task.
     tasks: Vec<Range<usize>>,
+    /// Chunks of each task before those.
+    ahead_tasks: Vec<Range<usize>>,
+}
+
+/// What is to be done in a task.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Task<'a> {
+    /// Decode these chunks, and hold them.
+    Ahead(&'a [ChunkRef]),
+    /// Fill these.
+    Parts(&'a [Part]),
 }
 
 /// One array of a batch: 0 is the image, then masks.
@@ -71,6 +85,8 @@ pub(crate) struct Part {
 
 /// Parts are put together up to this many bytes, so that handing out a task costs little beside doing it.
 const TASK_BYTES: usize = 1 << 20;
+/// Chunks are decoded ahead in tasks of so many, one if they are larger than this many bytes together.
+const AHEAD_BYTES: usize = 1 << 20;
 /// Windows of at most so many bytes are done in runs…
 const SMALL: usize = 64 << 10;
 /// … of up to this many.
@@ -135,6 +151,9 @@ impl BatchPlan {
     ) -> Result<()> {
         self.parts.clear();
         self.tasks.clear();
+        // First what several parts may need. It writes to no piece of the slot.
+        self.cut_ahead(decoder);
+        pieces.extend(self.ahead_tasks.iter().map(|_| 0..0));
         for array in 0..self.arrays.len() {
             let BatchArray { start: mut end, .. } = self.arrays[array];
             let bytes = self.arrays[array].sample_bytes();
@@ -184,6 +203,21 @@ impl BatchPlan {
         Ok(())
     }
 
+    fn cut_ahead(&mut self, decoder: &Decoder<'_>) {
+        self.ahead_tasks.clear();
+        let mut bytes = 0;
+        for (number, chunk) in self.ahead.iter().enumerate() {
+            bytes += chunk.array(decoder.dataset).chunks.chunk_bytes();
+            match self.ahead_tasks.last_mut() {
+                Some(task) if bytes <= AHEAD_BYTES => task.end = number + 1,
+                _ => {
+                    self.ahead_tasks.push(number..number + 1);
+                    bytes = chunk.array(decoder.dataset).chunks.chunk_bytes();
+                }
+            }
+        }
+    }
+
     /// The next part, which writes from `end` on: to the last task, or to a new one.
     fn push(&mut self, part: Part, end: &mut usize, pieces: &mut Vec<Range<usize>>) {
         let number = self.parts.len();
@@ -203,9 +237,15 @@ impl BatchPlan {
         *end += part.bytes;
     }
 
-    /// The parts of a task.
-    pub(crate) fn task(&self, number: usize) -> &[Part] {
-        &self.parts[self.tasks[number].clone()]
+    /// What is to be done in a task.
+    pub(crate) fn task(&self, number: usize) -> Task<'_> {
+        match self.ahead_tasks.get(number) {
+            Some(chunks) => Task::Ahead(&self.ahead[chunks.clone()]),
+            None => {
+                let task = self.tasks[number - self.ahead_tasks.len()].clone();
+                Task::Parts(&self.parts[task])
+            }
+        }
     }
 
     /// All parts, in the order of their bytes.

@@ -2,19 +2,21 @@
 
 use std::path::PathBuf;
 
+use hsipack_format::{Opt, remedy};
 use hsipack_store::memory;
 use serde::Serialize;
 
 use super::batch_plan::place;
-use super::options::LoaderOptions;
-use crate::Result;
+use super::blocks::{self, Cutting};
+use super::options::{LoaderOptions, ShuffleWindow};
 use crate::cache::CacheKind;
 use crate::dataset::Dataset;
 use crate::dataset::files::is_sharded;
-use crate::plan::Plan;
+use crate::plan::{Plan, ShuffleBlocks};
+use crate::{Error, Result};
 
 /// What a loader keeps in memory, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CacheChoice {
     /// What is kept.
     pub kind: CacheKind,
@@ -24,13 +26,35 @@ pub struct CacheChoice {
     pub limit_bytes: u64,
     /// Bytes of all chunks that the windows lie in, decoded.
     pub needed_bytes: u64,
+    /// Among which windows a window is shuffled, if not among all of them.
+    pub shuffle_window: Option<Shuffled>,
     /// In words.
     pub why: String,
 }
 
-impl CacheChoice {
-    /// What the options ask for; `Auto` is decided by what is free beside a ring of `ring_bytes`.
-    pub(crate) fn of(
+/// Among which windows a window is shuffled: those of some blocks of cubes, which are all held decoded at a time. Windows
+/// come in any place of an epoch with equal probability, but those that come near one another are of the same blocks.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Shuffled {
+    /// Bytes of decoded chunks: of the blocks whose windows come, and of those that come next.
+    pub bytes: u64,
+    /// Blocks that come together.
+    pub blocks: usize,
+    /// All blocks of an epoch.
+    pub of_blocks: usize,
+    /// How often a chunk is decoded in an epoch, on average, where windows lie in all chunks.
+    pub decoded: f64,
+}
+
+/// What was chosen, and the blocks that windows come in.
+pub(super) struct Chosen {
+    pub choice: CacheChoice,
+    pub blocks: Option<ShuffleBlocks>,
+}
+
+impl Chosen {
+    /// What the options ask for; `Auto` is decided by the memory that there is beside a ring of `ring_bytes`.
+    pub(super) fn of(
         dataset: &Dataset,
         options: &LoaderOptions,
         plan: &Plan,
@@ -38,23 +62,105 @@ impl CacheChoice {
         ring_bytes: u64,
     ) -> Result<Self> {
         let needed = needed(dataset, plan, masks)?;
-        let choice = |kind, limit_bytes, why| Self {
+        let chooser = Chooser { dataset, options, plan, needed };
+        match options.shuffle_window {
+            ShuffleWindow::Bytes(bytes) => chooser.asked_for(bytes),
+            ShuffleWindow::All | ShuffleWindow::Auto if options.cache != CacheKind::Auto => {
+                let (kind, bytes) = (options.cache, options.cache_bytes);
+                Ok(chooser.whole(kind, bytes, "asked for".to_owned()))
+            }
+            ShuffleWindow::All | ShuffleWindow::Auto => chooser.by_memory(ring_bytes),
+        }
+    }
+}
+
+struct Chooser<'a> {
+    dataset: &'a Dataset,
+    options: &'a LoaderOptions,
+    plan: &'a Plan,
+    needed: Needed,
+}
+
+impl Chooser<'_> {
+    /// Windows shuffled among all of them.
+    fn whole(&self, kind: CacheKind, limit_bytes: u64, why: String) -> Chosen {
+        let choice = CacheChoice {
             kind,
-            chosen: options.cache == CacheKind::Auto,
+            chosen: self.options.cache == CacheKind::Auto,
             limit_bytes,
-            needed_bytes: needed.decoded,
+            needed_bytes: self.needed.decoded,
+            shuffle_window: None,
             why,
         };
-        if options.cache != CacheKind::Auto {
-            return Ok(choice(options.cache, options.cache_bytes, "asked for".to_owned()));
+        Chosen { choice, blocks: None }
+    }
+
+    /// Windows block by block.
+    fn in_blocks(&self, bytes: u64, cutting: Cutting, why: String) -> Chosen {
+        let Cutting { blocks, decoded } = cutting;
+        let shuffled = Shuffled {
+            bytes,
+            blocks: blocks.together,
+            of_blocks: blocks.blocks.len(),
+            decoded: (decoded * 1e3).round() / 1e3,
+        };
+        let choice = CacheChoice {
+            kind: CacheKind::Decoded,
+            chosen: self.options.cache == CacheKind::Auto,
+            limit_bytes: bytes,
+            needed_bytes: self.needed.decoded,
+            shuffle_window: Some(shuffled),
+            why,
+        };
+        Chosen { choice, blocks: Some(blocks) }
+    }
+
+    /// The shuffle window that the user gave.
+    fn asked_for(&self, bytes: u64) -> Result<Chosen> {
+        if !matches!(self.options.cache, CacheKind::Auto | CacheKind::Decoded) {
+            let kind = self.options.cache;
+            return Err(Error::conflict(format!(
+                "a shuffle window, whose chunks are held decoded, beside a cache of kind {kind}"
+            ))
+            .with_remedy(remedy![
+                "leave out ",
+                Opt::Cache,
+                " or ",
+                Opt::ShuffleWindow
+            ]));
         }
-        let (limit, limited_by) = match (options.cache_bytes, memory::available()) {
+        match blocks::cut(self.dataset, self.plan, bytes)? {
+            Ok(cutting) => Ok(self.in_blocks(bytes, cutting, "asked for".to_owned())),
+            Err(blocks::NoBlocks::AllFit) => {
+                let why = "asked for, and all chunks fit into the shuffle window".to_owned();
+                Ok(self.whole(CacheKind::Decoded, self.needed.decoded, why))
+            }
+            Err(blocks::NoBlocks::NothingGained) => {
+                let why = "a shuffle window was asked for, but windows hardly share chunks";
+                Ok(self.whole(CacheKind::None, 0, why.to_owned()))
+            }
+            Err(no) => Err(Error::conflict(format!(
+                "a shuffle window of {} cannot be: {}",
+                memory::size(bytes),
+                no.words()
+            ))
+            .with_remedy(remedy![
+                "leave out ",
+                Opt::ShuffleWindow,
+                " or give a larger one; it serves crops, patches and listed windows that are shuffled"
+            ])),
+        }
+    }
+
+    /// As much as fits.
+    fn by_memory(&self, ring_bytes: u64) -> Result<Chosen> {
+        let ranks = ranks_here().min(self.options.share.world_size as u64);
+        let (limit, limited_by) = match (self.options.cache_bytes, memory::available()) {
             (0, None) => {
                 let why = "the system does not say how much memory is free".to_owned();
-                return Ok(choice(CacheKind::None, 0, why));
+                return Ok(self.whole(CacheKind::None, 0, why));
             }
             (0, Some(available)) => {
-                let ranks = ranks_here().min(options.share.world_size as u64);
                 let by = match ranks {
                     1 => format!("half of what is free {}", available.by),
                     _ => format!("one of {ranks} parts of half of what is free {}", available.by),
@@ -64,25 +170,55 @@ impl CacheChoice {
             (bytes, _) => (bytes, "the limit that was given".to_owned()),
         };
         let room = format!("{} ({limited_by})", memory::size(limit));
-        let decoded = memory::size(needed.decoded);
-        if needed.decoded <= limit {
+        let decoded = memory::size(self.needed.decoded);
+        if self.needed.decoded <= limit {
             let why =
                 format!("all chunks that are read take {decoded} decoded, which fit into {room}");
-            return Ok(choice(CacheKind::Decoded, needed.decoded, why));
+            return Ok(self.whole(CacheKind::Decoded, self.needed.decoded, why));
         }
-        let stored = needed.stored(dataset);
+        let (blocks, no_blocks) = self.own_blocks()?;
+        if let Some((bytes, cutting)) = blocks {
+            let why = format!(
+                "all chunks that are read take {decoded} decoded, which do not fit into {room}: so windows are shuffled among those of {} of {} blocks of cubes at a time",
+                cutting.blocks.together,
+                cutting.blocks.blocks.len()
+            );
+            return Ok(self.in_blocks(bytes, cutting, why));
+        }
+        let stored = self.needed.stored(self.dataset);
         let sizes = format!("{decoded} decoded, {} as stored", memory::size(stored));
-        Ok(match stored <= limit {
-            true => {
-                let why =
-                    format!("all chunks that are read take {sizes}; only these fit into {room}");
-                choice(CacheKind::Compressed, stored, why)
+        let (kind, bytes, fits) = match stored <= limit {
+            true => (CacheKind::Compressed, stored, "only these fit"),
+            false => (CacheKind::None, 0, "neither fit"),
+        };
+        let why = format!("all chunks that are read take {sizes}; {fits} into {room}{no_blocks}");
+        Ok(self.whole(kind, bytes, why))
+    }
+
+    /// Blocks that the memory of this machine is enough for, or why there are none. The order depends on their size: so it
+    /// is that of the whole memory that counts, which stays the same, and not of what is free.
+    fn own_blocks(&self) -> Result<(Option<(u64, Cutting)>, String)> {
+        let none = |why: &str| Ok((None, why.to_owned()));
+        if self.options.shuffle_window == ShuffleWindow::All {
+            return none("");
+        }
+        let bytes = match (self.options.cache_bytes, memory::limit()) {
+            (0, None) => return none(""),
+            // Half of half, so that there is room where others use some of it.
+            (0, Some(limit)) => 1 << (limit / 4).max(1).ilog2(),
+            (bytes, _) => bytes,
+        };
+        match blocks::cut(self.dataset, self.plan, bytes)? {
+            // Processes on machines of unequal memory would each go through another order.
+            Ok(_) if self.options.share.world_size > 1 => none(
+                "; several processes train together, so that a shuffle window, in which each chunk is decoded about once an epoch, has to be asked for",
+            ),
+            Ok(cutting) => Ok((Some((bytes, cutting)), String::new())),
+            Err(blocks::NoBlocks::TooLarge) => {
+                none("; nor do two cubes, or blocks of one, fit as a shuffle window")
             }
-            false => {
-                let why = format!("all chunks that are read take {sizes}; neither fit into {room}");
-                choice(CacheKind::None, 0, why)
-            }
-        })
+            Err(_) => none(""),
+        }
     }
 }
 

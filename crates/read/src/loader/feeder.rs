@@ -7,9 +7,11 @@ use std::time::Instant;
 use super::batch_plan::{BatchPlan, Part, array_of, lay_out};
 use super::labelled::LabelledMasks;
 use super::loading::Loading;
+use super::rotation::Rotation;
 use super::shared::{Shared, Start};
 use crate::dataset::array::ArrayRef;
 use crate::decode::{Ahead, inside};
+use crate::held::ChunkRef;
 use crate::plan::{EpochPlan, Item};
 use crate::ring::{Claim, PlanSlot};
 use crate::trace::{BatchNumber, Track};
@@ -29,6 +31,9 @@ struct Feeder<'a> {
     shared: &'a Shared,
     generation: u64,
     labelled: LabelledMasks<'a>,
+    rotation: Rotation,
+    /// What the latest batch has decoded ahead.
+    ahead: Vec<ChunkRef>,
     /// The latest batch's windows and parts: the slot's own are out of reach once it is published.
     items: Vec<Item>,
     parts: Vec<Part>,
@@ -43,8 +48,10 @@ pub(super) fn run(shared: &Shared) {
             let start = shared.start();
             let generation = start.generation;
             let labelled = LabelledMasks::new(shared);
-            let (items, parts, spans) = (Vec::new(), Vec::new(), Vec::new());
-            let mut feeder = Feeder { shared, generation, labelled, items, parts, spans };
+            let (ahead, items, parts, spans) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+            let rotation = Rotation::default();
+            let mut feeder =
+                Feeder { shared, generation, labelled, rotation, ahead, items, parts, spans };
             match feeder.run(start) {
                 Leave::Restarted => {}
                 Leave::Stopped => return,
@@ -97,15 +104,18 @@ impl<'a> Feeder<'a> {
         plan.loading = Loading::begun(claimed);
         plan.error = self
             .plan(epoch, number, plan)
+            .and_then(|()| self.turn(epoch, number, plan))
             .and_then(|()| plan.cut(&self.shared.decoder(), &self.shared.masks, pieces))
             .err();
         self.items.clear();
         self.parts.clear();
+        self.ahead.clear();
         if plan.error.is_some() {
             pieces.clear();
         } else {
             self.items.extend_from_slice(&plan.items);
             self.parts.extend_from_slice(plan.parts());
+            self.ahead.extend_from_slice(&plan.ahead);
         }
         slot.publish();
         self.prefetch();
@@ -152,6 +162,12 @@ impl<'a> Feeder<'a> {
         lay_out(&decoder, masks, stack, len, size, &mut plan.arrays).map(drop)
     }
 
+    /// Decides what is to be decoded with the batch for others, too.
+    fn turn(&mut self, epoch: &EpochPlan, number: usize, plan: &mut BatchPlan) -> Result<()> {
+        let Some(held) = &self.shared.held else { return Ok(()) };
+        self.rotation.turn(self.shared, held, epoch, number, &mut plan.ahead)
+    }
+
     /// Tells the store which spans the batch needs, near ones together, while the workers begin with it.
     /// Errors wait for those who read.
     fn prefetch(&mut self) {
@@ -160,9 +176,19 @@ impl<'a> Feeder<'a> {
             return;
         }
         let mut ahead = Ahead::in_room(std::mem::take(&mut self.spans));
+        for chunk in &self.ahead {
+            let located = chunk
+                .array(&self.shared.dataset)
+                .locate(chunk.index as usize, chunk.chunk as usize);
+            if let Ok(Some(stored)) = located {
+                ahead.want(stored);
+            }
+        }
+        // What windows lie in is held by now, or will be.
+        let parts = if self.shared.held.is_some() { &[][..] } else { &self.parts };
         let windows = |part: &Part| part.position..part.position + part.windows;
         for (part, position) in
-            self.parts.iter().flat_map(|part| windows(part).map(move |position| (part, position)))
+            parts.iter().flat_map(|part| windows(part).map(move |position| (part, position)))
         {
             let item = self.items[position];
             let Ok(array) = array_of(&self.shared.dataset, &self.shared.masks, item, part.array)

@@ -7,6 +7,8 @@
 //! | `shared.rs` | what all threads share; checking of the options |
 //! | `batch_plan.rs` | what lies where in a slot, and the tasks that fill it |
 //! | `cache_choice.rs` | what is kept in memory, and why |
+//! | `blocks.rs` | into which blocks cubes are cut whose windows come together |
+//! | `rotation.rs` | which chunks are held while such windows come |
 //! | `feeder.rs` | the planning thread |
 //! | `worker.rs` | the decoding threads |
 //! | `labelled.rs` | labelled pixels, for crops |
@@ -19,11 +21,13 @@
 mod background;
 mod batch;
 mod batch_plan;
+mod blocks;
 mod cache_choice;
 mod feeder;
 mod labelled;
 mod loading;
 mod options;
+mod rotation;
 mod shared;
 mod stats;
 mod times;
@@ -35,8 +39,8 @@ use std::time::{Duration, Instant};
 
 pub use batch::{ArrayView, Batch};
 pub(crate) use batch_plan::BatchArray;
-pub use cache_choice::CacheChoice;
-pub use options::{LoaderOptions, OnDamage};
+pub use cache_choice::{CacheChoice, Shuffled};
+pub use options::{LoaderOptions, OnDamage, ShuffleWindow};
 pub(crate) use shared::Shared;
 pub use stats::{LoaderStats, Statistics};
 pub use times::BatchTimes;
@@ -131,6 +135,14 @@ impl Loader {
 
     fn start(dataset: &Dataset, options: LoaderOptions, state: Option<&State>) -> Result<Self> {
         dataset.check_unchanged()?;
+        let mut options = options;
+        if let Some(state) = state.filter(|state| state.is_within_epoch())
+            && options.shuffle_window == ShuffleWindow::Auto
+        {
+            // The epoch goes on as it began, whatever memory there is here.
+            options.shuffle_window =
+                state.shuffle_window.map_or(ShuffleWindow::All, ShuffleWindow::Bytes);
+        }
         let shared = Arc::new(Shared::new(dataset.clone(), options)?);
         let mut loader = Self {
             shared,
@@ -329,16 +341,15 @@ impl Loader {
     /// [`with_state`](Self::with_state).
     pub fn state(&self) -> State {
         let Place { epoch, given, batches, at_end, .. } = &self.place;
-        let fingerprint = self.shared.dataset.fingerprint();
         if *at_end {
-            return State::new(&self.shared.plan, fingerprint, epoch + 1);
+            return self.shared.state_before(epoch + 1);
         }
         let now = Segment {
             batch_size: self.shared.options.plan.batch_size,
             world_size: self.shared.options.share.world_size,
             batches: *batches,
         };
-        State::after(&self.shared.plan, fingerprint, *epoch, given, now)
+        self.shared.state_before(*epoch).after(given, now)
     }
 
     /// A thread that copies batches to a device takes them.

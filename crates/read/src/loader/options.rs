@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use hsipack_format::{Opt, remedy};
 use serde::Serialize;
 
 use crate::cache::CacheKind;
 use crate::plan::{Patches, PlanOptions, Share};
 use crate::ring::memory::MemoryOptions;
 use crate::trace::Trace;
+use crate::{Error, Result};
 
 /// What a loader is asked for.
 #[derive(Clone, Debug)]
@@ -43,10 +45,52 @@ pub struct LoaderOptions {
     pub cache: CacheKind,
     /// Bytes the cache may take; with [`CacheKind::Auto`] at most, 0 standing for half of the memory that is free.
     pub cache_bytes: u64,
+    /// Among which windows windows are shuffled, where not all data fit into memory.
+    pub shuffle_window: ShuffleWindow,
     /// The last epoch is the one before this; without end if `None`.
     pub end_epoch: Option<u64>,
     /// Where to record what every thread does when.
     pub trace: Option<Arc<Trace>>,
+}
+
+/// Among which windows windows are shuffled. Only crops, patches and listed windows come in shuffle windows, as
+/// [`Order::Shuffled`](crate::plan::Order::Shuffled) has them; whole cubes never do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ShuffleWindow {
+    /// All of the epoch, if their chunks fit decoded into the cache's limit; else those of as many blocks of cubes as a
+    /// quarter of the machine's memory (rounded down to a power of two) has room for, or of [`LoaderOptions::cache_bytes`]
+    /// if that is given. With several processes, all of the epoch.
+    #[default]
+    Auto,
+    /// All of the epoch.
+    All,
+    /// Those of as many blocks of cubes as take so many bytes decoded, with the next ones.
+    Bytes(u64),
+}
+
+impl std::fmt::Display for ShuffleWindow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::All => f.write_str("all"),
+            Self::Bytes(bytes) => write!(f, "{bytes}"),
+        }
+    }
+}
+
+impl std::str::FromStr for ShuffleWindow {
+    type Err = Error;
+
+    /// `auto`, `all` or bytes.
+    fn from_str(text: &str) -> Result<Self> {
+        match text.parse() {
+            _ if text == "auto" => Ok(Self::Auto),
+            _ if text == "all" => Ok(Self::All),
+            Ok(bytes) if bytes > 0 => Ok(Self::Bytes(bytes)),
+            _ => Err(Error::conflict(format!("there is no shuffle window {text:?}"))
+                .with_remedy(remedy!["give ", Opt::ShuffleWindow, " as auto, all or bytes"])),
+        }
+    }
 }
 
 /// What to do about a damaged chunk.
@@ -80,6 +124,7 @@ impl LoaderOptions {
             on_damage: OnDamage::default(),
             cache: CacheKind::Auto,
             cache_bytes: 0,
+            shuffle_window: ShuffleWindow::default(),
             end_epoch: None,
             trace: None,
         }

@@ -6,14 +6,15 @@ use hsipack_format::{CubeShape, DType, Opt, remedy};
 use hsipack_store::memory;
 
 use super::batch_plan::{BatchPlan, lay_out};
-use super::cache_choice::CacheChoice;
+use super::cache_choice::{CacheChoice, Chosen};
 use super::options::LoaderOptions;
 use super::stats::{Counters, Statistics};
 use super::times::Record;
 use crate::cache::{Cache, CacheKind};
 use crate::dataset::Dataset;
 use crate::decode::Decoder;
-use crate::plan::{Crop, Order, Pad, Plan, PlanOptions, PlanSample, Segment};
+use crate::held::Held;
+use crate::plan::{Crop, Order, Pad, Plan, PlanOptions, PlanSample, Segment, State};
 use crate::ring::Ring;
 use crate::{Error, ErrorKind, Result};
 
@@ -28,6 +29,8 @@ pub(crate) struct Shared {
     pub ring: std::sync::Arc<Ring<BatchPlan>>,
     pub counters: Counters,
     pub cache: Option<Cache>,
+    /// The chunks of a shuffle window.
+    pub held: Option<Held>,
     /// Why the cache is what it is.
     pub cached: CacheChoice,
     start: Mutex<Start>,
@@ -54,11 +57,18 @@ impl Shared {
         check_mixing(&dataset, &plan, &masks)?;
         let slot_bytes = slot_bytes(&dataset, &options, &plan, &masks)?;
         let ring_bytes = slot_bytes as u64 * options.slots as u64;
-        let cached = CacheChoice::of(&dataset, &options, &plan, &masks, ring_bytes)?;
+        let chosen = Chosen::of(&dataset, &options, &plan, &masks, ring_bytes)?;
+        let Chosen { choice: cached, blocks } = chosen;
         (options.cache, options.cache_bytes) = (cached.kind, cached.limit_bytes);
         check_memory(&dataset, &options, slot_bytes)?;
         let ring = Ring::new(options.slots, slot_bytes, &options.memory)?;
-        let cache = Cache::new(&dataset, options.cache, options.cache_bytes)?;
+        let (plan, cache, held) = match blocks {
+            None => {
+                let cache = Cache::new(&dataset, options.cache, options.cache_bytes)?;
+                (plan, cache, None)
+            }
+            Some(blocks) => (plan.in_blocks(blocks)?, None, Some(Held::new(&dataset)?)),
+        };
         Ok(Self {
             dataset,
             options,
@@ -67,6 +77,7 @@ impl Shared {
             ring: ring.into(),
             counters: Counters::new(),
             cache,
+            held,
             cached,
             start: Mutex::default(),
         })
@@ -77,12 +88,20 @@ impl Shared {
             dataset: &self.dataset,
             bands: self.options.bands.as_deref(),
             cache: self.cache.as_ref(),
+            held: self.held.as_ref(),
         }
     }
 
     /// Bytes that the cache holds.
     pub(crate) fn cached_bytes(&self) -> u64 {
-        self.cache.as_ref().map_or(0, Cache::used)
+        let held = self.held.as_ref().map_or(0, Held::used);
+        held + self.cache.as_ref().map_or(0, Cache::used)
+    }
+
+    /// The state before the first batch of an epoch.
+    pub(crate) fn state_before(&self, epoch: u64) -> State {
+        let shuffle_window = self.cached.shuffle_window.as_ref().map(|window| window.bytes);
+        State { shuffle_window, ..State::new(&self.plan, self.dataset.fingerprint(), epoch) }
     }
 
     /// Whether every chunk that is read lies decoded in memory.
@@ -345,7 +364,8 @@ fn slot_bytes(
     masks: &[String],
 ) -> Result<usize> {
     let samples: Vec<usize> = plan.samples().iter().map(|sample| sample.sample).collect();
-    let decoder = Decoder { dataset, bands: options.bands.as_deref(), cache: None };
+    let bands = options.bands.as_deref();
+    let decoder = Decoder { dataset, bands, cache: None, held: None };
     let mut largest = 0;
     for stack in stacks_of(dataset, &samples)? {
         let bands = dataset.image(stack).shape().bands;

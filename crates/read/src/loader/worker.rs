@@ -3,10 +3,11 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
-use super::batch_plan::{BatchPlan, array_of};
+use super::batch_plan::{BatchPlan, Part, Task, array_of};
 use super::shared::Shared;
 use crate::dataset::array::ArrayRef;
 use crate::decode::Scratch;
+use crate::held::ChunkRef;
 use crate::ring::slots::Failure;
 use crate::trace::{BatchNumber, Track};
 use crate::{Error, ErrorKind, Result};
@@ -19,7 +20,13 @@ pub(super) fn run(shared: &Shared, thread: usize) {
         let Some(mut task) = shared.ring.take_task() else { return };
         let taken = Instant::now();
         let (plan, number, memory) = task.parts();
-        let failures = do_task(shared, plan, number, memory, &mut scratch);
+        let failures = match plan.task(number) {
+            Task::Parts(parts) => fill(shared, plan, parts, memory, &mut scratch),
+            Task::Ahead(chunks) => {
+                hold(shared, chunks, &mut scratch);
+                Vec::new()
+            }
+        };
         let meter = std::mem::take(&mut scratch.meter);
         // Before the task is back: whoever gets the batch finds all of it counted.
         let end = Instant::now();
@@ -37,18 +44,27 @@ pub(super) fn run(shared: &Shared, thread: usize) {
     }
 }
 
+/// Decodes chunks, to be held. What fails fails again where it is wanted, which tells of it.
+fn hold(shared: &Shared, chunks: &[ChunkRef], scratch: &mut Scratch) {
+    let Some(held) = &shared.held else { return };
+    for chunk in chunks {
+        let mut work = || shared.decoder().hold(held, *chunk, scratch);
+        let _ = catch_unwind(AssertUnwindSafe(&mut work));
+    }
+}
+
 /// Fills a task's piece of the slot. A sample that fails does not keep the others of the task from being
 /// read.
-fn do_task(
+fn fill(
     shared: &Shared,
     plan: &BatchPlan,
-    number: usize,
+    parts: &[Part],
     memory: &mut [u8],
     scratch: &mut Scratch,
 ) -> Vec<Failure> {
     let mut failures = Vec::new();
     let mut rest = memory;
-    for part in plan.task(number) {
+    for part in parts {
         let (out, after) = rest.split_at_mut(part.bytes);
         rest = after;
         let bytes = part.bytes / part.windows;

@@ -223,6 +223,25 @@ impl Plan {
         })))
     }
 
+    /// The same with other [`blocks`](PlanOptions::blocks).
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn in_blocks(&self, blocks: ShuffleBlocks) -> Result<Self> {
+        let blocks = Some(Arc::new(blocks));
+        Self::new(self.0.samples.clone(), PlanOptions { blocks, ..self.0.options.clone() })
+    }
+
+    /// Items of every sample in a round.
+    pub(crate) fn counts(&self) -> &[u32] {
+        &self.0.pool.counts
+    }
+
+    /// Rows and columns of a sample's windows, which is one of [`samples`](Self::samples).
+    pub(crate) fn window_size(&self, sample: &PlanSample) -> (u32, u32) {
+        self.0.options.crop.size(sample).unwrap_or((sample.rows, sample.columns))
+    }
+
     /// The samples, as they were given.
     pub fn samples(&self) -> &[PlanSample] {
         &self.0.samples

@@ -40,6 +40,9 @@ pub struct State {
     pub plan: String,
     /// The epoch's batches that were given, oldest first.
     pub given: Vec<Segment>,
+    /// Bytes of the loader's shuffle window, if it had one: the order depends on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shuffle_window: Option<u64>,
 }
 
 impl State {
@@ -52,20 +55,19 @@ impl State {
             fingerprint: fingerprint.into(),
             plan: plan.digest().to_owned(),
             given: Vec::new(),
+            shuffle_window: None,
         }
     }
 
-    /// The state after `given` and `now` were given of an epoch.
-    pub(crate) fn after(
-        plan: &Plan,
-        fingerprint: impl Into<String>,
-        epoch: u64,
-        given: &[Segment],
-        now: Segment,
-    ) -> Self {
-        let mut state = Self::new(plan, fingerprint, epoch);
-        given.iter().copied().chain([now]).for_each(|segment| state.give(segment));
-        state
+    /// The state after `given` and `now` were given of the epoch.
+    pub(crate) fn after(mut self, given: &[Segment], now: Segment) -> Self {
+        given.iter().copied().chain([now]).for_each(|segment| self.give(segment));
+        self
+    }
+
+    /// Whether an epoch was begun, so that what it is ordered by has to stay.
+    pub(crate) fn is_within_epoch(&self) -> bool {
+        self.given.iter().any(|segment| segment.batches > 0)
     }
 
     /// Reads a state from JSON.
@@ -108,9 +110,9 @@ impl State {
             ))
             .with_remedy(remedy!["pass ", Opt::Seed.to(self.seed)]));
         }
-        if self.plan != plan.digest() && self.given.iter().any(|segment| segment.batches > 0) {
+        if self.plan != plan.digest() && self.is_within_epoch() {
             return Err(Error::state(format!(
-                "the training state is in the middle of epoch {} with other samples, order, crops, epoch length or last batch",
+                "the training state is in the middle of epoch {} with other samples, order, crops, shuffle window, epoch length or last batch",
                 self.epoch
             ))
             .with_remedy("resume with the options of the saved state, and change them between epochs"));

@@ -5,6 +5,7 @@ mod device;
 mod driver;
 mod images;
 mod loading;
+mod shuffle_window;
 mod soak;
 #[path = "../support/mod.rs"]
 mod support;

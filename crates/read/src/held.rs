@@ -1,0 +1,155 @@
+//! Decoded chunks that are held while the windows in them come (see [`crate::plan::ShuffleBlocks`]), and dropped then.
+//!
+//! Threads look chunks up while others drop them: whoever has one keeps it until it lets go.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arc_swap::{ArcSwapOption, Guard};
+use hsipack_store::memory;
+
+use crate::Result;
+use crate::dataset::Dataset;
+use crate::dataset::array::ArrayRef;
+
+/// A chunk of a dataset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ChunkRef {
+    /// Its stack.
+    pub stack: u32,
+    /// Its array: 0 is the image, 1, 2, … the masks.
+    pub array: u32,
+    /// The place of its cube in the stack.
+    pub index: u32,
+    /// Which one it is of its cube.
+    pub chunk: u32,
+}
+
+impl ChunkRef {
+    /// The array that it is of.
+    pub(crate) fn array(self, dataset: &Dataset) -> ArrayRef<'_> {
+        dataset.array(self.stack as usize, self.array as usize)
+    }
+}
+
+/// The values of a chunk that is held, as long as this lives.
+pub(crate) struct HeldChunk(Guard<Option<Arc<Vec<u8>>>>);
+
+impl HeldChunk {
+    /// Its values.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.0.as_ref().map_or(&[], |bytes| bytes)
+    }
+}
+
+/// Decoded chunks in memory.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// Per stack, per array, a place for every chunk.
+    places: Vec<Vec<Box<[ArcSwapOption<Vec<u8>>]>>>,
+    inner: Mutex<Inner>,
+    /// Bytes held.
+    used: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// What is held.
+    chunks: Vec<ChunkRef>,
+    /// Memory of chunks that were dropped: asking the system for it anew costs as much as decoding.
+    spare: Vec<Vec<u8>>,
+}
+
+impl Held {
+    /// None yet.
+    ///
+    /// # Errors
+    /// If there is no memory for a note about every chunk.
+    pub(crate) fn new(dataset: &Dataset) -> Result<Self> {
+        let places = |stack: usize, array: usize| {
+            let array = dataset.array(stack, array);
+            let chunks = array.chunks.len() * array.grid().chunks_per_sample();
+            let mut places = memory::reserved(chunks, "the shuffle window")?;
+            places.extend((0..chunks).map(|_| ArcSwapOption::empty()));
+            Ok(places.into())
+        };
+        let arrays = |stack: usize| {
+            let arrays = 0..=dataset.stacks()[stack].masks.len();
+            arrays.map(|array| places(stack, array)).collect::<Result<_>>()
+        };
+        let places = (0..dataset.stacks().len()).map(arrays).collect::<Result<_>>()?;
+        Ok(Self { places, inner: Mutex::default(), used: AtomicU64::new(0) })
+    }
+
+    /// A chunk of an array by its number there, if it is held.
+    pub(crate) fn get(&self, array: ArrayRef<'_>, number: usize) -> Option<HeldChunk> {
+        let chunk = self.places[array.stack][array.array][number].load();
+        chunk.is_some().then_some(HeldChunk(chunk))
+    }
+
+    /// Whether it is held.
+    pub(crate) fn holds(&self, array: ArrayRef<'_>, number: usize) -> bool {
+        self.get(array, number).is_some()
+    }
+
+    /// Memory for a chunk of so many bytes, whatever they are.
+    ///
+    /// # Errors
+    /// If the system refuses it.
+    pub(crate) fn memory(&self, bytes: usize) -> Result<Vec<u8>> {
+        let mut inner = self.lock();
+        // Chunks of a few arrays: the first that is as large is soon found.
+        let found = inner.spare.iter().position(|spare| spare.len() == bytes);
+        let spare = found.map(|place| inner.spare.swap_remove(place));
+        drop(inner);
+        match spare {
+            Some(spare) => Ok(spare),
+            None => memory::zeroed(bytes, "a chunk of the shuffle window"),
+        }
+    }
+
+    /// Holds a decoded chunk.
+    pub(crate) fn hold(&self, chunk: ChunkRef, number: usize, bytes: Vec<u8>) {
+        let len = bytes.len() as u64;
+        let place = &self.places[chunk.stack as usize][chunk.array as usize][number];
+        let mut inner = self.lock();
+        if place.load().is_some() {
+            // Another thread was first.
+            inner.spare.push(bytes);
+            return;
+        }
+        place.store(Some(Arc::new(bytes)));
+        inner.chunks.push(chunk);
+        self.used.fetch_add(len, Ordering::Relaxed);
+    }
+
+    /// Drops all others.
+    pub(crate) fn keep_only(&self, dataset: &Dataset, wanted: &HashSet<ChunkRef>) {
+        let mut inner = self.lock();
+        let Inner { chunks, spare } = &mut *inner;
+        spare.clear();
+        chunks.retain(|chunk| {
+            if wanted.contains(chunk) {
+                return true;
+            }
+            let array = chunk.array(dataset);
+            let number = array.number(chunk.index as usize, chunk.chunk as usize);
+            let dropped = self.places[array.stack][array.array][number].swap(None);
+            let bytes = dropped.as_ref().map_or(0, |bytes| bytes.len() as u64);
+            self.used.fetch_sub(bytes, Ordering::Relaxed);
+            // Where a thread still has it, the last one gives its memory back.
+            spare.extend(dropped.and_then(Arc::into_inner));
+            false
+        });
+    }
+
+    /// Bytes held.
+    pub(crate) fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

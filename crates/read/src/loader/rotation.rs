@@ -1,0 +1,185 @@
+//! Which chunks are decoded with which batch, and held, and which are dropped: of data whose windows come block by block.
+//!
+//! While the batches of a group of blocks are filled, the next group's chunks are decoded, some with each batch. With its
+//! first batch come those that are not there yet, which is all of them at the start of training.
+
+use std::collections::{HashSet, VecDeque};
+
+use crate::Result;
+use crate::dataset::Dataset;
+use crate::held::{ChunkRef, Held};
+use crate::plan::{Block, Crop, EpochPlan};
+
+use super::batch_plan::place;
+use super::shared::Shared;
+
+/// What the feeder knows of the groups.
+#[derive(Debug, Default)]
+pub(super) struct Rotation {
+    /// Batches planned so far.
+    turns: usize,
+    /// Epoch and number of the group whose batches are planned.
+    now: Option<(u64, usize)>,
+    /// The group's batches: the first, and the end.
+    batches: (usize, usize),
+    /// Its chunks.
+    wanted: HashSet<ChunkRef>,
+    /// The next group's that are not this one's.
+    next: Vec<ChunkRef>,
+    /// How many of those were given out.
+    given: usize,
+    /// Chunks of the groups before, and the turn from which on all their batches are filled.
+    before: VecDeque<(usize, HashSet<ChunkRef>)>,
+}
+
+impl Rotation {
+    /// Puts into `ahead` what is to be decoded with batch `n`, and drops what nobody wants any more.
+    pub(super) fn turn(
+        &mut self,
+        shared: &Shared,
+        held: &Held,
+        epoch: &EpochPlan,
+        n: usize,
+        ahead: &mut Vec<ChunkRef>,
+    ) -> Result<()> {
+        ahead.clear();
+        let Some(group) = epoch.group(n) else { return Ok(()) };
+        if self.now != Some((epoch.epoch(), group)) {
+            self.begin(shared, held, epoch, (group, n), ahead)?;
+        }
+        self.drop_unwanted(shared, held);
+        // Evenly over the group's batches, but for the first, until memory of the group before is free.
+        let (first, end) = self.batches;
+        let first = first + shared.options.slots.min((end - first) / 2);
+        let (step, steps) = ((n + 1).saturating_sub(first), end - first);
+        let due = (self.next.len() * step / steps.max(1)).max(self.given);
+        ahead.extend_from_slice(&self.next[self.given..due]);
+        self.given = due;
+        self.turns += 1;
+        Ok(())
+    }
+
+    /// Begins with the group of batch `n`.
+    fn begin(
+        &mut self,
+        shared: &Shared,
+        held: &Held,
+        epoch: &EpochPlan,
+        (group, n): (usize, usize),
+        ahead: &mut Vec<ChunkRef>,
+    ) -> Result<()> {
+        let now = chunks_of(shared, epoch.blocks(group))?;
+        // What was given out with earlier batches is held by now, or soon will be.
+        let mut known = std::mem::take(&mut self.wanted);
+        known.extend(&self.next[..self.given]);
+        let is_missing =
+            |chunk: &ChunkRef| !known.contains(chunk) && !is_held(shared, held, *chunk);
+        ahead.extend(now.iter().copied().filter(is_missing));
+        let next = match group + 1 < epoch.groups() {
+            true => chunks_of(shared, epoch.blocks(group + 1))?,
+            false => first_chunks(shared, epoch.epoch() + 1)?,
+        };
+        self.wanted = now.into_iter().collect();
+        self.next = next.into_iter().filter(|chunk| !self.wanted.contains(chunk)).collect();
+        self.given = 0;
+        self.now = Some((epoch.epoch(), group));
+        self.batches = (n, end_of(epoch, group, n));
+        // Batches so far back are filled: their slots are free again.
+        self.before.push_back((self.turns + shared.options.slots, known));
+        Ok(())
+    }
+
+    fn drop_unwanted(&mut self, shared: &Shared, held: &Held) {
+        let over = self.before.iter().take_while(|(turn, _)| *turn <= self.turns).count();
+        if over == 0 {
+            return;
+        }
+        self.before.drain(..over);
+        let before = self.before.iter().flat_map(|(_, chunks)| chunks);
+        let wanted = before.chain(&self.wanted).chain(&self.next).copied().collect();
+        held.keep_only(&shared.dataset, &wanted);
+    }
+}
+
+/// The batch behind the last one of a group that batch `n` belongs to.
+fn end_of(epoch: &EpochPlan, group: usize, n: usize) -> usize {
+    let (mut low, mut high) = (n + 1, epoch.batches());
+    while low < high {
+        let middle = low.midpoint(high);
+        match epoch.group(middle) {
+            Some(other) if other <= group => low = middle + 1,
+            _ => high = middle,
+        }
+    }
+    low
+}
+
+fn is_held(shared: &Shared, held: &Held, chunk: ChunkRef) -> bool {
+    let array = chunk.array(&shared.dataset);
+    held.holds(array, array.number(chunk.index as usize, chunk.chunk as usize))
+}
+
+/// The chunks that an epoch begins with, if there is one.
+fn first_chunks(shared: &Shared, epoch: u64) -> Result<Vec<ChunkRef>> {
+    if shared.options.end_epoch.is_some_and(|end| epoch >= end) {
+        return Ok(Vec::new());
+    }
+    let epoch = shared.plan.epoch(epoch, &[], shared.options.share)?;
+    let group = if epoch.batches() > 0 { epoch.group(0) } else { None };
+    group.map_or(Ok(Vec::new()), |group| chunks_of(shared, epoch.blocks(group)))
+}
+
+/// The chunks that the windows of some blocks lie in, each once.
+fn chunks_of<'a>(
+    shared: &Shared,
+    blocks: impl Iterator<Item = &'a Block>,
+) -> Result<Vec<ChunkRef>> {
+    let Shared { dataset, plan, masks, .. } = shared;
+    let reach = match &plan.options().crop {
+        Crop::Windows(windows) => windows.size(),
+        // Blocks are whole cubes.
+        _ => (1, 1),
+    };
+    let (mut chunks, mut seen) = (Vec::new(), HashSet::new());
+    for block in blocks {
+        let stack = dataset.stack_of(block.sample)?;
+        push_chunks(dataset, masks, stack, block, reach, &mut |chunk| {
+            if seen.insert(chunk) {
+                chunks.push(chunk);
+            }
+        })?;
+    }
+    Ok(chunks)
+}
+
+fn push_chunks(
+    dataset: &Dataset,
+    masks: &[String],
+    stack: usize,
+    block: &Block,
+    (rows, columns): (u32, u32),
+    push: &mut impl FnMut(ChunkRef),
+) -> Result<()> {
+    let index = dataset.samples().index(block.sample);
+    let arrays = masks.iter().map(|name| place(dataset, stack, name));
+    for number in std::iter::once(Ok(0)).chain(arrays) {
+        let array = dataset.array(stack, number?);
+        let reach = |range: &std::ops::Range<u32>, size: u32, length: usize| {
+            range.start as usize..((range.end + size - 1) as usize).min(length)
+        };
+        let shape = array.shape();
+        let rows = reach(&block.rows, rows, shape.rows);
+        let columns = reach(&block.columns, columns, shape.columns);
+        for chunk in
+            array.grid().chunk_rows(&rows).flat_map(|down| array.grid().chunks_in(down, &columns))
+        {
+            push(ChunkRef {
+                stack: stack as u32,
+                array: array.array as u32,
+                index: index as u32,
+                chunk: chunk as u32,
+            });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,214 @@
+//! Windows that come block by block, where not all chunks fit into memory.
+
+use std::collections::HashSet;
+
+use hsipack_read::plan::{Crop, Item, LastBatch, Patches};
+use hsipack_read::{CacheKind, Dataset, Loader, LoaderOptions, OnDamage, ShuffleWindow};
+use serde_json::json;
+
+use crate::images;
+use crate::support::{StackSpec, Written, write_dataset};
+
+/// Bytes of all chunks of the images.
+const IMAGES: u64 = 8 * 30 * (5 * 20 * 7 * 2) + 4 * 21 * (6 * 9 * 7 * 2);
+
+/// Slabs of rows, and tiles that hang over the edges.
+fn made() -> (tempfile::TempDir, Written) {
+    let folder = tempfile::tempdir().unwrap();
+    let stacks = [
+        StackSpec::new(150, 20, 7, 8).masks(&["a"]).tile(5, 20),
+        StackSpec::new(40, 23, 7, 4).masks(&["a"]).tile(6, 9),
+    ];
+    let written = write_dataset(&folder.path().join("made"), &stacks, |_| json!({}));
+    (folder, written)
+}
+
+fn patches(batch_size: usize, size: u32) -> LoaderOptions {
+    let mut options = images::options(batch_size);
+    options.patches = Some(("a".into(), Patches::new(size, size)));
+    options.masks = Some(vec!["a".into()]);
+    options
+}
+
+fn crops(batch_size: usize) -> LoaderOptions {
+    let mut options = images::options(batch_size);
+    options.plan.crop = Crop::Random { rows: 9, columns: 8, per_sample: 40, min_labelled: 0.0 };
+    options
+}
+
+/// The items of the rest of an epoch, with the bytes of their images and masks.
+fn epoch(loader: &mut Loader) -> Vec<(Item, Vec<u8>, Vec<u8>)> {
+    let mut all = Vec::new();
+    for batch in loader.epoch() {
+        let batch = batch.unwrap();
+        let (image, mask) = (batch.image(), batch.mask("a").unwrap());
+        let bytes = image.bytes.len() / batch.len();
+        let mask_bytes = mask.bytes.len() / batch.len();
+        for (place, item) in batch.items().iter().enumerate() {
+            let image = &image.bytes[place * bytes..][..bytes];
+            let mask = &mask.bytes[place * mask_bytes..][..mask_bytes];
+            all.push((*item, image.to_vec(), mask.to_vec()));
+        }
+    }
+    all
+}
+
+fn items(all: &[(Item, Vec<u8>, Vec<u8>)]) -> Vec<Item> {
+    all.iter().map(|(item, ..)| *item).collect()
+}
+
+#[test]
+fn windows_are_those_of_a_global_shuffle_in_another_order() {
+    let (_folder, written) = made();
+    let dataset = Dataset::open(&written.path).unwrap();
+    for options in [patches(16, 9), patches(16, 1), crops(16)] {
+        let whole = LoaderOptions { cache: CacheKind::None, ..options.clone() };
+        let mut whole = Loader::new(&dataset, whole).unwrap();
+        let options = LoaderOptions { cache_bytes: IMAGES / 3, ..options };
+        let mut loader = Loader::new(&dataset, options).unwrap();
+        let window = loader.cache().shuffle_window.clone().expect("what was asked for");
+        assert!(window.blocks < window.of_blocks, "{window:?}");
+        assert_eq!(whole.cache().shuffle_window, None);
+        for _ in 0..3 {
+            let (all, have) = (epoch(&mut whole), epoch(&mut loader));
+            assert_ne!(items(&all), items(&have));
+            assert_eq!(all.len(), have.len());
+            let all: HashSet<_> = all.into_iter().collect();
+            assert!(have.into_iter().all(|window| all.contains(&window)));
+        }
+    }
+}
+
+#[test]
+fn chunks_are_decoded_about_once_an_epoch_and_no_more_are_held_than_said() {
+    let (_folder, written) = made();
+    let dataset = Dataset::open(&written.path).unwrap();
+    let (images, masks) = (8 * 30 + 4 * 21, 8 * 30 + 4 * 21);
+    for (options, most) in [(patches(16, 5), 1.25), (patches(16, 1), 1.0), (crops(16), 1.0)] {
+        let options = LoaderOptions { cache_bytes: IMAGES / 3, threads: 1, ..options };
+        let mut loader = Loader::new(&dataset, options).unwrap();
+        let epochs = 5;
+        let mut held = 0;
+        for _ in 0..epochs {
+            while let Some(batch) = loader.next_batch() {
+                drop(batch.unwrap());
+                held = held.max(loader.cached_bytes());
+            }
+        }
+        // Loaders work ahead: up to a group of the sixth epoch was decoded, too.
+        let stats = loader.statistics().loader;
+        let decoded = (stats.chunks - stats.cached_chunks) as f64;
+        let said = loader.cache().shuffle_window.clone().unwrap();
+        assert!(said.decoded <= most, "{said:?}");
+        let all = f64::from(epochs * (images + masks));
+        // What two groups share that follow one another is decoded once.
+        assert!(decoded >= 0.8 * all, "{decoded} of {all}");
+        assert!(decoded / all <= (most + 0.01) * 1.1, "{decoded} of {all}: {said:?}");
+        // Masks of one byte beside images of 14.
+        let limit = loader.cache().limit_bytes;
+        assert!(held <= limit + limit / 14 && held > limit / 4, "{held} of {limit}");
+    }
+}
+
+#[test]
+fn a_training_goes_on_in_its_order_where_there_is_other_memory() {
+    let (_folder, written) = made();
+    let dataset = Dataset::open(&written.path).unwrap();
+    for bytes in [IMAGES / 3, 0] {
+        let options = LoaderOptions { cache_bytes: bytes, ..patches(16, 5) };
+        let mut loader = Loader::new(&dataset, options.clone()).unwrap();
+        let whole = items(&epoch(&mut loader));
+        loader.set_epoch(0);
+        let mut parts: Vec<Item> = Vec::new();
+        for batch in loader.epoch().take(20) {
+            parts.extend(batch.unwrap().items());
+        }
+        let state = loader.state();
+        assert_eq!(state.shuffle_window, (bytes > 0).then_some(bytes));
+        let text = state.to_json();
+        let state = hsipack_read::plan::State::from_json(&text).unwrap();
+        // More memory, or less; another batch size.
+        let elsewhere = LoaderOptions { cache_bytes: IMAGES / 3 - bytes, ..patches(7, 5) };
+        let mut loader = Loader::with_state(&dataset, elsewhere.clone(), &state).unwrap();
+        parts.extend(items(&epoch(&mut loader)));
+        assert_eq!(parts, whole);
+
+        let other = ShuffleWindow::Bytes(IMAGES / 5);
+        let other = LoaderOptions { shuffle_window: other, ..elsewhere };
+        let error = Loader::with_state(&dataset, other, &state).unwrap_err();
+        assert!(error.to_string().contains("shuffle window"), "{error}");
+    }
+}
+
+#[test]
+fn ranks_share_the_epoch_of_a_window_that_is_asked_for() {
+    let (_folder, written) = made();
+    let dataset = Dataset::open(&written.path).unwrap();
+    let rank = |rank: usize, shuffle_window: ShuffleWindow| {
+        let mut options = LoaderOptions { shuffle_window, ..patches(8, 5) };
+        options.share = hsipack_read::plan::Share { rank, world_size: 2 };
+        options.plan.last = LastBatch::Short;
+        options.cache_bytes = IMAGES / 3;
+        Loader::new(&dataset, options).unwrap()
+    };
+    let auto = rank(0, ShuffleWindow::Auto);
+    assert_eq!(auto.cache().shuffle_window, None);
+    assert!(auto.cache().why.contains("has to be asked for"), "{:?}", auto.cache());
+    let asked = ShuffleWindow::Bytes(IMAGES / 3);
+    let [one, two] = [0, 1].map(|number| items(&epoch(&mut rank(number, asked))));
+    let mut all = Loader::new(&dataset, patches(16, 5)).unwrap();
+    let all: HashSet<_> = items(&epoch(&mut all)).into_iter().collect();
+    let both: HashSet<_> = one.iter().chain(&two).copied().collect();
+    assert_eq!((both.len(), one.len() + two.len()), (all.len(), all.len()));
+    assert_eq!(both, all);
+}
+
+#[test]
+fn what_is_decoded_ahead_fails_where_it_is_wanted() {
+    let (_folder, written) = made();
+    let shard = written.path.join("150x20x7/image/c/0/0/0/0");
+    let mut bytes = std::fs::read(&shard).unwrap();
+    bytes[40] ^= 1;
+    std::fs::write(&shard, bytes).unwrap();
+    let dataset = Dataset::open(&written.path).unwrap();
+    let options = LoaderOptions { cache_bytes: IMAGES / 3, ..patches(16, 5) };
+    let mut loader = Loader::new(&dataset, options.clone()).unwrap();
+    let error = loader.epoch().find_map(Result::err).expect("a damaged chunk");
+    assert!(error.to_string().contains("sample 0"), "{error}");
+    let options = LoaderOptions { on_damage: OnDamage::Skip, ..options };
+    let mut loader = Loader::new(&dataset, options).unwrap();
+    let mut windows = 0;
+    loader.epoch().for_each(|batch| windows += batch.unwrap().len());
+    let skipped = loader.statistics().loader.skipped as usize;
+    assert!(skipped > 0);
+    assert_eq!(windows + skipped, loader.plan().items());
+}
+
+#[test]
+fn windows_that_cannot_be_are_refused_with_what_can() {
+    let (_folder, written) = made();
+    let dataset = Dataset::open(&written.path).unwrap();
+    let refused = |options: LoaderOptions| {
+        let error = Loader::new(&dataset, options).unwrap_err();
+        assert!(error.remedy().is_some(), "{error}");
+        error.to_string()
+    };
+    let asked = ShuffleWindow::Bytes(IMAGES / 3);
+    let whole = LoaderOptions { shuffle_window: asked, ..images::options(4) };
+    assert!(refused(whole).contains("in this order windows cannot come block by block"));
+    let small = LoaderOptions { shuffle_window: ShuffleWindow::Bytes(1000), ..crops(4) };
+    assert!(refused(small).contains("larger than half of it"));
+    let cache = CacheKind::Compressed;
+    let other = LoaderOptions { shuffle_window: asked, cache, cache_bytes: 1 << 20, ..crops(4) };
+    assert!(refused(other).contains("beside a cache of kind compressed"));
+    // Two cubes do not fit: the cache is what it was.
+    let little = LoaderOptions { cache_bytes: 40_000, ..crops(4) };
+    let little = Loader::new(&dataset, little).unwrap();
+    assert!(little.cache().why.contains("nor do two cubes"), "{:?}", little.cache());
+    assert_eq!(little.cache().shuffle_window, None);
+    let all =
+        LoaderOptions { shuffle_window: ShuffleWindow::All, cache_bytes: IMAGES / 3, ..crops(4) };
+    assert_eq!(Loader::new(&dataset, all).unwrap().cache().shuffle_window, None);
+    let large = LoaderOptions { shuffle_window: ShuffleWindow::Bytes(1 << 30), ..crops(4) };
+    assert!(Loader::new(&dataset, large).unwrap().cache().why.contains("all chunks fit"));
+}
