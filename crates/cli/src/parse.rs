@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use hsipack_pack::convert::{BandSelection, ChunkShape, MaskOption};
+use hsipack_read::ShuffleWindow;
 
 /// One of these values of a library's option, by its name there, whose words are joined by hyphens here.
 pub fn one_of<T>(values: &'static [T]) -> impl TypedValueParser<Value = T>
@@ -73,6 +74,17 @@ pub fn bytes(text: &str) -> Result<usize, String> {
         Ok((value * factor) as usize)
     } else {
         Err("out of range".into())
+    }
+}
+
+/// `auto`, `all`, or a number of bytes.
+pub fn shuffle_window(text: &str) -> Result<ShuffleWindow, String> {
+    match text {
+        "auto" => Ok(ShuffleWindow::Auto),
+        "all" => Ok(ShuffleWindow::All),
+        _ => bytes(text)
+            .map(|bytes| ShuffleWindow::Bytes(bytes as u64))
+            .map_err(|_| "give auto, all, or a number of bytes, such as 8GiB".to_owned()),
     }
 }
 

@@ -36,6 +36,7 @@ pub struct Settings {
     on_damage: String,
     cache: Option<String>,
     cache_bytes: u64,
+    shuffle_window: String,
     device: Option<usize>,
     dtype: String,
     mask_dtype: Option<String>,
@@ -124,6 +125,7 @@ impl Settings {
         options.on_damage = self.on_damage.parse()?;
         options.cache = self.cache.as_deref().map_or(Ok(CacheKind::None), str::parse)?;
         options.cache_bytes = self.cache_bytes;
+        options.shuffle_window = self.shuffle_window.parse()?;
         options.trace = self.trace.then(Arc::default);
         Ok(options)
     }

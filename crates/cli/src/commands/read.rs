@@ -28,7 +28,8 @@ use hsipack_pack::progress::Progress;
 use hsipack_read::plan::{Crop, LastBatch, Order, Pad, Patches, PlanOptions, Share, State};
 use hsipack_read::store::StoreKind;
 use hsipack_read::{
-    CacheKind, Dataset, Loader, LoaderOptions, MemoryOptions, OnDamage, OpenOptions, Verify,
+    CacheKind, Dataset, Loader, LoaderOptions, MemoryOptions, OnDamage, OpenOptions, ShuffleWindow,
+    Verify,
 };
 
 use crate::{files, output, parse, reading, task};
@@ -208,14 +209,23 @@ pub struct Args {
     no_huge_pages: bool,
 
     /// Keep chunks in memory from the first epoch on: as stored (saves reading) or decoded (saves decoding,
-    /// too). auto keeps all decoded if they fit into half of the memory that is free, else all as stored if these do,
-    /// else none; the report says what, and why
+    /// too). auto keeps all decoded if they fit into half of the memory that is free; else those of a shuffle window
+    /// (--shuffle-window), where there is one; else all as stored if these fit; else none. The report says what, and why
     #[arg(long, value_name = "WHAT", value_parser = parse::one_of(&CacheKind::ALL), default_value_t = CacheKind::Auto, help_heading = "Resources")]
     cache: CacheKind,
 
     /// Memory for the cache; of compressed and decoded, what does not fit is read again every epoch
     #[arg(long, value_name = "BYTES", value_parser = parse::bytes, help_heading = "Resources")]
     cache_size: Option<usize>,
+
+    /// Shuffle windows (--crop, --patch, --grid) among all of the epoch, or among those of some cubes, or parts of cubes,
+    /// at a time, which take so many bytes decoded: then each chunk is decoded about once an epoch
+    ///
+    /// auto shuffles among all where their chunks fit into the cache. Else it takes --cache-size, or a quarter of the
+    /// machine's memory rounded down to a power of two; with several processes all of the epoch, since each would
+    /// have to take the same. The order depends on the size: give it to have the same order on other machines.
+    #[arg(long, value_name = "auto|all|BYTES", value_parser = parse::shuffle_window, default_value_t = ShuffleWindow::Auto, help_heading = "Resources")]
+    shuffle_window: ShuffleWindow,
 
     /// How files are read: mmap for local disks, pread for network disks, direct (past the system's cache)
     /// for data far beyond memory
@@ -257,7 +267,8 @@ Keys of --json (times in seconds, sizes in bytes, GB are 10^9 bytes, shares from
   run:     dataset fingerprint ended resumed{epoch,batches} state epochs setup_s batch_size
            batches_per_epoch rank world_size order seed store verify rate_limit masks threads slots
            memory{bytes,kind,huge_page_bytes,notes}
-           cache{kind,chosen,limit_bytes,needed_bytes,why,bytes} advice
+           cache{kind,chosen,limit_bytes,needed_bytes,why,bytes,
+                 shuffle_window{bytes,blocks,of_blocks,decoded}} advice
            first_epoch{figures} later_epochs{figures} per_epoch[]{epoch,complete,items,figures}
            statistics (see docs/statistics.md; `hsipack simulate --from` reads it)
   figures: batches samples padding skipped seconds bytes stored_bytes disk_bytes chunks
@@ -305,6 +316,7 @@ impl Args {
         options.on_damage = if self.skip_damaged { OnDamage::Skip } else { OnDamage::Error };
         options.cache = self.cache;
         options.cache_bytes = self.cache_size.unwrap_or(0) as u64;
+        options.shuffle_window = self.shuffle_window;
         options.end_epoch = Some(self.epochs);
         options.trace = self.trace.is_some().then(Arc::default);
         options

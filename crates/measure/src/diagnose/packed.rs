@@ -10,6 +10,7 @@ use hsipack_read::plan::{Crop, LastBatch};
 use hsipack_read::store::Store;
 use hsipack_read::{
     CacheKind, Dataset, DeviceBatch, DeviceLoader, DeviceOptions, LoaderOptions, OpenOptions,
+    ShuffleWindow,
 };
 
 use super::driver::{Effort, Lap, Levels, Timer, Variant, diagnose};
@@ -274,6 +275,7 @@ impl<'a, L: TrainingLibrary> Packed<'a, L> {
         }
         if let Some(cache) = change.cache {
             (options.cache, options.cache_bytes) = (cache, u64::MAX);
+            options.shuffle_window = ShuffleWindow::All;
         }
         options.threads = change.threads.unwrap_or(options.threads);
         if let Some([rows, columns]) = change.crop {

@@ -136,9 +136,16 @@ class Loader:
         cache: keep chunks in memory from the first epoch on: ``"compressed"`` saves reading,
             ``"decoded"`` decoding, too. ``"auto"`` keeps all decoded if they fit into half of the
             memory that is free (limits of containers count; processes that torchrun started here
-            share it), else all as stored if these do, else none; :meth:`report` says what, and why.
-            ``None`` keeps none.
+            share it); else those of a ``shuffle_window``, where there is one; else all as stored if
+            these fit; else none; :meth:`report` says what, and why. ``None`` keeps none.
         cache_size: bytes that the cache may take; ``"compressed"`` and ``"decoded"`` need it.
+        shuffle_window: windows of ``crop`` that are shuffled come from all over the epoch
+            (``"all"``), or, for data that do not fit into memory, from some cubes, or parts of
+            cubes, at a time, which take so many bytes decoded: then each chunk is decoded about
+            once an epoch. ``"auto"`` is all of the epoch where that fits into the cache; else
+            ``cache_size``, or a quarter of the machine's memory, rounded down to a power of two;
+            with several processes all of the epoch, since each would have to take the same. The
+            order depends on the size: give it to have the same order on other machines.
         on_damage: ``"error"``, or ``"skip"`` samples whose chunks are damaged, and count them.
         locked: lock the ring's memory against being swapped out, where that is allowed.
         trace: record what every thread does when, for :meth:`save_trace`; at most a million events
@@ -203,6 +210,7 @@ class Loader:
         copy: bool = True,
         cache: str | None = "auto",
         cache_size: int = 0,
+        shuffle_window: int | str = "auto",
         on_damage: str = "error",
         locked: bool = True,
         trace: bool = False,
@@ -256,6 +264,7 @@ class Loader:
             "locked": _options.flag("locked", locked),
             "on_damage": _options.text("on_damage", on_damage),
             **_cache(dataset, cache, cache_size),
+            "shuffle_window": _shuffle_window(shuffle_window),
             "device": _device(device, output),
             "dtype": _image_type(dtype, output),
             "mask_dtype": None if mask_dtype is None else _options.dtype("mask_dtype", mask_dtype),
@@ -468,9 +477,10 @@ class Loader:
     def report(self) -> dict[str, Any]:
         """What it does and why it does no better: memory of the ring, transfer, threads, masks
         and their layers. ``cache`` says what is kept in memory (``kind``), why, and how much of it
-        is there by now (``bytes``). ``standardized_by`` has, for every stack that
-        ``normalize="standardize"`` acts on, the split whose statistics are used, or None for those
-        of all its samples.
+        is there by now (``bytes``); its ``shuffle_window``, where there is one, among how many
+        ``blocks`` of all (``of_blocks``) windows are shuffled at a time. ``standardized_by`` has,
+        for every stack that ``normalize="standardize"`` acts on, the split whose statistics are
+        used, or None for those of all its samples.
         """
         report: dict[str, Any] = json.loads(self._native.report_json())
         return report
@@ -659,6 +669,12 @@ def _cache(dataset: Dataset, cache: object, size: int) -> dict[str, Any]:
             remedy=f"give cache_size in bytes, too; all of the dataset takes {most}",
         )
     return {"cache": cache, "cache_bytes": size}
+
+
+def _shuffle_window(size: object) -> str:
+    if isinstance(size, str):
+        return _options.choice("shuffle_window", size, ("auto", "all"))
+    return str(_options.natural("shuffle_window", size))
 
 
 def _pipeline(

@@ -67,6 +67,8 @@ class LoaderLevels:
         """A loader like the user's, of the samples that all levels read, but for some settings."""
         loader = Loader.__new__(Loader)
         full = len(self._samples) >= self._settings["batch_size"]
+        if "cache" in changes:
+            changes["shuffle_window"] = "all"
         own = {
             "_settings": {
                 **self._settings,
