@@ -44,6 +44,7 @@ struct Running {
     dataset: hsipack_read::Dataset,
     options: LoaderOptions,
     device: DeviceOptions,
+    library: Library,
 }
 
 /// What makes batches.
@@ -217,6 +218,7 @@ impl Loader {
         let state = state.map(State::from_json).transpose().or_raise(py)?;
         let (options_too, device_too, dataset_too) =
             (options.clone(), device.clone(), dataset.clone());
+        let library_too = library.clone();
         let start = move || match state {
             Some(state) => DeviceLoader::with_state(&dataset, options, device, library, &state),
             None => DeviceLoader::new(&dataset, options, device, library),
@@ -236,6 +238,7 @@ impl Loader {
             dataset: dataset_too,
             options: options_too,
             device: device_too,
+            library: library_too,
         };
         Ok(Self(Mutex::new(OfProcess::new(Some(running)))))
     }
@@ -272,21 +275,18 @@ impl Loader {
     fn load_state(&self, py: Python<'_>, state: &str) -> PyResult<()> {
         let state = State::from_json(state).or_raise(py)?;
         self.running(py, |running| {
+            let Running { dataset, options, device, library, .. } = &*running;
+            let (dataset, options, device, library) =
+                (dataset.clone(), options.clone(), device.clone(), library.clone());
             // Before a batch under way is dropped: with a state that does not fit, all stays as it is.
-            state.check(&running.plan, running.dataset.fingerprint()).or_raise(py)?;
+            let resume =
+                move || DeviceLoader::with_state(&dataset, options, device, library, &state);
+            let loader = patiently(py, resume)?.or_raise(py)?;
             running.cancel(py)?;
-            let source = running.source.clone();
-            let (dataset, options, device) =
-                (running.dataset.clone(), running.options.clone(), running.device.clone());
-            let resume = move || {
-                let mut loader = source.loader();
-                let library = loader.library().clone();
-                *loader = DeviceLoader::with_state(&dataset, options, device, library, &state)?;
-                Ok(loader.state())
-            };
-            let state: Result<State> = patiently(py, resume)?;
-            running.state = state.or_raise(py)?;
-            Ok(())
+            (running.state, running.plan) = (loader.state(), loader.plan().clone());
+            let before = std::mem::replace(&mut *running.source.loader(), loader);
+            // Ending its threads may take a while.
+            patiently(py, move || drop(before))
         })
     }
 

@@ -166,6 +166,67 @@ def test_patches_of_joined_datasets_keep_the_class_ids_of_their_masks(dataset: s
         Loader(joined, 8, crop=Windows([[0, 0, 0]], 3), output="numpy")
 
 
+def test_shuffle_windows_hold_some_cubes_at_a_time(dataset: str) -> None:
+    crop = LabelledPatches(5, mask="labels")
+    options: dict[str, Any] = {"batch_size": 16, "shuffle": True, "seed": 4, "crop": crop}
+    size = 3 * cube(0).size * 2  # three cubes of float16
+
+    def windows(each: list[Batch]) -> list[tuple[int, ...]]:
+        return [
+            (int(sample), *window.tolist())
+            for batch in each
+            for sample, window in zip(batch["id"], batch["window"], strict=True)
+        ]
+
+    whole = windows(batches(dataset, shuffle_window="all", **options))
+    for bound in ({"cache_size": size}, {"shuffle_window": size}):
+        with Loader(dataset, output="numpy", **bound, **options) as loader:
+            kept = loader.report()["cache"]
+            window = kept["shuffle_window"]
+            assert (kept["kind"], window["bytes"]) == ("decoded", size)
+            assert 0 < window["blocks"] < window["of_blocks"]
+            first = list(loader)
+            for batch in first:
+                check(batch, "reflect")
+            assert sorted(windows(first)) == sorted(whole)
+            assert windows(first) != whole
+            later = windows(list(loader))
+            assert later != windows(first)
+            assert sorted(later) == sorted(whole)
+            state = loader.state_dict()
+            assert state["shuffle_window"] == size
+
+    # Interrupted, and gone on with where there is more memory.
+    with Loader(dataset, output="numpy", cache_size=size, **options) as loader:
+        iterator = iter(loader)
+        parts = [next(iterator) for _ in range(3)]
+        state = loader.state_dict()
+    with Loader(dataset, output="numpy", **options) as loader:
+        assert loader.report()["cache"]["shuffle_window"] is None
+        loader.load_state_dict(state)
+        parts += list(loader)
+    assert windows(parts) == windows(first)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"shuffle_window": "some"}, "shuffle_window"),
+        ({"shuffle_window": 0}, "shuffle_window"),
+        ({"shuffle_window": 1000}, "larger than half of it"),
+        ({"shuffle_window": 1 << 20, "crop": None}, "cannot come block by block"),
+        ({"shuffle_window": 1 << 20, "shuffle": False}, "cannot come block by block"),
+        ({"shuffle_window": 1 << 20, "cache": None}, "beside a cache of kind none"),
+    ],
+)
+def test_shuffle_windows_that_mean_nothing_are_refused(
+    dataset: str, options: dict[str, Any], message: str
+) -> None:
+    given = {"shuffle": True, "crop": LabelledPatches(3, mask="labels"), **options}
+    with pytest.raises(hsipack.Error, match=message):
+        Loader(dataset, 4, output="numpy", **given)
+
+
 def test_what_is_kept_in_memory_is_told(dataset: str) -> None:
     with Loader(dataset, 4, output="numpy") as loader:
         list(loader)

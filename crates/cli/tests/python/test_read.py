@@ -185,7 +185,9 @@ def test_the_report_has_the_keys_that_are_documented(hsipack: Hsipack, packed: P
     assert (report["ended"], report["epochs"]) == ("complete", 2)
     assert set(report["memory"]) == {"bytes", "kind", "huge_page_bytes", "notes"}
     cache = report["cache"]
-    assert set(cache) == {"kind", "chosen", "limit_bytes", "needed_bytes", "why", "bytes"}
+    keys = {"kind", "chosen", "limit_bytes", "needed_bytes", "shuffle_window", "why", "bytes"}
+    assert set(cache) == keys
+    assert cache["shuffle_window"] is None
     assert (cache["kind"], cache["chosen"]) == ("decoded", True)
     assert cache["bytes"] == cache["needed_bytes"] == cache["limit_bytes"] > 0
     help_text = hsipack.run("read", "--help").stdout
@@ -266,6 +268,31 @@ def test_patches_are_those_of_the_padded_cubes(
     masks = (np.asarray(oracle.arrays[line["stack"], "tissue"][line["index"]])
              for line in oracle.lines)  # fmt: skip
     assert len(seen) == len(items(report)) == sum(int((mask > 0).sum()) for mask in masks)
+
+
+def test_patches_beyond_memory_come_in_shuffle_windows(hsipack: Hsipack, packed: Path) -> None:
+    words = ("--patch", 5, "--mask", "tissue", "--checksum", "--batch-size", 50, "--order")
+    words = (*words, "shuffled", "--epochs", 3)
+    whole = read(hsipack, packed, *words)
+    assert whole["cache"]["shuffle_window"] is None
+    size = whole["cache"]["needed_bytes"] // 2
+    report = read(hsipack, packed, *words, "--cache-size", size)
+    window = report["cache"]["shuffle_window"]
+    assert (report["cache"]["kind"], window["bytes"]) == ("decoded", size)
+    assert window["blocks"] < window["of_blocks"]
+    assert f"those of {window['blocks']} of {window['of_blocks']} blocks" in report["cache"]["why"]
+
+    def delivered(report: dict[str, Any]) -> list[str]:
+        return [json.dumps(item, sort_keys=True) for item in items(report)]
+
+    assert delivered(report) != delivered(whole)
+    assert sorted(delivered(report)) == sorted(delivered(whole))
+    asked = read(hsipack, packed, *words, "--shuffle-window", size)
+    assert asked["cache"]["shuffle_window"] == window
+    plain = (word for word in words if word != "--checksum")
+    done = hsipack.run("read", packed, *plain, "--shuffle-window", size)
+    told = done.stdout + done.stderr
+    assert f"among {window['blocks']} of {window['of_blocks']} blocks of cubes" in told
 
 
 def test_classes_of_patches_are_chosen_bounded_and_balanced(hsipack: Hsipack, packed: Path) -> None:
@@ -767,6 +794,7 @@ def test_options_that_do_not_fit_name_the_remedy(
         (["--patch", "9x9"], "--mask"),
         (["--per-class", "9"], "--patch"),
         (["--patch", "9", "--mask", "a", "--crop", "9"], "cannot be used with"),
+        (["--shuffle-window", "some"], "give auto, all, or a number of bytes"),
         (["--patch", "9", "--mask", "a", "--pad", "mirror"], "give reflect, edge or a number"),
         (["--patch", "9", "--mask", "a", "--classes", "x"], "is no class id"),
         (["--step-time", "50"], "50ms"),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hsipack_read::plan::State;
-use hsipack_read::{CacheChoice, CacheKind, Loader, MemoryReport, Statistics};
+use hsipack_read::{CacheChoice, CacheKind, Loader, MemoryReport, Shuffled, Statistics};
 use serde::Serialize;
 
 use super::Args;
@@ -226,8 +226,10 @@ impl Report {
     }
 
     fn print_rest(&self) {
-        let Cache { choice: CacheChoice { kind, chosen, limit_bytes, why, .. }, bytes } =
-            &self.cache;
+        let Cache {
+            choice: CacheChoice { kind, chosen, limit_bytes, shuffle_window, why, .. },
+            bytes,
+        } = &self.cache;
         if *kind != CacheKind::None {
             let kind = if *kind == CacheKind::Decoded { "decoded" } else { "compressed" };
             let (bytes, limit) = (output::bytes(*bytes), output::bytes(*limit_bytes));
@@ -237,6 +239,14 @@ impl Report {
         if *chosen {
             let name = if *kind == CacheKind::None { "cache" } else { "" };
             line(name, format!("{kind}: {why}"));
+        }
+        if let Some(Shuffled { blocks, of_blocks, decoded, .. }) = shuffle_window {
+            line(
+                "shuffled",
+                format!(
+                    "among {blocks} of {of_blocks} blocks of cubes at a time; each chunk is decoded {decoded} times an epoch"
+                ),
+            );
         }
         if self.total.skipped > 0 {
             let count = output::count(self.total.skipped as usize, "sample");
