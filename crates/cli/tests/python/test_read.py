@@ -185,7 +185,16 @@ def test_the_report_has_the_keys_that_are_documented(hsipack: Hsipack, packed: P
     assert (report["ended"], report["epochs"]) == ("complete", 2)
     assert set(report["memory"]) == {"bytes", "kind", "huge_page_bytes", "notes"}
     cache = report["cache"]
-    keys = {"kind", "chosen", "limit_bytes", "needed_bytes", "shuffle_window", "why", "bytes"}
+    keys = {
+        "kind",
+        "chosen",
+        "limit_bytes",
+        "needed_bytes",
+        "shared",
+        "shuffle_window",
+        "why",
+        "bytes",
+    }
     assert set(cache) == keys
     assert cache["shuffle_window"] is None
     assert (cache["kind"], cache["chosen"]) == ("decoded", True)

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::batch_plan::place;
 use super::blocks::{self, Cutting};
 use super::options::{LoaderOptions, ShuffleWindow};
-use crate::cache::CacheKind;
+use crate::cache::{CacheKind, SharedChunks};
 use crate::dataset::Dataset;
 use crate::dataset::files::is_sharded;
 use crate::plan::{Plan, ShuffleBlocks};
@@ -26,6 +26,8 @@ pub struct CacheChoice {
     pub limit_bytes: u64,
     /// Bytes of all chunks that the windows lie in, decoded.
     pub needed_bytes: u64,
+    /// Whether processes of this machine, which train together, keep them in memory that they share.
+    pub shared: bool,
     /// Among which windows a window is shuffled, if not among all of them.
     pub shuffle_window: Option<Shuffled>,
     /// In words.
@@ -50,6 +52,8 @@ pub struct Shuffled {
 pub(super) struct Chosen {
     pub choice: CacheChoice,
     pub blocks: Option<ShuffleBlocks>,
+    /// Memory for the cache that is shared.
+    pub shared: Option<SharedChunks>,
 }
 
 impl Chosen {
@@ -89,10 +93,11 @@ impl Chooser<'_> {
             chosen: self.options.cache == CacheKind::Auto,
             limit_bytes,
             needed_bytes: self.needed.decoded,
+            shared: false,
             shuffle_window: None,
             why,
         };
-        Chosen { choice, blocks: None }
+        Chosen { choice, blocks: None, shared: None }
     }
 
     /// Windows block by block.
@@ -109,10 +114,11 @@ impl Chooser<'_> {
             chosen: self.options.cache == CacheKind::Auto,
             limit_bytes: bytes,
             needed_bytes: self.needed.decoded,
+            shared: false,
             shuffle_window: Some(shuffled),
             why,
         };
-        Chosen { choice, blocks: Some(blocks) }
+        Chosen { choice, blocks: Some(blocks), shared: None }
     }
 
     /// The shuffle window that the user gave.
@@ -155,6 +161,9 @@ impl Chooser<'_> {
     /// As much as fits.
     fn by_memory(&self, ring_bytes: u64) -> Result<Chosen> {
         let ranks = ranks_here().min(self.options.share.world_size as u64);
+        if let Some(shared) = self.shared(ring_bytes, ranks) {
+            return Ok(shared);
+        }
         let (limit, limited_by) = match (self.options.cache_bytes, memory::available()) {
             (0, None) => {
                 let why = "the system does not say how much memory is free".to_owned();
@@ -193,6 +202,35 @@ impl Chooser<'_> {
         };
         let why = format!("all chunks that are read take {sizes}; {fits} into {room}{no_blocks}");
         Ok(self.whole(kind, bytes, why))
+    }
+
+    /// All chunks in memory that the processes of this machine share, if there are several and they fit.
+    fn shared(&self, ring_bytes: u64, ranks: u64) -> Option<Chosen> {
+        let needed = self.needed.decoded;
+        if ranks < 2 {
+            return None;
+        }
+        let chunks = SharedChunks::join(self.dataset)?;
+        let limit = match self.options.cache_bytes {
+            // What the others keep there already is no longer free, and yet there for this.
+            0 => {
+                let free = memory::available()?.bytes + chunks.used();
+                free.saturating_sub(ring_bytes * ranks) / 2
+            }
+            bytes => bytes.saturating_mul(ranks),
+        };
+        if needed > limit {
+            return None;
+        }
+        let why = format!(
+            "all chunks that are read take {} decoded; {ranks} processes of this machine keep them in memory that they share, where {} fit",
+            memory::size(needed),
+            memory::size(limit)
+        );
+        let mut chosen = self.whole(CacheKind::Decoded, limit, why);
+        chosen.choice.shared = true;
+        chosen.shared = Some(chunks);
+        Some(chosen)
     }
 
     /// Blocks that the memory of this machine is enough for, or why there are none. The order depends on their size: so it

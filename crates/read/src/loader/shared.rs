@@ -58,16 +58,15 @@ impl Shared {
         let slot_bytes = slot_bytes(&dataset, &options, &plan, &masks)?;
         let ring_bytes = slot_bytes as u64 * options.slots as u64;
         let chosen = Chosen::of(&dataset, &options, &plan, &masks, ring_bytes)?;
-        let Chosen { choice: cached, blocks } = chosen;
+        let Chosen { choice: cached, blocks, shared } = chosen;
         (options.cache, options.cache_bytes) = (cached.kind, cached.limit_bytes);
         check_memory(&dataset, &options, slot_bytes)?;
         let ring = Ring::new(options.slots, slot_bytes, &options.memory)?;
-        let (plan, cache, held) = match blocks {
-            None => {
-                let cache = Cache::new(&dataset, options.cache, options.cache_bytes)?;
-                (plan, cache, None)
-            }
-            Some(blocks) => (plan.in_blocks(blocks)?, None, Some(Held::new(&dataset)?)),
+        let bytes = options.cache_bytes;
+        let (plan, cache, held) = match (blocks, shared) {
+            (Some(blocks), _) => (plan.in_blocks(blocks)?, None, Some(Held::new(&dataset)?)),
+            (None, Some(shared)) => (plan, Some(Cache::shared(shared, bytes)), None),
+            (None, None) => (plan, Cache::new(&dataset, options.cache, bytes)?, None),
         };
         Ok(Self {
             dataset,

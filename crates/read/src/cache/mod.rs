@@ -1,0 +1,203 @@
+//! Chunks kept in memory, as many as fit a budget.
+//!
+//! Every sample of an epoch comes once, so no chunk is worth more than another: what came first stays, and
+//! the rest is read again every epoch.
+//!
+//! Processes of one machine that train together keep decoded chunks in memory that they share (`segment.rs`), and find one
+//! another by a socket (`meeting.rs`).
+
+#[cfg(target_os = "linux")]
+mod meeting;
+#[cfg(not(target_os = "linux"))]
+#[path = "alone.rs"]
+mod meeting;
+#[cfg(target_os = "linux")]
+mod segment;
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hsipack_format::random;
+use hsipack_store::memory;
+use serde::{Deserialize, Serialize};
+
+use crate::Result;
+use crate::dataset::Dataset;
+use crate::dataset::array::ArrayRef;
+use meeting::{ChunksOf, Meeting};
+
+/// What to keep in memory, beside what the operating system keeps of the files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CacheKind {
+    /// Decoded chunks if all that are needed fit into half of the memory that is free, else chunks as stored if those do,
+    /// else nothing.
+    #[default]
+    Auto,
+    /// Nothing.
+    None,
+    /// Chunks as stored: saves reading, for slow disks and networks.
+    Compressed,
+    /// Decoded chunks: saves decoding too, for datasets that fit.
+    Decoded,
+}
+
+hsipack_format::option_names!(CacheKind, "cache", {
+    Auto => "auto",
+    None => "none",
+    Compressed => "compressed",
+    Decoded => "decoded",
+});
+
+/// Chunks in memory.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    kind: CacheKind,
+    /// Bytes that it may take.
+    budget: u64,
+    places: Places,
+}
+
+/// Where chunks are kept.
+#[derive(Debug)]
+enum Places {
+    /// In this process's memory.
+    Own {
+        /// Bytes that may still be used.
+        left: AtomicU64,
+        used: AtomicU64,
+        /// Per stack, per array.
+        arrays: Vec<Vec<Chunks>>,
+    },
+    /// In memory that processes share.
+    Shared(SharedChunks),
+}
+
+/// Memory for the decoded chunks of a dataset, which processes of one machine share.
+#[derive(Debug)]
+pub(crate) struct SharedChunks {
+    meeting: Meeting,
+    /// Number of every stack's first array.
+    arrays: Vec<usize>,
+}
+
+impl SharedChunks {
+    /// That of all processes of this user and machine that read this dataset; `None` where there is no such memory.
+    pub(crate) fn join(dataset: &Dataset) -> Option<Self> {
+        let mut of_arrays = Vec::new();
+        let mut arrays = Vec::new();
+        let mut parts = dataset.fingerprint().bytes().map(u64::from).collect::<Vec<_>>();
+        for (stack, packed) in dataset.stacks().iter().enumerate() {
+            arrays.push(of_arrays.len());
+            for array in 0..=packed.masks.len() {
+                let array = dataset.array(stack, array);
+                let count = array.chunks.len() * array.grid().chunks_per_sample();
+                let bytes = array.chunks.chunk_bytes();
+                parts.extend([count as u64, bytes as u64]);
+                of_arrays.push(ChunksOf { count, bytes });
+            }
+        }
+        let meeting = Meeting::join(random::fold(parts), &of_arrays)?;
+        Some(Self { meeting, arrays })
+    }
+
+    /// Bytes that all processes together keep there.
+    pub(crate) fn used(&self) -> u64 {
+        self.meeting.segment().used()
+    }
+
+    fn array(&self, array: ArrayRef<'_>) -> usize {
+        self.arrays[array.stack] + array.array
+    }
+}
+
+/// A place for every chunk of an array.
+type Chunks = Box<[OnceLock<Box<[u8]>>]>;
+
+impl Cache {
+    /// An empty cache of at most `budget` bytes; `None` if nothing is to be kept.
+    ///
+    /// # Errors
+    /// If there is no memory for a note about every chunk.
+    pub(crate) fn new(dataset: &Dataset, kind: CacheKind, budget: u64) -> Result<Option<Self>> {
+        if kind == CacheKind::None {
+            return Ok(None);
+        }
+        let slots = |stack: usize, array: usize| {
+            let array = dataset.array(stack, array);
+            // The dataset, once open, has as many notes already.
+            let chunks = array.chunks.len() * array.grid().chunks_per_sample();
+            let mut slots = memory::reserved(chunks, "the cache")?;
+            slots.extend((0..chunks).map(|_| OnceLock::new()));
+            Ok(slots.into())
+        };
+        let arrays = |stack: usize| {
+            let arrays = 0..=dataset.stacks()[stack].masks.len();
+            arrays.map(|array| slots(stack, array)).collect::<Result<_>>()
+        };
+        let arrays = (0..dataset.stacks().len()).map(arrays).collect::<Result<_>>()?;
+        let places = Places::Own { left: AtomicU64::new(budget), used: AtomicU64::new(0), arrays };
+        Ok(Some(Self { kind, budget, places }))
+    }
+
+    /// One of decoded chunks, of at most `budget` bytes, in memory that processes share.
+    pub(crate) fn shared(chunks: SharedChunks, budget: u64) -> Self {
+        Self { kind: CacheKind::Decoded, budget, places: Places::Shared(chunks) }
+    }
+
+    /// The decoded chunk, if that is what is kept and it is.
+    pub(crate) fn decoded(&self, array: ArrayRef<'_>, number: usize) -> Option<&[u8]> {
+        if self.kind == CacheKind::Decoded { self.get(array, number) } else { None }
+    }
+
+    /// The stored chunk, if that is what is kept and it is.
+    pub(crate) fn stored(&self, array: ArrayRef<'_>, number: usize) -> Option<&[u8]> {
+        if self.kind == CacheKind::Compressed { self.get(array, number) } else { None }
+    }
+
+    /// Whether the chunk is kept.
+    pub(crate) fn holds(&self, array: ArrayRef<'_>, number: usize) -> bool {
+        self.get(array, number).is_some()
+    }
+
+    fn get(&self, array: ArrayRef<'_>, number: usize) -> Option<&[u8]> {
+        match &self.places {
+            Places::Own { arrays, .. } => {
+                arrays[array.stack][array.array][number].get().map(|chunk| &**chunk)
+            }
+            Places::Shared(chunks) => chunks.meeting.segment().get(chunks.array(array), number),
+        }
+    }
+
+    /// Keeps a chunk if there is room.
+    pub(crate) fn keep(&self, array: ArrayRef<'_>, number: usize, stored: &[u8], decoded: &[u8]) {
+        let bytes = if self.kind == CacheKind::Decoded { decoded } else { stored };
+        let (left, used, arrays) = match &self.places {
+            Places::Own { left, used, arrays } => (left, used, arrays),
+            Places::Shared(chunks) => {
+                let segment = chunks.meeting.segment();
+                return segment.keep(chunks.array(array), number, bytes, self.budget);
+            }
+        };
+        let len = bytes.len() as u64;
+        let take = |left: u64| left.checked_sub(len);
+        if left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
+            return;
+        }
+        let place = &arrays[array.stack][array.array][number];
+        if place.set(bytes.into()).is_ok() {
+            used.fetch_add(len, Ordering::Relaxed);
+        } else {
+            // Another thread was first.
+            left.fetch_add(len, Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes kept, those of other processes with which it shares memory among them.
+    pub(crate) fn used(&self) -> u64 {
+        match &self.places {
+            Places::Own { used, .. } => used.load(Ordering::Relaxed),
+            Places::Shared(chunks) => chunks.used(),
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! Decoded chunks in memory that several processes map: each is decoded by one of them.
+//!
+//! ```text
+//! head       what it is for; bytes used
+//! states     one a chunk: empty → being written → ready
+//! chunks     one after the other, each at its place; what nobody wrote to takes no memory
+//! ```
+//! The memory is a file without a name, which the system takes back when the last process that has it ends, however it
+//! ends. A chunk that a process was writing when it ended stays "being written": the others decode it for themselves.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use memmap2::{MmapOptions, MmapRaw};
+
+/// A chunk's state.
+const EMPTY: u32 = 0;
+const WRITING: u32 = 1;
+const READY: u32 = 2;
+
+/// Bytes of the head, and what chunks begin at a multiple of.
+const PAGE: usize = 4096;
+/// Changes when the layout does.
+const MAGIC: u64 = u64::from_le_bytes(*b"hsipack1");
+
+/// Nobody can make the file shorter or longer any more.
+const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(super) struct Segment {
+    file: File,
+    map: MmapRaw,
+    layout: Layout,
+}
+
+/// The chunks of one array, which are all of one length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ChunksOf {
+    /// How many.
+    pub count: usize,
+    /// Bytes of each.
+    pub bytes: usize,
+}
+
+/// What lies where.
+#[derive(Debug)]
+struct Layout {
+    /// Every array's chunks, the first one's number, and its first byte.
+    arrays: Vec<(ChunksOf, usize, u64)>,
+    chunks: usize,
+    end: u64,
+}
+
+impl Layout {
+    fn of(arrays: &[ChunksOf]) -> Self {
+        let chunks = arrays.iter().map(|array| array.count).sum();
+        let states = size_of::<AtomicU32>() * chunks;
+        let mut layout =
+            Self { arrays: Vec::new(), chunks, end: (PAGE + states.next_multiple_of(PAGE)) as u64 };
+        let mut first = 0;
+        for array in arrays {
+            layout.arrays.push((*array, first, layout.end));
+            first += array.count;
+            layout.end += array.count as u64 * array.bytes.next_multiple_of(PAGE) as u64;
+        }
+        layout
+    }
+
+    /// The number of a chunk among all, and its bytes.
+    fn chunk(&self, array: usize, number: usize) -> (usize, Range<usize>) {
+        let (chunks, first, start) = self.arrays[array];
+        assert!(number < chunks.count, "there is no chunk {number} of array {array}");
+        let start = start as usize + number * chunks.bytes.next_multiple_of(PAGE);
+        (first + number, start..start + chunks.bytes)
+    }
+}
+
+/// The head of the memory.
+#[repr(C)]
+struct Head {
+    magic: AtomicU64,
+    /// Of whatever makes two segments the same.
+    key: AtomicU64,
+    used: AtomicU64,
+}
+
+impl Segment {
+    /// A new one for the chunks of these arrays.
+    ///
+    /// # Errors
+    /// If the system has no such memory.
+    pub(super) fn create(key: u64, arrays: &[ChunksOf]) -> io::Result<Self> {
+        // SAFETY: the name is a string that ends with 0; the call makes a file, or gives -1.
+        let made = unsafe {
+            libc::memfd_create(c"hsipack".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING)
+        };
+        if made < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the file was opened just now, and nobody else has its number.
+        let file = File::from(unsafe { OwnedFd::from_raw_fd(made) });
+        let layout = Layout::of(arrays);
+        file.set_len(layout.end)?;
+        // SAFETY: the call changes what may be done to the file, and nothing of this process.
+        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, SEALS) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let segment = Self::map(file, layout)?;
+        segment.head().key.store(key, Ordering::Relaxed);
+        segment.head().magic.store(MAGIC, Ordering::Release);
+        Ok(segment)
+    }
+
+    /// One that another process made; `None` if it is something else.
+    ///
+    /// # Errors
+    /// If it cannot be mapped.
+    pub(super) fn join(file: File, key: u64, arrays: &[ChunksOf]) -> io::Result<Option<Self>> {
+        let layout = Layout::of(arrays);
+        // SAFETY: the call asks about the file, and changes nothing.
+        let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
+        // Of the right length and fixed there: no access to the map can miss the file.
+        if seals & SEALS != SEALS || seals < 0 || file.metadata()?.len() != layout.end {
+            return Ok(None);
+        }
+        let segment = Self::map(file, layout)?;
+        let head = segment.head();
+        let is_same =
+            head.magic.load(Ordering::Acquire) == MAGIC && head.key.load(Ordering::Relaxed) == key;
+        Ok(is_same.then_some(segment))
+    }
+
+    fn map(file: File, layout: Layout) -> io::Result<Self> {
+        let length = usize::try_from(layout.end).map_err(io::Error::other)?;
+        let map = MmapOptions::new().len(length).map_raw(&file)?;
+        Ok(Self { file, map, layout })
+    }
+
+    /// Its file, for other processes.
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
+    fn head(&self) -> &Head {
+        // SAFETY: the map is longer than a head, begins on a page, and holds numbers that may have any value; all
+        // processes touch them as atomics only.
+        unsafe { &*self.map.as_ptr().cast::<Head>() }
+    }
+
+    fn state(&self, chunk: usize) -> &AtomicU32 {
+        assert!(chunk < self.layout.chunks, "there is no chunk {chunk}");
+        // SAFETY: the states lie behind the first page, one for each chunk, and all processes touch them as atomics only.
+        unsafe { &*self.map.as_ptr().add(PAGE).cast::<AtomicU32>().add(chunk) }
+    }
+
+    /// The values of a chunk of an array, if a process decoded it.
+    pub(super) fn get(&self, array: usize, number: usize) -> Option<&[u8]> {
+        let (chunk, bytes) = self.layout.chunk(array, number);
+        if self.state(chunk).load(Ordering::Acquire) != READY {
+            return None;
+        }
+        // SAFETY: the span lies in the map. The chunk is ready, so that whoever wrote it is done, and nobody writes to it
+        // again; the map lives as long as this.
+        Some(unsafe { std::slice::from_raw_parts(self.map.as_ptr().add(bytes.start), bytes.len()) })
+    }
+
+    /// Takes a decoded chunk of an array if no process did, and all of them together then hold at most `limit` bytes.
+    pub(super) fn keep(&self, array: usize, number: usize, values: &[u8], limit: u64) {
+        let (chunk, bytes) = self.layout.chunk(array, number);
+        debug_assert_eq!(values.len(), bytes.len());
+        let (state, len) = (self.state(chunk), bytes.len() as u64);
+        if values.len() != bytes.len() || state.load(Ordering::Relaxed) != EMPTY {
+            return;
+        }
+        let used = &self.head().used;
+        let add = |used: u64| used.checked_add(len).filter(|used| *used <= limit);
+        if used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_err() {
+            return;
+        }
+        let begin = state.compare_exchange(EMPTY, WRITING, Ordering::Relaxed, Ordering::Relaxed);
+        if begin.is_err() {
+            // Another thread or process was first.
+            used.fetch_sub(len, Ordering::Relaxed);
+            return;
+        }
+        // SAFETY: the span lies in the map, and is as long as the values. Only who moved the chunk from empty to being written
+        // writes there, once, and nobody reads before it is ready.
+        unsafe {
+            let to = self.map.as_mut_ptr().add(bytes.start);
+            std::ptr::copy_nonoverlapping(values.as_ptr(), to, bytes.len());
+        }
+        state.store(READY, Ordering::Release);
+    }
+
+    /// Bytes that all processes together hold.
+    pub(super) fn used(&self) -> u64 {
+        self.head().used.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ARRAYS: [ChunksOf; 2] =
+        [ChunksOf { count: 3, bytes: 5000 }, ChunksOf { count: 2, bytes: 7 }];
+
+    #[test]
+    fn what_one_keeps_the_other_gets() {
+        let one = Segment::create(5, &ARRAYS).unwrap();
+        let other = Segment::join(one.file().try_clone().unwrap(), 5, &ARRAYS).unwrap().unwrap();
+        assert!((0..3).all(|chunk| other.get(0, chunk).is_none()));
+        one.keep(0, 2, &[7; 5000], u64::MAX);
+        other.keep(1, 0, &[1; 7], u64::MAX);
+        // It is kept already.
+        other.keep(0, 2, &[8; 5000], u64::MAX);
+        assert_eq!(other.get(0, 2), Some(&[7; 5000][..]));
+        assert_eq!(one.get(1, 0), Some(&[1; 7][..]));
+        assert_eq!((one.get(1, 1), one.get(0, 1)), (None, None));
+        assert_eq!((one.used(), other.used()), (5007, 5007));
+        one.keep(0, 0, &[1; 5000], 10_006);
+        assert_eq!((one.get(0, 0), one.used()), (None, 5007), "there is no room");
+        one.keep(0, 0, &[1; 5000], 10_007);
+        assert_eq!(other.used(), 10_007);
+    }
+
+    #[test]
+    fn a_chunk_that_nobody_finished_is_nobody_s() {
+        let one = Segment::create(5, &ARRAYS).unwrap();
+        one.state(1).store(WRITING, Ordering::Relaxed);
+        one.keep(0, 1, &[1; 5000], u64::MAX);
+        assert_eq!((one.get(0, 1), one.used()), (None, 0));
+    }
+
+    #[test]
+    fn other_files_are_not_joined() {
+        let one = Segment::create(5, &ARRAYS).unwrap();
+        let file = || one.file().try_clone().unwrap();
+        assert!(Segment::join(file(), 6, &ARRAYS).unwrap().is_none());
+        assert!(Segment::join(file(), 5, &ARRAYS[..1]).unwrap().is_none());
+        assert!(one.file().set_len(1).is_err(), "its length stays");
+        let plain = tempfile::tempfile().unwrap();
+        plain.set_len(one.file().metadata().unwrap().len()).unwrap();
+        assert!(Segment::join(plain, 5, &ARRAYS).unwrap().is_none());
+    }
+
+    #[test]
+    fn threads_that_keep_the_same_chunks_agree() {
+        let arrays = [ChunksOf { count: 200, bytes: 4097 }];
+        let one = Segment::create(0, &arrays).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..4u8 {
+                let one = &one;
+                scope.spawn(move || {
+                    for chunk in (0..200).map(|chunk| (chunk * (2 * thread as usize + 1)) % 200) {
+                        one.keep(0, chunk, &[thread; 4097], u64::MAX);
+                        let values = one.get(0, chunk);
+                        assert!(values.is_none_or(|values| values.iter().all(|v| *v == values[0])));
+                    }
+                });
+            }
+        });
+        assert_eq!(one.used(), 200 * 4097);
+        assert!((0..200).all(|chunk| one.get(0, chunk).is_some()));
+    }
+}
