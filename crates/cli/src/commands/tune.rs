@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hsipack_format::Result;
 use hsipack_format::text::printable;
-use hsipack_measure::tune::{self, Case, Measured, Options, Report, Variant};
+use hsipack_measure::tune::{self, Case, Measured, Options, Report, Variant, Windows};
 use hsipack_pack::progress::Progress;
 use indicatif::ProgressBar;
 
@@ -58,6 +58,11 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Training")]
     batch_size: u32,
 
+    /// Training takes crops or patches of so many pixels: what they cost by how cubes are cut into chunks, and what
+    /// loaders do about it
+    #[arg(long, value_name = "RxC", value_parser = parse::pixels, help_heading = "Training")]
+    patch: Option<[u32; 2]>,
+
     /// Cores that decode in training; more than this machine has are reckoned in proportion
     /// [default: all of this machine]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Training")]
@@ -73,6 +78,7 @@ const EXAMPLES: &str = "\
 Examples:
   hsipack tune scans/ --quick
   hsipack tune scans.hsipack --disk-rate 1000MB/s --step-time 40ms --html tune.html
+  hsipack tune scenes/ --patch 9x9
   hsipack tune scans/ --apply tuned.toml && hsipack convert scans/ -o scans.hsipack --config tuned.toml
 
 Keys of --json (sizes in bytes, rates{threads,gb_per_s,least,greatest} in 10^9 uncompressed bytes a
@@ -82,6 +88,8 @@ second: median, least and greatest of the rounds; candidates and cases are count
   candidates[]: name codec level shuffle chunk_bytes keep_bits bytes ratio write{rate} decode[]{rate} front
   cases[]:      disk_rate candidate bytes_per_s cubes_per_s epoch_s limit parts[disk,decode,copy,step]
   choice:       candidate case write_s
+  windows:      rows columns all_bytes memory_bytes shuffle_window_bytes choice (null without --patch)
+                layouts[]{chunk,chunk_bytes,chunks_per_window,windows_per_s,auto}
   precision:    information{pairs,chance,bits} shares keep_99 keep_99_9 codec
                 best variants[]{codec,keep_bits,share,ratio,decode[],write,smaller,faster,smaller_than_chosen,
                 faster_than_chosen,max_rel,bound_rel,mean_rel,max_abs}
@@ -100,6 +108,7 @@ impl Args {
             disk_rate: self.disk_rate.map(|rate| rate as f64),
             step_time: self.step_time,
             batch_size: self.batch_size as usize,
+            patch: self.patch,
         }
     }
 }
@@ -141,9 +150,10 @@ fn print(report: &Report) {
     report.notes.iter().for_each(|note| say!("  note: {note}"));
     print_codecs(report);
     print_cases(report);
+    report.windows.iter().for_each(print_windows);
     print_precision(report);
     let chosen = report.chosen();
-    let chunk = report.chunk_rows().map(|rows| format!(" --chunk {rows}")).unwrap_or_default();
+    let chunk = report.chunk().map(|chunk| format!(" --chunk {chunk}")).unwrap_or_default();
     say!(
         "\n  choose       --codec {} --level {} --shuffle {}{chunk}",
         chosen.candidate.codec.compressor.name(),
@@ -222,6 +232,35 @@ fn print_cases(report: &Report) {
     report.cases.iter().for_each(line);
     if report.cores > report.machine_cores {
         say!("  decoding on {} cores is reckoned from {}", report.cores, report.machine_cores);
+    }
+}
+
+fn print_windows(windows: &Windows) {
+    let Windows { rows, columns, all_bytes, memory_bytes, layouts, choice, .. } = windows;
+    say!(
+        "\n  windows of {rows}x{columns}; all cubes take {} decoded, and a loader would use {} of memory here",
+        output::bytes(*all_bytes),
+        output::bytes(*memory_bytes)
+    );
+    say!(
+        "  {:<18}{:>10}{:>16}{:>20}  with cache=auto a loader",
+        "chunks",
+        "size",
+        "chunks/window",
+        "windows/s, no cache"
+    );
+    for (at, layout) in layouts.iter().enumerate() {
+        let name =
+            layout.chunk.as_ref().map_or("default".to_owned(), |chunk| format!("--chunk {chunk}"));
+        let mark = if at == *choice { "*" } else { "" };
+        say!(
+            "  {:<18}{:>10}{:>16.2}{:>20.0}  {}",
+            format!("{name}{mark}"),
+            output::bytes(layout.chunk_bytes),
+            layout.chunks_per_window,
+            layout.windows_per_s,
+            layout.auto.words()
+        );
     }
 }
 

@@ -22,7 +22,7 @@ from test_precision import bits_for, information, noisy_cube
 RUN = {
     "paths", "quick", "cores", "machine_cores", "threads", "rounds", "batch_size", "disk_rate",
     "step_time", "default_chunk_bytes", "sample", "copy", "candidates", "cases", "choice",
-    "precision", "notes", "seconds",
+    "windows", "precision", "notes", "seconds",
 }  # fmt: skip
 CANDIDATE = {
     "name", "codec", "level", "shuffle", "chunk_bytes", "keep_bits", "bytes", "ratio", "write",
@@ -110,6 +110,40 @@ def test_a_slow_model_is_the_limit(hsipack: Hsipack, cubes: Path) -> None:
     assert {case["limit"] for case in run["cases"]} == {"step"}
     assert run["cases"][0]["cubes_per_s"] == pytest.approx(0.2)
     assert run["threads"] == [1]
+
+
+def test_windows_are_reckoned_by_how_cubes_are_cut(
+    hsipack: Hsipack, cubes: Path, tmp_path: Path
+) -> None:
+    config = tmp_path / "tuned.toml"
+    run = tune(hsipack, cubes, "--quick", "--patch", "5x7", "--apply", config)
+    windows = run["windows"]
+    assert (windows["rows"], windows["columns"], windows["all_bytes"]) == (
+        5, 7, run["sample"]["all_bytes"],
+    )  # fmt: skip
+    own, *tiles = windows["layouts"]
+    assert own["chunk"] is None
+    assert [one["chunk"] for one in tiles] == ["16x16", "32x32"]
+    rows, columns, bands = (int(one) for one in run["sample"]["shapes"][0].split("x"))
+    for one, (height, width) in zip([own, *tiles], [(rows, columns), (16, 16), (32, 32)],
+                                    strict=True):  # fmt: skip
+        assert one["chunk_bytes"] == height * width * bands * 2
+        down, across = (
+            np.mean([
+                min(centre - size // 2 + size - 1, length - 1) // chunk
+                - max(centre - size // 2, 0) // chunk + 1
+                for centre in range(length)
+            ])
+            for size, length, chunk in [(5, rows, height), (7, columns, width)]
+        )  # fmt: skip
+        assert one["chunks_per_window"] == pytest.approx(down * across, rel=0.02)
+        assert one["windows_per_s"] > 0
+        assert one["auto"] == "keep_all"
+    assert windows["choice"] == 0
+    assert "chunk" not in config.read_text()
+    told = hsipack.run("tune", cubes, "--quick", "--patch", "5x7").stdout
+    assert "windows of 5x7" in told
+    assert "keeps all decoded" in told
 
 
 def test_ratios_are_those_of_convert(

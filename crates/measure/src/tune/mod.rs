@@ -14,6 +14,7 @@
 //! | `measure.rs` | encoding, decoding and copying, round by round, within a time |
 //! | `pareto.rs` | what nothing else is better than in every respect |
 //! | `advice.rs` | what limits the rate with a disk, cores and a model, and what to choose |
+//! | `windows.rs` | what windows cost by how cubes are cut, and what loaders do about it |
 //! | `precision.rs` | information in bits, what dropping some gains, and the error it makes |
 //! | `report.rs` | everything that was found; its names are the keys of `--json` |
 //! | `page.rs` | the same as a page |
@@ -29,6 +30,7 @@ mod precision;
 mod report;
 mod run;
 mod sample;
+mod windows;
 
 pub use self::advice::{Case, Choice, Limit};
 pub use self::candidates::Candidate;
@@ -39,6 +41,7 @@ pub use self::precision::{BandErrors, Precision, Spectrum, Variant};
 pub use self::report::Report;
 pub use self::run::tune;
 pub use self::sample::SampleReport;
+pub use self::windows::{Auto, Layout, Windows};
 
 // `bench`, too, chooses a codec with these.
 pub(crate) use self::measure::{Bench, Limits};

@@ -21,4 +21,6 @@ pub struct Options {
     pub step_time: Option<Duration>,
     /// Cubes in a batch.
     pub batch_size: usize,
+    /// Rows and columns of windows, where training takes crops or patches.
+    pub patch: Option<[u32; 2]>,
 }

@@ -4,18 +4,23 @@ use super::advice::Case;
 use super::figures::{Measured, Rate};
 use super::precision::Spectrum;
 use super::report::Report;
+use super::windows::{Layout, Windows};
 use crate::page::chart::{Bar, Chart};
 use crate::page::{Page, escape, table};
 
 /// The page of a run.
 pub fn page(report: &Report) -> String {
     let title = format!("Tuning for {}", report.paths.join(", "));
-    Page::new(&title)
+    let page = Page::new(&title)
         .lead(&lead(report))
         .section("In short", &summary(report))
         .section("What limits", &limits(report))
-        .section("Ratio and speed", &codecs(report))
-        .section("What the mantissa bits hold", &information(report))
+        .section("Ratio and speed", &codecs(report));
+    let page = match &report.windows {
+        Some(found) => page.section("What windows cost", &windows(found)),
+        None => page,
+    };
+    page.section("What the mantissa bits hold", &information(report))
         .section("What fewer bits gain and cost", &bits(report))
         .section("Spectra before and after", &spectra(report))
         .section("How it was measured", &method(report))
@@ -42,6 +47,31 @@ fn lead(report: &Report) -> String {
         sample.shapes.join(", "),
         report.threads.last().copied().unwrap_or(1),
         report.machine_cores
+    )
+}
+
+fn windows(windows: &Windows) -> String {
+    let row = |layout: &Layout| {
+        vec![
+            layout.chunk.clone().unwrap_or_else(|| "default".to_owned()),
+            format!("{} kB", layout.chunk_bytes / 1000),
+            format!("{:.2}", layout.chunks_per_window),
+            format!("{:.0}", layout.windows_per_s),
+            layout.auto.words(),
+        ]
+    };
+    let rows: Vec<_> = windows.layouts.iter().map(row).collect();
+    let head = ["chunks", "size", "chunks/window", "windows/s, no cache", "a loader"];
+    let chosen = windows.layouts[windows.choice].chunk.as_deref().unwrap_or("default");
+    format!(
+        "<p>Windows of {}x{} pixels. All cubes take {:.2} GB decoded; <code>cache=\"auto\"</code> would use {:.2} GB of this machine's memory. \
+         Chosen: {}.</p>{}",
+        windows.rows,
+        windows.columns,
+        windows.all_bytes as f64 / 1e9,
+        windows.memory_bytes as f64 / 1e9,
+        escape(chosen),
+        table(&head, &rows)
     )
 }
 
@@ -408,11 +438,13 @@ mod tests {
             disk_rate: None,
             step_time: None,
             batch_size: 2,
+            patch: Some([3, 3]),
         };
         let report = tune(&options, &AtomicBool::new(false), &|_| {}).unwrap();
         let html = page(&report);
         assert!(html.contains("id=\"data\"") && !html.contains("<cube>"));
         assert!(html.contains(&report.chosen().name));
+        assert!(html.contains("Windows of 3x3 pixels"));
         assert!(html.contains("Packing the cube takes less than a second here."));
         if let Some(gain) = report.precision.gain() {
             let told = format!("their greatest error</dt><dd>{:.3} %", 100.0 * gain.bound_rel);

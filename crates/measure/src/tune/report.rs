@@ -6,6 +6,7 @@ use super::advice::{Case, Choice};
 use super::figures::{Measured, Rate};
 use super::precision::Precision;
 use super::sample::SampleReport;
+use super::windows::Windows;
 
 /// A whole run.
 #[derive(Clone, Debug, Serialize)]
@@ -40,6 +41,8 @@ pub struct Report {
     pub cases: Vec<Case>,
     /// What to choose.
     pub choice: Choice,
+    /// What windows cost, where some were asked about.
+    pub windows: Option<Windows>,
     /// Mantissa bits.
     pub precision: Precision,
     /// What the user should know.
@@ -68,8 +71,8 @@ impl Report {
             codec.level,
             codec.shuffle,
         );
-        if let Some(rows) = self.chunk_rows() {
-            text += &format!("chunk = {rows}\n");
+        if let Some(chunk) = self.chunk() {
+            text += &format!("chunk = \"{chunk}\"\n");
         }
         if let Some(gain) = self.precision.gain() {
             let shuffle = gain.codec.rsplit(' ').next().unwrap_or_default();
@@ -82,8 +85,17 @@ impl Report {
         text
     }
 
+    /// Rows, or rows and columns, of a chunk as `convert --chunk` takes them, where the choice is not the default: that for
+    /// windows, if some were asked about.
+    pub fn chunk(&self) -> Option<String> {
+        match &self.windows {
+            Some(windows) => windows.layouts[windows.choice].chunk.clone(),
+            None => self.chunk_rows().map(|rows| rows.to_string()),
+        }
+    }
+
     /// Rows of a chunk, where the choice is not the default and all cubes have one shape.
-    pub fn chunk_rows(&self) -> Option<usize> {
+    fn chunk_rows(&self) -> Option<usize> {
         let chunk = self.chosen().candidate.chunk_bytes;
         let [shape] = self.sample.shapes.as_slice() else { return None };
         let lengths: Vec<usize> = shape.split('x').filter_map(|part| part.parse().ok()).collect();

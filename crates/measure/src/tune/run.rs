@@ -12,6 +12,7 @@ use super::measure::{self, Bench, Limits};
 use super::options::Options;
 use super::report::Report;
 use super::sample::Sample;
+use super::windows::{self, Known};
 use super::{pareto, precision};
 use crate::Result;
 
@@ -56,6 +57,12 @@ pub fn tune(options: &Options, stop: &AtomicBool, tell: &dyn Fn(&str)) -> Result
     let chosen = tried[choice.candidate].candidate;
     let best = |some: &[Measured]| needs.best(cases[choice.case].disk_rate, some);
     let precision = precision::measure(&sample, &mut bench, &chosen, options.quick, &best)?;
+    let report = sample.report();
+    let windows = options.patch.zip(sample.pieces.first()).map(|(patch, piece)| {
+        let known = Known::here(piece.shape, report.all_cubes, report.all_bytes);
+        let rate = windows::rate_of(&tried, &tried[choice.candidate], options.cores);
+        windows::reckon(known, patch, &rate)
+    });
     let notes = sample.notes.clone();
     Ok(Report {
         paths: options.paths.clone(),
@@ -68,11 +75,12 @@ pub fn tune(options: &Options, stop: &AtomicBool, tell: &dyn Fn(&str)) -> Result
         disk_rate: options.disk_rate,
         step_time: options.step_time.map(|time| time.as_secs_f64()),
         default_chunk_bytes: TARGET_CHUNK,
-        sample: sample.report(),
+        sample: report,
         copy,
         candidates: tried,
         cases,
         choice,
+        windows,
         precision,
         notes,
         seconds: begin.elapsed().as_secs_f64(),

@@ -242,8 +242,7 @@ impl Chooser<'_> {
         }
         let bytes = match (self.options.cache_bytes, memory::limit()) {
             (0, None) => return none(""),
-            // Half of half, so that there is room where others use some of it.
-            (0, Some(limit)) => 1 << (limit / 4).max(1).ilog2(),
+            (0, Some(limit)) => shuffle_window_bytes(limit),
             (bytes, _) => bytes,
         };
         match blocks::cut(self.dataset, self.plan, bytes)? {
@@ -258,6 +257,12 @@ impl Chooser<'_> {
             Err(_) => none(""),
         }
     }
+}
+
+/// The size of a shuffle window where the user leaves it to us, and the memory that counts is `limit` bytes: a quarter,
+/// so that there is room where others use some of it, and one that is the same on machines that are nearly.
+pub fn shuffle_window_bytes(limit: u64) -> u64 {
+    1 << (limit / 4).max(1).ilog2()
 }
 
 /// Processes of this machine that train together, as torchrun says.

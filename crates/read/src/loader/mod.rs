@@ -39,7 +39,7 @@ use std::time::{Duration, Instant};
 
 pub use batch::{ArrayView, Batch};
 pub(crate) use batch_plan::BatchArray;
-pub use cache_choice::{CacheChoice, Shuffled};
+pub use cache_choice::{CacheChoice, Shuffled, shuffle_window_bytes};
 pub use options::{LoaderOptions, OnDamage, ShuffleWindow};
 pub(crate) use shared::Shared;
 pub use stats::{LoaderStats, Statistics};

@@ -39,6 +39,7 @@
 //! ```
 
 mod batches;
+mod block_size;
 mod blocks;
 mod crops;
 mod index_set;
@@ -58,6 +59,7 @@ use hsipack_augment::SampleKey;
 use hsipack_format::{Command, CubeShape, Opt, random, remedy};
 
 pub use batches::{LastBatch, Share};
+pub use block_size::{BlockSize, chunks_touched};
 pub use blocks::{Block, ShuffleBlocks};
 pub use crops::{ATTEMPTS, Crop, Labelled, Window};
 pub use order::Order;

@@ -1,0 +1,271 @@
+//! What windows cost, by how cubes are cut into chunks, and what loaders would do about it.
+
+use hsipack_format::{CubeShape, Grid, Tile};
+use hsipack_read::plan::{BlockSize, chunks_touched};
+use hsipack_store::memory;
+use serde::Serialize;
+
+use super::figures::Measured;
+
+/// Sides of the tiles that are reckoned with, beside whole rows.
+const TILES: [usize; 4] = [16, 32, 64, 128];
+/// Blocks that come together from which on an order is nearly that of a shuffle of all windows.
+const ENOUGH_BLOCKS: usize = 16;
+
+/// What windows of one size cost.
+#[derive(Clone, Debug, Serialize)]
+pub struct Windows {
+    /// Rows of a window.
+    pub rows: u32,
+    /// Columns of a window.
+    pub columns: u32,
+    /// Bytes of all cubes decoded.
+    pub all_bytes: u64,
+    /// Bytes of memory that a loader with `cache="auto"` would use on this machine now: half of what is free.
+    pub memory_bytes: u64,
+    /// Bytes of the shuffle window that it would take if not all cubes fit.
+    pub shuffle_window_bytes: u64,
+    /// How cubes may be cut.
+    pub layouts: Vec<Layout>,
+    /// What to choose, by its number among the layouts.
+    pub choice: usize,
+}
+
+/// One way to cut cubes into chunks. Of cubes of several shapes, the first one counts.
+#[derive(Clone, Debug, Serialize)]
+pub struct Layout {
+    /// As `convert --chunk` takes it; none for what it does by itself.
+    pub chunk: Option<String>,
+    /// Bytes of a chunk.
+    pub chunk_bytes: u64,
+    /// Chunks that a window lies in, on average.
+    pub chunks_per_window: f64,
+    /// Windows a second where nothing is kept and every window decodes its chunks.
+    pub windows_per_s: f64,
+    /// What `cache="auto"` would do.
+    pub auto: Auto,
+}
+
+/// What a loader does for windows.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Auto {
+    /// Keep all chunks decoded: after the first epoch windows are copied only.
+    KeepAll,
+    /// Hold some blocks of cubes at a time.
+    ShuffleWindow {
+        /// Blocks that come together.
+        blocks: usize,
+        /// All of them.
+        of_blocks: usize,
+        /// How often a chunk is decoded in an epoch.
+        decoded: f64,
+    },
+    /// Neither fits.
+    DecodeEach,
+}
+
+impl Auto {
+    /// In words.
+    pub fn words(self) -> String {
+        match self {
+            Self::KeepAll => "keeps all decoded".to_owned(),
+            Self::ShuffleWindow { blocks, of_blocks, decoded } => {
+                format!(
+                    "shuffles {blocks} of {of_blocks} blocks, each chunk decoded {decoded:.2} times"
+                )
+            }
+            Self::DecodeEach => "decodes for each window".to_owned(),
+        }
+    }
+}
+
+/// What is known of the cubes and the machine.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known {
+    pub shape: CubeShape,
+    pub cubes: usize,
+    pub all_bytes: u64,
+    /// Half of the memory that is free.
+    pub memory: u64,
+    pub shuffle_window: u64,
+}
+
+impl Known {
+    /// This machine's memory.
+    pub(super) fn here(shape: CubeShape, cubes: usize, all_bytes: u64) -> Self {
+        let memory = memory::available().map_or(0, |free| free.bytes / 2);
+        let shuffle_window = memory::limit().map_or(0, hsipack_read::shuffle_window_bytes);
+        Self { shape, cubes, all_bytes, memory, shuffle_window }
+    }
+}
+
+/// What windows of `size` cost. `rate` gives bytes a second that chunks of so many bytes are decoded at.
+pub(super) fn reckon(
+    known: Known,
+    [rows, columns]: [u32; 2],
+    rate: &dyn Fn(u64) -> f64,
+) -> Windows {
+    let shape = known.shape;
+    let value = 2;
+    let tiles = TILES.iter().filter(|side| {
+        **side >= rows.max(columns) as usize && **side < shape.rows.min(shape.columns)
+    });
+    let slab = |target: usize| Tile::slab(shape, value, target);
+    let small = slab(256 << 10);
+    let own = slab(hsipack_format::grid::TARGET_CHUNK);
+    let mut cuts = vec![(None, own)];
+    if small != own {
+        cuts.push((Some(small.rows.to_string()), small));
+    }
+    cuts.extend(
+        tiles.map(|side| (Some(format!("{side}x{side}")), Tile { rows: *side, columns: *side })),
+    );
+    let layouts: Vec<Layout> = cuts
+        .into_iter()
+        .filter_map(|(chunk, tile)| layout(known, [rows, columns], chunk, tile, rate))
+        .collect();
+    let choice = choose(&layouts);
+    let Known { all_bytes, memory, shuffle_window, .. } = known;
+    Windows {
+        rows,
+        columns,
+        all_bytes,
+        memory_bytes: memory,
+        shuffle_window_bytes: shuffle_window,
+        layouts,
+        choice,
+    }
+}
+
+fn layout(
+    known: Known,
+    [rows, columns]: [u32; 2],
+    chunk: Option<String>,
+    tile: Tile,
+    rate: &dyn Fn(u64) -> f64,
+) -> Option<Layout> {
+    let grid = Grid::new(known.shape, tile, 1).ok()?;
+    let chunk_bytes = grid.chunk_values() as u64 * 2;
+    let most = grid.chunks_per_sample() as f64;
+    let touched = chunks_touched(&grid, (rows, columns)).min(most);
+    let block = BlockSize::cut(&grid, (rows, columns));
+    let of_blocks = block.count() * known.cubes;
+    let blocks = (known.shuffle_window / 2).checked_div(block.chunks() * chunk_bytes);
+    let blocks = blocks.map_or(0, |blocks| blocks as usize);
+    let auto = match blocks {
+        _ if known.all_bytes <= known.memory => Auto::KeepAll,
+        0 => Auto::DecodeEach,
+        blocks => Auto::ShuffleWindow {
+            blocks: blocks.min(of_blocks),
+            of_blocks,
+            decoded: block.decoded(),
+        },
+    };
+    let windows_per_s = rate(chunk_bytes) / (touched * chunk_bytes as f64);
+    Some(Layout { chunk, chunk_bytes, chunks_per_window: touched, windows_per_s, auto })
+}
+
+/// What `convert` does by itself, unless another cut makes an order possible that is nearly a global one, or, where nothing
+/// can be kept, windows faster by a fifth.
+fn choose(layouts: &[Layout]) -> usize {
+    let blocks = |layout: &Layout| match layout.auto {
+        Auto::KeepAll => usize::MAX,
+        Auto::ShuffleWindow { blocks, .. } => blocks.min(ENOUGH_BLOCKS),
+        Auto::DecodeEach => 0,
+    };
+    let own = &layouts[0];
+    let better = |layout: &Layout| match (blocks(own), blocks(layout)) {
+        (0, 0) => layout.windows_per_s > 1.2 * own.windows_per_s,
+        (own, other) => other > own,
+    };
+    let rank = |at: &usize| {
+        let layout = &layouts[*at];
+        (blocks(layout), (layout.windows_per_s * 1e3) as u64)
+    };
+    (1..layouts.len()).filter(|at| better(&layouts[*at])).max_by_key(rank).unwrap_or(0)
+}
+
+/// The rate of decoding chunks of so many bytes: that of the chunks nearest to it in size that were tried with the chosen
+/// codec.
+pub(super) fn rate_of<'a>(
+    tried: &'a [Measured],
+    chosen: &'a Measured,
+    cores: usize,
+) -> impl Fn(u64) -> f64 + 'a {
+    move |bytes| {
+        let distance = |one: &&Measured| {
+            let ratio = one.candidate.chunk_bytes as f64 / bytes as f64;
+            (ratio.ln().abs() * 1e6) as u64
+        };
+        let same = tried.iter().filter(|one| one.name == chosen.name);
+        let nearest = same.min_by_key(distance).unwrap_or(chosen);
+        1e9 * nearest.decode_at(cores)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    fn known(memory: u64) -> Known {
+        let shape = CubeShape::new(610, 340, 103);
+        let all_bytes = 64 * 610 * 340 * 103 * 2;
+        Known { shape, cubes: 64, all_bytes, memory, shuffle_window: memory / 2 }
+    }
+
+    /// Small chunks decode a little slower.
+    fn rate(bytes: u64) -> f64 {
+        if bytes < 1 << 20 { 1.5e9 } else { 2e9 }
+    }
+
+    #[test]
+    fn where_all_fits_chunks_stay_as_they_are() {
+        let windows = reckon(known(8 * GIB), [9, 9], &rate);
+        assert_eq!(windows.choice, 0);
+        assert!(windows.layouts.iter().all(|layout| layout.auto == Auto::KeepAll));
+        let own = &windows.layouts[0];
+        assert_eq!((own.chunk.as_deref(), own.chunk_bytes), (None, 61 * 340 * 103 * 2));
+        // 8 places reach over each of 9 edges.
+        assert!((own.chunks_per_window - (1.0 + 72.0 / 610.0)).abs() < 1e-12);
+        let each = own.chunks_per_window * own.chunk_bytes as f64;
+        assert!((own.windows_per_s * each / 2e9 - 1.0).abs() < 1e-12);
+        let tile =
+            windows.layouts.iter().find(|one| one.chunk.as_deref() == Some("32x32")).unwrap();
+        assert_eq!(tile.chunk_bytes, 32 * 32 * 103 * 2);
+        assert!((tile.chunks_per_window - 1.25 * 1.25).abs() < 0.03);
+        assert!(tile.windows_per_s > 5.0 * own.windows_per_s);
+    }
+
+    #[test]
+    fn a_shuffle_window_of_enough_blocks_needs_no_other_chunks() {
+        let windows = reckon(known(2 * GIB), [9, 9], &rate);
+        let Auto::ShuffleWindow { blocks, of_blocks, decoded } = windows.layouts[0].auto else {
+            panic!("{windows:?}")
+        };
+        assert!(blocks >= ENOUGH_BLOCKS && of_blocks > 64 && decoded <= 1.2, "{windows:?}");
+        assert_eq!(windows.choice, 0);
+        // With less of it the tiles, of which more come together.
+        let less = reckon(known(GIB / 8), [9, 9], &rate);
+        assert_ne!(less.choice, 0, "{less:?}");
+    }
+
+    #[test]
+    fn where_nothing_fits_small_chunks_are_chosen() {
+        let windows = reckon(known(0), [9, 9], &rate);
+        assert!(windows.layouts.iter().all(|layout| layout.auto == Auto::DecodeEach));
+        let best = &windows.layouts[windows.choice];
+        assert!(windows.layouts.iter().all(|one| one.windows_per_s <= best.windows_per_s));
+        assert_ne!(windows.choice, 0);
+    }
+
+    #[test]
+    fn cubes_smaller_than_tiles_have_fewer_cuts() {
+        let small = Known { shape: CubeShape::new(20, 10, 5), ..known(0) };
+        let windows = reckon(small, [9, 9], &rate);
+        assert_eq!(windows.layouts.len(), 1);
+        assert_eq!(windows.choice, 0);
+    }
+}
