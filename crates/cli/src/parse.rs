@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use hsipack_format::samples::Condition;
 use hsipack_pack::convert::{BandSelection, ChunkShape, MaskOption};
 
 /// One of these values of a library's option, by its name there, whose words are joined by hyphens here.
@@ -134,6 +135,11 @@ pub fn bands(text: &str) -> Result<BandSelection, String> {
 /// Class ids and ranges of them, ends included: `1,3,10-20`.
 pub fn classes(text: &str) -> Result<ClassList, String> {
     numbers(text, "class id or range of class ids").map(ClassList)
+}
+
+/// A condition on samples: `label == 'urban' and cloud < 10`.
+pub fn condition(text: &str) -> Result<Condition, String> {
+    Condition::parse(text).map_err(|error| error.to_string())
 }
 
 /// Class ids, given as one value.

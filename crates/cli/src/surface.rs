@@ -78,7 +78,7 @@ fn means_else(command: &str, option: Opt) -> bool {
         // Bytes of a sample of the values.
         Opt::Sample => command == "tune",
         // Names of packed masks, where `Mask` is paths of masks to pack.
-        Opt::Mask => matches!(command, "read" | "export" | "diagnose"),
+        Opt::Mask => matches!(command, "read" | "export" | "diagnose" | "spectra"),
         Opt::Masks => command == "convert",
         _ => false,
     }
