@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from hsipack import _hsipack, _options, _torch, _torch_data, augment, crops
+from hsipack import _hsipack, _labels, _options, _torch, _torch_data, augment, crops
 from hsipack._arrays import Output, chosen_output, given
 from hsipack._errors import ConflictError, Error, UnsupportedError
 from hsipack._options import Indices
@@ -118,6 +118,14 @@ class Loader:
             empty.
         mask_dtype: of class ids; the least that holds them if ``None`` (uint8 as uint8, uint16 as
             int32).
+        classes: other class ids for those of the mask: ``{3: 1, "tumour": 2}`` by ids, or by names
+            where the dataset has them; of several masks ``{"organs": {3: 1}}``. Classes that are
+            not named keep their ids, or become ``ignore``. Masks have the new ids, and so have
+            labels of :class:`LabelledPatches`; but which windows there are (also for
+            ``min_labelled``), and how classes take turns, goes by the dataset's own ids.
+        ignore: the id of all pixels whose class ``classes`` does not name, those of class 0
+            included; torch's ``CrossEntropyLoss(ignore_index=…)`` leaves them out. With uint8 masks
+            at most 255.
         bands: bands to read, numbered from 0, in this order; or a slice, or a boolean for every
             band; the dataset's if ``None``.
         columns: columns of the table, or ``group`` and ``label`` themselves, to be given with every
@@ -192,6 +200,8 @@ class Loader:
         split: str | Sequence[str] | None = None,
         masks: str | Sequence[str] | None = None,
         mask_dtype: torch.dtype | npt.DTypeLike | None = None,
+        classes: _labels.Classes | None = None,
+        ignore: int | None = None,
         bands: Indices | None = None,
         columns: str | Sequence[str] = (),
         layers: bool = True,
@@ -235,6 +245,7 @@ class Loader:
             mask_names = [] if isinstance(crop, LabelledPatches) else dataset.masks
         else:
             mask_names = _options.names("masks", masks)
+        of_ids = [*mask_names, *([crop.mask] if isinstance(crop, LabelledPatches) else [])]
         band_numbers = dataset._bands if bands is None else dataset._checked_bands(bands)
         seed = _options.natural("seed", seed, least=0, most=(1 << 64) - 1)
         threads = None if num_threads is None else _options.natural("num_threads", num_threads)
@@ -250,6 +261,7 @@ class Loader:
             "samples": order.ids,
             "weights": order.weights,
             "masks": mask_names,
+            "new_ids": _labels.new_ids(dataset, of_ids, classes, ignore),
             "bands": band_numbers,
             "threads": threads,
             "slots": _options.natural("slots", slots),
