@@ -80,6 +80,8 @@ fn means_else(command: &str, option: Opt) -> bool {
         // Names of packed masks, where `Mask` is paths of masks to pack.
         Opt::Mask => matches!(command, "read" | "export" | "diagnose" | "spectra"),
         Opt::Masks => command == "convert",
+        // New ids of classes to pack, and whether classes are counted.
+        Opt::Classes => matches!(command, "convert" | "info"),
         _ => false,
     }
 }

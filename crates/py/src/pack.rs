@@ -8,7 +8,7 @@ use hsipack_format::{DType, Error, Result, names};
 use hsipack_pack::convert::plan::Plan;
 use hsipack_pack::convert::{
     self as packing, BandSelection, ChunkShape, ConvertOptions, KeepBits, LayoutOptions,
-    MaskOption, Mode, Reference, ValueOptions,
+    MaskOption, Mode, NewClass, OldClass, Reference, ValueOptions,
 };
 use hsipack_pack::progress::Progress;
 use hsipack_pack::spectra::{self as spectra_of, Output, SpectraOptions, Table, Values};
@@ -19,7 +19,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::errors::OrRaise;
-use crate::settings::read;
+use crate::settings::{ClassSetting, read};
 use crate::task::{LOOK, Task, patiently};
 
 /// A dictionary with the settings of a conversion; `hsipack.convert` makes it.
@@ -54,6 +54,8 @@ pub struct Settings {
     /// Name, layer, pattern.
     masks: Vec<(String, Option<String>, String)>,
     mask_fill: Option<u16>,
+    /// Mask, if it is named, class, new id.
+    classes: Vec<(Option<String>, ClassSetting, u16)>,
     table: Option<PathBuf>,
     path_columns: Option<String>,
     wavelength_tolerance: f64,
@@ -82,8 +84,17 @@ impl Settings {
             chunk: self.chunk.map(|(rows, columns)| ChunkShape { rows, columns }),
             shard_bytes: self.shard_bytes.unwrap_or(default.shard_bytes),
         };
-        let mask = |(name, layer, pattern)| MaskOption { name, layer, pattern };
+        let mask =
+            |(name, layer, pattern)| MaskOption { name, layer, pattern, classes: Vec::new() };
         options.masks = self.masks.into_iter().map(mask).collect();
+        for (mask, class, id) in self.classes {
+            let class = match class {
+                ClassSetting::Id(id) => OldClass::Id(id as u16),
+                ClassSetting::Name(name) if name == "*" => OldClass::Others,
+                ClassSetting::Name(name) => OldClass::Name(name),
+            };
+            MaskOption::give_class(&mut options.masks, mask.as_deref(), NewClass { class, id })?;
+        }
         options.mask_fill = self.mask_fill;
         options.table = self.table;
         options.path_columns = self.path_columns;

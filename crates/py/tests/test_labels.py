@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import hsipack
@@ -195,3 +196,26 @@ def test_several_splits_at_once(ds: hsipack.Dataset, dataset: str) -> None:
         assert sum(len(batch["id"]) for batch in loader) == CUBES
     with pytest.raises(ConflictError, match="no sample is of split 'test'"):
         ds.split(["train", "test"])
+
+
+def test_classes_are_packed_with_other_ids(
+    cubes: Path, masks: dict[str, Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "new.hsipack"
+    classes = {"labels": {2: 9, "*": 4}}
+    hsipack.convert(cubes, path, mask=masks, classes=classes)
+    ds = hsipack.open(path, output="numpy")
+    for number in (0, 5):
+        want = np.where(labels(number) == 2, 9, 4)
+        assert np.array_equal(ds[number]["labels"], want)
+    assert hsipack.validate(path, source=True).ok
+    only = masks["labels"]
+    for wrong, what in [
+        ({3: -1}, r"classes\[3\]=-1"),
+        ({1.5: 1}, "classes=1.5"),
+        ({"bones": {1: 2}}, "mask bones, which is not packed"),
+        ({"tumour": 2}, "does not name its classes"),
+        (3, "classes=3"),
+    ]:
+        with pytest.raises(ConflictError, match=what):
+            hsipack.convert(cubes, tmp_path / "no", mask=only, classes=wrong)  # type: ignore[arg-type]

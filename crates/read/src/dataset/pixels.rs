@@ -30,7 +30,8 @@ impl Dataset {
     /// of every layer. Every chunk is read once, by so many threads.
     ///
     /// # Errors
-    /// If a sample's stack has no such mask; it cannot be read or is damaged; or there are new ids for what holds none.
+    /// If a sample's stack has no such mask, or one with other layers than another's; it cannot be read or is damaged; or
+    /// there are new ids for what holds none.
     pub fn class_pixels(
         &self,
         samples: &[usize],
@@ -42,6 +43,7 @@ impl Dataset {
             samples.iter().map(|sample| self.stack_of(*sample)).collect::<Result<Vec<_>>>()?;
         stacks.sort_unstable();
         stacks.dedup();
+        self.check_layers(&stacks, mask)?;
         let tables: BTreeMap<usize, IdTable> = match new {
             Some(new) => stacks.iter().copied().zip(self.id_tables(&stacks, new)?).collect(),
             None => BTreeMap::new(),
@@ -71,6 +73,23 @@ impl Dataset {
             }
         }
         Ok(all.into_values().collect())
+    }
+
+    /// Refuses layers that mean something else in another stack.
+    fn check_layers(&self, stacks: &[usize], mask: &str) -> Result<()> {
+        let Some((first, others)) = stacks.split_first() else { return Ok(()) };
+        let layers = self.mask_layers(*first, mask);
+        match others.iter().find(|stack| self.mask_layers(**stack, mask) != layers) {
+            None => Ok(()),
+            Some(other) => {
+                let [one, other] = [*first, *other].map(|stack| &self.stacks()[stack].name);
+                let what =
+                    format!("mask {mask} has other layers in stack {other} than in stack {one}");
+                Err(Error::conflict(what)
+                    .at(self.path())
+                    .with_remedy("count the samples of each stack by themselves"))
+            }
+        }
     }
 
     /// Pixels of one sample, by id.

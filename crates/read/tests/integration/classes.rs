@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use crate::images::{self, edit};
-use crate::support::{StackSpec, Written, mask_value, wide_value, write_dataset};
+use crate::support::{StackSpec, Written, mask_value, wide_value, write_dataset, write_sums};
 
 /// Two stacks with a mask `a` of uint8, which name their classes in another order, and `w` of uint16.
 fn made() -> (tempfile::TempDir, Written) {
@@ -29,6 +29,7 @@ fn made() -> (tempfile::TempDir, Written) {
             attributes.insert("hsipack".into(), json!({ "class_names": names }));
         });
     }
+    write_sums(&written.path);
     (folder, written)
 }
 
@@ -81,7 +82,7 @@ proptest! {
             if patches {
                 options.patches = Some(("a".into(), Patches::new(size, size)));
             } else {
-                let list = [(0, -2, -1), (5, 3, 4), (8, 7, 12)];
+                let list = [(0, 1 - size as i32, 2), (5, 3, 4), (8, 7, 8)];
                 let windows = Windows::listed((size, size), Pad::Value(1.0), &list).unwrap();
                 options.plan.crop = Crop::Windows(windows.into());
             }
@@ -114,7 +115,7 @@ proptest! {
                     }
                 }
                 if patches {
-                    let centre = pixel((size - 1) / 2 + u32::from(size % 2 == 0), (size - 1) / 2 + u32::from(size % 2 == 0)).unwrap();
+                    let centre = pixel(size / 2, size / 2).unwrap();
                     let old = mask_value(item.sample, centre.0, centre.1);
                     prop_assert!(old != 0, "windows are chosen by the dataset's ids");
                     let label = batch.classes().nth(place).unwrap();
@@ -175,6 +176,7 @@ fn new_ids_that_mean_nothing_are_refused() {
     edit(&written.path.join("14x10x7/a"), |attributes| {
         attributes.insert("hsipack".into(), json!({ "layers": ["x", "y"] }));
     });
+    write_sums(&written.path);
     let dataset = Dataset::open(&written.path).unwrap();
     let error = fault(&dataset, new("a", &[id(1, 2)], None), |_| {});
     assert!(error.contains("boolean layers"), "{error}");
@@ -216,13 +218,18 @@ fn pixels_of_classes_are_counted() {
     edit(&written.path.join("14x10x7/a"), |attributes| {
         attributes.insert("hsipack".into(), json!({ "layers": ["x", "y", "z", "never"] }));
     });
+    write_sums(&written.path);
     let dataset = Dataset::open(&written.path).unwrap();
-    let counted = dataset.class_pixels(&[0, 1], "a", None, 1).unwrap();
+    let error = dataset.class_pixels(&(0..9).collect::<Vec<_>>(), "a", None, 1).unwrap_err();
+    assert!(error.to_string().contains("other layers"), "{error}");
+    let of_stack: Vec<usize> = (0..9).filter(|sample| written.shape(*sample).rows == 14).collect();
+    let counted = dataset.class_pixels(&of_stack, "a", None, 1).unwrap();
     for (layer, class) in counted.iter().enumerate() {
         let set = |sample: usize| {
             (0..140).filter(|at| mask_value(sample, at / 10, at % 10) >> layer & 1 == 1).count()
         };
-        assert_eq!((class.id, class.pixels), (layer as u32, (set(0) + set(1)) as u64));
+        let pixels: usize = of_stack.iter().map(|sample| set(*sample)).sum();
+        assert_eq!((class.id, class.pixels), (layer as u32, pixels as u64));
         assert_eq!(class.name.as_deref(), Some(["x", "y", "z", "never"][layer]));
     }
     assert_eq!(counted.len(), 4);
