@@ -26,7 +26,9 @@ def ds(dataset: str) -> hsipack.Dataset:
 def counted(numbers: range | list[int]) -> dict[int, int]:
     """Pixels by class id, as NumPy counts them."""
     values = np.concatenate([labels(number).ravel() for number in numbers])
-    return dict(zip(*(each.tolist() for each in np.unique(values, return_counts=True)), strict=True))
+    return dict(
+        zip(*(each.tolist() for each in np.unique(values, return_counts=True)), strict=True)
+    )
 
 
 def test_pixels_of_classes(ds: hsipack.Dataset) -> None:
@@ -162,7 +164,7 @@ def test_conditions_choose_samples(ds: hsipack.Dataset) -> None:
             "group in ('patient 1', 'patient 3') or moisture >= 1.25",
             lambda s: s["group"] in ("patient 1", "patient 3") or s["moisture"] >= 1.25,
         ),
-        ("split != \"train\"", lambda s: s["split"] != "train"),
+        ('split != "train"', lambda s: s["split"] != "train"),
         ("`age` == 40.0", lambda s: s["age"] == 40),
     ]:
         assert ds.where(text).ids == ds.where(wanted).ids == by_hand(wanted), text

@@ -45,7 +45,7 @@ def oracle(path: Path, mask: str, statistic: str, stack: str | None = None) -> d
     """Spectrum, deviation, missing values and pixels by sample and region, as NumPy has them."""
     images, masks = read_zarr(path, stack), read_zarr(path, stack, mask)
     own = attributes(path, stack)
-    mean = {"mean": np.nanmean, "median": np.nanmedian}[statistic]
+    mean: Any = {"mean": np.nanmean, "median": np.nanmedian}[statistic]
     found = {}
     for sample, (image, ids) in enumerate(zip(images, masks, strict=True)):
         physical = image.astype("f8") * own.get("scale_factor", 1.0)
@@ -65,7 +65,9 @@ def oracle(path: Path, mask: str, statistic: str, stack: str | None = None) -> d
 def check(found: dict[Any, Any], rows: pd.DataFrame, statistic: str) -> None:
     """Rows with lists of bands are what NumPy found."""
     assert list(zip(rows["sample"], rows["region"], strict=True)) == list(found)
-    for (_, row), (value, std, missing, pixels) in zip(rows.iterrows(), found.values(), strict=True):
+    for (_, row), (value, std, missing, pixels) in zip(
+        rows.iterrows(), found.values(), strict=True
+    ):
         assert row["pixels"] == pixels
         assert np.array_equal(row["missing"], missing)
         np.testing.assert_allclose(row["spectrum"], value, rtol=1e-12)

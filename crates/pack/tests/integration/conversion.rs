@@ -8,9 +8,7 @@ use std::sync::atomic::Ordering;
 
 use half::f16;
 use hsipack_format::ErrorKind;
-use hsipack_pack::convert::{
-    self, ChunkShape, ConvertOptions, KeepBits, MaskOption, Mode, Nodata, Scale,
-};
+use hsipack_pack::convert::{self, ChunkShape, ConvertOptions, KeepBits, Mode, Nodata, Scale};
 use hsipack_pack::progress::Progress;
 use hsipack_pack::source::RowBuffer;
 use hsipack_pack::validate::{ValidateOptions, validate};

@@ -46,7 +46,7 @@ class Dataset:
         self,
         ids: list[int] | None,
         mask: str,
-        new_ids: tuple[str, list[tuple[int | str, int]], int | None] | None,
+        new: tuple[str, list[tuple[int | str, int]], int | None] | None,
         jobs: int | None,
     ) -> list[tuple[int, str | None, int]]: ...
     def columns(self) -> list[str]: ...

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from hsipack import _hsipack, _labels, _options, _torch
+from hsipack import _hsipack, _options, _torch
 from hsipack._arrays import chosen_output, given
 from hsipack._errors import ConflictError
+from hsipack._labels import Classes, new_ids
 from hsipack._options import Indices
 from hsipack.samples import Samples
 
@@ -541,7 +542,7 @@ class Dataset(Base):
         split: str | Sequence[str] | None = None,
         *,
         names: bool = False,
-        classes: _labels.Classes | None = None,
+        classes: Classes | None = None,
         ignore: int | None = None,
         jobs: int | None = None,
     ) -> dict[Any, int]:
@@ -569,7 +570,7 @@ class Dataset(Base):
         """
         part = self if split is None else self.split(split)
         mask = _options.text("mask", mask)
-        new = _labels.new_ids(part, [mask], classes, ignore)
+        new = new_ids(part, [mask], classes, ignore)
         threads = None if jobs is None else _options.natural("jobs", jobs)
         counted = self._native.class_pixels(part._ids, mask, new[0] if new else None, threads)
         named = _options.flag("names", names)

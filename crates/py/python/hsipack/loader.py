@@ -55,6 +55,8 @@ class Loader:
     name    list of their names
     window  (B, 4) int64: first row, first column, rows and columns of what was read; the first ones
             are negative where a window begins before its cube
+    inside  with ``pad``: (B, rows, columns) bool, on the images' device: pixels of the cube, and no
+            padding
     repeat  (B,) int64: which of the sample's crops in the epoch
     epoch   the epoch, counted from 0
     padding (B,) bool: the sample comes in another batch of the epoch, too, and only fills this one
@@ -100,6 +102,11 @@ class Loader:
         dtype: of images: float16, bfloat16 (not of NumPy's arrays), float32 or float64.
         crop: (rows, columns) of random windows, or a :class:`RandomCrop`, :class:`CenterCrop`,
             :class:`GridCrop`, :class:`LabelledPatches` or :class:`Windows`.
+        pad: put whole cubes of unequal size into one batch: each is filled up below and on the
+            right to the rows and columns of the largest that is read, with ``"reflect"``,
+            ``"edge"`` or a number as in :class:`LabelledPatches` (masks have 0 there). Cubes of
+            other numbers of bands come in batches of their own. ``inside`` says which pixels are the
+            cube's.
         augment: augmentations (see :mod:`hsipack.augment`), a list or an
             ``AugmentationSequential``; done on the device, there by torch.
         sampler: ``"class_balanced"``, ``"groups_spread"``, ``"groups_together"``, a weight for
@@ -174,6 +181,9 @@ class Loader:
     >>> loader.close()
     """
 
+    # Rows and columns of every sample, where cubes are padded.
+    _extents: npt.NDArray[np.int64] | None = None
+
     def __new__(cls, dataset: Any = None, *others: Any, **options: Any) -> Loader:
         """A loader of several datasets for what :func:`hsipack.concat` gives."""
         from hsipack._concat import Concat, ConcatLoader
@@ -190,6 +200,7 @@ class Loader:
         device: torch.device | str | int | None = None,
         dtype: torch.dtype | npt.DTypeLike = "float16",
         crop: Crop | Size | None = None,
+        pad: str | float | None = None,
         augment: augment.Augmentations | None = None,
         sampler: str | Sequence[float] | torch.Tensor | Sampler[Any] | None = None,
         drop_last: bool = False,
@@ -239,6 +250,23 @@ class Loader:
             )
         if _options.flag("drop_last", drop_last) & _options.flag("pad_last", pad_last):
             raise ConflictError("both drop_last and pad_last", remedy="choose one of them")
+        if pad is not None:
+            if crop is not None or augment is not None:
+                raise ConflictError(
+                    f"both pad and {'augment' if crop is None else 'crop'}",
+                    remedy="crops have one size, and need no padding"
+                    if crop is not None
+                    else "augment in your loop, with inside as one of the masks",
+                )
+            if "inside" in {*dataset.masks, *_options.names("columns", columns)}:
+                raise ConflictError(
+                    "pad with a mask or column named 'inside', which batches need themselves",
+                    remedy="leave it out with masks or columns",
+                )
+            self._extents = _extents(dataset)
+            read = dataset.ids if order.ids is None else order.ids
+            largest = self._extents[read].max(axis=0).tolist() if read else [1, 1]
+            crop = crops.of_whole_cubes(read, largest, pad)
         rank, world_size = _share(rank, world_size)
         length = order.length if epoch_length is None else epoch_length
         if masks is None:
@@ -368,6 +396,8 @@ class Loader:
         made["id"] = self._host(ids)
         made["name"] = batch["names"]
         made["window"] = self._numbers(batch["windows"], shape=(-1, 4))
+        if self._extents is not None:
+            made["inside"] = self._inside(image, self._extents[ids])
         made["repeat"] = self._numbers(batch["repeats"])
         made["epoch"] = batch["epoch"]
         made["padding"] = self._numbers(batch["padding"], dtype=np.bool_)
@@ -379,6 +409,14 @@ class Loader:
         if batch["mixed"]:
             made["mixed"] = [{"partners": one, "shares": two} for one, two in batch["mixed"]]
         return made
+
+    def _inside(self, image: Any, extents: npt.NDArray[np.int64]) -> Any:
+        """Which pixels of padded cubes are the cubes', on the images' device."""
+        rows, columns = self._settings["crop"]["size"]
+        down = np.arange(rows) < extents[:, :1]
+        across = np.arange(columns) < extents[:, 1:]
+        inside = self._host(down[:, :, None] & across[:, None, :])
+        return inside.to(image.device) if self._output == "torch" else inside
 
     def _numbers(
         self, values: bytearray, dtype: type = np.int64, shape: tuple[int, ...] = (-1,)
@@ -514,7 +552,8 @@ class Loader:
 
     def __getstate__(self) -> dict[str, Any]:
         own = {
-            name: self.__dict__[name] for name in ("_settings", "_dataset", "_output", "_columns")
+            name: getattr(self, name)
+            for name in ("_settings", "_dataset", "_output", "_columns", "_extents")
         }
         return {"own": own, "state": self._native.state()}
 
@@ -650,6 +689,13 @@ def _floats(figures: Any) -> list[float]:
             remedy="give (mean, std), one number a band each",
         ) from None
     return [float(number) for number in numbers]
+
+
+def _extents(dataset: Dataset) -> npt.NDArray[np.int64]:
+    """Rows and columns of every sample of the whole dataset."""
+    shapes = np.array([stack.shape[:2] for stack in dataset.stacks.values()], dtype=np.int64)
+    stacks = [stack for _, _, stack in dataset._native.about(list(range(len(dataset._native))))]
+    return shapes[stacks] if stacks else np.zeros((0, 2), dtype=np.int64)
 
 
 def _cache(dataset: Dataset, cache: object, size: int) -> dict[str, Any]:

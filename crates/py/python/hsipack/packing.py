@@ -314,7 +314,11 @@ def _classes(classes: Any) -> list[tuple[str | None, int | str, int]]:
     for key, value in classes.items():
         mask = key if isinstance(value, Mapping) else None
         for one, new in (value if isinstance(value, Mapping) else {key: value}).items():
-            old = one if isinstance(one, str) else _options.natural("classes", one, least=0, most=most)
+            old = (
+                one
+                if isinstance(one, str)
+                else _options.natural("classes", one, least=0, most=most)
+            )
             flat.append((mask, old, _options.natural(f"classes[{one!r}]", new, least=0, most=most)))
     return flat
 
