@@ -105,8 +105,8 @@ class Loader:
         pad: put whole cubes of unequal size into one batch: each is filled up below and on the
             right to the rows and columns of the largest that is read, with ``"reflect"``,
             ``"edge"`` or a number as in :class:`LabelledPatches` (masks have 0 there). Cubes of
-            other numbers of bands come in batches of their own. ``inside`` says which pixels are the
-            cube's.
+            other numbers of bands come in batches of their own. ``inside`` says which pixels are
+            the cube's.
         augment: augmentations (see :mod:`hsipack.augment`), a list or an
             ``AugmentationSequential``; done on the device, there by torch.
         sampler: ``"class_balanced"``, ``"groups_spread"``, ``"groups_together"``, a weight for

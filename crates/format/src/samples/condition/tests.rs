@@ -115,10 +115,13 @@ fn what_the_samples_do_not_have_is_said() {
     );
 }
 
-/// A condition, and what it says of a number by Rust's own operators.
-fn conditions() -> impl Strategy<Value = (String, fn(i64) -> bool)> {
+/// What a condition says of an id, by Rust's own operators.
+type Says = fn(i64) -> bool;
+
+/// A condition, and what it says.
+fn conditions() -> impl Strategy<Value = (String, Says)> {
     prop::sample::select(vec![
-        ("id == 1".to_owned(), (|id| id == 1) as fn(i64) -> bool),
+        ("id == 1".to_owned(), (|id| id == 1) as Says),
         ("id != 1".to_owned(), |id| id != 1),
         ("id < 2".to_owned(), |id| id < 2),
         ("id <= 1".to_owned(), |id| id <= 1),
@@ -142,7 +145,7 @@ proptest! {
     ) {
         let mut text = String::new();
         // In disjunctive form: the `or`s stand outside.
-        let mut groups: Vec<Vec<(fn(i64) -> bool, bool)>> = vec![Vec::new()];
+        let mut groups: Vec<Vec<(Says, bool)>> = vec![Vec::new()];
         for (place, ((one, says), negated, or)) in all.into_iter().enumerate() {
             if place > 0 {
                 text += if or { " or " } else { " and " };
