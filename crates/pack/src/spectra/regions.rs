@@ -23,12 +23,12 @@ pub(super) struct Regions {
 
 enum Places {
     /// By class id; `NONE` where the class is no region.
-    OfIds(Vec<u16>),
+    OfIds(Vec<u32>),
     /// Number and place of every layer that is a region.
-    OfLayers(Vec<(u16, u16)>),
+    OfLayers(Vec<(u16, u32)>),
 }
 
-const NONE: u16 = u16::MAX;
+const NONE: u32 = u32::MAX;
 /// Layers that fit the widest mask.
 const LAYERS: u16 = 16;
 
@@ -86,12 +86,12 @@ impl Regions {
             Places::OfIds(places) => {
                 let place = places[usize::from(value)];
                 if place != NONE {
-                    each(usize::from(place));
+                    each(place as usize);
                 }
             }
             Places::OfLayers(layers) => {
                 let of = layers.iter().filter(|(layer, _)| value >> layer & 1 == 1);
-                of.for_each(|(_, place)| each(usize::from(*place)));
+                of.for_each(|(_, place)| each(*place as usize));
             }
         }
     }

@@ -74,11 +74,11 @@ impl Table {
         options: &SpectraOptions,
         samples: usize,
         rows: Vec<Row>,
-    ) -> Result<Self> {
+    ) -> Self {
         let columns = columns(dataset, &options.mask, &rows);
         let wavelengths = dataset.stacks().iter().map(|stack| stack.wavelength.clone()).collect();
         let (statistic, mask) = (options.statistic, options.mask.clone());
-        Ok(Self { statistic, mask, samples, rows, columns, wavelengths })
+        Self { statistic, mask, samples, rows, columns, wavelengths }
     }
 
     /// Writes it to a file, which appears whole or not at all.
