@@ -4,7 +4,8 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use hsipack_pack::convert::{BandSelection, ChunkShape, MaskOption};
+use hsipack_format::samples::Condition;
+use hsipack_pack::convert::{BandSelection, ChunkShape, MaskOption, NewClass, OldClass};
 use hsipack_read::ShuffleWindow;
 
 /// One of these values of a library's option, by its name there, whose words are joined by hyphens here.
@@ -148,6 +149,47 @@ pub fn classes(text: &str) -> Result<ClassList, String> {
     numbers(text, "class id or range of class ids").map(ClassList)
 }
 
+/// A class of a mask to pack, and its new id: `3=1`, `tumour=2`, `organs.tumour=2`, `*=255`.
+pub fn new_class(text: &str) -> Result<NewClassArg, String> {
+    let bad = || format!("{text:?}: give CLASS=ID, such as tumour=2, organs.3=1 or *=255");
+    let (class, id) = text.rsplit_once('=').ok_or_else(bad)?;
+    match (class.trim(), id.trim().parse()) {
+        ("", _) => Err(bad()),
+        (class, Ok(id)) => Ok(NewClassArg { class: class.to_owned(), id }),
+        (_, Err(_)) => Err(format!("{text:?}: class ids are whole numbers from 0 to 65535")),
+    }
+}
+
+/// A class as it is typed, maybe behind its mask's name and a dot, and its new id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewClassArg {
+    class: String,
+    id: u16,
+}
+
+impl NewClassArg {
+    /// Gives the class its new id.
+    ///
+    /// # Errors
+    /// As [`MaskOption::give_class`].
+    pub fn give(&self, masks: &mut [MaskOption]) -> hsipack_format::Result<()> {
+        let of_mask = masks.iter().find_map(|mask| {
+            let class = self.class.strip_prefix(&mask.name)?.strip_prefix('.')?;
+            Some((mask.name.clone(), class.to_owned()))
+        });
+        let (mask, class) = match &of_mask {
+            Some((mask, class)) => (Some(mask.as_str()), class.as_str()),
+            None => (None, self.class.as_str()),
+        };
+        MaskOption::give_class(masks, mask, NewClass { class: OldClass::of(class), id: self.id })
+    }
+}
+
+/// A condition on samples: `label == 'urban' and cloud < 10`.
+pub fn condition(text: &str) -> Result<Condition, String> {
+    Condition::parse(text).map_err(|error| error.to_string())
+}
+
 /// Class ids, given as one value.
 #[derive(Clone, Debug)]
 pub struct ClassList(pub Vec<u32>);
@@ -201,7 +243,12 @@ pub fn mask(text: &str) -> Result<MaskOption, String> {
         Some((name, layer)) => (name, Some(layer.to_owned())),
         None => (name, None),
     };
-    Ok(MaskOption { name: name.to_owned(), layer, pattern: pattern.to_owned() })
+    Ok(MaskOption {
+        name: name.to_owned(),
+        layer,
+        pattern: pattern.to_owned(),
+        classes: Vec::new(),
+    })
 }
 
 #[cfg(test)]
@@ -256,6 +303,21 @@ mod tests {
             assert!(bands(bad).is_err() && wavelengths(bad).is_err(), "{bad}");
         }
         assert!(bytes("5 apples").is_err() && bytes("-1").is_err());
+    }
+
+    #[test]
+    fn classes_have_masks_if_these_are_named() {
+        let mut masks = [mask("organs=a.png").unwrap(), mask("b.c=a.png").unwrap()];
+        for text in ["organs.tumour=3", "b.c.*=255", "organs.7 = 0"] {
+            new_class(text).unwrap().give(&mut masks).unwrap();
+        }
+        let class = |text, id| NewClass { class: OldClass::of(text), id };
+        assert_eq!(masks[0].classes, [class("tumour", 3), class("7", 0)]);
+        assert_eq!(masks[1].classes, [class("*", 255)]);
+        assert!(new_class("tumour=3").unwrap().give(&mut masks).is_err());
+        for bad in ["", "3", "=3", "a=", "a=-1", "a=65536", "a=b"] {
+            assert!(new_class(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

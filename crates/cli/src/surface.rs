@@ -78,8 +78,10 @@ fn means_else(command: &str, option: Opt) -> bool {
         // Bytes of a sample of the values.
         Opt::Sample => command == "tune",
         // Names of packed masks, where `Mask` is paths of masks to pack.
-        Opt::Mask => matches!(command, "read" | "export" | "diagnose"),
+        Opt::Mask => matches!(command, "read" | "export" | "diagnose" | "spectra"),
         Opt::Masks => command == "convert",
+        // New ids of classes to pack, and whether classes are counted.
+        Opt::Classes => matches!(command, "convert" | "info"),
         _ => false,
     }
 }

@@ -16,6 +16,7 @@
 //! | [`precision`] | how many mantissa bits values need, and rounding to so many |
 //! | [`preview`] | a picture of a cube or a dataset |
 //! | [`export`] | a sample back into an ENVI, NumPy, TIFF or PNG file |
+//! | [`spectra`] | mean and median spectra of the regions of a mask |
 //! | [`target`], [`physical`] | what a path names, and its physical values |
 #![deny(missing_docs)]
 
@@ -30,6 +31,7 @@ pub mod preview;
 pub mod progress;
 pub mod repair;
 pub mod source;
+pub mod spectra;
 mod staged;
 pub mod table;
 pub mod target;

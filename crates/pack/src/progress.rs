@@ -1,6 +1,8 @@
 //! How far a long task is, and the wish to stop it; both safe to use from any thread.
 
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use hsipack_format::{Error, ErrorKind, Result};
 
 /// What a conversion or validation has done so far.
 #[derive(Debug, Default)]
@@ -13,4 +15,17 @@ pub struct Progress {
     pub bytes_out: AtomicU64,
     /// Set to stop; what is finished can be resumed from.
     pub stop: AtomicBool,
+}
+
+impl Progress {
+    /// Goes on unless the user asked to stop.
+    ///
+    /// # Errors
+    /// If [`stop`](Self::stop) is set.
+    pub fn check(&self) -> Result<()> {
+        match self.stop.load(Ordering::Relaxed) {
+            true => Err(Error::new(ErrorKind::Interrupted, "stopped")),
+            false => Ok(()),
+        }
+    }
 }

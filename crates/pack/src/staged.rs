@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use hsipack_format::{Error, Result};
+use hsipack_format::{Error, Opt, Result, remedy};
 
 /// A file being written under a temporary name beside its own; removed again unless committed.
 #[derive(Debug)]
@@ -51,6 +51,23 @@ impl Staged {
         let file = file.into_inner().map_err(|error| fail(error.into_error()))?;
         file.sync_all().map_err(fail)?;
         std::fs::rename(&self.temporary, &self.path).map_err(fail)
+    }
+}
+
+/// Refuses to write files that exist, unless they may be overwritten (`force`).
+///
+/// # Errors
+/// If one of them exists; it is named.
+pub fn check_absent(files: &[PathBuf], force: bool) -> Result<()> {
+    match files.iter().find(|file| !force && file.symlink_metadata().is_ok()) {
+        None => Ok(()),
+        Some(file) => Err(Error::conflict("the file exists").at(file).with_remedy(remedy![
+            "choose another ",
+            Opt::Output,
+            ", or pass ",
+            Opt::Force,
+            " to overwrite it"
+        ])),
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use hsipack_augment::prepare::{ImageRecipe, LabelRecipe, Normalized};
 use hsipack_augment::{self as augment, ElementType, Engine, Host};
-use hsipack_format::samples::RESERVED_KEYS;
+use hsipack_format::samples::{Condition, RESERVED_KEYS};
 use hsipack_measure::machine;
 use hsipack_read::store::StoreKind;
 use hsipack_read::{BandStatistics, OfProcess, OpenOptions, Result, Verify};
@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use crate::array::{Array, first};
 use crate::errors::OrRaise;
+use crate::settings::{NewIdsSettings, new_ids};
 use crate::task::patiently;
 use crate::torch::host;
 
@@ -143,6 +144,41 @@ impl Dataset {
         let dataset = self.get(py)?;
         let ids = ids.unwrap_or_else(|| (0..dataset.len()).collect());
         dataset.in_splits(ids, &names).or_raise(py)
+    }
+
+    /// Those of the samples `ids`, of all if `None`, that fulfil a condition, in their order.
+    #[pyo3(signature = (ids, condition))]
+    fn matching(
+        &self,
+        py: Python<'_>,
+        ids: Option<Vec<usize>>,
+        condition: &str,
+    ) -> PyResult<Vec<usize>> {
+        let dataset = self.get(py)?;
+        let ids = ids.unwrap_or_else(|| (0..dataset.len()).collect());
+        let condition = Condition::parse(condition).or_raise(py)?;
+        let chosen = py.detach(|| dataset.samples().matching(ids, &condition));
+        chosen.map_err(|error| error.at(dataset.path())).or_raise(py)
+    }
+
+    /// Pixels of each class of a mask in the samples `ids`, in all if `None`: id, name and how many.
+    #[pyo3(signature = (ids, mask, new, jobs))]
+    fn class_pixels(
+        &self,
+        py: Python<'_>,
+        ids: Option<Vec<usize>>,
+        mask: String,
+        new: Option<NewIdsSettings>,
+        jobs: Option<usize>,
+    ) -> PyResult<Vec<(u32, Option<String>, u64)>> {
+        let dataset = self.get(py)?;
+        let ids = ids.unwrap_or_else(|| (0..dataset.len()).collect());
+        let new = new.as_ref().map(new_ids);
+        let jobs =
+            jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+        let count = move || dataset.class_pixels(&ids, &mask, new.as_ref(), jobs);
+        let counted = patiently(py, count)?.or_raise(py)?;
+        Ok(counted.into_iter().map(|class| (class.id, class.name, class.pixels)).collect())
     }
 
     /// Names of all that is known of any sample, sorted.

@@ -11,7 +11,7 @@
 //! | `device.rs` | what the machine has |
 //! | `diagnose.rs` | what training waits for: the driver of hsipack-measure over levels in Python |
 //! | `measure.rs` | `hsipack bench` and `hsipack diagnose` on the devices of the user's torch |
-//! | `pack.rs` | convert, estimate, validate |
+//! | `pack.rs` | convert, estimate, validate, spectra |
 //! | `array.rs` | our arrays as DLPack and NumPy see them, and theirs as ours |
 //! | `torch/` | the user's torch, called through Python: what computes on a device |
 //! | `task.rs` | long work in a thread, while Ctrl-C is looked for |
@@ -55,7 +55,7 @@ mod _hsipack {
     #[pymodule_export]
     use super::measure::measure;
     #[pymodule_export]
-    use super::pack::{convert, estimate, validate};
+    use super::pack::{convert, estimate, spectra, validate};
     #[pymodule_export]
     use super::surface::spelled_options;
 

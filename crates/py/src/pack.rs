@@ -1,4 +1,4 @@
-//! Convert, estimate, validate.
+//! Convert, estimate, validate, spectra.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,15 +8,18 @@ use hsipack_format::{DType, Error, Result, names};
 use hsipack_pack::convert::plan::Plan;
 use hsipack_pack::convert::{
     self as packing, BandSelection, ChunkShape, ConvertOptions, KeepBits, LayoutOptions,
-    MaskOption, Mode, Reference, ValueOptions,
+    MaskOption, Mode, NewClass, OldClass, Reference, ValueOptions,
 };
 use hsipack_pack::progress::Progress;
+use hsipack_pack::spectra::{self as spectra_of, Output, SpectraOptions, Table, Values};
 use hsipack_pack::validate::{self as validation, ValidateOptions};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::errors::OrRaise;
-use crate::settings::read;
+use crate::settings::{ClassSetting, read};
 use crate::task::{LOOK, Task, patiently};
 
 /// A dictionary with the settings of a conversion; `hsipack.convert` makes it.
@@ -51,6 +54,8 @@ pub struct Settings {
     /// Name, layer, pattern.
     masks: Vec<(String, Option<String>, String)>,
     mask_fill: Option<u16>,
+    /// Mask, if it is named, class, new id.
+    classes: Vec<(Option<String>, ClassSetting, u16)>,
     table: Option<PathBuf>,
     path_columns: Option<String>,
     wavelength_tolerance: f64,
@@ -79,8 +84,17 @@ impl Settings {
             chunk: self.chunk.map(|(rows, columns)| ChunkShape { rows, columns }),
             shard_bytes: self.shard_bytes.unwrap_or(default.shard_bytes),
         };
-        let mask = |(name, layer, pattern)| MaskOption { name, layer, pattern };
+        let mask =
+            |(name, layer, pattern)| MaskOption { name, layer, pattern, classes: Vec::new() };
         options.masks = self.masks.into_iter().map(mask).collect();
+        for (mask, class, id) in self.classes {
+            let class = match class {
+                ClassSetting::Id(id) => OldClass::Id(id as u16),
+                ClassSetting::Name(name) if name == "*" => OldClass::Others,
+                ClassSetting::Name(name) => OldClass::Name(name),
+            };
+            MaskOption::give_class(&mut options.masks, mask.as_deref(), NewClass { class, id })?;
+        }
         options.mask_fill = self.mask_fill;
         options.table = self.table;
         options.path_columns = self.path_columns;
@@ -140,7 +154,7 @@ pub fn convert(
         })
     };
     // What is under way ends cleanly first, so that it can be resumed at once.
-    supervised(py, work, &total, progress, true)
+    supervised(py, work, &total, progress, true).map(|report| json(&report))
 }
 
 /// Says what a conversion would do, as JSON; nothing is written.
@@ -165,18 +179,106 @@ pub fn validate(
     let jobs = jobs.unwrap_or(ValidateOptions::default().jobs).max(1);
     let options = ValidateOptions { quick, source, source_root, jobs };
     let work = move |progress: &Progress| validation::validate(&path, &options, progress);
-    supervised(py, work, &AtomicU64::new(0), progress, false)
+    supervised(py, work, &AtomicU64::new(0), progress, false).map(|report| json(&report))
+}
+
+/// What `hsipack.spectra` asks for.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct SpectraSettings {
+    dataset: PathBuf,
+    as_of: Option<String>,
+    samples: Option<Vec<usize>>,
+    mask: String,
+    statistic: String,
+    splits: Vec<String>,
+    min_pixels: u64,
+    ignore: Vec<u32>,
+    background: bool,
+    jobs: Option<usize>,
+    output: Option<PathBuf>,
+    force: bool,
+}
+
+impl SpectraSettings {
+    fn options(self) -> Result<(SpectraOptions, Option<Output>)> {
+        let defaults = SpectraOptions::new(self.dataset, self.mask);
+        let options = SpectraOptions {
+            as_of: self.as_of,
+            samples: self.samples,
+            statistic: self.statistic.parse()?,
+            splits: self.splits,
+            min_pixels: self.min_pixels,
+            ignore: self.ignore,
+            background: self.background,
+            jobs: self.jobs.unwrap_or(defaults.jobs),
+            ..defaults
+        };
+        let output = self.output.map(|path| Output::new(path, self.force)).transpose()?;
+        Ok((options, output))
+    }
+}
+
+/// Columns as JSON, bands of each row, and what the rows have of their bands, one row after the other: wavelengths (NaN
+/// where unknown), spectra and standard deviations as float64, missing values as uint64.
+type Spectra<'py> = (String, Vec<usize>, [Bound<'py, PyBytes>; 4]);
+
+/// Spectra of the regions of a mask; written to a file, too, if one is given.
+#[pyfunction]
+pub fn spectra<'py>(
+    py: Python<'py>,
+    settings: &Bound<'py, PyAny>,
+    progress: Option<Bound<'_, PyAny>>,
+) -> PyResult<Spectra<'py>> {
+    // What is wrong with the file is said before any cube is read.
+    let (options, output) = read::<SpectraSettings>(settings)?.options().or_raise(py)?;
+    let work = move |progress: &Progress| {
+        let table = spectra_of::spectra(&options, progress)?;
+        output.map_or(Ok(()), |output| table.write(&output))?;
+        Ok(table)
+    };
+    let table = supervised(py, work, &AtomicU64::new(0), progress, false)?;
+    let bands = table.rows.iter().map(|row| row.spectrum.len()).collect();
+    Ok((columns_json(&table), bands, band_bytes(&table).map(|bytes| PyBytes::new(py, &bytes))))
+}
+
+fn columns_json(table: &Table) -> String {
+    let column = |column: &spectra_of::Column| {
+        let values = match &column.values {
+            Values::Whole(values) => json!(values),
+            Values::Number(values) => json!(values),
+            Values::Flag(values) => json!(values),
+            Values::Text(values) => json!(values),
+        };
+        (column.name.clone(), values)
+    };
+    Value::Object(table.columns.iter().map(column).collect()).to_string()
+}
+
+fn band_bytes(table: &Table) -> [Vec<u8>; 4] {
+    let mut all = [const { Vec::new() }; 4];
+    let put = |bytes: &mut Vec<u8>, values: &[f64]| {
+        bytes.extend(values.iter().flat_map(|value| value.to_ne_bytes()));
+    };
+    for row in &table.rows {
+        let unknown = || vec![f64::NAN; row.spectrum.len()];
+        put(&mut all[0], &table.wavelengths[row.stack].clone().unwrap_or_else(unknown));
+        put(&mut all[1], &row.spectrum);
+        put(&mut all[2], &row.std);
+        all[3].extend(row.missing.iter().flat_map(|count| count.to_ne_bytes()));
+    }
+    all
 }
 
 /// Runs something that can be stopped, while signals are looked for and progress is told. Stopped, it is waited for if
 /// that matters to what may be called next.
-fn supervised<T: Serialize + Send + 'static>(
+fn supervised<T: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce(&Progress) -> Result<T> + Send + 'static,
     total: &AtomicU64,
     tell: Option<Bound<'_, PyAny>>,
     wait: bool,
-) -> PyResult<String> {
+) -> PyResult<T> {
     let progress = Arc::new(Progress::default());
     let shared = progress.clone();
     let task = Task::start(py, move || work(&shared))?;
@@ -190,11 +292,11 @@ fn supervised<T: Serialize + Send + 'static>(
     };
     loop {
         if let Some(result) = task.poll(py, LOOK)? {
-            let report = result.or_raise(py)?;
+            let result = result.or_raise(py)?;
             if tell.is_some() {
                 look()?;
             }
-            return Ok(json(&report));
+            return Ok(result);
         }
         if let Err(raised) = look() {
             progress.stop.store(true, Ordering::Relaxed);

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use hsipack_augment::{Device, Pipeline};
 use hsipack_read::plan::{Crop, Patches, Share, Windows};
 use hsipack_read::{
-    CacheKind, DeviceOptions, Error, LoaderOptions, MemoryOptions, Normalization, Result,
+    CacheKind, Class, DeviceOptions, Error, LoaderOptions, MemoryOptions, NewIds, Normalization,
+    Result,
 };
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -29,6 +30,7 @@ pub struct Settings {
     samples: Option<Vec<usize>>,
     weights: Option<Vec<f64>>,
     masks: Option<Vec<String>>,
+    new_ids: Vec<NewIdsSettings>,
     bands: Option<Vec<usize>>,
     threads: Option<usize>,
     slots: usize,
@@ -118,6 +120,7 @@ impl Settings {
         options.samples = self.samples.clone();
         options.weights = self.weights.clone();
         options.masks = self.masks.clone();
+        options.new_ids = self.new_ids.iter().map(new_ids).collect();
         options.bands = self.bands.clone();
         options.threads = self.threads.unwrap_or(options.threads);
         options.slots = self.slots;
@@ -161,6 +164,25 @@ impl Settings {
     pub fn pipeline(&self) -> Result<Option<Pipeline>> {
         self.pipeline.as_deref().map(Pipeline::from_json).transpose()
     }
+}
+
+/// A mask, its classes with their new ids, and what all others have.
+pub type NewIdsSettings = (String, Vec<(ClassSetting, u32)>, Option<u32>);
+
+/// A class of a mask.
+#[derive(FromPyObject)]
+pub enum ClassSetting {
+    Id(u32),
+    Name(String),
+}
+
+/// Other class ids for those of a mask.
+pub fn new_ids((mask, classes, ignore): &NewIdsSettings) -> NewIds {
+    let class = |(class, new): &(ClassSetting, u32)| match class {
+        ClassSetting::Id(id) => (Class::Id(*id), *new),
+        ClassSetting::Name(name) => (Class::Name(name.clone()), *new),
+    };
+    NewIds { mask: mask.clone(), classes: classes.iter().map(class).collect(), ignore: *ignore }
 }
 
 impl LabelledSettings {

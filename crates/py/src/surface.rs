@@ -74,7 +74,7 @@ fn taker(option: Opt) -> Taker {
         Opt::Device => of("Loader", "device"),
         Opt::Rounds => of("diagnose", "rounds"),
         Opt::Sample => shell("preview", "--sample"),
-        Opt::Force => shell("export", "--force"),
+        Opt::Force => of("spectra", "force"),
         Opt::RateLimit => shell("read", "--rate-limit"),
         Opt::Json => shell("read", "--json"),
         Opt::WorkDir => shell("bench", "--work-dir"),

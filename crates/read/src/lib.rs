@@ -41,7 +41,8 @@ mod values;
 
 pub use cache::CacheKind;
 pub use dataset::{
-    BandStatistics, ClassCount, Cube, Dataset, Labels, OpenOptions, Verify, read_array,
+    BandStatistics, Class, ClassCount, ClassPixels, Cube, Dataset, Labels, NewIds, OpenOptions,
+    Verify, read_array,
 };
 pub use device::{
     DeviceBatch, DeviceEpoch, DeviceLoader, DeviceOptions, DeviceReport, Normalization,

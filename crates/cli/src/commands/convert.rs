@@ -91,6 +91,12 @@ pub struct Args {
     #[arg(long, value_name = "ID", requires = "mask", help_heading = "Samples")]
     mask_fill: Option<u16>,
 
+    /// Give classes of a mask other ids: CLASS is a class id of the mask file, a name that the file has for it, or * for
+    /// all others; with several masks NAME.CLASS=ID. Such as tumour=3,7=3,*=255 (repeatable)
+    /// [default: classes that are not named keep their ids]
+    #[arg(long, value_name = "CLASS=ID", value_delimiter = ',', value_parser = parse::new_class, requires = "mask", help_heading = "Samples")]
+    classes: Vec<parse::NewClassArg>,
+
     /// White reference: a cube of the same sensor, averaged over its rows, or `auto` for
     /// WHITEREF_NAME beside NAME (Specim Lumo). Packs (value - dark) / (white - dark), each file in its own
     /// scale, times the ratio of integration times where they differ
@@ -208,7 +214,7 @@ Examples:
   hsipack convert scans/ -o scans.hsipack --config tuned.toml --keep-bits auto";
 
 impl Args {
-    fn options(&self) -> ConvertOptions {
+    fn options(&self) -> Result<ConvertOptions> {
         let mut options = ConvertOptions::new(self.inputs.clone(), self.output.clone());
         options.exclude = self.exclude.clone();
         options.skip_errors = self.skip_errors;
@@ -226,6 +232,9 @@ impl Args {
             shard_bytes: self.shard_size,
         };
         options.masks = self.mask.clone();
+        for class in &self.classes {
+            class.give(&mut options.masks)?;
+        }
         options.mask_fill = self.mask_fill;
         options.table = self.table.clone();
         options.path_columns = self.path_columns.clone();
@@ -233,7 +242,7 @@ impl Args {
         options.jobs = self.jobs.map_or(options.jobs, usize::from);
         options.memory = self.memory;
         options.command = command_line();
-        options
+        Ok(options)
     }
 
     fn values(&self) -> ValueOptions {
@@ -282,7 +291,7 @@ pub fn run(args: Args, command: clap::Command) -> Result<ExitCode> {
         Some(file) => config::merge(file, command)?,
         None => args,
     };
-    let options = args.options();
+    let options = args.options()?;
     if args.dry_run {
         let estimate = convert::dry_run(&options)?;
         output::report(&estimate, args.json, print_estimate);

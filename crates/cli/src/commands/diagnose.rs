@@ -52,8 +52,8 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "crop")]
     crops_per_cube: Option<u32>,
 
-    /// Only cubes of this split (repeatable) [default: all cubes]
-    #[arg(long, value_name = "NAME")]
+    /// Only cubes of these splits: train or train,val (repeatable) [default: all cubes]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
     split: Vec<String>,
 
     /// Where batches go: cpu (auto is the same), or cuda or cuda:1, which needs the Python package with torch

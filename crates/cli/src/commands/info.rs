@@ -1,4 +1,6 @@
-//! `hsipack info`.
+//! `hsipack info`; `info/` has what it counts.
+
+mod pixels;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -7,6 +9,7 @@ use hsipack_format::Result;
 use hsipack_pack::convert::band_ranges;
 use hsipack_pack::info::{CubeReport, DatasetReport, MaskReport, StackReport, Values, Wavelengths};
 use hsipack_pack::target::Target;
+use serde::Serialize;
 
 use crate::output;
 
@@ -30,6 +33,10 @@ pub struct Args {
     #[arg(long)]
     quick: bool,
 
+    /// Count the pixels of every class of a dataset's masks, in all cubes and in those of each split; reads all masks
+    #[arg(long, conflicts_with = "quick")]
+    classes: bool,
+
     /// Order of the axes of an array in its own tool's index order: y, x and b each once, such as byx, and 1 for axes of length 1
     /// to leave out, such as 11yxb
     /// [default: what the file says, else yxb]
@@ -48,12 +55,14 @@ Keys of --json (null where unknown; wavelengths in nm, sizes in bytes, bands cou
             values quantisation{band,wavelength_nm,max_rel,mean_rel,max_abs,max_abs_band,
             max_abs_wavelength_nm}
             masks[]{name,dtype,layers,class_names,stored_bytes}
+  class_pixels (with --classes): by mask, pixels classes[]{id,name,pixels,splits{NAME: pixels}}
   wavelengths: count min_nm max_nm order fwhm_nm        values: min max nan inf ignored
 
 Examples:
   hsipack info scan.hdr
   hsipack info scene.h5::/reflectance/cube --quick
-  hsipack info tissue.hsipack --json | jq .stacks[0].shape";
+  hsipack info tissue.hsipack --json | jq .stacks[0].shape
+  hsipack info tissue.hsipack --classes";
 
 /// Runs the command.
 ///
@@ -67,11 +76,24 @@ pub fn run(args: Args) -> Result<ExitCode> {
             output::report(&report, args.json, print_cube);
         }
         Target::Dataset(dataset) => {
-            let report = DatasetReport::new(&dataset)?;
-            output::report(&report, args.json, print_dataset);
+            let class_pixels = args.classes.then(|| pixels::count(&args.path)).transpose()?;
+            let report = Described { report: DatasetReport::new(&dataset)?, class_pixels };
+            output::report(&report, args.json, |described| {
+                print_dataset(&described.report);
+                described.class_pixels.iter().for_each(pixels::print);
+            });
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A dataset, and its classes' pixels if they were counted.
+#[derive(Serialize)]
+struct Described {
+    #[serde(flatten)]
+    report: DatasetReport,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    class_pixels: Option<pixels::ByMask>,
 }
 
 /// One line: a name in a column of its own, and what there is to say.

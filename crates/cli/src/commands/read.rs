@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
+use hsipack_format::samples::Condition;
 use hsipack_format::{Error, ErrorKind, Result};
 use hsipack_measure::machine::{self, Usage};
 use hsipack_pack::convert::BandSelection;
@@ -91,9 +92,14 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Samples")]
     seed: u64,
 
-    /// Only cubes of this split (repeatable) [default: all cubes]
-    #[arg(long, value_name = "NAME", help_heading = "Samples")]
+    /// Only cubes of these splits: train or train,val (repeatable) [default: all cubes]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = "Samples")]
     split: Vec<String>,
+
+    /// Only cubes that fulfil a condition on the columns of samples.jsonl, such as "label == 'urban' and cloud < 10":
+    /// ==, !=, <, <=, >, >=, in ('a', 'b'), and, or, not, brackets [default: all cubes]
+    #[arg(long = "where", value_name = "CONDITION", value_parser = parse::condition, help_heading = "Samples")]
+    condition: Option<Condition>,
 
     /// Cubes, or crops, of an epoch, all ranks together [default: each once]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Samples")]
@@ -290,11 +296,15 @@ impl Args {
         Dataset::open_with(&self.dataset, options)
     }
 
-    fn options(&self) -> LoaderOptions {
+    fn options(&self, dataset: &Dataset) -> Result<LoaderOptions> {
         let mut options = LoaderOptions::new(self.batch_size as usize);
         options.plan = self.plan();
         options.share = Share { rank: self.rank, world_size: self.world_size };
         options.splits = self.split.clone();
+        if let Some(condition) = &self.condition {
+            let chosen = dataset.samples().matching((0..dataset.len()).collect(), condition);
+            options.samples = Some(chosen.map_err(|error| error.at(dataset.path()))?);
+        }
         options.patches = self.patches();
         options.masks = match (self.no_masks, self.mask.as_slice()) {
             _ if self.patch.is_some() => None,
@@ -319,7 +329,7 @@ impl Args {
         options.shuffle_window = self.shuffle_window;
         options.end_epoch = Some(self.epochs);
         options.trace = self.trace.is_some().then(Arc::default);
-        options
+        Ok(options)
     }
 
     fn plan(&self) -> PlanOptions {
@@ -404,9 +414,9 @@ impl Args {
 
     fn loader(&self, dataset: &Dataset, saved: Option<&State>) -> Result<Loader> {
         let Some(saved) = saved else {
-            return Loader::new(dataset, self.options());
+            return Loader::new(dataset, self.options(dataset)?);
         };
-        let loader = Loader::with_state(dataset, self.options(), saved);
+        let loader = Loader::with_state(dataset, self.options(dataset)?, saved);
         match (loader, &self.state) {
             (Err(error), Some(path)) if error.kind() == ErrorKind::State => {
                 Err(about_state(error, path))

@@ -334,3 +334,47 @@ def test_masks_of_cubes_with_one_column_are_read_from_matlab(
     words = [tmp_path / "in", "--exclude=*.mat", "--mask={dir}/{stem}_gt.mat"]
     hsipack.convert(*words, out=tmp_path / "out")
     assert (read_everywhere(tmp_path / "out", array="mask")[0] == ids).all()
+
+
+@pytest.mark.parametrize("kind", ["png", "envi"])
+def test_classes_get_other_ids(kind: str, hsipack: Hsipack, tmp_path: Path) -> None:
+    """Packed, recorded, compared with the sources, and appended alike."""
+    write_cubes(tmp_path / "in", 1)
+    cube = tmp_path / "in/cube_000.npy"
+    ids = class_map()
+    pattern = write_mask(tmp_path / "in", kind, ids)
+    out = tmp_path / "out.hsipack"
+    bone = "bone" if kind == "envi" else "2"
+    options = ["--mask", f"gt={pattern}", "--classes", f"gt.{bone}=300,3=1", "--classes", "*=7"]
+    hsipack.convert(cube, *options, out=out)
+    want = np.full(ids.shape, 7)
+    want[ids == 2], want[ids == 3] = 300, 1
+    packed = read_everywhere(out, array="gt")
+    assert packed.dtype == np.uint16
+    np.testing.assert_array_equal(packed[0], want)
+    if kind == "envi":
+        own = attributes(out, array="gt")
+        assert own["hsipack"]["class_names"][300] == "bone"
+        assert own["flag_values"] == [1, 300]
+        assert own["flag_meanings"].split() == ["a", "bone"]
+    checked = hsipack.run("validate", out, "--source", "--json")
+    assert checked.returncode == 0, checked.stdout
+    dry = hsipack.run("convert", cube, *options, "-o", tmp_path / "no", "--dry-run")
+    assert dry.returncode == 0, dry.stderr
+
+
+def test_class_ids_that_mean_nothing_are_refused(hsipack: Hsipack, tmp_path: Path) -> None:
+    write_cubes(tmp_path / "in", 1)
+    cube = tmp_path / "in/cube_000.npy"
+    pattern = write_mask(tmp_path / "in", "png", class_map())
+    out = tmp_path / "out.hsipack"
+    mask = ["--mask", pattern]
+    for options, names, what in [
+        (["--classes", "bone=1"], None, "does not name its classes"),
+        (["--classes", "1=2,1=3"], None, "given two new ids"),
+        ([f"--mask=b={pattern}", "--classes", "1=2"], None, "the masks are mask, b"),
+        ([f"--mask=b:x={pattern}", "--classes", "b.1=2"], None, "boolean layers"),
+    ]:
+        assert what in hsipack.refuse(cube, *mask, *options, out=out, names=names), options
+    for wrong in (["--classes", "1"], ["--classes", "1=70000"]):
+        assert hsipack.run("convert", cube, *mask, *wrong, "-o", out).returncode == 2

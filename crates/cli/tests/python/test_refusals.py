@@ -39,6 +39,9 @@ SPEAKING = [
     "info {cube}",
     "preview {data} -o {new}.png",
     "export {data} --sample 0 -o {new}.npy",
+    "info {data} --classes",
+    "spectra {data} --mask mask -o {new}.parquet",
+    "spectra {data} --mask mask -o {new}.csv --json",
     "read {data} --batch-size 2",
     "read {data} --batch-size 2 --json",
     "diagnose {data} --batch-size 2 --step-time 1ms --rounds 1 --time 1ms",
@@ -55,11 +58,12 @@ OTHERS = {"man"}
 
 @pytest.fixture(scope="module")
 def folder(hsipack: Hsipack, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A dataset of four cubes, and a cube beside it."""
+    """A dataset of four cubes with a mask, and a cube beside it."""
     folder = tmp_path_factory.mktemp("refusals")
     write_cubes(folder / "cubes", 4)
     write_cubes(folder, 1)
-    hsipack.convert(folder / "cubes", out=folder / "data")
+    np.save(folder / "mask.npy", np.ones((12, 9), "u1"))
+    hsipack.convert(folder / "cubes", "--mask", folder / "mask.npy", out=folder / "data")
     return folder
 
 
@@ -282,7 +286,7 @@ def test_no_limit_of_the_address_space_ends_a_command_by_a_signal(
 
 
 def test_more_slots_than_there_is_memory_for_are_an_error(hsipack: Hsipack, folder: Path) -> None:
-    words = ("read", folder / "data", "--batch-size", 2, "--slots", 60_000)
+    words = ("read", folder / "data", "--no-masks", "--batch-size", 2, "--slots", 60_000)
     done = hsipack.run(*words, memory=300 << 20)
     no_panic(done.stderr)
     assert done.returncode == 1, done.stderr

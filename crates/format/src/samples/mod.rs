@@ -8,8 +8,12 @@
 //! | `mod.rs` | the list of all samples |
 //! | `record.rs` | one sample, one line |
 //! | `column.rs` | columns of texts and of keys that come often |
+//! | `choice.rs` | choosing samples by their splits |
+//! | `condition/` | choosing samples by conditions on their columns |
 
+mod choice;
 mod column;
+mod condition;
 mod record;
 
 use std::collections::HashSet;
@@ -23,6 +27,7 @@ use column::Names;
 use record::{Line, Text};
 
 pub use column::Keys;
+pub use condition::Condition;
 pub use record::{Sample, SourceRecord};
 
 /// Keys of a sample that a table's column cannot take.

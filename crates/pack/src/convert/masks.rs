@@ -5,6 +5,7 @@ use std::path::Path;
 use half::f16;
 use hsipack_format::{DType, Error, ErrorKind, Opt, Result, remedy};
 
+use super::classes::{ClassTable, NewClass};
 use super::options::MaskOption;
 use crate::input::Input;
 use crate::source::{self, OpenOptions, RowBuffer, Source};
@@ -16,6 +17,8 @@ pub struct MaskGroup {
     pub name: String,
     /// Layer name and pattern; one without a name unless the mask is made of layers.
     pub patterns: Vec<(Option<String>, String)>,
+    /// Other ids for its classes.
+    pub classes: Vec<NewClass>,
 }
 
 /// Most boolean layers a mask array holds: the bits of uint16.
@@ -30,7 +33,11 @@ pub fn groups(options: &[MaskOption]) -> Result<Vec<MaskGroup>> {
     for option in options {
         let pattern = (option.layer.clone(), option.pattern.clone());
         match groups.iter_mut().find(|group| group.name == option.name) {
-            None => groups.push(MaskGroup { name: option.name.clone(), patterns: vec![pattern] }),
+            None => groups.push(MaskGroup {
+                name: option.name.clone(),
+                patterns: vec![pattern],
+                classes: option.classes.clone(),
+            }),
             Some(group) => {
                 let clash = group
                     .patterns
@@ -127,8 +134,10 @@ pub struct MaskReader {
     layers: Vec<(Box<dyn Source>, Input)>,
     /// Names of the layers; empty if the mask holds class ids.
     pub layer_names: Vec<String>,
-    /// Names of the classes, where the file has them.
+    /// Names of the classes, where the file has them; by their new ids, if they have others.
     pub class_names: Option<Vec<String>>,
+    /// Other ids for those of the file.
+    new_ids: Option<ClassTable>,
 }
 
 impl MaskReader {
@@ -198,7 +207,22 @@ impl MaskReader {
             .at(layers[0].1.file.clone())
             .with_remedy("give one band of class ids, rows × columns"));
         }
-        Ok(Self { layers, layer_names, class_names })
+        let file = &layers[0].1.file;
+        if !layer_names.is_empty() && !group.classes.is_empty() {
+            return Err(Error::conflict(format!(
+                "mask {} holds boolean layers, which have no class ids",
+                group.name
+            ))
+            .at(file)
+            .with_remedy("give new ids to masks of class ids"));
+        }
+        let new_ids = ClassTable::new(&group.classes, class_names.as_deref())
+            .map_err(|error| error.at(file))?;
+        let class_names = match &new_ids {
+            Some(table) => class_names.map(|names| table.names(&group.classes, &names)),
+            None => class_names,
+        };
+        Ok(Self { layers, layer_names, class_names, new_ids })
     }
 
     /// Reads rows `rows` into `out`: class ids, or one bit a layer (the first layer is bit 0).
@@ -235,6 +259,9 @@ impl MaskReader {
                     }
                 }
             }
+        }
+        if let Some(table) = &self.new_ids {
+            out.iter_mut().for_each(|id| *id = table.of(*id));
         }
         Ok(())
     }
@@ -326,6 +353,7 @@ mod tests {
             name: name.into(),
             layer: layer.map(Into::into),
             pattern: "{dir}/{stem}.png".into(),
+            classes: Vec::new(),
         }
     }
 

@@ -173,8 +173,12 @@ fn mask_meta(mask: &PlannedMask, len: usize) -> ArrayMeta {
         attributes.insert("flag_masks".into(), json!(bits));
         attributes.insert("flag_meanings".into(), json!(flag_meanings(&mask.layers)));
     } else if let Some(classes) = &mask.class_names {
-        attributes.insert("flag_values".into(), json!((0..classes.len()).collect::<Vec<_>>()));
-        attributes.insert("flag_meanings".into(), json!(flag_meanings(classes)));
+        // A flag without a meaning is none.
+        let named = || (0..).zip(classes).filter(|(_, name)| !name.trim().is_empty());
+        let names: Vec<String> = named().map(|(_, name)| name.clone()).collect();
+        let values: Vec<usize> = named().map(|(id, _)| id).collect();
+        attributes.insert("flag_values".into(), json!(values));
+        attributes.insert("flag_meanings".into(), json!(flag_meanings(&names)));
     }
     let meaning =
         MaskMeaning { layers: mask.layers.clone(), class_names: mask.class_names.clone() };

@@ -9,6 +9,7 @@
 //! | `stats.rs` | per-band statistics and quantisation error |
 //! | `bad_bands.rs` | bands that are marked bad or have no values |
 //! | `masks.rs`, `patterns.rs` | class ids and boolean layers; where they lie |
+//! | `classes.rs` | other class ids for those of mask files |
 //! | `dry_run.rs` | what would be done, and how big it gets |
 //! | `encode.rs` | one block of rows: read, transform, cast, compress |
 //! | `engine/` | threads, order, back-pressure |
@@ -20,6 +21,7 @@
 mod bad_bands;
 mod calibration;
 pub(crate) mod cast;
+mod classes;
 mod dry_run;
 pub(crate) mod encode;
 mod engine;
@@ -36,6 +38,7 @@ pub mod stats;
 pub(crate) mod transform;
 
 pub use bad_bands::{BadBands, band_ranges};
+pub use classes::{NewClass, OldClass};
 pub use dry_run::{Estimate, StackEstimate, dry_run};
 pub use masks::MaskGroup;
 pub use options::*;

@@ -9,6 +9,7 @@ use hsipack_format::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::classes::NewClass;
 use super::patterns;
 
 /// The factor that stored values have to be multiplied with to give physical ones.
@@ -360,6 +361,9 @@ pub struct MaskOption {
     /// Path with `{dir}`, `{stem}`, `{name}` and `{path}` for the cube's folder, file name without
     /// ending, sample name, and whole path.
     pub pattern: String,
+    /// Other ids for its classes; those that are not named keep theirs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<NewClass>,
 }
 
 /// How a conversion treats what is at the output already.

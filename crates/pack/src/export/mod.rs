@@ -25,6 +25,7 @@ use hsipack_store::dataset::ChunkArray;
 use hsipack_store::{Dataset, Stack};
 use serde::Serialize;
 
+use crate::staged::check_absent;
 use crate::target;
 
 /// What to export, and where to.
@@ -87,16 +88,7 @@ enum Kind {
 pub fn export(options: &ExportOptions) -> Result<Exported> {
     let kind = kind(&options.output, options.mask.is_some())?;
     let files = files(&options.output, kind);
-    if let Some(file) = files.iter().find(|file| !options.force && file.symlink_metadata().is_ok())
-    {
-        return Err(Error::conflict("the file exists").at(file).with_remedy(remedy![
-            "choose another ",
-            Opt::Output,
-            ", or pass ",
-            Opt::Force,
-            " to overwrite it"
-        ]));
-    }
+    check_absent(&files, options.force)?;
     let dataset = Dataset::open(&options.dataset)?;
     let sample = target::find_sample(&dataset, &options.sample)?;
     let job = Job::new(&dataset, &sample, options.mask.as_deref())?;

@@ -2,8 +2,8 @@
 
 use super::canvas::Canvas;
 use super::palette::{BAD, Colour, GRID, INK, MUTED};
-use super::spectra::Curve;
 use super::text;
+use crate::spectra::Curve;
 
 const TICK_SIZE: f32 = 13.0;
 const TITLE_SIZE: f32 = 14.0;

@@ -6,7 +6,6 @@
 //! | `bands.rs` | which bands become red, green and blue |
 //! | `stretch.rs` | from values to colours |
 //! | `classes.rs` | the mask: classes, their pixels and colours |
-//! | `spectra.rs` | mean and standard deviation |
 //! | `palette.rs` | colours |
 //! | `canvas.rs`, `text.rs` | shapes, text, PNG |
 //! | `chart.rs` | axes, lines, legend |
@@ -24,7 +23,6 @@ mod page;
 pub(crate) mod palette;
 pub mod pictures;
 mod sampling;
-mod spectra;
 mod stretch;
 mod text;
 
@@ -42,12 +40,12 @@ use crate::export::find_mask;
 use crate::input::Input;
 use crate::physical::{Cube, readers};
 use crate::source::Source;
+use crate::spectra::Curve;
 use crate::target::{self, Target};
 use chart::{Chart, Line};
 use classes::ClassMap;
 use page::{Cell, Words};
 use sampling::{Gathered, Sampling, gather, spread};
-use spectra::Curve;
 use stretch::stretch;
 
 /// Rows and columns of one picture.

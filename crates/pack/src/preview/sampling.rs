@@ -6,8 +6,8 @@ use hsipack_format::Result;
 use hsipack_store::threads;
 
 use super::classes::ClassMap;
-use super::spectra::Spectrum;
 use crate::physical::{Cube, readers};
+use crate::spectra::Spectrum;
 
 /// The pixels of a cube that are looked at: evenly spread, the same on every run.
 #[derive(Clone, Debug, PartialEq)]

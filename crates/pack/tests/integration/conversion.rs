@@ -8,9 +8,7 @@ use std::sync::atomic::Ordering;
 
 use half::f16;
 use hsipack_format::ErrorKind;
-use hsipack_pack::convert::{
-    self, ChunkShape, ConvertOptions, KeepBits, MaskOption, Mode, Nodata, Scale,
-};
+use hsipack_pack::convert::{self, ChunkShape, ConvertOptions, KeepBits, Mode, Nodata, Scale};
 use hsipack_pack::progress::Progress;
 use hsipack_pack::source::RowBuffer;
 use hsipack_pack::validate::{ValidateOptions, validate};
@@ -46,8 +44,7 @@ pub fn cubes(folder: &Path, count: usize, other: usize) {
 /// Options that pack `folder` into `out`, a few cubes a shard.
 pub fn options(folder: &Path, out: &Path) -> ConvertOptions {
     let mut options = ConvertOptions::new(vec![folder.display().to_string()], out);
-    options.masks =
-        vec![MaskOption { name: "mask".into(), layer: None, pattern: "{dir}/{stem}.png".into() }];
+    options.masks = vec![super::packing::mask("mask", "{dir}/{stem}.png")];
     options.layout.shard_bytes = 3 * 6 * 5 * 4 * 2;
     options.layout.chunk = Some(ChunkShape { rows: 4, columns: None });
     options

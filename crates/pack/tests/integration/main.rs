@@ -19,3 +19,4 @@ mod source_png;
 mod source_tiff;
 mod source_tivita;
 mod source_zarr;
+mod spectra;

@@ -35,6 +35,8 @@ from hsipack._errors import (  # noqa: E402
     UnsupportedError,
 )
 from hsipack._hsipack import Array, __version__  # noqa: E402
+from hsipack._labels import class_weights  # noqa: E402
+from hsipack._spectra import spectra  # noqa: E402
 from hsipack.crops import (  # noqa: E402
     CenterCrop,
     GridCrop,
@@ -89,10 +91,12 @@ __all__ = [
     "WorstError",
     "__version__",
     "augment",
+    "class_weights",
     "concat",
     "convert",
     "diagnose",
     "estimate",
     "open",
+    "spectra",
     "validate",
 ]

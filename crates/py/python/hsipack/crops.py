@@ -151,6 +151,16 @@ def settings(crop: Crop | Size | None) -> dict[str, Any] | None:
     }
 
 
+def of_whole_cubes(ids: Sequence[int], largest: Sequence[int], pad: Any) -> Windows:
+    """Whole cubes as windows of one size, which begin where the cubes do and reach beyond the end
+    of all that are smaller.
+    """
+    _pad("pad", pad)
+    windows = np.zeros((len(ids), 3), dtype=np.int64)
+    windows[:, 0] = ids
+    return Windows(windows, (largest[0], largest[1]), pad)
+
+
 def _labelled(crop: LabelledPatches) -> dict[str, Any]:
     per_class = crop.per_class
     return {

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from hsipack import _hsipack, _options, _torch
 from hsipack._arrays import chosen_output, given
 from hsipack._errors import ConflictError
+from hsipack._labels import Classes, new_ids
 from hsipack._options import Indices
 from hsipack.samples import Samples
 
@@ -487,6 +488,95 @@ class Dataset(Base):
             "samples", samples, len(self), "samples", negative=True, at=self._path
         )
         return self._copy(places if self._ids is None else [self._ids[one] for one in places])
+
+    def where(self, condition: str | Callable[[dict[str, Any]], object]) -> Dataset:
+        """The samples that fulfil a condition, in their order.
+
+        ============================= ============================================================
+        ``label == 'urban'``          a column and a value, compared by ``==``, ``!=``, ``<``,
+                                      ``<=``, ``>`` or ``>=``; text stands in quotes
+        ``split in ('train', 'val')`` one of several; ``not in`` likewise
+        ``flagged``                   a column that is true
+        ``label == null``             nothing is known
+        ``a == 1 and not (b or c)``   ``not`` binds before ``and``, that before ``or``
+        ```cloud cover` < 10``        a name with spaces, between backquotes
+        ============================= ============================================================
+
+        Columns are those of :attr:`samples`: id, name, stack, index, split, group, label, nan, inf
+        and your table's. What a sample does not have is null: equal to null only, neither less nor
+        greater than anything. Values of different types are not equal (groups and splits are
+        text: ``group == '7'``), and asking which is less is an error.
+
+        Args:
+            condition: as above, or a function of what is known of a sample (a dictionary, as
+                ``ds.samples[i]``) that says whether it is wanted.
+
+        Raises:
+            ConflictError: if the text is no condition, with the place in it; there is no such
+                column; or no sample fulfils it.
+
+        >>> ds = hsipack.open(dataset_path)
+        >>> ds.where("split == 'train' and id < 5").ids
+        [0, 1, 2, 4]
+        >>> ds.where(lambda sample: sample["id"] % 5 == 0).ids
+        [0, 5, 10]
+        """
+        if isinstance(condition, str):
+            return self._copy(self._native.matching(self._ids, condition))
+        if not callable(condition):
+            raise _options.wrong("condition", condition, "give a text or a function of a sample")
+        chosen = [
+            one for one, sample in zip(self.ids, self.samples, strict=True) if condition(sample)
+        ]
+        if not chosen:
+            raise ConflictError(
+                "no sample fulfils the condition",
+                path=self._path,
+                remedy="look at ds.samples[0], which it is called with",
+            )
+        return self._copy(chosen)
+
+    def class_counts(
+        self,
+        mask: str,
+        split: str | Sequence[str] | None = None,
+        *,
+        names: bool = False,
+        classes: Classes | None = None,
+        ignore: int | None = None,
+        jobs: int | None = None,
+    ) -> dict[Any, int]:
+        """How many pixels of a mask are of which class, by class id, ascending; of a mask of
+        boolean layers, pixels by the layers' numbers (layers may overlap). Every chunk of the mask
+        is read once.
+
+        Args:
+            mask: its name.
+            split: only samples of this split, or of several.
+            names: by the classes' names, where the dataset has them.
+            classes: count by other ids, as ``Loader(classes=…)`` delivers them.
+            ignore: likewise.
+            jobs: threads; one a core if ``None``.
+
+        Raises:
+            ConflictError: if there is no such mask or split.
+            DamagedError: if a chunk is damaged.
+
+        >>> counts = hsipack.open(dataset_path).class_counts("labels", split="train")
+        >>> list(counts)
+        [0, 1, 2]
+        >>> hsipack.class_weights(counts, ignore=0).shape
+        (3,)
+        """
+        part = self if split is None else self.split(split)
+        mask = _options.text("mask", mask)
+        new = new_ids(part, [mask], classes, ignore)
+        threads = None if jobs is None else _options.natural("jobs", jobs)
+        counted = self._native.class_pixels(part._ids, mask, new[0] if new else None, threads)
+        named = _options.flag("names", names)
+        return {
+            name if named and name is not None else one: pixels for one, name, pixels in counted
+        }
 
     def _of_split(self, name: str | Sequence[str]) -> list[int]:
         return self._native.in_splits(self._ids, _options.names("split", name))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from hsipack import _hsipack, _options, _torch, _torch_data, augment, crops
+from hsipack import _hsipack, _labels, _options, _torch, _torch_data, augment, crops
 from hsipack._arrays import Output, chosen_output, given
 from hsipack._errors import ConflictError, Error, UnsupportedError
 from hsipack._options import Indices
@@ -55,6 +55,8 @@ class Loader:
     name    list of their names
     window  (B, 4) int64: first row, first column, rows and columns of what was read; the first ones
             are negative where a window begins before its cube
+    inside  with ``pad``: (B, rows, columns) bool, on the images' device: pixels of the cube, and no
+            padding
     repeat  (B,) int64: which of the sample's crops in the epoch
     epoch   the epoch, counted from 0
     padding (B,) bool: the sample comes in another batch of the epoch, too, and only fills this one
@@ -100,6 +102,11 @@ class Loader:
         dtype: of images: float16, bfloat16 (not of NumPy's arrays), float32 or float64.
         crop: (rows, columns) of random windows, or a :class:`RandomCrop`, :class:`CenterCrop`,
             :class:`GridCrop`, :class:`LabelledPatches` or :class:`Windows`.
+        pad: put whole cubes of unequal size into one batch: each is filled up below and on the
+            right to the rows and columns of the largest that is read, with ``"reflect"``,
+            ``"edge"`` or a number as in :class:`LabelledPatches` (masks have 0 there). Cubes of
+            other numbers of bands come in batches of their own. ``inside`` says which pixels are
+            the cube's.
         augment: augmentations (see :mod:`hsipack.augment`), a list or an
             ``AugmentationSequential``; done on the device, there by torch.
         sampler: ``"class_balanced"``, ``"groups_spread"``, ``"groups_together"``, a weight for
@@ -118,6 +125,14 @@ class Loader:
             empty.
         mask_dtype: of class ids; the least that holds them if ``None`` (uint8 as uint8, uint16 as
             int32).
+        classes: other class ids for those of the mask: ``{3: 1, "tumour": 2}`` by ids, or by names
+            where the dataset has them; of several masks ``{"organs": {3: 1}}``. Classes that are
+            not named keep their ids, or become ``ignore``. Masks have the new ids, and so have
+            labels of :class:`LabelledPatches`; but which windows there are (also for
+            ``min_labelled``), and how classes take turns, goes by the dataset's own ids.
+        ignore: the id of all pixels whose class ``classes`` does not name, those of class 0
+            included; torch's ``CrossEntropyLoss(ignore_index=…)`` leaves them out. With uint8 masks
+            at most 255.
         bands: bands to read, numbered from 0, in this order; or a slice, or a boolean for every
             band; the dataset's if ``None``.
         columns: columns of the table, or ``group`` and ``label`` themselves, to be given with every
@@ -173,6 +188,9 @@ class Loader:
     >>> loader.close()
     """
 
+    # Rows and columns of every sample, where cubes are padded.
+    _extents: npt.NDArray[np.int64] | None = None
+
     def __new__(cls, dataset: Any = None, *others: Any, **options: Any) -> Loader:
         """A loader of several datasets for what :func:`hsipack.concat` gives."""
         from hsipack._concat import Concat, ConcatLoader
@@ -189,6 +207,7 @@ class Loader:
         device: torch.device | str | int | None = None,
         dtype: torch.dtype | npt.DTypeLike = "float16",
         crop: Crop | Size | None = None,
+        pad: str | float | None = None,
         augment: augment.Augmentations | None = None,
         sampler: str | Sequence[float] | torch.Tensor | Sampler[Any] | None = None,
         drop_last: bool = False,
@@ -199,6 +218,8 @@ class Loader:
         split: str | Sequence[str] | None = None,
         masks: str | Sequence[str] | None = None,
         mask_dtype: torch.dtype | npt.DTypeLike | None = None,
+        classes: _labels.Classes | None = None,
+        ignore: int | None = None,
         bands: Indices | None = None,
         columns: str | Sequence[str] = (),
         layers: bool = True,
@@ -237,12 +258,30 @@ class Loader:
             )
         if _options.flag("drop_last", drop_last) & _options.flag("pad_last", pad_last):
             raise ConflictError("both drop_last and pad_last", remedy="choose one of them")
+        if pad is not None:
+            if crop is not None or augment is not None:
+                raise ConflictError(
+                    f"both pad and {'augment' if crop is None else 'crop'}",
+                    remedy="crops have one size, and need no padding"
+                    if crop is not None
+                    else "augment in your loop, with inside as one of the masks",
+                )
+            if "inside" in {*dataset.masks, *_options.names("columns", columns)}:
+                raise ConflictError(
+                    "pad with a mask or column named 'inside', which batches need themselves",
+                    remedy="leave it out with masks or columns",
+                )
+            self._extents = _extents(dataset)
+            read = dataset.ids if order.ids is None else order.ids
+            largest = self._extents[read].max(axis=0).tolist() if read else [1, 1]
+            crop = crops.of_whole_cubes(read, largest, pad)
         rank, world_size = _share(rank, world_size)
         length = order.length if epoch_length is None else epoch_length
         if masks is None:
             mask_names = [] if isinstance(crop, LabelledPatches) else dataset.masks
         else:
             mask_names = _options.names("masks", masks)
+        of_ids = [*mask_names, *([crop.mask] if isinstance(crop, LabelledPatches) else [])]
         band_numbers = dataset._bands if bands is None else dataset._checked_bands(bands)
         seed = _options.natural("seed", seed, least=0, most=(1 << 64) - 1)
         threads = None if num_threads is None else _options.natural("num_threads", num_threads)
@@ -258,6 +297,7 @@ class Loader:
             "samples": order.ids,
             "weights": order.weights,
             "masks": mask_names,
+            "new_ids": _labels.new_ids(dataset, of_ids, classes, ignore),
             "bands": band_numbers,
             "threads": threads,
             "slots": _options.natural("slots", slots),
@@ -365,6 +405,8 @@ class Loader:
         made["id"] = self._host(ids)
         made["name"] = batch["names"]
         made["window"] = self._numbers(batch["windows"], shape=(-1, 4))
+        if self._extents is not None:
+            made["inside"] = self._inside(image, self._extents[ids])
         made["repeat"] = self._numbers(batch["repeats"])
         made["epoch"] = batch["epoch"]
         made["padding"] = self._numbers(batch["padding"], dtype=np.bool_)
@@ -376,6 +418,14 @@ class Loader:
         if batch["mixed"]:
             made["mixed"] = [{"partners": one, "shares": two} for one, two in batch["mixed"]]
         return made
+
+    def _inside(self, image: Any, extents: npt.NDArray[np.int64]) -> Any:
+        """Which pixels of padded cubes are the cubes', on the images' device."""
+        rows, columns = self._settings["crop"]["size"]
+        down = np.arange(rows) < extents[:, :1]
+        across = np.arange(columns) < extents[:, 1:]
+        inside = self._host(down[:, :, None] & across[:, None, :])
+        return inside.to(image.device) if self._output == "torch" else inside
 
     def _numbers(
         self, values: bytearray, dtype: type = np.int64, shape: tuple[int, ...] = (-1,)
@@ -512,7 +562,8 @@ class Loader:
 
     def __getstate__(self) -> dict[str, Any]:
         own = {
-            name: self.__dict__[name] for name in ("_settings", "_dataset", "_output", "_columns")
+            name: getattr(self, name)
+            for name in ("_settings", "_dataset", "_output", "_columns", "_extents")
         }
         return {"own": own, "state": self._native.state()}
 
@@ -648,6 +699,13 @@ def _floats(figures: Any) -> list[float]:
             remedy="give (mean, std), one number a band each",
         ) from None
     return [float(number) for number in numbers]
+
+
+def _extents(dataset: Dataset) -> npt.NDArray[np.int64]:
+    """Rows and columns of every sample of the whole dataset."""
+    shapes = np.array([stack.shape[:2] for stack in dataset.stacks.values()], dtype=np.int64)
+    stacks = [stack for _, _, stack in dataset._native.about(list(range(len(dataset._native))))]
+    return shapes[stacks] if stacks else np.zeros((0, 2), dtype=np.int64)
 
 
 def _cache(dataset: Dataset, cache: object, size: int) -> dict[str, Any]:

@@ -26,6 +26,7 @@ def convert(
     table: Path | None = None,
     path_columns: str | None = None,
     mask_fill: int | None = None,
+    classes: Mapping[Any, Any] | None = None,
     exclude: str | Sequence[str] = (),
     skip_errors: bool = False,
     resume: bool = False,
@@ -72,6 +73,10 @@ def convert(
             numbers, booleans (``True``, ``False``) or text; empty cells are ``None``.
         path_columns: regular expression on the path whose named groups become columns.
         mask_fill: class id for cubes that have no mask file, with ``mask``; an error if ``None``.
+        classes: other ids for classes of the mask, by class id or by the name that the mask file
+            has: ``{"tumour": 3, 7: 3, "*": 255}``, where ``"*"`` is every class that is not named
+            (else these keep their ids); of several masks ``{"organs": {7: 3}}``. It is recorded,
+            and ``validate(source=True)`` compares with it.
         exclude: globs of files to leave out.
         skip_errors: leave out inputs that cannot be opened.
         resume: go on with what was interrupted.
@@ -181,6 +186,7 @@ def _settings(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     if settings["mask_fill"] is not None and settings["mask"] is None:
         raise ConflictError("mask_fill without mask", remedy="say where the masks lie with mask")
     settings["masks"] = _masks(settings.pop("mask"))
+    settings["classes"] = _classes(settings["classes"])
     settings["shard_bytes"] = settings.pop("shard_size")
     settings["command"] = _command(name, arguments, convert.__kwdefaults__ or {})
     return settings
@@ -293,6 +299,27 @@ def _masks(masks: Any) -> list[tuple[str, str | None, str]]:
             flat.extend((name, str(layer), _options.path("mask", one)) for layer, one in layers)
         else:
             flat.append((name, None, _options.path("mask", pattern)))
+    return flat
+
+
+def _classes(classes: Any) -> list[tuple[str | None, int | str, int]]:
+    """Mask, if it is named, class and new id."""
+    if classes is None:
+        return []
+    remedy = "give new ids by class ids or names, such as {7: 3, 'tumour': 2}"
+    if not isinstance(classes, Mapping):
+        raise _options.wrong("classes", classes, remedy)
+    most = (1 << 16) - 1
+    flat: list[tuple[str | None, int | str, int]] = []
+    for key, value in classes.items():
+        mask = key if isinstance(value, Mapping) else None
+        for one, new in (value if isinstance(value, Mapping) else {key: value}).items():
+            old = (
+                one
+                if isinstance(one, str)
+                else _options.natural("classes", one, least=0, most=most)
+            )
+            flat.append((mask, old, _options.natural(f"classes[{one!r}]", new, least=0, most=most)))
     return flat
 
 

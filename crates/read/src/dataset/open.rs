@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hsipack_format::statistics::BandStatistics;
-use hsipack_format::{Command, Error, Opt, Samples, remedy};
+use hsipack_format::{Error, Samples};
 use hsipack_store::dataset::ChunkArray;
 use hsipack_store::folder;
 
@@ -135,26 +135,7 @@ impl Dataset {
     /// # Panics
     /// If there is no sample of one of the ids.
     pub fn in_splits(&self, ids: Vec<usize>, splits: &[String]) -> Result<Vec<usize>> {
-        let there = self.labels().splits();
-        let named = self.samples().splits();
-        let wanted: Vec<bool> = named.different().iter().map(|one| splits.contains(one)).collect();
-        let is_wanted = |id: &usize| named.number(*id).is_some_and(|split| wanted[split as usize]);
-        let chosen: Vec<usize> = ids.into_iter().filter(is_wanted).collect();
-        let unknown = splits.iter().filter(|split| !there.contains(split));
-        let mut missing: Vec<&String> = unknown.collect();
-        if missing.is_empty() && chosen.is_empty() {
-            missing.extend(splits);
-        } else if missing.is_empty() {
-            return Ok(chosen);
-        }
-        let names: Vec<String> = missing.iter().map(|split| format!("'{split}'")).collect();
-        let remedy = match there {
-            [] => remedy!["it has no splits; give them with ", Command::Convert.with(Opt::Table)],
-            there => format!("it has {}", there.join(", ")).into(),
-        };
-        Err(Error::conflict(format!("no sample is of split {}", names.join(", ")))
-            .at(self.path())
-            .with_remedy(remedy))
+        self.samples().in_splits(ids, splits).map_err(|error| error.at(self.path()))
     }
 
     /// The stacks: cubes of one shape, their masks, wavelengths and attributes.

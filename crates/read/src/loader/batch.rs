@@ -98,7 +98,8 @@ impl Batch {
     }
 
     /// Numbers of the samples' classes (see [`Labels`](crate::Labels::classes)), where they have labels; of windows around
-    /// labelled pixels the class ids that the mask has at their centres.
+    /// labelled pixels the class ids that the mask has at their centres, or the
+    /// [other ones](crate::LoaderOptions::new_ids) that were asked for.
     pub fn classes(&self) -> impl ExactSizeIterator<Item = Option<u32>> {
         let labels = self.shared.dataset.labels();
         self.items().iter().map(move |item| item.label.or_else(|| labels.class_of(item.sample)))

@@ -153,6 +153,7 @@ impl<'a> Feeder<'a> {
     fn plan(&mut self, epoch: &EpochPlan, number: usize, plan: &mut BatchPlan) -> Result<()> {
         let Shared { dataset, masks, .. } = self.shared;
         epoch.batch(number, Some(&mut self.labelled), &mut plan.items)?;
+        self.shared.new_ids.relabel(dataset, &mut plan.items);
         let first = plan.items.first().ok_or_else(|| {
             Error::new(ErrorKind::Conflict, "a batch without samples was planned")
         })?;

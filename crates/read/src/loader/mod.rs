@@ -12,6 +12,7 @@
 //! | `feeder.rs` | the planning thread |
 //! | `worker.rs` | the decoding threads |
 //! | `labelled.rs` | labelled pixels, for crops |
+//! | `new_ids.rs` | other class ids in what is delivered |
 //! | `background.rs` | the threads do not push the consumer aside |
 //! | `batch.rs` | a batch as the consumer sees it |
 //! | `loading.rs` | how long a batch took those who load it |
@@ -26,6 +27,7 @@ mod cache_choice;
 mod feeder;
 mod labelled;
 mod loading;
+mod new_ids;
 mod options;
 mod rotation;
 mod shared;

@@ -6,6 +6,7 @@ use hsipack_format::{Opt, remedy};
 use serde::Serialize;
 
 use crate::cache::CacheKind;
+use crate::dataset::NewIds;
 use crate::plan::{Patches, PlanOptions, Share};
 use crate::ring::memory::MemoryOptions;
 use crate::trace::Trace;
@@ -30,6 +31,9 @@ pub struct LoaderOptions {
     pub patches: Option<(String, Patches)>,
     /// Names of the masks to deliver; all that every stack has if `None`, but for patches none.
     pub masks: Option<Vec<String>>,
+    /// Other class ids for those of masks, in what is delivered: masks, and labels of windows around labelled pixels.
+    /// Which windows there are, and how classes are balanced, goes by the ids that the dataset has.
+    pub new_ids: Vec<NewIds>,
     /// Bands to deliver, in this order; all if `None`.
     pub bands: Option<Vec<usize>>,
     /// Decoding threads.
@@ -117,6 +121,7 @@ impl LoaderOptions {
             weights: None,
             patches: None,
             masks: None,
+            new_ids: Vec::new(),
             bands: None,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             slots: 4,

@@ -28,7 +28,7 @@ pub(super) struct Rotation {
     next: Vec<ChunkRef>,
     /// How many of those were given out.
     given: usize,
-    /// Chunks of the groups before, and the turn from which on all their batches are filled.
+    /// Chunks of the groups before, and the turn behind the last one of their batches.
     before: VecDeque<(usize, HashSet<ChunkRef>)>,
 }
 
@@ -84,13 +84,14 @@ impl Rotation {
         self.given = 0;
         self.now = Some((epoch.epoch(), group));
         self.batches = (n, end_of(epoch, group, n));
-        // Batches so far back are filled: their slots are free again.
-        self.before.push_back((self.turns + shared.options.slots, known));
+        self.before.push_back((self.turns, known));
         Ok(())
     }
 
     fn drop_unwanted(&mut self, shared: &Shared, held: &Held) {
-        let over = self.before.iter().take_while(|(turn, _)| *turn <= self.turns).count();
+        // Batches before that one are filled.
+        let filled = self.turns.saturating_sub(shared.ring.slots().unfinished());
+        let over = self.before.iter().take_while(|(turn, _)| *turn <= filled).count();
         if over == 0 {
             return;
         }

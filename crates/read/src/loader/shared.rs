@@ -7,6 +7,7 @@ use hsipack_store::memory;
 
 use super::batch_plan::{BatchPlan, lay_out};
 use super::cache_choice::{CacheChoice, Chosen};
+use super::new_ids::IdTables;
 use super::options::LoaderOptions;
 use super::stats::{Counters, Statistics};
 use super::times::Record;
@@ -26,6 +27,8 @@ pub(crate) struct Shared {
     pub plan: Plan,
     /// Names of the masks, in the order of their arrays.
     pub masks: Vec<String>,
+    /// Other class ids for theirs.
+    pub new_ids: IdTables,
     pub ring: std::sync::Arc<Ring<BatchPlan>>,
     pub counters: Counters,
     pub cache: Option<Cache>,
@@ -51,6 +54,7 @@ impl Shared {
         check(&options)?;
         let chosen = choose(&dataset, &options)?;
         let masks = choose_masks(&dataset, &options, &chosen)?;
+        let new_ids = IdTables::new(&dataset, &options, &masks, &stacks_of(&dataset, &chosen)?)?;
         check_bands(&dataset, &options, &chosen)?;
         let plan_options = with_patches(&dataset, &options, &chosen)?;
         let plan = Plan::new(plan_samples(&dataset, &options, &chosen)?, plan_options)?;
@@ -73,6 +77,7 @@ impl Shared {
             options,
             plan,
             masks,
+            new_ids,
             ring: ring.into(),
             counters: Counters::new(),
             cache,

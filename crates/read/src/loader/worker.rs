@@ -88,7 +88,11 @@ fn fill(
                         decoder.all_rows(array, index, window, out, scratch)
                     }
                     None => decoder.padded(array, index, window, shared.pad(), out, scratch),
+                }?;
+                if let Some(table) = shared.new_ids.of(array) {
+                    table.apply(array.dtype(), out);
                 }
+                Ok(())
             };
             let done = catch_unwind(AssertUnwindSafe(&mut read)).unwrap_or_else(|_| {
                 Err(Error::new(

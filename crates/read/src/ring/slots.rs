@@ -149,6 +149,15 @@ impl Slots {
         }
     }
 
+    /// For the feeder: how many of the latest batches it handed over may still be written to: all from the earliest one on
+    /// that is.
+    pub(crate) fn unfinished(&self) -> usize {
+        let inner = lock(&self.inner);
+        let filling = |slot: &usize| matches!(inner.states[*slot], State::Filling(_));
+        let first = inner.queue.iter().position(filling);
+        first.map_or(0, |first| inner.queue.len() - first)
+    }
+
     /// For the feeder: hands over a claimed slot with `tasks` tasks to do.
     pub(crate) fn publish(&self, slot: usize, tasks: usize, generation: u64) {
         let mut inner = lock(&self.inner);

@@ -1,6 +1,7 @@
 //! The reader over datasets of every layout.
 
 mod access;
+mod classes;
 mod device;
 mod driver;
 mod images;

@@ -53,7 +53,7 @@ class LoaderLevels:
         """Samples of some batches, spread over those that the loader reads."""
         chosen = self._settings["samples"] or list(range(len(self._loader.dataset)))
         crop = self._settings["crop"]
-        per_cube = crop["per_cube"] if crop else 1
+        per_cube = crop.get("per_cube", 1) if crop else 1
         _, decoded = self._sizes(chosen)
         return _hsipack.diagnosis_samples(chosen, decoded, self._settings["batch_size"], per_cube)
 

@@ -77,6 +77,11 @@ impl Spectrum {
         self.pixels
     }
 
+    /// Pixels without a finite value, of each band.
+    pub fn missing(&self) -> Vec<u64> {
+        self.bands.iter().map(|sums| self.pixels - sums.count).collect()
+    }
+
     /// Mean and standard deviation (dividing by the number of values).
     pub fn curve(&self) -> Curve {
         let mean = |sums: &Sums| sums.shift + sums.sum / sums.count as f64;

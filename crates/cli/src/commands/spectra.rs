@@ -1,0 +1,149 @@
+//! `hsipack spectra`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use hsipack_format::Result;
+use hsipack_format::samples::Condition;
+use hsipack_pack::spectra::{self, Output, SpectraOptions, Statistic, Table};
+use serde::Serialize;
+
+use crate::task::Task;
+use crate::{output, parse};
+
+/// Take the mean or median spectrum of every class of a mask in every cube, into a table.
+///
+/// One row a cube and region: what samples.jsonl says of the cube (sample, name, stack, split, group, label, source and
+/// the columns of your table), the region (its class id and, where the mask names its classes, its name), its
+/// pixels, and for every band the spectrum, the standard deviation and the number of pixels without a finite value,
+/// which are left out. Values are physical. Of a mask of boolean layers every layer is a region.
+#[derive(clap::Args)]
+#[command(after_long_help = FILES)]
+pub struct Args {
+    /// A packed dataset
+    dataset: PathBuf,
+
+    /// The mask whose classes, or layers, are the regions
+    #[arg(long, value_name = "NAME")]
+    mask: String,
+
+    /// What a region's spectrum is, band by band: its mean, or its median, which is exact and keeps the region's values
+    /// of a cube in memory (8 bytes each; where they are more than 256 MiB, bands are done one part after the other)
+    #[arg(long, value_name = "WHAT", value_parser = parse::one_of(&Statistic::ALL), default_value_t = Statistic::Mean)]
+    statistic: Statistic,
+
+    /// The file to write: .parquet or .csv
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+
+    /// Only cubes of these splits: train or train,val (repeatable) [default: all cubes]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    split: Vec<String>,
+
+    /// Only cubes that fulfil a condition on the columns of samples.jsonl, such as "label == 'urban' and cloud < 10":
+    /// ==, !=, <, <=, >, >=, in ('a', 'b'), and, or, not, brackets [default: all cubes]
+    #[arg(long = "where", value_name = "CONDITION", value_parser = parse::condition)]
+    condition: Option<Condition>,
+
+    /// Leave regions of fewer pixels out
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    min_pixels: u64,
+
+    /// Leave these classes, or layers by number, out: 255 or 4,7-9 [default: none but class 0]
+    #[arg(long, value_name = "LIST", value_parser = parse::classes)]
+    ignore: Option<parse::ClassList>,
+
+    /// Take class 0 as a region, too [default: its pixels are unlabelled]
+    #[arg(long)]
+    background: bool,
+
+    /// Overwrite FILE if it exists [default: an existing file is an error]
+    #[arg(long)]
+    force: bool,
+
+    /// Threads, each with a cube of its own [default: one a core]
+    #[arg(short, long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+
+    /// Print what was written as one JSON object on stdout: file, mask, statistic, rows, samples (looked at), regions
+    /// (how many rows each class id has)
+    #[arg(long)]
+    json: bool,
+}
+
+const FILES: &str = "\
+Bands in .parquet are lists: wavelength (nm, null where unknown), spectrum, std, missing. In pandas,
+np.stack(table.spectrum) is an array (rows, bands), and table.explode([\"wavelength\", \"spectrum\", \"std\"])
+has a row a band. In .csv they are columns: LABEL, std_LABEL and missing_LABEL, where LABEL is the
+wavelength in nm (450.5), or band_0, band_1, … where wavelengths are unknown or come twice.
+
+Examples:
+  hsipack spectra tissue.hsipack --mask organs -o organs.parquet
+  hsipack spectra tissue.hsipack --mask organs --statistic median --split train,val --min-pixels 50 -o organs.csv";
+
+/// What was written.
+#[derive(Serialize)]
+struct Written {
+    file: PathBuf,
+    mask: String,
+    statistic: &'static str,
+    rows: usize,
+    samples: usize,
+    regions: BTreeMap<u16, usize>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// As [`spectra::spectra`], and if the file cannot be written.
+pub fn run(args: Args) -> Result<ExitCode> {
+    // Before any cube is read.
+    let output = Output::new(&args.output, args.force)?;
+    let defaults = SpectraOptions::new(args.dataset, args.mask);
+    let options = SpectraOptions {
+        statistic: args.statistic,
+        splits: args.split,
+        condition: args.condition,
+        min_pixels: args.min_pixels,
+        ignore: args.ignore.map_or(Vec::new(), |list| list.0),
+        background: args.background,
+        jobs: args.jobs.map_or(defaults.jobs, usize::from),
+        ..defaults
+    };
+    let task = Task::start("read");
+    let result = spectra::spectra(&options, &task.progress);
+    task.finish();
+    let table = result?;
+    table.write(&output)?;
+    output::report(&written(&table, output.path()), args.json, print);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn written(table: &Table, file: &Path) -> Written {
+    let mut regions = BTreeMap::new();
+    table.rows.iter().for_each(|row| *regions.entry(row.region).or_default() += 1);
+    Written {
+        file: file.to_owned(),
+        mask: table.mask.clone(),
+        statistic: table.statistic.name(),
+        rows: table.rows.len(),
+        samples: table.samples,
+        regions,
+    }
+}
+
+fn print(written: &Written) {
+    say!(
+        "{}: {} of {} spectra, mask {}: {} in {}",
+        written.file.display(),
+        output::count(written.rows, "row"),
+        written.statistic,
+        written.mask,
+        output::count(written.regions.len(), "region"),
+        output::count(written.samples, "cube"),
+    );
+    if written.rows == 0 {
+        say!("  note: no cube has a pixel of a region");
+    }
+}

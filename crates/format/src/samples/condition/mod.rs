@@ -1,0 +1,182 @@
+//! Conditions on samples: `label == 'urban' and cloud < 10`.
+//!
+//! ```text
+//! condition  = all ("or" all)*
+//! all        = one ("and" one)*
+//! one        = "not" one | "(" condition ")" | operand [comparison]
+//! comparison = ("==" | "!=" | "<" | "<=" | ">" | ">=") operand | ["not"] "in" ("(" | "[") operand ("," operand)* (")" | "]")
+//! operand    = column | 'text' | "text" | number | true | false | null
+//! column     = letters, digits and _, or anything between two `
+//! ```
+//!
+//! Columns are those of `samples.jsonl`; `True`, `False` and `None` are spelled like that, too. What a sample does not have is
+//! null: it equals null and nothing else, and is neither less nor greater than anything. Values of different types are not
+//! equal; asking which is less is an error. A column alone is true where it is `true`. Numbers are equal by value.
+//!
+//! | file | job |
+//! |---|---|
+//! | `words.rs` | text to words, each with its place |
+//! | `parse.rs` | words to a condition |
+//! | `evaluate.rs` | whether a sample fulfils it |
+
+mod evaluate;
+mod parse;
+mod words;
+
+use serde_json::Value;
+
+use super::Samples;
+use crate::{Error, Result};
+
+/// A condition that a sample fulfils or not; see the module's documentation for how it is written.
+///
+/// ```
+/// use hsipack_format::samples::Condition;
+///
+/// assert!(Condition::parse("label == 'urban' and not cloud > 10").is_ok());
+/// let error = Condition::parse("label == 'urban' and (cloud < 10").unwrap_err();
+/// assert_eq!(error.what(), "label == 'urban' and (cloud < 10: at the end: ')' is missing");
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Condition {
+    text: String,
+    root: Node,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Node {
+    Or(Vec<Node>),
+    And(Vec<Node>),
+    Not(Box<Node>),
+    /// A column that has to be true.
+    Is(Operand),
+    Compare(Operand, Comparison, Operand),
+    /// Whether it is one of them.
+    In(Operand, Vec<Operand>),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Operand {
+    what: What,
+    /// Where in the text it stands, in characters from 0.
+    at: usize,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum What {
+    Column(String),
+    Value(Value),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Comparison {
+    Equal,
+    Unequal,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+/// Columns that every list of samples has.
+const OWN: [&str; 9] = ["id", "name", "stack", "index", "split", "group", "label", "nan", "inf"];
+
+impl Condition {
+    /// Reads a condition.
+    ///
+    /// # Errors
+    /// If it is none; the place in the text is named.
+    pub fn parse(text: &str) -> Result<Self> {
+        let root = parse::condition(text)?;
+        Ok(Self { text: text.to_owned(), root })
+    }
+
+    /// Names of the columns that it looks at, in the order in which they first come.
+    fn columns(&self) -> Vec<(&str, usize)> {
+        let mut all = Vec::new();
+        self.root.each_operand(&mut |operand| {
+            if let What::Column(name) = &operand.what
+                && !all.iter().any(|(known, _)| known == name)
+            {
+                all.push((name.as_str(), operand.at));
+            }
+        });
+        all
+    }
+}
+
+impl Node {
+    fn each_operand<'a>(&'a self, each: &mut impl FnMut(&'a Operand)) {
+        match self {
+            Self::Or(nodes) | Self::And(nodes) => {
+                for node in nodes {
+                    node.each_operand(each);
+                }
+            }
+            Self::Not(node) => node.each_operand(each),
+            Self::Is(operand) => each(operand),
+            Self::Compare(left, _, right) => {
+                each(left);
+                each(right);
+            }
+            Self::In(operand, list) => {
+                each(operand);
+                list.iter().for_each(each);
+            }
+        }
+    }
+}
+
+impl Samples {
+    /// Those of the samples `ids` that fulfil the condition, in their order.
+    ///
+    /// # Errors
+    /// If it names a column that there is not, asks which of a text and a number is less, or if no sample fulfils it.
+    ///
+    /// # Panics
+    /// If there is no sample of one of the ids.
+    pub fn matching(&self, ids: Vec<usize>, condition: &Condition) -> Result<Vec<usize>> {
+        let used = condition.columns();
+        let known =
+            |name: &str| OWN.contains(&name) || self.columns().iter().any(|one| one == name);
+        if let Some((name, at)) = used.iter().find(|(name, _)| !known(name)) {
+            let all: Vec<&str> =
+                OWN.into_iter().chain(self.columns().iter().map(String::as_str)).collect();
+            return Err(problem(&condition.text, *at, &format!("there is no column '{name}'"))
+                .with_remedy(format!("there are {}; text stands in quotes", all.join(", "))));
+        }
+        let first = ids.first().copied();
+        let mut chosen = Vec::new();
+        for id in ids {
+            if condition.is_fulfilled(self, id)? {
+                chosen.push(id);
+            }
+        }
+        if !chosen.is_empty() {
+            return Ok(chosen);
+        }
+        let error = Error::conflict(format!("no sample fulfils {}", condition.text));
+        Err(match first {
+            Some(id) if !used.is_empty() => {
+                let value = |(name, _): &(&str, usize)| {
+                    format!("{name} {}", evaluate::value(self, id, name))
+                };
+                let values: Vec<String> = used.iter().map(value).collect();
+                error.with_remedy(format!("sample '{}' has {}", self.name(id), values.join(", ")))
+            }
+            _ => error.with_remedy("choose others"),
+        })
+    }
+}
+
+/// The error for a place in a condition.
+fn problem(text: &str, at: usize, what: &str) -> Error {
+    let place = match text.chars().count() {
+        end if at >= end => "at the end".to_owned(),
+        _ => format!("at character {}", at + 1),
+    };
+    Error::conflict(format!("{text}: {place}: {what}"))
+}
+
+#[cfg(test)]
+mod tests;

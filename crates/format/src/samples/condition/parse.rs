@@ -1,0 +1,175 @@
+//! Words to a condition; a function for every line of the grammar.
+
+use super::words::{Word, words};
+use super::{Comparison, Node, Operand, What, problem};
+use crate::Result;
+
+/// Brackets and `not`s within each other: a condition is read by functions that call themselves.
+const DEEPEST: usize = 64;
+
+/// Reads a whole condition.
+pub(super) fn condition(text: &str) -> Result<Node> {
+    let mut parser = Parser { text, words: words(text)?, place: 0, depth: 0 };
+    let node = parser.any()?;
+    match parser.next() {
+        None => Ok(node),
+        Some(_) => Err(parser.wrong_before("'and' or 'or' is missing before this")),
+    }
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    words: Vec<(usize, Word)>,
+    place: usize,
+    depth: usize,
+}
+
+impl Parser<'_> {
+    fn next(&mut self) -> Option<Word> {
+        let word = self.words.get(self.place).map(|(_, word)| word.clone());
+        self.place += 1;
+        word
+    }
+
+    /// Takes the sign if it is next.
+    fn takes(&mut self, sign: &str) -> bool {
+        let is_next =
+            matches!(self.words.get(self.place), Some((_, Word::Sign(next))) if *next == sign);
+        self.place += usize::from(is_next);
+        is_next
+    }
+
+    /// Where the next word begins; the end of the text if there is none.
+    fn at(&self) -> usize {
+        self.words.get(self.place).map_or(self.text.chars().count(), |(at, _)| *at)
+    }
+
+    fn wrong(&self, what: &str) -> crate::Error {
+        problem(self.text, self.at(), what).with_remedy(
+            "write such as label == 'urban' and cloud < 10, with ==, !=, <, <=, >, >=, in, and, or, not and brackets",
+        )
+    }
+
+    /// What is wrong with the word that was taken last.
+    fn wrong_before(&mut self, what: &str) -> crate::Error {
+        self.place -= 1;
+        self.wrong(what)
+    }
+
+    fn any(&mut self) -> Result<Node> {
+        let mut nodes = vec![self.all()?];
+        while self.takes("or") {
+            nodes.push(self.all()?);
+        }
+        Ok(one_or(nodes, Node::Or))
+    }
+
+    fn all(&mut self) -> Result<Node> {
+        let mut nodes = vec![self.one()?];
+        while self.takes("and") {
+            nodes.push(self.one()?);
+        }
+        Ok(one_or(nodes, Node::And))
+    }
+
+    fn one(&mut self) -> Result<Node> {
+        self.depth += 1;
+        if self.depth > DEEPEST {
+            return Err(self.wrong("too many brackets within each other"));
+        }
+        let node = if self.takes("not") {
+            Node::Not(Box::new(self.one()?))
+        } else if self.takes("(") {
+            let inside = self.any()?;
+            self.close(")")?;
+            inside
+        } else {
+            self.comparison()?
+        };
+        self.depth -= 1;
+        Ok(node)
+    }
+
+    fn close(&mut self, bracket: &str) -> Result<()> {
+        match self.takes(bracket) {
+            true => Ok(()),
+            false => Err(self.wrong(&format!("'{bracket}' is missing"))),
+        }
+    }
+
+    fn comparison(&mut self) -> Result<Node> {
+        let left = self.operand()?;
+        let place = self.place;
+        match self.next() {
+            Some(Word::Sign("in")) => return self.list(left),
+            Some(Word::Sign("not")) if self.takes("in") => {
+                return Ok(Node::Not(Box::new(self.list(left)?)));
+            }
+            Some(Word::Sign(sign)) => {
+                if let Some(comparison) = Comparison::of(sign) {
+                    return Ok(Node::Compare(left, comparison, self.operand()?));
+                }
+            }
+            _ => {}
+        }
+        self.place = place;
+        match left.what {
+            What::Column(_) => Ok(Node::Is(left)),
+            What::Value(_) => Err(self.wrong("a comparison is missing")),
+        }
+    }
+
+    fn list(&mut self, left: Operand) -> Result<Node> {
+        let close = if self.takes("(") {
+            ")"
+        } else if self.takes("[") {
+            "]"
+        } else {
+            return Err(self.wrong("'in' needs a list, such as ('a', 'b')"));
+        };
+        let mut list = vec![self.operand()?];
+        while self.takes(",") {
+            if self.takes(close) {
+                return Ok(Node::In(left, list));
+            }
+            list.push(self.operand()?);
+        }
+        self.close(close)?;
+        Ok(Node::In(left, list))
+    }
+
+    fn operand(&mut self) -> Result<Operand> {
+        let at = self.at();
+        let what = match self.next() {
+            Some(Word::Column(name)) => What::Column(name),
+            Some(Word::Value(value)) => What::Value(value),
+            _ => return Err(self.wrong_before("a column or a value is missing")),
+        };
+        Ok(Operand { what, at })
+    }
+}
+
+/// The node alone, or all of them under one.
+fn one_or(mut nodes: Vec<Node>, all: impl FnOnce(Vec<Node>) -> Node) -> Node {
+    match nodes.pop() {
+        Some(only) if nodes.is_empty() => only,
+        last => {
+            nodes.extend(last);
+            all(nodes)
+        }
+    }
+}
+
+impl Comparison {
+    fn of(sign: &str) -> Option<Self> {
+        Some(match sign {
+            "==" => Self::Equal,
+            "!=" => Self::Unequal,
+            "<" => Self::Less,
+            "<=" => Self::LessOrEqual,
+            ">" => Self::Greater,
+            ">=" => Self::GreaterOrEqual,
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,117 @@
+//! Text to words, each with its place.
+
+use serde_json::{Number, Value};
+
+use super::problem;
+use crate::Result;
+
+/// A word of a condition.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Word {
+    /// A column's name.
+    Column(String),
+    /// A text, a number, true, false or null.
+    Value(Value),
+    /// `and`, `or`, `not`, `in`, a comparison, a bracket or a comma.
+    Sign(&'static str),
+}
+
+/// Words that are no columns.
+const KEYWORDS: [&str; 4] = ["and", "or", "not", "in"];
+/// Longer ones before those that they begin with.
+const SIGNS: [&str; 11] = ["==", "!=", "<=", ">=", "<", ">", "(", ")", "[", "]", ","];
+
+/// All words, each with the character from 0 at which it begins.
+pub(super) fn words(text: &str) -> Result<Vec<(usize, Word)>> {
+    let characters: Vec<char> = text.chars().collect();
+    let mut words = Vec::new();
+    let mut at = 0;
+    while at < characters.len() {
+        let rest = &characters[at..];
+        let (word, len) = match rest[0] {
+            space if space.is_whitespace() => {
+                at += 1;
+                continue;
+            }
+            quote @ ('\'' | '"' | '`') => quoted(text, at, rest, quote)?,
+            first if first.is_ascii_digit() || "+-.".contains(first) => number(text, at, rest)?,
+            first if first.is_alphabetic() || first == '_' => name(rest),
+            _ => sign(text, at, rest)?,
+        };
+        words.push((at, word));
+        at += len;
+    }
+    Ok(words)
+}
+
+/// A text, or a column's name between backquotes. `\` before a quote or another `\` stands for it.
+fn quoted(text: &str, at: usize, rest: &[char], quote: char) -> Result<(Word, usize)> {
+    let (mut inside, mut place) = (String::new(), 1);
+    loop {
+        match (rest.get(place), rest.get(place + 1)) {
+            (None, _) => return Err(problem(text, at, &format!("{quote} is not closed"))),
+            (Some(one), _) if *one == quote => break,
+            (Some('\\'), Some(next)) if *next == quote || *next == '\\' => {
+                inside.push(*next);
+                place += 2;
+            }
+            (Some(one), _) => {
+                inside.push(*one);
+                place += 1;
+            }
+        }
+    }
+    let word = if quote == '`' { Word::Column(inside) } else { Word::Value(inside.into()) };
+    Ok((word, place + 1))
+}
+
+fn number(text: &str, at: usize, rest: &[char]) -> Result<(Word, usize)> {
+    let mut len = 1;
+    while let Some(next) = rest.get(len) {
+        let after_exponent = matches!(rest[len - 1], 'e' | 'E') && matches!(next, '+' | '-');
+        if !(next.is_ascii_alphanumeric() || ".".contains(*next) || after_exponent) {
+            break;
+        }
+        len += 1;
+    }
+    let digits: String = rest[..len].iter().collect();
+    let plain = digits.strip_prefix('+').unwrap_or(&digits);
+    let whole = plain.parse::<i64>().ok().map(Number::from);
+    let number = whole.or_else(|| plain.parse::<f64>().ok().and_then(Number::from_f64));
+    match number {
+        Some(number) => Ok((Word::Value(Value::Number(number)), len)),
+        None => Err(problem(text, at, &format!("'{digits}' is no number"))),
+    }
+}
+
+fn name(rest: &[char]) -> (Word, usize) {
+    let is_of_name = |one: &&char| one.is_alphanumeric() || **one == '_';
+    let name: String = rest.iter().take_while(is_of_name).collect();
+    let len = name.chars().count();
+    let word = match name.as_str() {
+        "true" | "True" => Word::Value(true.into()),
+        "false" | "False" => Word::Value(false.into()),
+        "null" | "None" => Word::Value(Value::Null),
+        word => match KEYWORDS.into_iter().find(|keyword| *keyword == word) {
+            Some(keyword) => Word::Sign(keyword),
+            None => Word::Column(name),
+        },
+    };
+    (word, len)
+}
+
+fn sign(text: &str, at: usize, rest: &[char]) -> Result<(Word, usize)> {
+    let begins =
+        |sign: &&str| sign.chars().zip(rest).filter(|(a, b)| a == *b).count() == sign.len();
+    match SIGNS.into_iter().find(|sign| begins(sign)) {
+        Some(sign) => Ok((Word::Sign(sign), sign.len())),
+        None => {
+            let what = match rest[0] {
+                '=' => "'=' is no comparison; write '=='".to_owned(),
+                '&' | '|' | '!' | '~' => format!("write 'and', 'or' or 'not' for '{}'", rest[0]),
+                other => format!("'{other}' means nothing here"),
+            };
+            Err(problem(text, at, &what))
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! The table as CSV: after what is known of a row, three columns a band, named by its wavelength in nm.
+
+use std::path::Path;
+
+use csv::Writer;
+use hsipack_format::{Error, Result};
+
+use super::table::{Row, Table};
+use crate::staged::Staged;
+
+/// Writes the file. Bands are columns `LABEL`, `std_LABEL` and `missing_LABEL`; what a row does not have is empty.
+pub(super) fn write(table: &Table, path: &Path) -> Result<()> {
+    let bands = Bands::of(table);
+    let mut file = Staged::create(path)?;
+    let fail = |error: csv::Error| Error::io(path, "cannot write", error.into());
+    {
+        let mut writer = Writer::from_writer(file.writer());
+        let names = table.columns.iter().map(|column| column.name.clone());
+        let labels = bands.labels.iter();
+        let header = names
+            .chain(labels.clone().cloned())
+            .chain(labels.clone().map(|label| format!("std_{label}")))
+            .chain(labels.map(|label| format!("missing_{label}")));
+        writer.write_record(header).map_err(fail)?;
+        for (number, row) in table.rows.iter().enumerate() {
+            let known = table.columns.iter().map(|column| column.values.text(number));
+            let cells = known.chain(bands.cells(row)).map(Option::unwrap_or_default);
+            writer.write_record(cells).map_err(fail)?;
+        }
+        writer.flush().map_err(|error| Error::io(path, "cannot write", error))?;
+    }
+    file.commit()
+}
+
+/// The bands of all stacks that have rows: bands of one label are one column.
+struct Bands {
+    labels: Vec<String>,
+    /// By stack: the place in `labels` of each of its bands.
+    places: Vec<Vec<usize>>,
+}
+
+impl Bands {
+    fn of(table: &Table) -> Self {
+        let mut bands =
+            Self { labels: Vec::new(), places: vec![Vec::new(); table.wavelengths.len()] };
+        for row in &table.rows {
+            if !bands.places[row.stack].is_empty() {
+                continue;
+            }
+            let of_stack = labels(table.wavelengths[row.stack].as_deref(), row.spectrum.len());
+            let place = |label: String| {
+                bands.labels.iter().position(|known| *known == label).unwrap_or_else(|| {
+                    bands.labels.push(label);
+                    bands.labels.len() - 1
+                })
+            };
+            bands.places[row.stack] = of_stack.into_iter().map(place).collect();
+        }
+        bands
+    }
+
+    /// Spectrum, standard deviations and missing values of a row, each in the order of the labels.
+    fn cells<'a>(&'a self, row: &'a Row) -> impl Iterator<Item = Option<String>> + 'a {
+        let mut place_of = vec![None; self.labels.len()];
+        (0..).zip(&self.places[row.stack]).for_each(|(band, place)| place_of[*place] = Some(band));
+        let number = |value: f64| (!value.is_nan()).then(|| value.to_string());
+        let of = move |part: usize, band: usize| match part {
+            0 => number(row.spectrum[band]),
+            1 => number(row.std[band]),
+            _ => Some(row.missing[band].to_string()),
+        };
+        (0..3).flat_map(move |part| {
+            let cells: Vec<_> = place_of.iter().map(|band| of(part, (*band)?)).collect();
+            cells
+        })
+    }
+}
+
+/// Wavelengths of bands in nm, where all are known and differ; else `band_0`, `band_1`, …
+fn labels(wavelengths: Option<&[f64]>, bands: usize) -> Vec<String> {
+    let named: Vec<String> = wavelengths.unwrap_or_default().iter().map(f64::to_string).collect();
+    let mut sorted = named.clone();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let all_known = wavelengths.is_some_and(|all| all.iter().all(|nm| nm.is_finite()));
+    if all_known && sorted.len() == bands {
+        return named;
+    }
+    (0..bands).map(|band| format!("band_{band}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bands_are_called_by_wavelengths_that_differ() {
+        assert_eq!(labels(Some(&[450.0, 452.75]), 2), ["450", "452.75"]);
+        assert_eq!(labels(Some(&[450.0, 450.0]), 2), ["band_0", "band_1"]);
+        assert_eq!(labels(Some(&[450.0, f64::NAN]), 2), ["band_0", "band_1"]);
+        assert_eq!(labels(None, 1), ["band_0"]);
+    }
+}

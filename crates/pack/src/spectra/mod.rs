@@ -1,0 +1,78 @@
+//! Spectra of regions: for every cube and every class of a mask, the mean or median spectrum of its pixels.
+//!
+//! | file | job |
+//! |---|---|
+//! | `options.rs` | what is asked for |
+//! | `regions.rs` | which regions a cube's mask has, and which pixels are theirs |
+//! | `sums.rs` | mean and standard deviation, as pictures have them, too |
+//! | `median.rs` | medians, exact |
+//! | `cube.rs` | one cube: its pixels, chunk after chunk, to the statistics of its regions |
+//! | `table.rs` | the rows of all cubes, with what is known of the samples |
+//! | `columns.rs` | columns of what is known of samples, each of one type |
+//! | `csv.rs`, `parquet.rs` | the table as a file |
+//!
+//! Values are physical ones in double precision, and only finite ones count. Cubes are read by several threads, each of them
+//! by one thread from its first row to its last; so the result does not depend on the number of threads.
+
+mod columns;
+mod csv;
+mod cube;
+mod median;
+mod options;
+mod parquet;
+mod regions;
+mod sums;
+mod table;
+
+use hsipack_format::{Error, Result};
+use hsipack_store::{Dataset, threads};
+
+use crate::export::find_mask;
+use crate::progress::Progress;
+
+pub use columns::{Column, Values};
+pub use options::{SpectraOptions, Statistic};
+pub use sums::{Curve, Spectrum};
+pub use table::{Output, Row, Table};
+
+use cube::CubeReader;
+
+/// Computes the spectra of all regions of the samples that are asked for.
+///
+/// # Errors
+/// If there is no such dataset, split, sample or mask; a chunk cannot be read or is damaged; memory is refused; or
+/// `progress.stop` was set.
+pub fn spectra(options: &SpectraOptions, progress: &Progress) -> Result<Table> {
+    let dataset = Dataset::open_to_read(&options.dataset, options.as_of.as_deref())?;
+    let samples = choose(&dataset, options)?;
+    for stack in samples.iter().map(|id| dataset.samples().stack(*id)) {
+        find_mask(&dataset, &dataset.stacks()[stack], &options.mask)?;
+    }
+    let reader = CubeReader { dataset: &dataset, options, progress };
+    let read = |(): &mut (), id: &usize| reader.regions(*id);
+    let cubes = threads::in_turn(options.jobs, "spectra", samples.iter(), || (), read)?;
+    let rows = cubes.into_iter().flatten().collect();
+    Ok(Table::new(&dataset, options, samples.len(), rows))
+}
+
+/// Ids of the samples that are asked for, ascending.
+fn choose(dataset: &Dataset, options: &SpectraOptions) -> Result<Vec<usize>> {
+    let there = dataset.samples().len();
+    let mut ids = options.samples.clone().unwrap_or_else(|| (0..there).collect());
+    ids.sort_unstable();
+    ids.dedup();
+    if let Some(missing) = ids.iter().find(|id| **id >= there) {
+        return Err(Error::conflict(format!("there is no sample {missing}"))
+            .at(dataset.path())
+            .with_remedy(format!("samples are numbered from 0 to {}", there.saturating_sub(1))));
+    }
+    let samples = dataset.samples();
+    let at = |error: Error| error.at(dataset.path());
+    if !options.splits.is_empty() {
+        ids = samples.in_splits(ids, &options.splits).map_err(at)?;
+    }
+    match &options.condition {
+        Some(condition) => samples.matching(ids, condition).map_err(at),
+        None => Ok(ids),
+    }
+}

@@ -1,0 +1,128 @@
+//! Which regions a cube's mask has, and which pixels are theirs.
+
+use std::ops::Range;
+
+use hsipack_format::{Command, DType, Error, Result, remedy};
+use hsipack_store::dataset::ChunkArray;
+use hsipack_store::memory;
+
+use super::options::SpectraOptions;
+
+/// The regions of one cube: classes of a mask, or its layers, which may overlap.
+pub(super) struct Regions {
+    /// What the mask holds, row by row.
+    values: Vec<u16>,
+    columns: usize,
+    /// Class ids, or numbers of layers, ascending.
+    pub ids: Vec<u16>,
+    /// Pixels of each.
+    pub pixels: Vec<u64>,
+    /// The place of each id among `ids`.
+    places: Places,
+}
+
+enum Places {
+    /// By class id; `NONE` where the class is no region.
+    OfIds(Vec<u32>),
+    /// Number and place of every layer that is a region.
+    OfLayers(Vec<(u16, u32)>),
+}
+
+const NONE: u32 = u32::MAX;
+/// Layers that fit the widest mask.
+const LAYERS: u16 = 16;
+
+impl Regions {
+    /// Those of the cube at `index`.
+    ///
+    /// # Errors
+    /// If the mask cannot be read, is damaged, or holds neither uint8 nor uint16.
+    pub(super) fn of(array: &ChunkArray, index: usize, options: &SpectraOptions) -> Result<Self> {
+        let values = read(array, index)?;
+        let layers = array.meta().mask_meaning().layers.len();
+        let mut counts = match layers {
+            0 => count_ids(&values),
+            layers => count_layers(&values, (layers as u16).min(LAYERS)),
+        };
+        if layers == 0 && !options.background {
+            counts[0] = 0;
+        }
+        for ignored in &options.ignore {
+            if let Some(count) = counts.get_mut(*ignored as usize) {
+                *count = 0;
+            }
+        }
+        let least = options.min_pixels.max(1);
+        let chosen: Vec<usize> = (0..counts.len()).filter(|id| counts[*id] >= least).collect();
+        let ids: Vec<u16> = chosen.iter().map(|id| *id as u16).collect();
+        let pixels = chosen.iter().map(|id| counts[*id]).collect();
+        let places = match layers {
+            0 => {
+                let mut places = vec![NONE; counts.len()];
+                (0..).zip(&chosen).for_each(|(place, id)| places[*id] = place);
+                Places::OfIds(places)
+            }
+            _ => Places::OfLayers(ids.iter().copied().zip(0..).collect()),
+        };
+        Ok(Self { values, columns: array.shape().columns, ids, pixels, places })
+    }
+
+    /// Whether a pixel of these rows is of a region.
+    pub(super) fn are_in(&self, rows: Range<usize>) -> bool {
+        let values = &self.values[rows.start * self.columns..rows.end * self.columns];
+        match &self.places {
+            Places::OfIds(places) => values.iter().any(|id| places[usize::from(*id)] != NONE),
+            Places::OfLayers(layers) => {
+                let any = layers.iter().fold(0u16, |any, (layer, _)| any | 1 << layer);
+                values.iter().any(|bits| bits & any != 0)
+            }
+        }
+    }
+
+    /// Hands the places of the regions of a pixel to `each`.
+    pub(super) fn of_pixel(&self, row: usize, column: usize, mut each: impl FnMut(usize)) {
+        let value = self.values[row * self.columns + column];
+        match &self.places {
+            Places::OfIds(places) => {
+                let place = places[usize::from(value)];
+                if place != NONE {
+                    each(place as usize);
+                }
+            }
+            Places::OfLayers(layers) => {
+                let of = layers.iter().filter(|(layer, _)| value >> layer & 1 == 1);
+                of.for_each(|(_, place)| each(*place as usize));
+            }
+        }
+    }
+}
+
+/// The whole mask of a cube.
+fn read(array: &ChunkArray, index: usize) -> Result<Vec<u16>> {
+    let dtype = array.meta().dtype;
+    if !matches!(dtype, DType::U8 | DType::U16) {
+        return Err(Error::unsupported(format!("a mask of {dtype}"))
+            .at(array.folder())
+            .with_remedy(remedy!["pack the masks with ", Command::Convert]));
+    }
+    let mut bytes = memory::zeroed::<u8>(array.sample_bytes(), "a mask")?;
+    array.read_sample(index, &mut bytes)?;
+    let mut values = memory::reserved(array.shape().values(), "a mask")?;
+    match dtype {
+        DType::U8 => values.extend(bytes.into_iter().map(u16::from)),
+        _ => values.extend(bytes.as_chunks::<2>().0.iter().map(|pair| u16::from_le_bytes(*pair))),
+    }
+    Ok(values)
+}
+
+fn count_ids(values: &[u16]) -> Vec<u64> {
+    let greatest = values.iter().copied().max().unwrap_or(0);
+    let mut counts = vec![0; usize::from(greatest) + 1];
+    values.iter().for_each(|id| counts[usize::from(*id)] += 1);
+    counts
+}
+
+fn count_layers(values: &[u16], layers: u16) -> Vec<u64> {
+    let of = |layer: u16| values.iter().filter(|bits| **bits >> layer & 1 == 1).count() as u64;
+    (0..layers).map(of).collect()
+}

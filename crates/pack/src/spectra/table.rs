@@ -1,0 +1,198 @@
+//! The rows of all cubes, with what is known of the samples.
+
+use std::path::{Path, PathBuf};
+
+use hsipack_format::metadata::MaskMeaning;
+use hsipack_format::{Error, Result, Sample};
+use hsipack_store::Dataset;
+use serde_json::Value;
+
+use super::columns::{Column, Values};
+use super::options::{SpectraOptions, Statistic};
+use super::{csv, parquet};
+use crate::staged::check_absent;
+
+/// The spectrum of one region of one cube.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// Id of the sample.
+    pub sample: usize,
+    /// Its stack, as its place among the dataset's stacks.
+    pub stack: usize,
+    /// Class id, or number of the layer.
+    pub region: u16,
+    /// Pixels of the region.
+    pub pixels: u64,
+    /// Mean or median of the finite values, physical, by band; NaN where no value is finite.
+    pub spectrum: Vec<f64>,
+    /// Standard deviation of the finite values, dividing by their number; NaN likewise.
+    pub std: Vec<f64>,
+    /// Pixels without a finite value, by band.
+    pub missing: Vec<u64>,
+}
+
+/// Spectra of regions, by sample and region.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// What spectra are.
+    pub statistic: Statistic,
+    /// The mask.
+    pub mask: String,
+    /// Samples that were looked at, also those without a region.
+    pub samples: usize,
+    /// The spectra.
+    pub rows: Vec<Row>,
+    /// What is known of each row's sample and region: `sample`, `name`, `stack`, `split`, `group`, `label`, `source`,
+    /// `region`, `class`, `pixels`, then the columns of the user's table. Those whose name is taken are called
+    /// `table_NAME`.
+    pub columns: Vec<Column>,
+    /// Band centres in nm of each of the dataset's stacks, where known.
+    pub wavelengths: Vec<Option<Vec<f64>>>,
+}
+
+/// Names that a file gives to spectra; columns of the user's table cannot have them.
+const TAKEN: [&str; 14] = [
+    "sample",
+    "name",
+    "stack",
+    "split",
+    "group",
+    "label",
+    "source",
+    "region",
+    "class",
+    "pixels",
+    "spectrum",
+    "std",
+    "missing",
+    "wavelength",
+];
+
+impl Table {
+    pub(super) fn new(
+        dataset: &Dataset,
+        options: &SpectraOptions,
+        samples: usize,
+        rows: Vec<Row>,
+    ) -> Self {
+        let columns = columns(dataset, &options.mask, &rows);
+        let wavelengths = dataset.stacks().iter().map(|stack| stack.wavelength.clone()).collect();
+        let (statistic, mask) = (options.statistic, options.mask.clone());
+        Self { statistic, mask, samples, rows, columns, wavelengths }
+    }
+
+    /// Writes it to a file, which appears whole or not at all.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn write(&self, output: &Output) -> Result<()> {
+        match output.kind {
+            Kind::Parquet => parquet::write(self, &output.path),
+            Kind::Csv => csv::write(self, &output.path),
+        }
+    }
+}
+
+/// A file that a table can be written to.
+#[derive(Clone, Debug)]
+pub struct Output {
+    path: PathBuf,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Parquet,
+    Csv,
+}
+
+impl Output {
+    /// The file `path`, whose ending names the format; an existing one is overwritten only with `force`.
+    ///
+    /// # Errors
+    /// If the ending names no format, or the file exists.
+    pub fn new(path: impl Into<PathBuf>, force: bool) -> Result<Self> {
+        let path = path.into();
+        let ending = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
+        let kind = match ending.as_str() {
+            "parquet" => Kind::Parquet,
+            "csv" => Kind::Csv,
+            _ => {
+                return Err(Error::unsupported("the ending names no format of tables")
+                    .at(&path)
+                    .with_remedy("use .parquet or .csv"));
+            }
+        };
+        check_absent(std::slice::from_ref(&path), force)?;
+        Ok(Self { path, kind })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// What is known of the rows' samples and regions.
+fn columns(dataset: &Dataset, mask: &str, rows: &[Row]) -> Vec<Column> {
+    let samples: Vec<Sample> = of_samples(rows, |id| dataset.samples().get(id));
+    // Rows of a sample come one after the other.
+    let mut place = 0;
+    let place_of: Vec<usize> = (0..rows.len())
+        .map(|row| {
+            place += usize::from(row > 0 && rows[row].sample != rows[row - 1].sample);
+            place
+        })
+        .collect();
+    let of_sample = |read: &dyn Fn(&Sample) -> Value| {
+        Values::of_json(place_of.iter().map(|place| read(&samples[*place])).collect())
+    };
+    let optional = |text: &Option<String>| text.clone().map_or(Value::Null, Value::from);
+    let whole = |read: &dyn Fn(&Row) -> u64| {
+        Values::Whole(rows.iter().map(|row| i64::try_from(read(row)).ok()).collect())
+    };
+    let meanings: Vec<MaskMeaning> = dataset
+        .stacks()
+        .iter()
+        .map(|stack| stack.mask(mask).map(|mask| mask.meta().mask_meaning()).unwrap_or_default())
+        .collect();
+    let class = |row: &Row| class_name(&meanings[row.stack], row.region);
+    let mut columns: Vec<(String, Values)> = [
+        ("sample", whole(&|row| row.sample as u64)),
+        ("name", of_sample(&|sample| sample.name.as_str().into())),
+        ("stack", of_sample(&|sample| sample.stack.as_str().into())),
+        ("split", of_sample(&|sample| optional(&sample.split))),
+        ("group", of_sample(&|sample| optional(&sample.group))),
+        ("label", of_sample(&|sample| sample.label.clone().unwrap_or_default())),
+        ("source", of_sample(&|sample| sample.source.path.as_str().into())),
+        ("region", whole(&|row| row.region.into())),
+        ("class", Values::Text(rows.iter().map(class).collect())),
+        ("pixels", whole(&|row| row.pixels)),
+    ]
+    .map(|(name, values)| (name.to_owned(), values))
+    .into();
+    for key in dataset.samples().columns() {
+        let value = |sample: &Sample| sample.columns.get(key).cloned().unwrap_or_default();
+        let values = of_sample(&value);
+        let mut name = key.clone();
+        while TAKEN.contains(&name.as_str()) || columns.iter().any(|(taken, _)| *taken == name) {
+            name.insert_str(0, "table_");
+        }
+        columns.push((name, values));
+    }
+    columns.into_iter().map(|(name, values)| Column { name, values }).collect()
+}
+
+/// What `read` gives of each sample that has rows, in their order.
+fn of_samples<T>(rows: &[Row], read: impl Fn(usize) -> T) -> Vec<T> {
+    rows.chunk_by(|a, b| a.sample == b.sample).map(|rows| read(rows[0].sample)).collect()
+}
+
+/// The name of a class or a layer, where it has one.
+fn class_name(meaning: &MaskMeaning, region: u16) -> Option<String> {
+    let names = match meaning.layers.is_empty() {
+        true => meaning.class_names.as_deref()?,
+        false => &meaning.layers,
+    };
+    names.get(usize::from(region)).filter(|name| !name.is_empty()).cloned()
+}

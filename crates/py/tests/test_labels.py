@@ -1,0 +1,223 @@
+"""Classes of masks counted, weighted and renumbered; samples chosen by conditions."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import hsipack
+import numpy as np
+import pytest
+import torch
+from conftest import CUBES, labels, layers
+from hsipack import ConflictError, LabelledPatches, Loader
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+@pytest.fixture(scope="module")
+def ds(dataset: str) -> hsipack.Dataset:
+    """The dataset."""
+    return hsipack.open(dataset)
+
+
+def counted(numbers: range | list[int]) -> dict[int, int]:
+    """Pixels by class id, as NumPy counts them."""
+    values = np.concatenate([labels(number).ravel() for number in numbers])
+    return dict(
+        zip(*(each.tolist() for each in np.unique(values, return_counts=True)), strict=True)
+    )
+
+
+def test_pixels_of_classes(ds: hsipack.Dataset) -> None:
+    assert ds.class_counts("labels") == counted(range(CUBES))
+    for split in (["train"], ["val"], ["train", "val"]):
+        numbers = ds.split(split).ids
+        assert ds.class_counts("labels", split) == counted(numbers)
+        assert ds.split(split).class_counts("labels", jobs=3) == counted(numbers)
+    assert ds.class_counts("labels", classes={2: 9}, ignore=255) == {
+        9: counted(range(CUBES))[2],
+        255: counted(range(CUBES))[0] + counted(range(CUBES))[1],
+    }
+    of_layers = ds.class_counts("layers", names=True)
+    for name, pixels in of_layers.items():
+        assert pixels == sum(int(layers(number)[name].sum()) for number in range(CUBES))
+    assert list(ds.class_counts("layers")) == [0, 1]
+    with pytest.raises(ConflictError, match="no mask"):
+        ds.class_counts("organs")
+    with pytest.raises(ConflictError, match="no sample is of split 'test'"):
+        ds.class_counts("labels", split="test")
+
+
+@given(
+    st.dictionaries(st.integers(0, 9), st.integers(0, 1000), min_size=1),
+    st.lists(st.integers(0, 9), max_size=3),
+)
+def test_weights_follow_their_formulas(counts: dict[int, int], ignore: list[int]) -> None:
+    known = {one: n for one, n in counts.items() if n and one not in ignore}
+    if not known:
+        with pytest.raises(ConflictError, match="no class has a pixel"):
+            hsipack.class_weights(counts, ignore=ignore)
+        return
+    n = np.array(list(known.values()), dtype=float)
+    want = {
+        "balanced": n.sum() / (len(n) * n),
+        "inverse": (1 / n) / (1 / n).mean(),
+        "inverse_sqrt": n**-0.5 / (n**-0.5).mean(),
+        "median": np.median(n) / n,
+    }
+    for kind, of_known in want.items():
+        weights = hsipack.class_weights(counts, kind, ignore=ignore)  # type: ignore[arg-type]
+        assert weights.dtype == np.float32
+        assert len(weights) == max([*counts, *ignore]) + 1
+        np.testing.assert_allclose(weights[list(known)], of_known, rtol=1e-6)
+        others = [one for one in range(len(weights)) if one not in known]
+        assert not weights[others].any()
+
+
+def test_weights_fit_losses(ds: hsipack.Dataset) -> None:
+    weights = hsipack.class_weights(ds.class_counts("labels"), num_classes=5)
+    assert weights.shape == (5,)
+    loss = torch.nn.CrossEntropyLoss(torch.from_numpy(weights))
+    target = torch.from_numpy(labels(0).astype(np.int64))[None]
+    assert torch.isfinite(loss(torch.zeros(1, 5, *target.shape[1:]), target))
+    with pytest.raises(ConflictError, match="class 2 of 2 classes"):
+        hsipack.class_weights(ds.class_counts("labels"), num_classes=2)
+    with pytest.raises(ConflictError, match="there is no kind 'even'"):
+        hsipack.class_weights({1: 2}, "even")  # type: ignore[arg-type]
+    with pytest.raises(ConflictError, match="counts"):
+        hsipack.class_weights([1, 2])  # type: ignore[arg-type]
+
+
+def renumbered(values: Any, classes: dict[int, int], ignore: int | None) -> np.ndarray:
+    """New ids, one by one."""
+    return np.vectorize(lambda one: classes.get(one, one if ignore is None else ignore))(values)
+
+
+@pytest.mark.parametrize("ignore", [None, 255])
+@pytest.mark.parametrize("classes", [{1: 2, 2: 1}, {2: 0}, {0: 255, 1: 0, 2: 1}])
+def test_masks_get_new_ids(
+    ds: hsipack.Dataset, classes: dict[int, int], ignore: int | None
+) -> None:
+    for own in (classes, {"labels": classes}):
+        with Loader(ds, 5, device="cpu", classes=own, ignore=ignore) as loader:
+            for batch in loader:
+                assert batch["labels"].dtype == torch.uint8
+                for one, mask in zip(batch["id"].tolist(), batch["labels"], strict=True):
+                    assert np.array_equal(mask, renumbered(labels(one), classes, ignore))
+                for one, mask in zip(batch["id"].tolist(), batch["layers"], strict=True):
+                    assert np.array_equal(mask, np.stack(list(layers(one).values())))
+
+
+def test_new_ids_survive_crops_pickling_and_a_cache(ds: hsipack.Dataset) -> None:
+    options: dict[str, Any] = {"crop": (8, 6), "shuffle": True, "device": "cpu", "seed": 3}
+    plain = Loader(ds, 4, **options)
+    new = pickle.loads(pickle.dumps(Loader(ds, 4, classes={1: 7}, ignore=9, **options)))
+    for _ in range(3):  # from the third epoch on from the cache
+        for one, other in zip(plain, new, strict=True):
+            assert torch.equal(one["image"], other["image"])
+            want = renumbered(one["labels"].numpy(), {1: 7}, 9)
+            assert np.array_equal(other["labels"], want)
+    plain.close()
+    new.close()
+
+
+def test_labels_of_patches_get_new_ids_and_windows_stay(ds: hsipack.Dataset) -> None:
+    crop = LabelledPatches(3, "labels", per_class=40)
+    options: dict[str, Any] = {"crop": crop, "device": "cpu", "sampler": "class_balanced"}
+    with Loader(ds, 16, **options) as plain, Loader(ds, 16, classes={2: 0}, **options) as new:
+        found: Counter[int] = Counter()
+        for one, other in zip(plain, new, strict=True):
+            assert torch.equal(one["window"], other["window"])
+            assert np.array_equal(other["label"], renumbered(one["label"].numpy(), {2: 0}, None))
+            found.update(other["label"].tolist())
+        assert found == {0: 40, 1: 40}
+
+
+def test_new_ids_that_mean_nothing_are_refused(ds: hsipack.Dataset) -> None:
+    def fault(**options: Any) -> str:
+        with pytest.raises(ConflictError) as raised:
+            Loader(ds, 4, device="cpu", **options)
+        return str(raised.value)
+
+    assert "ignore=255 without classes" in fault(ignore=255)
+    assert "classes=3" in fault(classes=3)
+    assert "does not name its classes" in fault(classes={"tumour": 1})
+    assert "class id 256, where mask labels is uint8" in fault(classes={1: 256})
+    assert "classes[1]=-100" in fault(classes={1: -100})
+    assert "boolean layers" in fault(classes={"layers": {1: 2}})
+    assert "which is not read" in fault(classes={"labels": {1: 2}}, masks=["layers"])
+    assert "classes without a mask" in fault(classes={1: 2}, masks=["layers"])
+    assert "such by masks' names" in fault(classes={"labels": {1: 2}, 3: 4})
+
+
+def test_conditions_choose_samples(ds: hsipack.Dataset) -> None:
+    def by_hand(wanted: Any) -> list[int]:
+        return [sample["id"] for sample in ds.samples if wanted(sample)]
+
+    for text, wanted in [
+        ("label == 'tumour'", lambda s: s["label"] == "tumour"),
+        ("age < 50 and not smoker", lambda s: s["age"] < 50 and not s["smoker"]),
+        (
+            "group in ('patient 1', 'patient 3') or moisture >= 1.25",
+            lambda s: s["group"] in ("patient 1", "patient 3") or s["moisture"] >= 1.25,
+        ),
+        ('split != "train"', lambda s: s["split"] != "train"),
+        ("`age` == 40.0", lambda s: s["age"] == 40),
+    ]:
+        assert ds.where(text).ids == ds.where(wanted).ids == by_hand(wanted), text
+    part = ds.split("val").where("label == 'tumour'")
+    assert [sample["split"] for sample in part.samples] == ["val"] * len(part)
+    assert len(part) == len(list(part)) > 0
+    with Loader(part, 2, device="cpu") as loader:
+        assert sorted(one for batch in loader for one in batch["id"].tolist()) == part.ids
+
+
+def test_errors_of_conditions_point_at_the_place(ds: hsipack.Dataset) -> None:
+    for text, what in [
+        ("label = 'tumour'", "at character 7: '=' is no comparison; write '=='"),
+        ("age < 3 and cloud > 2", "at character 13: there is no column 'cloud'"),
+        ("age < 'x'", "at character 1: sample 'cube_00': 0 and \"x\" cannot be compared"),
+        ("label == 'x'", "no sample fulfils label == 'x' (sample 'cube_00' has label \"healthy\")"),
+    ]:
+        with pytest.raises(ConflictError) as raised:
+            ds.where(text)
+        assert what in str(raised.value), text
+    with pytest.raises(ConflictError, match="no sample fulfils the condition"):
+        ds.where(lambda sample: False)
+    with pytest.raises(ConflictError, match="condition=3"):
+        ds.where(3)  # type: ignore[arg-type]
+
+
+def test_several_splits_at_once(ds: hsipack.Dataset, dataset: str) -> None:
+    both = hsipack.open(dataset, split=["train", "val"])
+    assert both.ids == ds.split(("val", "train")).ids == list(range(CUBES))
+    with Loader(dataset, 4, device="cpu", split=["train", "val"]) as loader:
+        assert sum(len(batch["id"]) for batch in loader) == CUBES
+    with pytest.raises(ConflictError, match="no sample is of split 'test'"):
+        ds.split(["train", "test"])
+
+
+def test_classes_are_packed_with_other_ids(
+    cubes: Path, masks: dict[str, Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "new.hsipack"
+    classes = {"labels": {2: 9, "*": 4}}
+    hsipack.convert(cubes, path, mask=masks, classes=classes)
+    ds = hsipack.open(path, output="numpy")
+    for number in (0, 5):
+        want = np.where(labels(number) == 2, 9, 4)
+        assert np.array_equal(ds[number]["labels"], want)
+    assert hsipack.validate(path, source=True).ok
+    only = masks["labels"]
+    for wrong, what in [
+        ({3: -1}, r"classes\[3\]=-1"),
+        ({1.5: 1}, "classes=1.5"),
+        ({"bones": {1: 2}}, "mask bones, which is not packed"),
+        ({"tumour": 2}, "does not name its classes"),
+        (3, "classes=3"),
+    ]:
+        with pytest.raises(ConflictError, match=what):
+            hsipack.convert(cubes, tmp_path / "no", mask=only, classes=wrong)  # type: ignore[arg-type]

@@ -1,0 +1,135 @@
+//! Class ids of masks, given other numbers where they are read.
+
+use std::collections::HashMap;
+
+use hsipack_format::{Command, DType, Error, Opt, remedy};
+
+use super::open::Dataset;
+use crate::Result;
+
+/// Other class ids for those of a mask.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewIds {
+    /// The mask's name.
+    pub mask: String,
+    /// Classes, and what their pixels are to have.
+    pub classes: Vec<(Class, u32)>,
+    /// What all other pixels are to have; what they have, if `None`.
+    pub ignore: Option<u32>,
+}
+
+/// A class of a mask.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Its id.
+    Id(u32),
+    /// The name that the dataset has for it.
+    Name(String),
+}
+
+/// The new id of every id that a mask's type can hold.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct IdTable(Vec<u16>);
+
+impl IdTable {
+    /// The new id.
+    pub(crate) fn of(&self, id: u32) -> u32 {
+        self.0.get(id as usize).map_or(id, |new| u32::from(*new))
+    }
+
+    /// Gives the values of a mask their new ids, in place.
+    pub(crate) fn apply(&self, dtype: DType, values: &mut [u8]) {
+        match dtype {
+            DType::U16 => {
+                for pair in values.as_chunks_mut::<2>().0 {
+                    *pair = self.0[usize::from(u16::from_le_bytes(*pair))].to_le_bytes();
+                }
+            }
+            // A table of uint8 has no id beyond that.
+            _ => values.iter_mut().for_each(|value| *value = self.0[usize::from(*value)] as u8),
+        }
+    }
+}
+
+impl Dataset {
+    /// The tables of a mask's new ids for these stacks, in their order.
+    ///
+    /// # Errors
+    /// If a stack has no such mask, or it holds no class ids; no stack has a class of that name; a class is given two new
+    /// ids; or an id is none that the mask's type holds.
+    pub(crate) fn id_tables(&self, stacks: &[usize], new: &NewIds) -> Result<Vec<IdTable>> {
+        for (class, _) in &new.classes {
+            let Class::Name(name) = class else { continue };
+            let mut names: Vec<String> =
+                stacks.iter().flat_map(|stack| self.class_names(*stack, &new.mask)).collect();
+            if names.contains(name) {
+                continue;
+            }
+            names.sort_unstable();
+            names.dedup();
+            let error = Error::conflict(format!("mask {} has no class named {name:?}", new.mask));
+            return Err(error.at(self.path()).with_remedy(match names.as_slice() {
+                [] => "it does not name its classes; give their ids".to_owned(),
+                names => format!("its classes: {}", names.join(", ")),
+            }));
+        }
+        stacks.iter().map(|stack| self.id_table(*stack, new)).collect()
+    }
+
+    fn id_table(&self, stack: usize, new: &NewIds) -> Result<IdTable> {
+        let array = self.mask_array(stack, &new.mask)?;
+        let most: u32 = match array.dtype() {
+            DType::U8 => u8::MAX.into(),
+            DType::U16 => u16::MAX.into(),
+            other => {
+                return Err(Error::unsupported(format!("new class ids for a mask of {other}"))
+                    .at(self.path())
+                    .with_remedy(remedy!["pack the masks with ", Command::Convert]));
+            }
+        };
+        if !self.mask_layers(stack, &new.mask).is_empty() {
+            let mask = &new.mask;
+            return Err(Error::conflict(format!("mask {mask} holds boolean layers, no class ids"))
+                .at(self.path())
+                .with_remedy(remedy!["choose another mask with ", Opt::Masks]));
+        }
+        let fits = |id: u32| {
+            u16::try_from(id).ok().filter(|_| id <= most).ok_or_else(|| {
+                let what = format!("class id {id}, where mask {} is {}", new.mask, array.dtype());
+                Error::conflict(what)
+                    .at(self.path())
+                    .with_remedy(format!("use ids from 0 to {most}"))
+            })
+        };
+        let ignore = new.ignore.map(fits).transpose()?;
+        let mut table: Vec<u16> = (0..=most as u16).map(|id| ignore.unwrap_or(id)).collect();
+        let names = self.class_names(stack, &new.mask);
+        let mut given = HashMap::new();
+        for (class, id) in &new.classes {
+            let old = match class {
+                Class::Id(id) => Some(fits(*id)?),
+                Class::Name(name) => {
+                    names.iter().position(|known| known == name).map(|place| place as u16)
+                }
+            };
+            let id = fits(*id)?;
+            let Some(old) = old else { continue };
+            if given.insert(old, id).is_some_and(|before| before != id) {
+                return Err(Error::conflict(format!(
+                    "class {old} of mask {} is given two new ids",
+                    new.mask
+                ))
+                .at(self.path())
+                .with_remedy("give it one, by its id or by its name"));
+            }
+            table[usize::from(old)] = id;
+        }
+        Ok(IdTable(table))
+    }
+
+    /// Names of the classes of a mask of a stack, by class id; none where they are not known, or there is no such mask.
+    pub fn class_names(&self, stack: usize, mask: &str) -> Vec<String> {
+        let mask = self.stacks().get(stack).and_then(|stack| stack.mask(mask));
+        mask.and_then(|mask| mask.meta().mask_meaning().class_names).unwrap_or_default()
+    }
+}
