@@ -78,7 +78,7 @@ fn means_else(command: &str, option: Opt) -> bool {
         // Bytes of a sample of the values.
         Opt::Sample => command == "tune",
         // Names of packed masks, where `Mask` is paths of masks to pack.
-        Opt::Mask => matches!(command, "read" | "export" | "diagnose"),
+        Opt::Mask => matches!(command, "read" | "export" | "diagnose" | "split"),
         Opt::Masks => command == "convert",
         _ => false,
     }
@@ -112,6 +112,9 @@ fn flags(option: Opt) -> &'static [&'static str] {
         Opt::Sample => &["sample"],
         Opt::Force => &["force"],
         Opt::Json => &["json"],
+        Opt::By => &["by"],
+        Opt::Block => &["block"],
+        Opt::Buffer => &["buffer"],
         Opt::BatchSize => &["batch-size"],
         Opt::Split => &["split"],
         Opt::Order => &["order"],

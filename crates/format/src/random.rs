@@ -32,6 +32,10 @@ pub enum Stream {
     Turns = 9,
     /// Which labelled pixels of a class are taken.
     PerClass = 10,
+    /// Which labelled pixels of a class belong to which split.
+    SplitPixels = 11,
+    /// The order in which blocks and regions are given to splits.
+    SplitUnits = 12,
 }
 
 /// SplitMix64's finaliser: a bijection in which every bit of the input moves every bit of the output.

@@ -11,5 +11,6 @@ pub mod preview;
 pub mod read;
 pub mod repair;
 pub mod simulate;
+pub mod split;
 pub mod tune;
 pub mod validate;
