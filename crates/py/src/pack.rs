@@ -170,7 +170,7 @@ pub fn validate(
 
 /// Runs something that can be stopped, while signals are looked for and progress is told. Stopped, it is waited for if
 /// that matters to what may be called next.
-fn supervised<T: Serialize + Send + 'static>(
+pub fn supervised<T: Serialize + Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce(&Progress) -> Result<T> + Send + 'static,
     total: &AtomicU64,

@@ -4,9 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use hsipack_format::{Error, Opt, Result, remedy};
-use hsipack_pack::split::{
-    self, BLOCK, Buffer, By, ClassReport, Report, Shares, SplitOptions,
-};
+use hsipack_pack::split::{self, BLOCK, Buffer, By, ClassReport, Report, Shares, SplitOptions};
 
 use crate::task::Task;
 use crate::{output, parse, typed};

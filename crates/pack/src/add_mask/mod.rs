@@ -12,12 +12,14 @@ mod spool;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use hsipack_format::metadata::Made;
 use hsipack_format::zarr::ArrayMeta;
 use hsipack_format::{CubeShape, DType, Error, ErrorKind, Grid, Opt, Result, remedy};
 use hsipack_store::folder::aside;
 use hsipack_store::{Dataset, Stack};
+use serde::Serialize;
 use serde_json::Value;
 
 pub use self::spool::Spool;
@@ -40,6 +42,23 @@ pub struct NewMask {
     pub class_names: Vec<Option<Vec<String>>>,
     /// The options that it was made with.
     pub recipe: Value,
+}
+
+/// What adding a mask came to.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The dataset.
+    pub dataset: PathBuf,
+    /// The mask's name.
+    pub mask: String,
+    /// Samples that have it.
+    pub samples: usize,
+    /// Bytes of its shards.
+    pub stored_bytes: u64,
+    /// Whether a mask of this name was there and got replaced.
+    pub replaced: bool,
+    /// Seconds that it took to store.
+    pub seconds: f64,
 }
 
 /// Who knows the class ids of new masks.
@@ -149,6 +168,31 @@ impl Adding {
     /// If the file system refuses.
     pub fn commit(mut self) -> Result<()> {
         self.staging.take().expect("taken here and when it is dropped").commit(true)
+    }
+
+    /// Writes and commits one mask whose ids are in `spool`.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write) and [`commit`](Self::commit).
+    pub fn finish(
+        self,
+        mask: &NewMask,
+        command: &str,
+        spool: &mut Spool,
+        progress: &Progress,
+    ) -> Result<Report> {
+        let start = Instant::now();
+        let bytes = self.write(std::slice::from_ref(mask), command, spool, progress)?;
+        let report = Report {
+            dataset: self.dataset.path().to_owned(),
+            mask: mask.name.clone(),
+            samples: self.dataset.samples().len(),
+            stored_bytes: bytes.iter().sum(),
+            replaced: !self.replaced.is_empty(),
+            seconds: 0.0,
+        };
+        self.commit()?;
+        Ok(Report { seconds: start.elapsed().as_secs_f64(), ..report })
     }
 
     fn staging(&self) -> &Staging {

@@ -106,5 +106,6 @@ fn a_seed_gives_what_it_always_gave() {
         (0..64).filter(|at| split_of[*at] == 0).collect::<Vec<usize>>()
     };
     assert_eq!(places(By::Pixels), [3, 4, 6, 9, 10, 11, 13, 14, 30, 35, 36, 37, 38, 40, 49, 51]);
-    assert_eq!(places(By::Blocks(4)), Vec::<usize>::new());
+    let block = (0..4).flat_map(|row| (0..4).map(move |column| row * 8 + 4 + column));
+    assert_eq!(places(By::Blocks(4)), block.collect::<Vec<_>>());
 }
