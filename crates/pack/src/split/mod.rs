@@ -111,6 +111,13 @@ impl SplitOptions {
 
     fn check(&self) -> Result<()> {
         self.shares.check(self.per_class)?;
+        if self.masks().contains(&self.mask) {
+            return Err(Error::conflict(format!(
+                "mask {} would be replaced by one of its own splits",
+                self.mask
+            ))
+            .with_remedy("choose another name for what the masks begin with"));
+        }
         let refuse = |what: &str, option: Opt| {
             Err(Error::conflict(what).with_remedy(remedy!["give at least 1 for ", option]))
         };

@@ -11,7 +11,6 @@ import numpy.typing as npt
 from hsipack import _hsipack, _options, reports
 from hsipack._errors import ConflictError
 from hsipack.dataset import Dataset, Sample
-from hsipack.dataset import open as open_dataset
 from hsipack.packing import Path, Progress, call, check_progress
 from hsipack.reports import AddMaskReport, SplitReport
 
@@ -124,7 +123,7 @@ def add_mask(
     """
     check_progress(progress)
     name = _options.text("name", name)
-    source = dataset if isinstance(dataset, Dataset) else open_dataset(_options.path("dataset", dataset))
+    source = dataset if isinstance(dataset, Dataset) else Dataset(_options.path("dataset", dataset))
     path = source.path
     ids_of = _Ids(source, mask)
     names = None if classes is None else _options.names("classes", classes)
@@ -132,9 +131,7 @@ def add_mask(
     command = f"hsipack.add_mask({path!r}, {name!r}, {made_by})"
     force = _options.flag("force", force)
     about = (name, names, made_by)
-    return reports.add_mask_report(
-        _hsipack.add_mask(path, about, ids_of, force, command, progress)
-    )
+    return reports.add_mask_report(_hsipack.add_mask(path, about, ids_of, force, command, progress))
 
 
 class _Ids:
