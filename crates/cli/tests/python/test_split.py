@@ -40,27 +40,22 @@ TOUCH = np.ones((3, 3), int)
 CLASSES = ["none", "corn", "soy beans", "woods"]
 
 
-def ground_truth(seed: int, wide: bool = False) -> np.ndarray:
-    """Fields of classes 1 to 3, or ids above 255, with gaps between them."""
+def ground_truth(seed: int) -> np.ndarray:
+    """Fields of classes 1 to 3, with gaps between them."""
     noise = np.random.default_rng(seed).normal(size=(ROWS, COLUMNS))
     field = ndimage.gaussian_filter(noise, 3)
     ids = np.digitize(field, np.quantile(field, [0.3, 0.5, 0.8]))
     ids[np.abs(field - np.quantile(field, 0.5)) < 0.005] = 0
-    return (ids * (300 if wide else 1)).astype(np.uint16 if wide else np.uint8)
+    return np.asarray(ids, np.uint8)
 
 
-def pack(
-    hsipack: Hsipack, folder: Path, *options: object, count: int = 3, wide: bool = False
-) -> Path:
-    """Packs cubes with masks `gt` into `folder/d`."""
-    write_cubes(folder / "in", count, (ROWS, COLUMNS, 4))
-    for number in range(count):
-        np.save(folder / f"gt_{number:03}.npy", ground_truth(number, wide))
+def pack(hsipack: Hsipack, folder: Path, *options: object) -> Path:
+    """Packs three cubes with masks `gt` into `folder/d`."""
+    write_cubes(folder / "in", 3, (ROWS, COLUMNS, 4))
+    for number in range(3):
+        np.save(folder / f"gt_cube_{number:03}.npy", ground_truth(number))
     out = folder / "d"
-    pattern = f"gt={folder}/gt_{{stem}}.npy"
-    for number in range(count):
-        (folder / f"gt_{number:03}.npy").rename(folder / f"gt_cube_{number:03}.npy")
-    hsipack.convert(folder / "in", "--mask", pattern, *options, out=out)
+    hsipack.convert(folder / "in", "--mask", f"gt={folder}/gt_{{stem}}.npy", *options, out=out)
     return out
 
 
@@ -385,7 +380,7 @@ def test_a_dry_run_writes_nothing(hsipack: Hsipack, packed: Path) -> None:
 
 def test_what_cannot_be_split_is_refused(hsipack: Hsipack, packed: Path, tmp_path: Path) -> None:
     good = ["--by", "pixels", "--shares", SHARES]
-    for words, what in [
+    refusals: list[tuple[list[object], str]] = [
         (["--mask", "no", *good], "has no mask no (its masks are: gt)"),
         (["--mask", "gt", *good, "--ignore", "0-9"], "no pixel of mask gt has a label"),
         (["--mask", "gt", *good, "--block", 4], "leave out --block, or pass --by blocks"),
@@ -394,7 +389,8 @@ def test_what_cannot_be_split_is_refused(hsipack: Hsipack, packed: Path, tmp_pat
         (["--mask", "gt", "--by", "pixels", "--shares", "a=0.5,b=0.5,c=rest"], "left for c"),
         (["--mask", "gt", "--by", "pixels", "--shares", "a=rest,b=0.5", "--per-class", 2], "rest"),
         (["--mask", "gt", *good, "--buffer", "auto"], "(split --by blocks, or choose a smaller"),
-    ]:
+    ]
+    for words, what in refusals:
         assert what in refuse(hsipack, packed, *words), words
     for shares in ("train", "train=x", "train=0", "train=1.5", "a=0.1,a=0.1", "a=rest,b=rest"):
         done = hsipack.run("split", packed, "--mask", "gt", "--by", "pixels", "--shares", shares)
