@@ -74,7 +74,8 @@ def test_options_mean_what_the_commands_do(own_dataset: Path) -> None:
     assert one.buffered > 0
     assert [kind.id for kind in one.classes] == [1]
     text = "train=0.25,val=0.25,test=rest"
-    told = split(own_dataset, shares=text, name="other", dry_run=True)
+    ds = hsipack.open(own_dataset)
+    told = hsipack.split(ds, "labels", by="pixels", shares=text, name="other", dry_run=True)
     assert told.dry_run
     assert told.classes == split(own_dataset, name="other").classes
     assert "other_val" in hsipack.open(own_dataset).masks

@@ -184,26 +184,24 @@ fn print(report: &Report) {
 
 /// A line a class, and one for all: names on the left, numbers on the right.
 fn table(report: &Report) -> Vec<String> {
-    let mut head = vec!["class".to_owned(), "pixels".to_owned()];
-    head.extend(report.splits.iter().map(|split| split.name.clone()));
-    let more: [(&str, u64, fn(&ClassReport) -> u64); 2] = [
-        ("buffer", report.buffered, |class| class.buffered),
-        ("unused", report.unused, |class| class.unused),
-    ];
-    let more: Vec<_> = more.into_iter().filter(|(_, all, _)| *all > 0).collect();
-    head.extend(more.iter().map(|(name, ..)| (*name).to_owned()));
-    let mut lines = vec![head];
-    for class in &report.classes {
+    let column = |head: &str, of: &dyn Fn(&ClassReport) -> u64| -> (String, Vec<u64>) {
+        (head.to_owned(), report.classes.iter().map(of).collect())
+    };
+    let mut columns = vec![column("pixels", &|class| class.pixels)];
+    let splits = report.splits.iter().enumerate();
+    columns.extend(splits.map(|(place, split)| column(&split.name, &|class| class.splits[place])));
+    let more = [column("buffer", &|class| class.buffered), column("unused", &|class| class.unused)];
+    columns.extend(more.into_iter().filter(|(_, pixels)| pixels.iter().any(|count| *count > 0)));
+    let line = |first: String, of: &dyn Fn(&(String, Vec<u64>)) -> String| -> Vec<String> {
+        std::iter::once(first).chain(columns.iter().map(of)).collect()
+    };
+    let mut lines = vec![line("class".to_owned(), &|(head, _)| head.clone())];
+    for (place, class) in report.classes.iter().enumerate() {
         let name = class.name.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
-        let numbers = [class.pixels].into_iter().chain(class.splits.iter().copied());
-        let numbers = numbers.chain(more.iter().map(|(_, _, of)| of(class)));
         let first = format!("{}{name}", class.id);
-        lines
-            .push(std::iter::once(first).chain(numbers.map(|number| number.to_string())).collect());
+        lines.push(line(first, &|(_, pixels)| pixels[place].to_string()));
     }
-    let numbers = [report.pixels].into_iter().chain(report.splits.iter().map(|split| split.pixels));
-    let numbers = numbers.chain(more.iter().map(|(_, all, _)| *all));
-    lines.push(std::iter::once("all".to_owned()).chain(numbers.map(|n| n.to_string())).collect());
+    lines.push(line("all".to_owned(), &|(_, pixels)| pixels.iter().sum::<u64>().to_string()));
     let shares = report.splits.iter().map(|split| percent(split.share));
     lines.push([String::new(), String::new()].into_iter().chain(shares).collect());
     aligned(&lines)

@@ -611,6 +611,18 @@ def test_what_a_killed_split_left_is_in_nobodys_way(
     assert not (packed / "junk").exists()
 
 
+def test_a_dataset_that_stepped_aside_is_put_back(hsipack: Hsipack, packed: Path) -> None:
+    """File systems that cannot exchange two names at once take two steps for a commit."""
+    words = ["--by", "pixels", "--shares", SHARES]
+    partial(packed).mkdir()
+    packed.rename(partial(packed) / "replaced")
+    split(hsipack, packed, *words)
+    # Killed after the second step.
+    shutil.copytree(packed, partial(packed) / "replaced")
+    split(hsipack, packed, *words, "--force")
+    assert hsipack.run("validate", packed).returncode == 0
+
+
 def test_an_unfinished_append_comes_first(hsipack: Hsipack, packed: Path) -> None:
     before = tree(packed)
     partial(packed).mkdir()

@@ -19,7 +19,7 @@ Masks = Callable[[Sample], Any] | Mapping[int | str, Any]
 
 
 def split(
-    dataset: Path,
+    dataset: Path | Dataset,
     mask: str,
     *,
     by: Literal["pixels", "blocks", "regions"],
@@ -41,7 +41,7 @@ def split(
     its patches.
 
     Args:
-        dataset: where it lies.
+        dataset: where it lies; or the dataset, opened.
         mask: the mask of class ids; 0 is unlabelled.
         by: what stays together: ``"pixels"`` (nothing: each is drawn at random), ``"blocks"``
             (squares of ``block`` pixels) or ``"regions"`` (pixels of one class that touch).
@@ -69,10 +69,11 @@ def split(
     """
     arguments = dict(locals())
     check_progress(progress)
-    words = [repr(_options.path("dataset", dataset)), repr(_options.text("mask", mask))]
+    path = _path(dataset)
+    words = [repr(path), repr(_options.text("mask", mask))]
     given = {**arguments, "ignore": _class_ids(ignore), "shares": _shares(shares)}
     settings = {
-        "dataset": _options.path("dataset", dataset),
+        "dataset": path,
         "mask": mask,
         "by": _options.choice("by", by, ("pixels", "blocks", "regions")),
         "shares": given["shares"],
@@ -123,7 +124,7 @@ def add_mask(
     """
     check_progress(progress)
     name = _options.text("name", name)
-    source = dataset if isinstance(dataset, Dataset) else Dataset(_options.path("dataset", dataset))
+    source = dataset if isinstance(dataset, Dataset) else Dataset(_path(dataset))
     path = source.path
     ids_of = _Ids(source, mask)
     names = None if classes is None else _options.names("classes", classes)
@@ -132,6 +133,10 @@ def add_mask(
     force = _options.flag("force", force)
     about = (name, names, made_by)
     return reports.add_mask_report(_hsipack.add_mask(path, about, ids_of, force, command, progress))
+
+
+def _path(dataset: Any) -> str:
+    return dataset.path if isinstance(dataset, Dataset) else _options.path("dataset", dataset)
 
 
 class _Ids:
