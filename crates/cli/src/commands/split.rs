@@ -182,9 +182,12 @@ fn print(report: &Report) {
     report.notes.iter().for_each(|note| say!("  note: {note}"));
 }
 
+/// A heading, and a number for each class.
+type Column = (String, Vec<u64>);
+
 /// A line a class, and one for all: names on the left, numbers on the right.
 fn table(report: &Report) -> Vec<String> {
-    let column = |head: &str, of: &dyn Fn(&ClassReport) -> u64| -> (String, Vec<u64>) {
+    let column = |head: &str, of: &dyn Fn(&ClassReport) -> u64| -> Column {
         (head.to_owned(), report.classes.iter().map(of).collect())
     };
     let mut columns = vec![column("pixels", &|class| class.pixels)];
@@ -192,7 +195,7 @@ fn table(report: &Report) -> Vec<String> {
     columns.extend(splits.map(|(place, split)| column(&split.name, &|class| class.splits[place])));
     let more = [column("buffer", &|class| class.buffered), column("unused", &|class| class.unused)];
     columns.extend(more.into_iter().filter(|(_, pixels)| pixels.iter().any(|count| *count > 0)));
-    let line = |first: String, of: &dyn Fn(&(String, Vec<u64>)) -> String| -> Vec<String> {
+    let line = |first: String, of: &dyn Fn(&Column) -> String| -> Vec<String> {
         std::iter::once(first).chain(columns.iter().map(of)).collect()
     };
     let mut lines = vec![line("class".to_owned(), &|(head, _)| head.clone())];
