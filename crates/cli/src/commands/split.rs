@@ -157,10 +157,10 @@ fn print(report: &Report) {
     let first = &report.splits[0].name;
     for seen in report.seen.iter().filter(|seen| seen.pixels > 0) {
         say!(
-            "  {first} patches of {rows}x{columns} see {} of the {} pixels, and overlap the patches of {}",
+            "  {first} patches of {rows}x{columns} see {} of the {split} pixels, and overlap {} of the {split} patches",
             percent(seen.inside_share),
-            seen.split,
-            percent(seen.overlapping_share)
+            percent(seen.overlapping_share),
+            split = seen.split
         );
     }
     if let Some([rows, columns]) = report.buffer {
