@@ -16,6 +16,7 @@ mod reading;
 mod surface;
 mod task;
 mod training;
+mod typed;
 
 use std::process::ExitCode;
 
@@ -43,6 +44,7 @@ enum Command {
     Convert(Box<commands::convert::Args>),
     Validate(commands::validate::Args),
     Repair(commands::repair::Args),
+    Split(Box<commands::split::Args>),
     Info(commands::info::Args),
     Preview(commands::preview::Args),
     Export(commands::export::Args),
@@ -79,6 +81,7 @@ fn main() -> ExitCode {
         Command::Convert(args) => commands::convert::run(*args, Cli::command()),
         Command::Validate(args) => commands::validate::run(args),
         Command::Repair(args) => commands::repair::run(args),
+        Command::Split(args) => commands::split::run(*args),
         Command::Info(args) => commands::info::run(args),
         Command::Preview(args) => commands::preview::run(args),
         Command::Export(args) => commands::export::run(args),

@@ -78,7 +78,7 @@ fn means_else(command: &str, option: Opt) -> bool {
         // Bytes of a sample of the values.
         Opt::Sample => command == "tune",
         // Names of packed masks, where `Mask` is paths of masks to pack.
-        Opt::Mask => matches!(command, "read" | "export" | "diagnose" | "spectra"),
+        Opt::Mask => matches!(command, "read" | "export" | "diagnose" | "spectra" | "split"),
         Opt::Masks => command == "convert",
         // New ids of classes to pack, and whether classes are counted.
         Opt::Classes => matches!(command, "convert" | "info"),
@@ -114,6 +114,9 @@ fn flags(option: Opt) -> &'static [&'static str] {
         Opt::Sample => &["sample"],
         Opt::Force => &["force"],
         Opt::Json => &["json"],
+        Opt::By => &["by"],
+        Opt::Block => &["block"],
+        Opt::Buffer => &["buffer"],
         Opt::BatchSize => &["batch-size"],
         Opt::Split => &["split"],
         Opt::Order => &["order"],

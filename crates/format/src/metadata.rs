@@ -31,6 +31,9 @@ const GOOD_BANDS: &str = "good_bands";
 const BAND_NAMES: &str = "band_names";
 const LAYERS: &str = "layers";
 const CLASS_NAMES: &str = "class_names";
+const MADE: &str = "made";
+/// The key of an entry of `history`: names of the masks that were added then.
+const MASKS: &str = "masks";
 
 /// How stored values become physical ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -80,11 +83,25 @@ pub struct MaskMeaning {
     pub layers: Vec<String>,
     /// Names of the classes, where known.
     pub class_names: Option<Vec<String>>,
+    /// How it was made, if it was added to the packed dataset and so has no source files.
+    pub made: Option<Made>,
+}
+
+/// How a mask that was added to a packed dataset was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Made {
+    /// The command, as typed.
+    pub command: String,
+    /// Its options.
+    pub recipe: Value,
 }
 
 impl MaskMeaning {
     /// Writes it to the attributes of a mask array.
     pub fn write(&self, own: &mut Map<String, Value>) {
+        if let Some(Made { command, recipe }) = &self.made {
+            own.insert(MADE.to_owned(), json!({ "command": command, "recipe": recipe }));
+        }
         if !self.layers.is_empty() {
             own.insert(LAYERS.to_owned(), json!(self.layers));
         } else if let Some(classes) = &self.class_names {
@@ -126,7 +143,14 @@ impl ArrayMeta {
         MaskMeaning {
             layers: self.list(LAYERS, text).unwrap_or_default(),
             class_names: self.list(CLASS_NAMES, text),
+            made: self.made(),
         }
+    }
+
+    fn made(&self) -> Option<Made> {
+        let made = self.own()?.get(MADE)?.as_object()?;
+        let command = made.get("command").and_then(text).unwrap_or_default();
+        Some(Made { command, recipe: made.get("recipe").cloned().unwrap_or_default() })
     }
 
     /// Whether per-band statistics are recorded.
@@ -265,6 +289,11 @@ impl ArrayMeta {
     }
 }
 
+/// Whether an entry of `history` is of masks that were added.
+fn is_of_masks(entry: &Value) -> bool {
+    entry.get(MASKS).is_some()
+}
+
 fn text(value: &Value) -> Option<String> {
     value.as_str().map(str::to_owned)
 }
@@ -304,15 +333,39 @@ impl Root {
         request: &str,
         samples: usize,
     ) -> Self {
-        let entry = json!({
+        self.push(json!({
             "request": request, "samples": samples, "command": command, "recipe": recipe,
             "created": created, CONTINUES: continues,
+        }));
+        self
+    }
+
+    /// The root after masks were added to a dataset of `samples` samples. `continues` is the fingerprint that it had
+    /// before; `None` if masks were replaced: whoever has it open then has another dataset.
+    #[must_use]
+    pub fn with_masks(
+        mut self,
+        continues: Option<&str>,
+        created: &str,
+        command: &str,
+        names: &[&str],
+        samples: usize,
+    ) -> Self {
+        let mut entry = json!({
+            MASKS: names, "samples": samples, "command": command, "created": created,
         });
+        if let Some(before) = continues {
+            entry[CONTINUES] = json!(before);
+        }
+        self.push(entry);
+        self
+    }
+
+    fn push(&mut self, entry: Value) {
         match self.0.get_mut("history").and_then(Value::as_array_mut) {
             Some(history) => history.push(entry),
             None => drop(self.0.insert("history".into(), json!([entry]))),
         }
-        self
     }
 
     /// Version of the layout.
@@ -342,12 +395,12 @@ impl Root {
 
     /// How often samples were appended.
     pub fn appends(&self) -> usize {
-        self.history().map_or(0, |history| history.len().saturating_sub(1))
+        self.conversions().map_or(0, |conversions| conversions.count().saturating_sub(1))
     }
 
-    /// What identifies the command that was last run on it.
+    /// What identifies the conversion or append that was last run on it.
     pub fn last_request(&self) -> Option<&str> {
-        self.history()?.last()?["request"].as_str()
+        self.conversions()?.next_back()?["request"].as_str()
     }
 
     /// How the samples were converted: recipes, each with the number of samples that there were then. `None` if that is
@@ -358,14 +411,37 @@ impl Root {
             let samples = entry["samples"].as_u64()?;
             Some((recipe, usize::try_from(samples).unwrap_or(usize::MAX)))
         };
-        self.history()?.iter().map(recipe).collect()
+        self.conversions()?.map(recipe).collect()
     }
 
     /// The number of samples that the dataset had when its fingerprint was `fingerprint`; `None` if it never was.
     pub fn samples_at(&self, fingerprint: &str) -> Option<u64> {
-        let history = self.history()?;
-        let at = history.iter().position(|entry| entry[CONTINUES] == fingerprint)?;
+        let (history, at) = (self.history()?, self.position(fingerprint)?);
         history.get(at.checked_sub(1)?)?["samples"].as_u64()
+    }
+
+    /// Names of the masks that were added since the dataset's fingerprint was `fingerprint`.
+    pub fn masks_since(&self, fingerprint: &str) -> Vec<&str> {
+        let history = self.history().zip(self.position(fingerprint));
+        let since = history.into_iter().flat_map(|(history, at)| &history[at..]);
+        let masks = since.filter_map(|entry| entry.get(MASKS)?.as_array()).flatten();
+        masks.filter_map(Value::as_str).collect()
+    }
+
+    /// The entry of what was done to the dataset when its fingerprint was `fingerprint`.
+    fn position(&self, fingerprint: &str) -> Option<usize> {
+        let history = self.history()?;
+        // What was there before masks were replaced is another dataset.
+        let replaced = |entry: &Value| is_of_masks(entry) && entry.get(CONTINUES).is_none();
+        let first = history.iter().rposition(replaced).unwrap_or(0);
+        let after = &history[first..];
+        let at = after.iter().position(|entry| entry[CONTINUES] == fingerprint)?;
+        Some(first + at)
+    }
+
+    /// The entries of `history` of the conversion and of appends.
+    fn conversions(&self) -> Option<impl DoubleEndedIterator<Item = &Value>> {
+        Some(self.history()?.iter().filter(|entry| !is_of_masks(entry)))
     }
 
     fn history(&self) -> Option<&Vec<Value>> {
@@ -402,8 +478,12 @@ mod tests {
         notes.write(&mut own);
         assert_eq!(array(vec![1, 1, 1, 2], Value::Object(own)).band_notes(), notes);
         for meaning in [
-            MaskMeaning { layers: vec!["fat".into()], class_names: None },
-            MaskMeaning { layers: Vec::new(), class_names: Some(vec!["skin".into()]) },
+            MaskMeaning { layers: vec!["fat".into()], ..MaskMeaning::default() },
+            MaskMeaning { class_names: Some(vec!["skin".into()]), ..MaskMeaning::default() },
+            MaskMeaning {
+                made: Some(Made { command: "hsipack split".into(), recipe: json!({"seed": 0}) }),
+                ..MaskMeaning::default()
+            },
             MaskMeaning::default(),
         ] {
             let mut own = Map::new();
@@ -452,5 +532,24 @@ mod tests {
         assert_eq!(root.samples_at("f1"), Some(5));
         assert_eq!(root.samples_at("f2"), None);
         assert_eq!(Root::default().samples_at("f0"), None);
+    }
+
+    #[test]
+    fn added_masks_are_neither_appends_nor_recipes() {
+        let root = Root::new("hsipack 1", "now", "convert", json!({"n": 1}), "r0", 3);
+        let root = root.with_masks(Some("f0"), "now", "split", &["a", "b"], 3);
+        let root = root.appended("f1", "now", "convert", json!({"n": 2}), "r1", 5);
+        let root = root.with_masks(Some("f2"), "now", "split", &["c"], 5);
+        assert_eq!((root.appends(), root.last_request()), (1, Some("r1")));
+        assert_eq!(root.recipes().unwrap().iter().map(|(_, until)| *until).sum::<usize>(), 8);
+        assert_eq!(["f0", "f1", "f2"].map(|at| root.samples_at(at)), [Some(3), Some(3), Some(5)]);
+        assert_eq!(root.masks_since("f0"), ["a", "b", "c"]);
+        assert_eq!(root.masks_since("f1"), ["c"]);
+        // Masks that were replaced make it another dataset.
+        let root = root.with_masks(None, "now", "split", &["a"], 5);
+        let root = root.with_masks(Some("f4"), "now", "split", &["d"], 5);
+        assert_eq!(["f0", "f2", "f3"].map(|at| root.samples_at(at)), [None; 3]);
+        assert_eq!(root.samples_at("f4"), Some(5));
+        assert_eq!(root.masks_since("f4"), ["d"]);
     }
 }

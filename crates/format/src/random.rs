@@ -36,6 +36,10 @@ pub enum Stream {
     Blocks = 11,
     /// The order of the windows of some blocks.
     InBlocks = 12,
+    /// Which labelled pixels of a class belong to which split.
+    SplitPixels = 13,
+    /// The order in which blocks and regions are given to splits.
+    SplitUnits = 14,
 }
 
 /// SplitMix64's finaliser: a bijection in which every bit of the input moves every bit of the output.

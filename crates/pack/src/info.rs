@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use hsipack_format::metadata::Scaling;
+use hsipack_format::metadata::{MaskMeaning, Scaling};
 use hsipack_format::samples::Keys;
 use hsipack_format::{Command, DType, Result, remedy};
 use hsipack_store::dataset::ChunkArray;
@@ -224,6 +224,8 @@ pub struct MaskReport {
     pub layers: Vec<String>,
     /// Names of classes 0, 1, …, where known.
     pub class_names: Option<Vec<String>>,
+    /// The command that made it; `null` if it was packed with the cubes.
+    pub made_by: Option<String>,
     /// Bytes of its shards.
     pub stored_bytes: u64,
 }
@@ -473,11 +475,13 @@ impl StackReport {
         let stats = BandStats::of(meta).ok();
         let checksum = meta.codecs.checksum;
         let mask = |mask: &ChunkArray| {
+            let MaskMeaning { layers, class_names, made } = mask.meta().mask_meaning();
             Ok(MaskReport {
                 name: mask.name().to_owned(),
                 dtype: mask.meta().dtype.name(),
-                layers: mask.meta().mask_meaning().layers,
-                class_names: mask.meta().mask_meaning().class_names,
+                layers,
+                class_names,
+                made_by: made.map(|made| made.command),
                 stored_bytes: stored_bytes(mask)?,
             })
         };

@@ -11,6 +11,8 @@
 //! | [`input`], [`table`] | what the user typed, and tables, become a list of cubes |
 //! | [`convert`] | plans and runs a conversion |
 //! | [`validate`], [`repair`] | proves a packed dataset intact, and mends it |
+//! | [`split`] | labelled pixels divided among training, validation and test |
+//! | [`add_mask`] | masks added to a packed dataset |
 //! | [`fingerprint`] | tells whether a source changed |
 //! | [`info`] | what is known about a cube or a dataset |
 //! | [`precision`] | how many mantissa bits values need, and rounding to so many |
@@ -20,6 +22,7 @@
 //! | [`target`], [`physical`] | what a path names, and its physical values |
 #![deny(missing_docs)]
 
+pub mod add_mask;
 pub mod convert;
 pub mod export;
 pub mod fingerprint;
@@ -32,6 +35,7 @@ pub mod progress;
 pub mod repair;
 pub mod source;
 pub mod spectra;
+pub mod split;
 mod staged;
 pub mod table;
 pub mod target;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use hsipack_format::metadata::{FWHM, WAVELENGTH};
+use hsipack_format::metadata::{FWHM, Made, WAVELENGTH};
 use hsipack_format::{Error, ErrorKind, Opt, Result, Sample, remedy};
 use hsipack_store::dataset::ChunkArray;
 use hsipack_store::shard::ShardFile;
@@ -215,6 +215,9 @@ impl Mender<'_> {
     ) -> Result<()> {
         let (stack, array) =
             self.array(stack, array).ok_or_else(|| Error::damaged("an array is gone"))?;
+        if let Some(made) = array.meta().mask_meaning().made {
+            return Err(made_elsewhere(array, &made));
+        }
         let grid = array.grid();
         let path = array.shard_path(shard);
         let old = array.open_shard(shard).ok();
@@ -331,6 +334,17 @@ impl Mender<'_> {
         }
         Ok(())
     }
+}
+
+/// The error of a damaged mask that was added after packing: there is no file to make it again from.
+fn made_elsewhere(array: &ChunkArray, made: &Made) -> Error {
+    Error::damaged(format!(
+        "mask {} was made by `{}`, from no source file",
+        array.name(),
+        made.command
+    ))
+    .at(array.folder())
+    .with_remedy("run that again, replacing the mask (force)")
 }
 
 fn copy_chunk(old: Option<&ShardFile>, chunk: usize, writer: &mut ShardWriter) -> Result<()> {

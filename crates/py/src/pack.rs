@@ -272,7 +272,7 @@ fn band_bytes(table: &Table) -> [Vec<u8>; 4] {
 
 /// Runs something that can be stopped, while signals are looked for and progress is told. Stopped, it is waited for if
 /// that matters to what may be called next.
-fn supervised<T: Send + 'static>(
+pub fn supervised<T: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce(&Progress) -> Result<T> + Send + 'static,
     total: &AtomicU64,
@@ -308,6 +308,6 @@ fn supervised<T: Send + 'static>(
     }
 }
 
-fn json(value: &impl Serialize) -> String {
+pub fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("plain data")
 }

@@ -45,6 +45,10 @@ fn taker(option: Opt) -> Taker {
         Opt::Codec => of("convert", "codec"),
         Opt::Chunk => of("convert", "chunk"),
         Opt::SourceRoot => of("validate", "source_root"),
+        Opt::Force => of("split", "force"),
+        Opt::By => of("split", "by"),
+        Opt::Block => of("split", "block"),
+        Opt::Buffer => of("split", "buffer"),
         Opt::BatchSize => of("Loader", "batch_size"),
         Opt::Split => of("Loader", "split"),
         Opt::Order => of("Loader", "sampler"),
@@ -74,7 +78,6 @@ fn taker(option: Opt) -> Taker {
         Opt::Device => of("Loader", "device"),
         Opt::Rounds => of("diagnose", "rounds"),
         Opt::Sample => shell("preview", "--sample"),
-        Opt::Force => of("spectra", "force"),
         Opt::RateLimit => shell("read", "--rate-limit"),
         Opt::Json => shell("read", "--json"),
         Opt::WorkDir => shell("bench", "--work-dir"),
@@ -110,6 +113,7 @@ impl Surface for Python {
                 format!("hsipack.convert({typed})")
             }
             (Command::Convert, Some(_)) => format!("hsipack.convert({typed}=…)"),
+            (Command::Split, _) => "hsipack.split".to_owned(),
             (Command::Validate, _) => "hsipack.validate(path)".to_owned(),
             (Command::Repair, _) => "the command `hsipack repair DATASET`".to_owned(),
             (command, _) => format!("the command `hsipack {}`", command.name()),

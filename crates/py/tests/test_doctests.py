@@ -8,6 +8,7 @@ import pkgutil
 from pathlib import Path
 
 import hsipack
+import numpy as np
 import pytest
 import torch
 
@@ -19,13 +20,17 @@ MODULES = ["hsipack"] + [
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_docstrings(name: str, dataset: str, cubes: Path, tmp_path: Path) -> None:
+def test_docstrings(
+    name: str, dataset: str, own_dataset: Path, cubes: Path, tmp_path: Path
+) -> None:
     module = importlib.import_module(name)
     names = {
         "dataset_path": dataset,
+        "own_path": own_dataset,
         "cubes": cubes,
         "folder": tmp_path,
         "hsipack": hsipack,
+        "np": np,
         "torch": torch,
     }
     result = doctest.testmod(module, extraglobs=names, optionflags=doctest.ELLIPSIS)
@@ -45,5 +50,6 @@ def test_public_names_have_docstrings_and_the_important_ones_examples() -> None:
         if test.examples
     }
     assert hsipack.open is hsipack.Dataset
-    for name in ("dataset.Dataset", "loader.Loader", "packing.convert", "packing.validate"):
+    important = ("dataset.Dataset", "loader.Loader", "packing.convert", "packing.validate")
+    for name in (*important, "masks.split", "masks.add_mask"):
         assert f"hsipack.{name}" in with_examples

@@ -180,7 +180,7 @@ impl Dataset {
         }
     }
 
-    /// The dataset as it was when its fingerprint was `fingerprint`: without the samples that were appended since.
+    /// The dataset as it was when its fingerprint was `fingerprint`: without the samples and masks that were added since.
     /// Statistics are those of all samples. `None` if it never had that fingerprint.
     ///
     /// # Errors
@@ -192,6 +192,10 @@ impl Dataset {
         let Some(len) = self.root.samples_at(fingerprint) else { return Ok(None) };
         let of_samples = |error: Error| error.at(self.folder.path().join(SAMPLES));
         let len = usize::try_from(len).unwrap_or(usize::MAX);
+        let added = self.root.masks_since(fingerprint);
+        for stack in &mut self.stacks {
+            stack.masks.retain(|mask| !added.contains(&mask.name()));
+        }
         self.samples = self.samples.first(len, &names_of(&self.stacks)).map_err(of_samples)?;
         for (place, stack) in self.stacks.iter_mut().enumerate() {
             let len = self.samples.ids_in(place).len();

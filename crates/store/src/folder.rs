@@ -1,6 +1,6 @@
 //! The folder of a dataset, which an append exchanges for a newer one while others read.
 //!
-//! An append makes a new folder and gives it the dataset's name in one step (`RENAME_EXCHANGE`); the old one is then
+//! An append, or adding masks, makes a new folder and gives it the dataset's name in one step (`RENAME_EXCHANGE`); the old one is then
 //! deleted. So a name leads to one folder at one instant and to another one at the next, and files opened by name
 //! one after the other may be of both. Two things make that safe:
 //!
@@ -9,6 +9,7 @@
 //!   folder that is held open keeps its number, so that no other folder can pass for it.
 //! - **A dataset knows what it continues.** Every append notes the fingerprint of what it was added to
 //!   ([`CONTINUES`](hsipack_format::metadata::CONTINUES)). Samples, their places and their stored chunks stay as they were.
+//!   So does whoever adds masks, unless they replace others.
 //!   So an open dataset goes on with its own samples in the new folder ([`Folder::read`]). Any other dataset at the same
 //!   name is an error.
 
@@ -137,7 +138,7 @@ fn cannot_open(path: &Path, error: io::Error) -> Error {
                 .with_remedy(remedy![
                     "resume the append with ",
                     Command::Convert.with(Opt::Resume),
-                    "; it puts the dataset back"
+                    ", or add the masks again; that puts the dataset back"
                 ])
                 .caused_by(error)
         }

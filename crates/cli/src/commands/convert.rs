@@ -18,7 +18,7 @@ use hsipack_pack::convert::{
 };
 
 use crate::task::Task;
-use crate::{output, parse};
+use crate::{output, parse, typed};
 
 /// Pack cubes into a new dataset, or add them to one.
 ///
@@ -241,7 +241,7 @@ impl Args {
         options.wavelength_tolerance = self.wavelength_tolerance;
         options.jobs = self.jobs.map_or(options.jobs, usize::from);
         options.memory = self.memory;
-        options.command = command_line();
+        options.command = typed::command_line(&["--resume"]);
         Ok(options)
     }
 
@@ -266,20 +266,6 @@ impl Args {
             axes: self.axes.clone(),
         }
     }
-}
-
-/// The command as typed, less `--resume`, so that a resumed dataset is the same as one made in one go.
-fn command_line() -> String {
-    let quote = |word: String| {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
-        if !word.is_empty() && word.chars().all(plain) {
-            word
-        } else {
-            format!("'{}'", word.replace('\'', "'\\''"))
-        }
-    };
-    let words = std::env::args().skip(1).filter(|word| word != "--resume").map(quote);
-    std::iter::once("hsipack".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
 }
 
 /// Runs the command.

@@ -329,7 +329,9 @@ fn mask_text(mask: &MaskReport) -> String {
         (Some(names), _) => format!(": classes {}", classes_text(names)),
         _ => String::new(),
     };
-    format!("{} ({}, {}){meaning}", mask.name, mask.dtype, output::bytes(mask.stored_bytes))
+    let made = mask.made_by.as_ref().map(|by| format!(", made by {by}")).unwrap_or_default();
+    let stored = output::bytes(mask.stored_bytes);
+    format!("{} ({}, {stored}){meaning}{made}", mask.name, mask.dtype)
 }
 
 #[cfg(test)]

@@ -12,5 +12,6 @@ pub mod read;
 pub mod repair;
 pub mod simulate;
 pub mod spectra;
+pub mod split;
 pub mod tune;
 pub mod validate;

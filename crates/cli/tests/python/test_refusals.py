@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import Hsipack, partial, samples, write_cubes
+from helpers import Hsipack, class_map, partial, samples, write_cubes
 
 # Every command that has something to say, and how; `{data}` is a dataset, `{cube}` a cube, `{new}`
 # is not there yet.
@@ -34,6 +34,8 @@ SPEAKING = [
     "validate {data} --json",
     "repair {data}",
     "repair {data} --json",
+    "split {data} --mask gt --by blocks --shares a=0.5,b=rest --dry-run",
+    "split {data} --mask gt --by pixels --shares a=0.5,b=rest --dry-run --json",
     "info {data}",
     "info {data} --json",
     "info {cube}",
@@ -63,7 +65,9 @@ def folder(hsipack: Hsipack, tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_cubes(folder / "cubes", 4)
     write_cubes(folder, 1)
     np.save(folder / "mask.npy", np.ones((12, 9), "u1"))
-    hsipack.convert(folder / "cubes", "--mask", folder / "mask.npy", out=folder / "data")
+    np.save(folder / "gt.npy", class_map().astype(np.uint8))
+    masks = ("--mask", folder / "mask.npy", "--mask", f"gt={folder}/gt.npy")
+    hsipack.convert(folder / "cubes", *masks, out=folder / "data")
     return folder
 
 

@@ -36,6 +36,8 @@ pub enum Command {
     Validate,
     /// Packs what is damaged again.
     Repair,
+    /// Divides labelled pixels among splits.
+    Split,
     /// Takes a cube or a mask out of a dataset.
     Export,
     /// Draws a cube.
@@ -50,10 +52,11 @@ pub enum Command {
 
 impl Command {
     /// Every command.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Convert,
         Self::Validate,
         Self::Repair,
+        Self::Split,
         Self::Export,
         Self::Preview,
         Self::Read,
@@ -67,6 +70,7 @@ impl Command {
             Self::Convert => "convert",
             Self::Validate => "validate",
             Self::Repair => "repair",
+            Self::Split => "split",
             Self::Export => "export",
             Self::Preview => "preview",
             Self::Read => "read",

@@ -91,6 +91,14 @@ options! {
     /// Print JSON.
     Json "json";
 
+    // Splitting.
+    /// What is kept whole: pixels, blocks or regions.
+    By "by" = "blocks";
+    /// Rows and columns of a block.
+    Block "block" = 32u64;
+    /// Pixels between training and the other splits.
+    Buffer "buffer" = "auto";
+
     // Reading.
     /// Samples, or crops, in a batch.
     BatchSize "batch_size" = 8u64;

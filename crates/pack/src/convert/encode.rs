@@ -260,19 +260,38 @@ impl Encoder {
         grid: &Grid,
         codec: &Codec,
     ) -> Result<Encoded> {
+        let columns = grid.shape().columns;
+        let mut buffer = std::mem::take(&mut self.rows);
+        let encoded = self.encode_ids(dtype, grid, codec, &mut |rows, ids| match reader {
+            Some(reader) => reader.read_rows(rows, &mut buffer, ids),
+            None => {
+                ids.clear();
+                ids.resize(rows.len() * columns, fill);
+                Ok(())
+            }
+        });
+        self.rows = buffer;
+        encoded
+    }
+
+    /// Packs the class ids of a cube, which `read` gives: those of some rows, from the first to the last.
+    ///
+    /// # Errors
+    /// Those of `read`, and if memory is refused.
+    pub fn encode_ids(
+        &mut self,
+        dtype: DType,
+        grid: &Grid,
+        codec: &Codec,
+        read: &mut ReadIds,
+    ) -> Result<Encoded> {
         let shape = grid.shape();
         let tile = grid.tile();
         let mut encoded = Encoded::default();
         let mut slab = Vec::new();
         for down in 0..grid.down() {
             let rows = grid.region(down * grid.across()).rows;
-            match reader {
-                Some(reader) => reader.read_rows(rows, &mut self.rows, &mut self.ids)?,
-                None => {
-                    self.ids.clear();
-                    self.ids.resize(rows.len() * shape.columns, fill);
-                }
-            }
+            read(rows, &mut self.ids)?;
             slab.clear();
             match dtype {
                 DType::U8 => slab.extend(self.ids.iter().map(|id| *id as u8)),
@@ -289,6 +308,9 @@ impl Encoder {
         Ok(encoded)
     }
 }
+
+/// Puts the class ids of some rows of a cube into a buffer, in place of what is in it.
+pub type ReadIds<'r> = dyn FnMut(Range<usize>, &mut Vec<u16>) -> Result<()> + 'r;
 
 /// NaN as the bytes of a float16 (twice) and of a float32: the fill of overhanging pixels.
 const NAN_PIXEL: [[u8; 4]; 2] = [[0x00, 0x7E, 0x00, 0x7E], [0x00, 0x00, 0xC0, 0x7F]];

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use half::f16;
-use hsipack_format::{DType, Error, ErrorKind, Opt, Result, remedy};
+use hsipack_format::grid::TARGET_CHUNK;
+use hsipack_format::{CubeShape, DType, Error, ErrorKind, Opt, Result, Tile, remedy};
 
 use super::classes::{ClassTable, NewClass};
 use super::options::MaskOption;
@@ -23,6 +24,12 @@ pub struct MaskGroup {
 
 /// Most boolean layers a mask array holds: the bits of uint16.
 pub const MAX_LAYERS: usize = 16;
+
+/// The chunks of masks of images of this shape, unless the user tiles the image. The size of uint16 whatever the type:
+/// the grid must not depend on the values.
+pub fn tile(shape: CubeShape) -> Tile {
+    Tile::slab(CubeShape { bands: 1, ..shape }, 2, TARGET_CHUNK)
+}
 
 /// Gathers the patterns of each mask; masks are sorted by name, layers stay in the order given.
 ///

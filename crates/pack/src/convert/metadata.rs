@@ -7,7 +7,7 @@ use hsipack_format::metadata::{BandNotes, FWHM, IMAGE, MaskMeaning, Root, SAMPLE
 use hsipack_format::samples::{self, Sample};
 use hsipack_format::zarr::{self, ArrayMeta, ChunkCodecs, OWN};
 use hsipack_format::{DType, Grid, Result};
-use hsipack_store::{Dataset, small};
+use hsipack_store::{Dataset, Stack, small};
 use serde_json::{Map, Value, json};
 
 use super::options::ValueOptions;
@@ -42,10 +42,7 @@ impl Metadata {
         self.add(format!("{name}/zarr.json"), zarr::to_text(&zarr::group(Map::new())));
         let image = image_meta(stack, values, len, stats);
         self.add(format!("{name}/{IMAGE}/zarr.json"), zarr::to_text(&image.to_json()));
-        for mask in &stack.masks {
-            let meta = mask_meta(mask, len);
-            self.add(format!("{name}/{}/zarr.json", mask.name), zarr::to_text(&meta.to_json()));
-        }
+        stack.masks.iter().for_each(|mask| self.add_mask(name, mask, len));
         for (array, values, long_name) in [
             (WAVELENGTH, &stack.wavelength, "band centre"),
             (FWHM, &stack.fwhm, "full width at half maximum"),
@@ -62,22 +59,44 @@ impl Metadata {
     /// # Errors
     /// If a file cannot be read.
     pub fn keep_stacks(&mut self, base: &Dataset, plan: &Plan) -> Result<()> {
-        for stack in base.stacks() {
-            if plan.stacks.iter().any(|planned| planned.name == stack.name) {
-                continue;
-            }
-            let folder = base.path().join(&stack.name);
-            let arrays = [IMAGE, WAVELENGTH, FWHM]
-                .into_iter()
-                .chain(stack.masks.iter().map(|mask| mask.name()));
-            let files =
-                arrays.map(|array| format!("{array}/zarr.json")).chain(["zarr.json".to_owned()]);
-            for file in files.filter(|file| folder.join(file).is_file()) {
-                let path = folder.join(&file);
-                let content = small::read(&path, small::METADATA)?;
-                self.add(format!("{}/{file}", stack.name), content);
-            }
+        let touched = |stack: &&Stack| plan.stacks.iter().any(|planned| planned.name == stack.name);
+        base.stacks()
+            .iter()
+            .filter(|stack| !touched(stack))
+            .try_for_each(|stack| self.keep_stack(base, stack, &[]))
+    }
+
+    /// Adds, as they are, the metadata of a stack of `base` but for the masks `replaced`.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub fn keep_stack(&mut self, base: &Dataset, stack: &Stack, replaced: &[&str]) -> Result<()> {
+        let folder = base.path().join(&stack.name);
+        let masks = stack.masks.iter().map(|mask| mask.name());
+        let masks = masks.filter(|mask| !replaced.contains(mask));
+        let arrays = [IMAGE, WAVELENGTH, FWHM].into_iter().chain(masks);
+        let files =
+            arrays.map(|array| format!("{array}/zarr.json")).chain(["zarr.json".to_owned()]);
+        for file in files.filter(|file| folder.join(file).is_file()) {
+            let content = small::read(&folder.join(&file), small::METADATA)?;
+            self.add(format!("{}/{file}", stack.name), content);
         }
+        Ok(())
+    }
+
+    /// Adds a mask of a stack of `len` cubes.
+    pub fn add_mask(&mut self, stack: &str, mask: &PlannedMask, len: usize) {
+        let meta = mask_meta(mask, len);
+        self.add(format!("{stack}/{}/zarr.json", mask.name), zarr::to_text(&meta.to_json()));
+    }
+
+    /// Adds `samples.jsonl` as it is in `base`.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn keep_samples(&mut self, base: &Dataset) -> Result<()> {
+        let content = small::read(&base.path().join(SAMPLES), small::SAMPLES)?;
+        self.add(SAMPLES.to_owned(), content);
         Ok(())
     }
 
@@ -180,8 +199,11 @@ fn mask_meta(mask: &PlannedMask, len: usize) -> ArrayMeta {
         attributes.insert("flag_values".into(), json!(values));
         attributes.insert("flag_meanings".into(), json!(flag_meanings(&names)));
     }
-    let meaning =
-        MaskMeaning { layers: mask.layers.clone(), class_names: mask.class_names.clone() };
+    let meaning = MaskMeaning {
+        layers: mask.layers.clone(),
+        class_names: mask.class_names.clone(),
+        made: mask.made.clone(),
+    };
     meaning.write(&mut own);
     attributes.insert(OWN.into(), Value::Object(own));
     ArrayMeta {

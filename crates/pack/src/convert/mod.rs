@@ -27,7 +27,7 @@ pub(crate) mod encode;
 mod engine;
 pub(crate) mod masks;
 pub(crate) mod metadata;
-mod options;
+pub(crate) mod options;
 mod patterns;
 pub mod plan;
 mod references;

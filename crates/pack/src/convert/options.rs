@@ -486,20 +486,30 @@ impl ConvertOptions {
         }
         for mask in &self.masks {
             patterns::check_fields(&mask.pattern)?;
-            let reserved = ["image", "wavelength", "fwhm", "c", ""].contains(&mask.name.as_str());
-            if reserved
-                || mask.name.contains(['/', '\\'])
-                || mask.name.starts_with('.')
-                || mask.name.starts_with("__")
-            {
-                return conflict(
-                    &format!("{:?} cannot be the name of a mask", mask.name),
-                    "choose another name",
-                );
-            }
+            check_mask_name(&mask.name)?;
         }
         Ok(())
     }
+}
+
+/// Refuses names that an array beside the image cannot have.
+///
+/// # Errors
+/// If it is such a name.
+pub(crate) fn check_mask_name(name: &str) -> Result<()> {
+    let reserved = ["image", "wavelength", "fwhm", "c", "zarr.json", ""].contains(&name);
+    // Files of Linux have names of up to 255 bytes.
+    let is_long = name.len() > 200;
+    if reserved
+        || is_long
+        || name.contains(['/', '\\', '\0'])
+        || name.starts_with('.')
+        || name.starts_with("__")
+    {
+        return Err(Error::conflict(format!("{name:?} cannot be the name of a mask"))
+            .with_remedy("choose another name"));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

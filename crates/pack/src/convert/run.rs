@@ -278,7 +278,7 @@ fn write_metadata(
         }
     });
     if let Some(base) = base {
-        staging.link_unchanged(base.path())?;
+        staging.link_unchanged(base.path(), &[])?;
         files.keep_stacks(base, plan)?;
     }
     let stacks: Vec<_> = plan.stacks.iter().collect();

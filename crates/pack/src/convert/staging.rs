@@ -4,6 +4,7 @@
 //! OUT.partial/plan.json            what is being done; a resume has to match it
 //! OUT.partial/lock                 held by the process that writes
 //! OUT.partial/state/STACK/K.json   one for every finished shard: its statistics
+//! OUT.partial/scratch/             working files of masks that are being added
 //! OUT.partial/dataset/             what will be OUT; without any zarr.json until all shards are there
 //! ```
 //!
@@ -21,7 +22,7 @@ use hsipack_format::{Error, Opt, Result, remedy};
 use hsipack_store::folder::{aside, partial};
 use hsipack_store::{Dataset, small};
 use serde_json::{Value, json};
-use walkdir::WalkDir;
+use walkdir::{DirEntry, WalkDir};
 
 use super::shards::{sync_folder, write_whole};
 use crate::walk;
@@ -96,6 +97,15 @@ impl Claim {
         Ok(())
     }
 
+    /// Removes what a process without a plan left here, which nothing goes on with.
+    fn clean(&self) -> Result<()> {
+        for remains in ["state", "dataset", SCRATCH] {
+            remove(&self.folder.join(remains))?;
+        }
+        // The dataset that stepped aside has its name again (`recover`), or a newer one has.
+        if self.output.exists() { remove(&aside(&self.output)) } else { Ok(()) }
+    }
+
     /// Removes what lies in the folder: nothing is left to resume.
     ///
     /// # Errors
@@ -141,6 +151,8 @@ impl Drop for Claim {
 
 /// What is being done, in the folder beside the output.
 const PLAN: &str = "plan.json";
+/// Working files in a staging folder.
+const SCRATCH: &str = "scratch";
 /// The file in a staging folder that the process which writes has locked.
 const LOCK: &str = "lock";
 
@@ -179,9 +191,7 @@ impl Staging {
             }
             Some(_) => {}
             None => {
-                // Without a plan nothing says whose these are: remains of a folder that was being removed.
-                remove(&folder.join("state"))?;
-                remove(&folder.join("dataset"))?;
+                claim.clean()?;
                 let text = json!({ "plan": plan, "append": append }).to_string();
                 write_whole(&folder.join(PLAN), text.as_bytes())?;
             }
@@ -189,9 +199,32 @@ impl Staging {
         Ok(Self { claim })
     }
 
+    /// Begins in a claimed folder what is quicker done anew than resumed: there is no plan, so that whoever claims the
+    /// folder next removes what is left of it.
+    ///
+    /// # Errors
+    /// If a conversion is to be resumed there, or its remains cannot be removed.
+    pub fn scratch(claim: Claim) -> Result<Self> {
+        if claim.begun()? != Begun::No {
+            return Err(claim.unfinished());
+        }
+        claim.clean()?;
+        Ok(Self { claim })
+    }
+
     /// What will be the dataset.
     pub fn dataset(&self) -> PathBuf {
         self.folder().join("dataset")
+    }
+
+    /// A folder for working files, made if need be.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn scratch_folder(&self) -> Result<PathBuf> {
+        let folder = self.folder().join(SCRATCH);
+        fs::create_dir_all(&folder).map_err(|error| Error::io(&folder, "cannot create", error))?;
+        Ok(folder)
     }
 
     fn state_file(&self, stack: &str, shard: usize) -> PathBuf {
@@ -219,12 +252,19 @@ impl Staging {
         write_whole(&self.state_file(stack, shard), record.to_string().as_bytes())
     }
 
-    /// Links every shard of `base` that was not written anew into the staged dataset.
+    /// Links every shard of `base` that was not written anew into the staged dataset, but for those of the arrays
+    /// `replaced`, folders below it.
     ///
     /// # Errors
     /// If a file cannot be linked or copied.
-    pub fn link_unchanged(&self, base: &Path) -> Result<()> {
-        for entry in WalkDir::new(base) {
+    pub fn link_unchanged(&self, base: &Path, replaced: &[PathBuf]) -> Result<()> {
+        let is_kept = |entry: &DirEntry| {
+            entry
+                .path()
+                .strip_prefix(base)
+                .is_ok_and(|below| replaced.iter().all(|old| old != below))
+        };
+        for entry in WalkDir::new(base).into_iter().filter_entry(is_kept) {
             let entry = entry.map_err(|error| walk::failed(base, error))?;
             let below = entry.path().strip_prefix(base).expect("walked from there");
             let target = self.dataset().join(below);

@@ -74,7 +74,7 @@ impl ClassMap {
 
     /// Labels of a picture's pixels, or bits of layers, that mean what those of the dataset's mask do.
     pub fn of_labels(array: &ChunkArray, ids: Vec<u16>) -> Self {
-        let MaskMeaning { layers, class_names } = array.meta().mask_meaning();
+        let MaskMeaning { layers, class_names, .. } = array.meta().mask_meaning();
         let meaning = match layers.is_empty() {
             false => Meaning::Layers { names: layers },
             true => Meaning::Ids { names: class_names },

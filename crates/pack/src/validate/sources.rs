@@ -190,6 +190,9 @@ impl Comparer<'_> {
     ) -> Result<Option<String>> {
         for group in masks::groups(&recipe.masks)? {
             let Some(array) = stack.mask(&group.name) else { continue };
+            if array.meta().mask_meaning().made.is_some() {
+                continue;
+            }
             let shape = array.shape();
             let optional = recipe.mask_fill.is_some();
             let reader =

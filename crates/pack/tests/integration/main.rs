@@ -1,5 +1,6 @@
 //! Tests of the packing crate against files that other people's software wrote.
 
+mod adding;
 mod appending;
 mod choosing;
 mod common;

@@ -47,11 +47,17 @@ from hsipack.crops import (  # noqa: E402
 from hsipack.dataset import Dataset, Mask, Stack, Stats, open  # noqa: E402
 from hsipack.diagnosis import Diagnosis, diagnose  # noqa: E402
 from hsipack.loader import Loader  # noqa: E402
+from hsipack.masks import add_mask, split  # noqa: E402
 from hsipack.packing import convert, estimate, validate  # noqa: E402
 from hsipack.reports import (  # noqa: E402
+    AddMaskReport,
+    ClassSplit,
     ConvertReport,
     Estimate,
     Problem,
+    SeenPixels,
+    SplitPart,
+    SplitReport,
     StackEstimate,
     ValidateReport,
     WorstError,
@@ -59,10 +65,12 @@ from hsipack.reports import (  # noqa: E402
 from hsipack.samples import Samples  # noqa: E402
 
 __all__ = [
+    "AddMaskReport",
     "AmbiguousError",
     "Array",
     "BugError",
     "CenterCrop",
+    "ClassSplit",
     "Concat",
     "ConflictError",
     "ConvertReport",
@@ -82,6 +90,9 @@ __all__ = [
     "RandomCrop",
     "RangeError",
     "Samples",
+    "SeenPixels",
+    "SplitPart",
+    "SplitReport",
     "Stack",
     "StackEstimate",
     "Stats",
@@ -90,6 +101,7 @@ __all__ = [
     "Windows",
     "WorstError",
     "__version__",
+    "add_mask",
     "augment",
     "class_weights",
     "concat",
@@ -98,5 +110,6 @@ __all__ = [
     "estimate",
     "open",
     "spectra",
+    "split",
     "validate",
 ]

@@ -170,7 +170,7 @@ def validate(
     root = None if source_root is None else _options.path("source_root", source_root)
     quick, source = _options.flag("quick", quick), _options.flag("source", source)
     threads = None if jobs is None else _options.natural("jobs", jobs)
-    _check_progress(progress)
+    check_progress(progress)
     where = _options.path("path", path)
     return reports.validate_report(_hsipack.validate(where, quick, source, root, threads, progress))
 
@@ -179,7 +179,7 @@ Check = Callable[[str, Any], Any]
 
 
 def _settings(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    _check_progress(arguments.get("progress"))
+    check_progress(arguments.get("progress"))
     settings = {name: value for name, value in arguments.items() if name != "progress"}
     for option, check in _CHECKS.items():
         settings[option] = check(option, settings[option])
@@ -240,7 +240,7 @@ def _paths(name: str, inputs: Any) -> list[str]:
     return [_options.path(name, one) for one in inputs]
 
 
-def _check_progress(progress: object) -> None:
+def check_progress(progress: object) -> None:
     if progress is not None and not callable(progress):
         raise _options.wrong("progress", progress, "give a function of two numbers")
 
@@ -329,11 +329,20 @@ def _command(name: str, arguments: Mapping[str, Any], defaults: Mapping[str, Any
         repr(_paths("inputs", arguments["inputs"])),
         repr(_options.path("output", arguments["output"])),
     ]
+    return call(name, words, arguments, defaults)
+
+
+def call(
+    name: str, words: Sequence[str], arguments: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> str:
+    """A call as it is recorded: positional arguments as they are typed, and options that are not
+    the defaults, but for those that do not decide the result."""
+    given = list(words)
     for key, default in defaults.items():
         value = _plain(arguments[key])
-        if key not in ("progress", "resume") and value != default:
-            words.append(f"{key}={value!r}")
-    return f"hsipack.{name}({', '.join(words)})"
+        if key not in ("progress", "resume", "force") and value != default:
+            given.append(f"{key}={value!r}")
+    return f"hsipack.{name}({', '.join(given)})"
 
 
 def _plain(value: Any) -> Any:

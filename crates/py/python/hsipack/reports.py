@@ -1,4 +1,4 @@
-"""What conversions and validations report."""
+"""What conversions, splits and validations report."""
 
 from __future__ import annotations
 
@@ -184,6 +184,136 @@ class ValidateReport:
         return self.ok
 
 
+@dataclass(frozen=True)
+class SplitPart:
+    """One split of labelled pixels.
+
+    Attributes:
+        name: its name.
+        mask: the mask of the dataset that has its pixels.
+        pixels: how many.
+        share: their part of all labelled pixels.
+        stored_bytes: bytes of the mask's shards; 0 if nothing was written.
+    """
+
+    name: str
+    mask: str
+    pixels: int
+    share: float
+    stored_bytes: int
+
+
+@dataclass(frozen=True)
+class ClassSplit:
+    """The pixels of one class in every split.
+
+    Attributes:
+        id: the class id.
+        name: its name, where the mask has names.
+        pixels: labelled pixels.
+        splits: those of each split.
+        unused: those that no share is of.
+        buffered: those that the buffer took out of training.
+    """
+
+    id: int
+    name: str | None
+    pixels: int
+    splits: list[int]
+    unused: int
+    buffered: int
+
+
+@dataclass(frozen=True)
+class SeenPixels:
+    """What patches around training pixels see of another split.
+
+    Attributes:
+        split: its name.
+        pixels: its pixels.
+        inside: those that lie in a patch around a training pixel.
+        inside_share: the same as a part of its pixels.
+        overlapping: those whose own patch shares pixels with one around a training pixel.
+        overlapping_share: the same as a part of its pixels.
+    """
+
+    split: str
+    pixels: int
+    inside: int
+    inside_share: float
+    overlapping: int
+    overlapping_share: float
+
+
+@dataclass(frozen=True)
+class SplitReport:
+    """What a split of labelled pixels came to.
+
+    Attributes:
+        dataset: where it lies.
+        mask: the mask whose pixels were divided.
+        by: pixels, blocks or regions.
+        block: rows and columns of a block; None if not by blocks.
+        units: blocks or regions that have labelled pixels; None by pixels.
+        seed: what was drawn by.
+        samples: samples of the dataset.
+        pixels: labelled pixels.
+        splits: the splits, the first of which is for training.
+        classes: the classes, in the order of their ids.
+        unused: labelled pixels that no share is of.
+        patch: rows and columns of the patches that training reads.
+        seen: what patches around training pixels see of the other splits.
+        buffer: rows and columns within which no pixel of another split is near a training pixel;
+            None without a buffer.
+        buffered: training pixels that the buffer took out of all splits.
+        replaced: masks of these names were there and got replaced.
+        dry_run: whether nothing was written.
+        seconds: how long it took.
+        notes: what you should know.
+    """
+
+    dataset: str
+    mask: str
+    by: str
+    block: int | None
+    units: int | None
+    seed: int
+    samples: int
+    pixels: int
+    splits: list[SplitPart]
+    classes: list[ClassSplit]
+    unused: int
+    patch: list[int]
+    seen: list[SeenPixels]
+    buffer: list[int] | None
+    buffered: int
+    replaced: list[str]
+    dry_run: bool
+    seconds: float
+    notes: list[str]
+
+
+@dataclass(frozen=True)
+class AddMaskReport:
+    """What adding a mask came to.
+
+    Attributes:
+        dataset: where it lies.
+        mask: the mask's name.
+        samples: samples that have it.
+        stored_bytes: bytes of its shards.
+        replaced: whether a mask of this name was there and got replaced.
+        seconds: how long it took to store.
+    """
+
+    dataset: str
+    mask: str
+    samples: int
+    stored_bytes: int
+    replaced: bool
+    seconds: float
+
+
 def _made(kind: type[_T], values: dict[str, Any]) -> _T:
     names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     return kind(**{name: value for name, value in values.items() if name in names})
@@ -208,3 +338,16 @@ def validate_report(text: str) -> ValidateReport:
     values = json.loads(text)
     values["problems"] = [_made(Problem, problem) for problem in values["problems"]]
     return _made(ValidateReport, values)
+
+
+def split_report(text: str) -> SplitReport:
+    """The report of a split, from JSON."""
+    values = json.loads(text)
+    for key, kind in (("splits", SplitPart), ("classes", ClassSplit), ("seen", SeenPixels)):
+        values[key] = [_made(kind, one) for one in values[key]]
+    return _made(SplitReport, values)
+
+
+def add_mask_report(text: str) -> AddMaskReport:
+    """The report of a mask that was added, from JSON."""
+    return _made(AddMaskReport, json.loads(text))

@@ -334,7 +334,7 @@ impl Engine<'_> {
         } else {
             None
         };
-        let fill = self.options.mask_fill.unwrap_or(0);
+        let fill = self.options.mask_fill.filter(|_| array.made.is_none()).unwrap_or(0);
         encoder.encode_mask(reader.as_ref(), fill, array.dtype, &array.grid, &mask_codec(array))
     }
 

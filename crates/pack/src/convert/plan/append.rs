@@ -1,11 +1,14 @@
 //! Going on where a dataset ends (`--append`).
 
+use std::collections::BTreeMap;
+
 use hsipack_format::metadata::MaskMeaning;
 use hsipack_format::{Error, Opt, Result, remedy};
 use hsipack_store::dataset::ChunkArray;
 use hsipack_store::{Dataset, Stack};
 
 use super::{PlannedMask, PlannedStack, bits};
+use crate::convert::masks::MaskGroup;
 use crate::convert::options::{ConvertOptions, KeepBits, Mode};
 use crate::precision;
 
@@ -24,7 +27,7 @@ pub(super) fn continued(fresh: PlannedStack, stack: &Stack) -> Result<PlannedSta
         )
     };
     let masks = stack.masks.iter().map(|mask| {
-        let MaskMeaning { layers, class_names } = mask.meta().mask_meaning();
+        let MaskMeaning { layers, class_names, made } = mask.meta().mask_meaning();
         Ok(PlannedMask {
             name: mask.name().to_owned(),
             dtype: mask.meta().dtype,
@@ -32,6 +35,7 @@ pub(super) fn continued(fresh: PlannedStack, stack: &Stack) -> Result<PlannedSta
             codec: codec(mask)?,
             layers,
             class_names,
+            made,
         })
     });
     Ok(PlannedStack {
@@ -46,6 +50,39 @@ pub(super) fn continued(fresh: PlannedStack, stack: &Stack) -> Result<PlannedSta
         masks: masks.collect::<Result<_>>()?,
         ..fresh
     })
+}
+
+/// Masks of `base` that were added after packing, by their names: new cubes have no files of them.
+pub(super) fn made_masks(base: Option<&Dataset>) -> BTreeMap<String, MaskMeaning> {
+    let stacks = base.into_iter().flat_map(Dataset::stacks);
+    let masks = stacks.flat_map(|stack| &stack.masks);
+    let masks = masks.map(|mask| (mask.name().to_owned(), mask.meta().mask_meaning()));
+    masks.filter(|(_, meaning)| meaning.made.is_some()).collect()
+}
+
+/// The masks of new cubes: those that have files, and those of the dataset that were added after packing, which have no
+/// patterns. Sorted by name.
+///
+/// # Errors
+/// If files are given for one of the latter.
+pub(super) fn with_made(
+    mut groups: Vec<MaskGroup>,
+    made: &BTreeMap<String, MaskMeaning>,
+) -> Result<Vec<MaskGroup>> {
+    if let Some(group) = groups.iter().find(|group| made.contains_key(&group.name)) {
+        return Err(Error::conflict(format!(
+            "mask {} was added to the dataset after packing, so new cubes cannot have files of it",
+            group.name
+        ))
+        .with_remedy(remedy!["leave it out of ", Opt::Mask, "; it is 0 in new cubes"]));
+    }
+    groups.extend(made.keys().map(|name| MaskGroup {
+        name: name.clone(),
+        patterns: Vec::new(),
+        classes: Vec::new(),
+    }));
+    groups.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(groups)
 }
 
 /// Refuses to append where options that decide the layout of what exists differ.

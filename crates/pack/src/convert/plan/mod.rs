@@ -13,6 +13,7 @@ mod scale;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use hsipack_format::metadata::Made;
 use hsipack_format::{Codec, DType, Error, ErrorKind, Grid, Result};
 use hsipack_store::Dataset;
 use serde_json::{Map, Value};
@@ -142,6 +143,8 @@ pub struct PlannedMask {
     pub layers: Vec<String>,
     /// Names of classes.
     pub class_names: Option<Vec<String>>,
+    /// How it was made, if it was added to the packed dataset: then new cubes have no file of it.
+    pub made: Option<Made>,
 }
 
 /// Plans a conversion; `base` is the dataset to append to, `stop` the user's wish to stop.

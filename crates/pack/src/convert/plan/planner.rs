@@ -1,18 +1,19 @@
 //! Gives every input its place: what it needs is opened and checked, cube by cube.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::AtomicBool;
 
+use hsipack_format::metadata::MaskMeaning;
 use hsipack_format::remedy::current;
 use hsipack_format::{CubeShape, DType, Error, Grid, Opt, Result, remedy};
 use hsipack_store::{Dataset, threads};
 use regex::Regex;
 use serde_json::{Map, Value};
 
-use super::append::continued;
+use super::append::{continued, made_masks, with_made};
 use super::scale::{greatest_magnitude, power_of_two_for};
 use super::{Plan, PlannedMask, PlannedSample, PlannedStack, open_source, pick, select_bands};
-use crate::convert::masks::{MaskGroup, MaskReader};
+use crate::convert::masks::{self, MaskGroup, MaskReader};
 use crate::convert::options::{ConvertOptions, Scale};
 use crate::convert::references;
 use crate::fingerprint::fingerprint;
@@ -28,6 +29,8 @@ pub(super) struct Planner<'a> {
     by_shape: HashMap<CubeShape, usize>,
     table: Option<Table>,
     path_columns: Option<Regex>,
+    /// Masks of the dataset that were added after packing.
+    made: BTreeMap<String, MaskMeaning>,
 }
 
 impl<'a> Planner<'a> {
@@ -47,13 +50,14 @@ impl<'a> Planner<'a> {
         });
         let taken =
             base.iter().flat_map(|base| base.samples().names()).map(str::to_owned).collect();
+        let made = made_masks(base);
         Ok(Self {
             options,
             base,
             plan: Plan {
                 samples: Vec::new(),
                 stacks: Vec::new(),
-                masks,
+                masks: with_made(masks, &made)?,
                 split_stats: true,
                 keep_bits: options.values.keep_bits,
                 information: None,
@@ -64,6 +68,7 @@ impl<'a> Planner<'a> {
             by_shape: HashMap::new(),
             table: options.table.as_deref().map(Table::read).transpose()?,
             path_columns: path_columns.transpose()?,
+            made,
         })
     }
 
@@ -288,9 +293,16 @@ impl<'a> Planner<'a> {
         let mut arrays = Vec::new();
         for group in &self.plan.masks {
             let optional = self.options.mask_fill.is_some();
-            let reader = MaskReader::open(group, input, name, shape.rows, shape.columns, optional)?;
+            let made = self.made.get(&group.name);
+            let reader = match made {
+                None => MaskReader::open(group, input, name, shape.rows, shape.columns, optional)?,
+                Some(_) => None,
+            };
             has.push(reader.is_some());
             let (greatest, layers, class_names) = match &reader {
+                None if made.is_some() => {
+                    (0, Vec::new(), made.and_then(|one| one.class_names.clone()))
+                }
                 Some(reader) => {
                     (reader.scan()?, reader.layer_names.clone(), reader.class_names.clone())
                 }
@@ -302,8 +314,7 @@ impl<'a> Planner<'a> {
             let flat = CubeShape { bands: 1, ..shape };
             let tile = match self.options.layout.chunk {
                 Some(_) => self.options.layout.tile(shape, size),
-                // The size of uint16 whatever the type: the grid must not depend on the values.
-                None => hsipack_format::Tile::slab(flat, 2, hsipack_format::grid::TARGET_CHUNK),
+                None => masks::tile(flat),
             };
             let per_shard = Grid::samples_for(shape, size, self.options.layout.shard_bytes);
             let grid = Grid::new(flat, tile, per_shard)?;
@@ -315,6 +326,7 @@ impl<'a> Planner<'a> {
                 codec,
                 layers,
                 class_names,
+                made: made.and_then(|one| one.made.clone()),
             });
         }
         Ok((has, arrays))
@@ -392,6 +404,7 @@ impl<'a> Planner<'a> {
                     .push(format!("{} rows of the table name no input: {shown}, …", unused.len()));
             }
         }
+        self.note_made();
         self.limit_splits();
         self.plan.stacks.iter_mut().for_each(size_shards);
         if self.options.values.scale == Scale::Auto {
@@ -400,6 +413,17 @@ impl<'a> Planner<'a> {
         super::bits::choose(&mut self.plan, self.options, self.base, stop)?;
         sort_stacks(&mut self.plan);
         Ok(self.plan)
+    }
+
+    /// Says that masks which were added after packing are empty in the new cubes.
+    fn note_made(&mut self) {
+        if !self.made.is_empty() {
+            let names: Vec<&str> = self.made.keys().map(String::as_str).collect();
+            self.plan.notes.push(format!(
+                "masks that were added after packing ({}) are 0 in the new cubes, until they are made again",
+                names.join(", ")
+            ));
+        }
     }
 
     /// A column `split` with a name for every other cube is none that statistics are wanted of: they take as much room

@@ -1,0 +1,262 @@
+//! `hsipack split`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use hsipack_format::{Error, Opt, Result, remedy};
+use hsipack_pack::split::{self, BLOCK, Buffer, By, ClassReport, Report, Shares, SplitOptions};
+
+use crate::task::Task;
+use crate::{output, parse, typed};
+
+/// Divide the labelled pixels of a mask into training, validation and test.
+///
+/// Each split becomes a mask of the dataset, named after the mask and the split (gt_train, gt_test), with the class ids
+/// of its pixels and 0 elsewhere: `hsipack read --patch 9x9 --mask gt_train` and LabelledPatches(9, mask="gt_train") read
+/// its patches. The dataset's other files stay as they are, and the masks appear all at once.
+#[derive(clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct Args {
+    /// A packed dataset
+    dataset: PathBuf,
+
+    /// The mask whose pixels are divided: class ids, 0 for unlabelled pixels
+    #[arg(long, value_name = "NAME")]
+    mask: String,
+
+    /// What stays together: pixels (nothing: each is drawn at random), blocks (squares of --block pixels) or regions
+    /// (pixels of one class that touch, also at corners). Blocks and regions go, in a drawn order and the rarest class
+    /// first, to the split that lacks most of the class; then single ones move as long as the shares of all classes get
+    /// nearer, a class that is missing in a split counting most
+    #[arg(long, value_name = "WHAT", value_parser = ["pixels", "blocks", "regions"])]
+    by: String,
+
+    /// Each split and its share of the pixels of every class; one may get the rest. The first is for training. Pixels
+    /// that no share is of are in no split
+    #[arg(long, value_name = "NAME=SHARE,…")]
+    shares: Shares,
+
+    /// Pixels of each class in the first split, in place of its share: all of a class that has fewer. Blocks and regions
+    /// come as near to it as they can
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    per_class: Option<u64>,
+
+    /// Rows and columns of a block [default: 32]
+    #[arg(long, value_name = "PIXELS", value_parser = clap::value_parser!(u32).range(1..))]
+    block: Option<u32>,
+
+    /// Class ids that count as unlabelled, too: 255 or 7,9-12
+    #[arg(long, value_name = "LIST", value_parser = parse::classes)]
+    ignore: Option<parse::ClassList>,
+
+    /// Take pixels out of the first split (into none) that have a pixel of another split within N rows and columns; auto:
+    /// so near that patches of --patch around the two share a pixel [default: none]
+    #[arg(long, value_name = "auto|N")]
+    buffer: Option<Buffer>,
+
+    /// The patches that training will read: the report says how many pixels of the other splits they see
+    #[arg(long, value_name = "ROWSxCOLUMNS", value_parser = parse::pixels, default_value = "9x9")]
+    patch: [u32; 2],
+
+    /// Decides what is drawn; the same seed gives the same splits
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+
+    /// What the masks' names begin with, in place of the mask's name
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+
+    /// Replace masks of these names that were added before [default: they are an error]
+    #[arg(long)]
+    force: bool,
+
+    /// Say what would come of it, and write nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Print the report as one JSON object on stdout
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  hsipack split pavia.hsipack --mask gt --by blocks --shares train=0.1,val=0.1,test=rest --buffer auto
+  hsipack split pavia.hsipack --mask gt --by pixels --shares train=0.1,test=rest --per-class 50 --name gt_random
+  hsipack split trees.hsipack --mask species --by regions --shares train=0.6,val=0.2,test=0.2 --dry-run";
+
+impl Args {
+    fn options(self) -> Result<SplitOptions> {
+        let by = match (self.by.as_str(), self.block) {
+            ("blocks", block) => By::Blocks(block.map_or(BLOCK, |side| side as usize)),
+            (by, Some(_)) => {
+                return Err(Error::conflict(format!(
+                    "a size of blocks is given, but {by} are split"
+                ))
+                .with_remedy(remedy![
+                    "leave out ",
+                    Opt::Block,
+                    ", or pass ",
+                    Opt::By.to("blocks")
+                ]));
+            }
+            ("regions", _) => By::Regions,
+            _ => By::Pixels,
+        };
+        // No mask has ids above 65535.
+        let ignore = self.ignore.map_or(Vec::new(), |list| list.0);
+        let ignore = ignore.into_iter().filter_map(|id| u16::try_from(id).ok()).collect();
+        Ok(SplitOptions {
+            dataset: self.dataset,
+            mask: self.mask,
+            by,
+            shares: self.shares,
+            per_class: self.per_class,
+            ignore,
+            buffer: self.buffer.unwrap_or_default(),
+            patch: self.patch,
+            seed: self.seed,
+            name: self.name,
+            force: self.force,
+            dry_run: self.dry_run,
+            command: typed::command_line(&["--force", "--json"]),
+        })
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// As [`split::split`], and if options contradict each other.
+pub fn run(args: Args) -> Result<ExitCode> {
+    let json = args.json;
+    let options = args.options()?;
+    let task = Task::start("divided");
+    let result = split::split(&options, &task.progress);
+    task.finish();
+    output::report(&result?, json, print);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(report: &Report) {
+    let by = match report.block {
+        Some(side) => format!("blocks of {side}x{side}"),
+        None => report.by.to_owned(),
+    };
+    let masks: Vec<&str> = report.splits.iter().map(|split| split.mask.as_str()).collect();
+    say!(
+        "{}: {} by {by}, seed {}: {}{}",
+        report.dataset,
+        report.mask,
+        report.seed,
+        masks.join(", "),
+        if report.dry_run { " (nothing was written)" } else { "" }
+    );
+    table(report).iter().for_each(|line| say!("  {line}"));
+    let [rows, columns] = report.patch;
+    let first = &report.splits[0].name;
+    for seen in report.seen.iter().filter(|seen| seen.pixels > 0) {
+        say!(
+            "  {first} patches of {rows}x{columns} see {} of the {split} pixels, and overlap {} of the {split} patches",
+            percent(seen.inside_share),
+            percent(seen.overlapping_share),
+            split = seen.split
+        );
+    }
+    if let Some([rows, columns]) = report.buffer {
+        let all = report.splits[0].pixels + report.buffered;
+        say!(
+            "  the buffer of {rows} rows and {columns} columns took {} of {all} pixels from {first}",
+            report.buffered
+        );
+    }
+    if report.seen.iter().any(|seen| seen.inside > 0) {
+        say!(
+            "  note: accuracies on pixels that training patches see come out too high; {}",
+            match report.by {
+                "blocks" => "--buffer auto keeps them apart",
+                _ => "--by blocks --buffer auto keeps them apart",
+            }
+        );
+    }
+    report.notes.iter().for_each(|note| say!("  note: {note}"));
+}
+
+/// A heading, and a number for each class.
+type Column = (String, Vec<u64>);
+
+/// A line a class, and one for all: names on the left, numbers on the right.
+fn table(report: &Report) -> Vec<String> {
+    let column = |head: &str, of: &dyn Fn(&ClassReport) -> u64| -> Column {
+        (head.to_owned(), report.classes.iter().map(of).collect())
+    };
+    let mut columns = vec![column("pixels", &|class| class.pixels)];
+    let splits = report.splits.iter().enumerate();
+    columns.extend(splits.map(|(place, split)| column(&split.name, &|class| class.splits[place])));
+    let more = [column("buffer", &|class| class.buffered), column("unused", &|class| class.unused)];
+    columns.extend(more.into_iter().filter(|(_, pixels)| pixels.iter().any(|count| *count > 0)));
+    let line = |first: String, of: &dyn Fn(&Column) -> String| -> Vec<String> {
+        std::iter::once(first).chain(columns.iter().map(of)).collect()
+    };
+    let mut lines = vec![line("class".to_owned(), &|(head, _)| head.clone())];
+    for (place, class) in report.classes.iter().enumerate() {
+        let name = class.name.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
+        let first = format!("{}{name}", class.id);
+        lines.push(line(first, &|(_, pixels)| pixels[place].to_string()));
+    }
+    lines.push(line("all".to_owned(), &|(_, pixels)| pixels.iter().sum::<u64>().to_string()));
+    let shares = report.splits.iter().map(|split| percent(split.share));
+    lines.push([String::new(), String::new()].into_iter().chain(shares).collect());
+    aligned(&lines)
+}
+
+fn aligned(lines: &[Vec<String>]) -> Vec<String> {
+    let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        let cells = lines.iter().filter_map(|line| line.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let line = |cells: &Vec<String>| {
+        let cells =
+            cells.iter().zip(&widths).enumerate().map(|(column, (cell, width))| match column {
+                0 => format!("{cell:<width$}"),
+                _ => format!("{cell:>width$}"),
+            });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    lines.iter().map(line).collect()
+}
+
+/// `12.3 %`; what is not quite nothing or all does not look as if it were.
+fn percent(share: f64) -> String {
+    match share * 100.0 {
+        none if none <= 0.0 => "0 %".to_owned(),
+        all if all >= 100.0 => "100 %".to_owned(),
+        few if few < 0.1 => "< 0.1 %".to_owned(),
+        many if many > 99.9 => "> 99.9 %".to_owned(),
+        share => format!("{share:.1} %"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hsipack_pack::split::PATCH;
+
+    use super::*;
+
+    #[test]
+    fn shares_do_not_look_like_nothing_or_all() {
+        let shown = [0.0, 1e-6, 0.1234, 0.99999, 1.0].map(percent);
+        assert_eq!(shown, ["0 %", "< 0.1 %", "12.3 %", "> 99.9 %", "100 %"]);
+    }
+
+    #[test]
+    fn the_patch_is_the_library_s() {
+        use clap::CommandFactory;
+        let words = ["hsipack", "split", "d", "--mask", "m", "--by", "pixels", "--shares", "a=1"];
+        let matches = crate::Cli::command().try_get_matches_from(words).unwrap();
+        let split = matches.subcommand_matches("split").unwrap();
+        assert_eq!(split.get_one::<[u32; 2]>("patch"), Some(&PATCH));
+    }
+}

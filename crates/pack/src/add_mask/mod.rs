@@ -1,0 +1,332 @@
+//! Masks that are added to a packed dataset: splits of its labelled pixels, superpixels, predictions.
+//!
+//! A new state of the dataset is staged beside it, as an append does (`convert/staging.rs`): the new masks' shards, and
+//! hard links to all others. It takes the dataset's place in one step. Killed before that, the dataset is as it was,
+//! and whoever writes there next removes what was left; after it, the masks are there.
+//!
+//! Each mask records the command and the options that made it. That tells it from masks that were packed with the cubes:
+//! `validate --source` looks for no files of it, `repair` says that it has to be made again, appends give new cubes
+//! zeros, and only such a mask may be replaced.
+
+mod spool;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use hsipack_format::metadata::Made;
+use hsipack_format::zarr::ArrayMeta;
+use hsipack_format::{CubeShape, DType, Error, ErrorKind, Grid, Opt, Result, remedy};
+use hsipack_store::folder::aside;
+use hsipack_store::{Dataset, Stack};
+use serde::Serialize;
+use serde_json::Value;
+
+pub use self::spool::Spool;
+use crate::convert::LayoutOptions;
+use crate::convert::encode::Encoder;
+use crate::convert::masks;
+use crate::convert::metadata::{self, Metadata, mask_codec};
+use crate::convert::options::check_mask_name;
+use crate::convert::plan::PlannedMask;
+use crate::convert::shards::ShardWriter;
+use crate::convert::staging::{Claim, Staging};
+use crate::progress::Progress;
+
+/// A mask to be added.
+#[derive(Clone, Debug)]
+pub struct NewMask {
+    /// Its name.
+    pub name: String,
+    /// Names of its classes in each stack, class 0 first, where they have names.
+    pub class_names: Vec<Option<Vec<String>>>,
+    /// The options that it was made with.
+    pub recipe: Value,
+}
+
+/// What adding a mask came to.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The dataset.
+    pub dataset: PathBuf,
+    /// The mask's name.
+    pub mask: String,
+    /// Samples that have it.
+    pub samples: usize,
+    /// Bytes of its shards.
+    pub stored_bytes: u64,
+    /// Whether a mask of this name was there and got replaced.
+    pub replaced: bool,
+    /// Seconds that it took to store.
+    pub seconds: f64,
+}
+
+/// Who knows the class ids of new masks.
+///
+/// They are asked for stack by stack, in each sample by sample as its arrays have them, of a sample mask by mask, and of
+/// a mask its rows from the first to the last. Nothing is asked for twice.
+pub trait MaskIds {
+    /// The greatest id of all masks in the samples of a stack: above 255, they are stored as uint16.
+    ///
+    /// # Errors
+    /// If it cannot be known.
+    fn greatest(&mut self, stack: usize) -> Result<u16>;
+
+    /// Puts the ids of rows `rows` of a sample into `ids`, in place of what is in it: (row, column).
+    ///
+    /// # Errors
+    /// If they cannot be known.
+    fn read(
+        &mut self,
+        mask: usize,
+        sample: usize,
+        rows: std::ops::Range<usize>,
+        ids: &mut Vec<u16>,
+    ) -> Result<()>;
+}
+
+/// Masks being added: the right to write the dataset, and its new state, which is removed again unless it is committed.
+pub struct Adding {
+    dataset: Dataset,
+    staging: Option<Staging>,
+    names: Vec<String>,
+    replaced: Vec<String>,
+}
+
+impl Adding {
+    /// Claims the dataset at `path` for adding masks of these names. With `force`, they may replace masks that were
+    /// added before.
+    ///
+    /// # Errors
+    /// If it is no intact dataset of hsipack's, somebody else writes it, a conversion is to be resumed there, or a name is
+    /// taken or cannot be one.
+    pub fn begin(path: &Path, names: Vec<String>, force: bool) -> Result<Self> {
+        // Claiming makes a folder: not where there is nothing to claim, nor a dataset to be put back by it.
+        if !aside(path).exists() {
+            check_names(&Dataset::open(path)?, &names, force)?;
+        }
+        let claim = Claim::of(path)?;
+        claim.recover()?;
+        let staging = Some(Staging::scratch(claim)?);
+        // What is read from here on nobody else changes.
+        let (dataset, replaced) = (Dataset::open(path)?, Vec::new());
+        let mut adding = Self { dataset, staging, names, replaced };
+        adding.replaced = check_names(&adding.dataset, &adding.names, force)?;
+        Ok(adding)
+    }
+
+    /// The dataset, as it is before.
+    pub fn dataset(&self) -> &Dataset {
+        &self.dataset
+    }
+
+    /// Those of the names whose masks are there and get replaced.
+    pub fn replaced(&self) -> &[String] {
+        &self.replaced
+    }
+
+    /// A place for ids that are made sample by sample, before it is known whether all can be.
+    ///
+    /// # Errors
+    /// If its file cannot be made.
+    pub fn spool(&self) -> Result<Spool> {
+        Spool::create(&self.staging().scratch_folder()?.join("ids"), &self.dataset)
+    }
+
+    /// Writes the masks' shards. Gives the bytes of each mask.
+    ///
+    /// # Errors
+    /// Those of `ids`; if a file cannot be written; [`ErrorKind::Interrupted`] if `progress.stop` was set.
+    pub fn write(
+        &self,
+        masks: &[NewMask],
+        command: &str,
+        ids: &mut dyn MaskIds,
+        progress: &Progress,
+    ) -> Result<Vec<u64>> {
+        let mut bytes = vec![0; masks.len()];
+        let mut files = Metadata::new();
+        let replaced: Vec<&str> = self.replaced.iter().map(String::as_str).collect();
+        for (place, stack) in self.dataset.stacks().iter().enumerate() {
+            let dtype = if ids.greatest(place)? > 255 { DType::U16 } else { DType::U8 };
+            let planned = masks.iter().map(|mask| self.planned(place, mask, dtype, command));
+            let planned = planned.collect::<Result<Vec<_>>>()?;
+            for shard in 0..stack.image.shards() {
+                let written = self.write_shard((place, stack), shard, &planned, ids, progress)?;
+                bytes.iter_mut().zip(written).for_each(|(all, one)| *all += one);
+            }
+            files.keep_stack(&self.dataset, stack, &replaced)?;
+            planned.iter().for_each(|mask| files.add_mask(&stack.name, mask, stack.image.len()));
+        }
+        self.write_metadata(files, command)?;
+        Ok(bytes)
+    }
+
+    /// Makes the new state the dataset, in one step.
+    ///
+    /// # Errors
+    /// If the file system refuses.
+    pub fn commit(mut self) -> Result<()> {
+        self.staging.take().expect("taken here and when it is dropped").commit(true)
+    }
+
+    /// Writes and commits one mask whose ids are in `spool`.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write) and [`commit`](Self::commit).
+    pub fn finish(
+        self,
+        mask: &NewMask,
+        command: &str,
+        spool: &mut Spool,
+        progress: &Progress,
+    ) -> Result<Report> {
+        let start = Instant::now();
+        let bytes = self.write(std::slice::from_ref(mask), command, spool, progress)?;
+        let report = Report {
+            dataset: self.dataset.path().to_owned(),
+            mask: mask.name.clone(),
+            samples: self.dataset.samples().len(),
+            stored_bytes: bytes.iter().sum(),
+            replaced: !self.replaced.is_empty(),
+            seconds: 0.0,
+        };
+        self.commit()?;
+        Ok(Report { seconds: start.elapsed().as_secs_f64(), ..report })
+    }
+
+    fn staging(&self) -> &Staging {
+        self.staging.as_ref().expect("taken by who commits or drops it")
+    }
+
+    /// Layout and meaning of a mask in a stack: as if it had been packed with the cubes.
+    fn planned(
+        &self,
+        place: usize,
+        mask: &NewMask,
+        dtype: DType,
+        command: &str,
+    ) -> Result<PlannedMask> {
+        let image = &self.dataset.stacks()[place].image;
+        let flat = CubeShape { bands: 1, ..image.shape() };
+        let tile = if self.is_tiled() { image.grid().tile() } else { masks::tile(flat) };
+        Ok(PlannedMask {
+            name: mask.name.clone(),
+            dtype,
+            grid: Grid::new(flat, tile, image.grid().samples_per_shard())?,
+            codec: image.meta().codecs.blosc.unwrap_or(LayoutOptions::default().codec(dtype)),
+            layers: Vec::new(),
+            class_names: mask.class_names.get(place).cloned().flatten(),
+            made: Some(Made { command: command.to_owned(), recipe: mask.recipe.clone() }),
+        })
+    }
+
+    /// Whether the user chose the chunks, so that masks have the image's.
+    fn is_tiled(&self) -> bool {
+        let recipes = self.dataset.root().recipes().unwrap_or_default();
+        recipes.first().is_some_and(|(recipe, _)| !recipe["chunk"].is_null())
+    }
+
+    /// Writes one shard of each mask; gives their bytes.
+    fn write_shard(
+        &self,
+        (place, stack): (usize, &Stack),
+        shard: usize,
+        masks: &[PlannedMask],
+        ids: &mut dyn MaskIds,
+        progress: &Progress,
+    ) -> Result<Vec<u64>> {
+        let folder = self.staging().dataset().join(&stack.name);
+        let writer = |mask: &PlannedMask| {
+            let path = folder.join(&mask.name).join(ArrayMeta::file_key(&[shard as u64, 0, 0]));
+            ShardWriter::create(path, mask.grid.chunks_per_shard())
+        };
+        let mut writers = masks.iter().map(writer).collect::<Result<Vec<_>>>()?;
+        let mut encoder = Encoder::default();
+        let per_shard = stack.image.grid().samples_per_shard();
+        for index in shard * per_shard..stack.image.len().min((shard + 1) * per_shard) {
+            if progress.stop.load(Ordering::Relaxed) {
+                return Err(Error::new(ErrorKind::Interrupted, "stopped")
+                    .with_remedy("the dataset is as it was"));
+            }
+            let none = || Error::damaged(format!("no sample has index {index}"));
+            let sample = self.dataset.samples().id_at(place, index).ok_or_else(none)?;
+            for (number, (mask, writer)) in masks.iter().zip(&mut writers).enumerate() {
+                let mut read = |rows, out: &mut Vec<u16>| ids.read(number, sample, rows, out);
+                let encoded =
+                    encoder.encode_ids(mask.dtype, &mask.grid, &mask_codec(mask), &mut read)?;
+                let (_, first) = mask.grid.locate(index);
+                let mut chunks = encoded.chunks().enumerate();
+                chunks.try_for_each(|(chunk, stored)| writer.write(first + chunk, stored))?;
+                progress.bytes_out.fetch_add(encoded.data.len() as u64, Ordering::Relaxed);
+            }
+            progress.cubes.fetch_add(1, Ordering::Relaxed);
+        }
+        let finish = |writer: ShardWriter| {
+            let (written, bytes) = writer.finish()?;
+            written.commit().map(|()| bytes)
+        };
+        writers.into_iter().map(finish).collect()
+    }
+
+    /// Writes everything beside the new shards.
+    fn write_metadata(&self, mut files: Metadata, command: &str) -> Result<()> {
+        let base = &self.dataset;
+        files.keep_samples(base)?;
+        let continues = self.replaced.is_empty().then(|| base.fingerprint());
+        let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
+        let now = metadata::now();
+        let samples = base.samples().len();
+        files.add_root(base.root().clone().with_masks(continues, &now, command, &names, samples));
+        let replaced = base.stacks().iter().flat_map(|stack| {
+            self.replaced.iter().map(|name| PathBuf::from(&stack.name).join(name))
+        });
+        self.staging().link_unchanged(base.path(), &replaced.collect::<Vec<_>>())?;
+        files.write(&self.staging().dataset(), &[])
+    }
+}
+
+impl Drop for Adding {
+    /// Leaves the dataset as it was.
+    fn drop(&mut self) {
+        if let Some(staging) = self.staging.take() {
+            // What stays is removed by whoever writes there next.
+            let _ = staging.discard();
+        }
+    }
+}
+
+/// Refuses names that masks cannot have, and those of masks that may not be replaced. Gives those that get replaced.
+///
+/// # Errors
+/// If a name cannot be one, comes twice, or is taken.
+pub fn check_names(dataset: &Dataset, names: &[String], force: bool) -> Result<Vec<String>> {
+    let mut replaced = Vec::new();
+    for (place, name) in names.iter().enumerate() {
+        check_mask_name(name)?;
+        if names[..place].contains(name) {
+            return Err(Error::conflict(format!("two masks are to be named {name}"))
+                .with_remedy("give each a name of its own"));
+        }
+        let there: Vec<_> = dataset.stacks().iter().filter_map(|stack| stack.mask(name)).collect();
+        let Some(first) = there.first() else { continue };
+        if there.iter().any(|mask| mask.meta().mask_meaning().made.is_none()) {
+            return Err(Error::conflict(format!("mask {name} was packed with the cubes"))
+                .at(first.folder())
+                .with_remedy(
+                    "choose another name: only masks that were added later are replaced",
+                ));
+        }
+        if !force {
+            return Err(Error::conflict(format!("the dataset has a mask {name} already"))
+                .at(first.folder())
+                .with_remedy(remedy![
+                    "pass ",
+                    Opt::Force,
+                    " to replace it, or choose another name"
+                ]));
+        }
+        replaced.push(name.clone());
+    }
+    Ok(replaced)
+}

@@ -1,0 +1,149 @@
+//! Which labelled pixel belongs to which split. Pure: no files, no threads; the same for the same masks, options and seed.
+//!
+//! Masks are looked at twice, sample by sample in one and the same order: once to count ([`Census`]), once to say of
+//! every pixel which split it belongs to ([`Decision`]). Only one sample's mask has to be in memory.
+//!
+//! | file | part |
+//! |---|---|
+//! | `shares.rs` | what the user asks for, and how many pixels of a class that is for each split |
+//! | `pixels.rs` | single pixels, drawn at random |
+//! | `units.rs` | blocks and regions: what is kept whole |
+//! | `balance.rs` | units given to splits so that the shares of all classes are met |
+//! | `leak.rs` | pixels of other splits that patches around training pixels see; the buffer |
+
+mod balance;
+mod leak;
+mod pixels;
+mod shares;
+mod units;
+
+use std::collections::BTreeMap;
+
+use self::balance::Units;
+pub use self::leak::{Seen, buffer, seen};
+use self::pixels::Drawer;
+pub use self::shares::{Share, Shares};
+pub use self::units::By;
+
+/// The split of pixels that belong to none.
+pub const NONE: u8 = u8::MAX;
+
+/// The class ids of one sample: (row, column); 0 is unlabelled.
+#[derive(Clone, Copy, Debug)]
+pub struct Map<'a> {
+    /// Columns; rows are as many as there are ids for.
+    pub columns: usize,
+    /// The ids.
+    pub ids: &'a [u16],
+}
+
+impl Map<'_> {
+    /// Rows.
+    pub fn rows(&self) -> usize {
+        self.ids.len().checked_div(self.columns).unwrap_or(0)
+    }
+}
+
+/// What the masks of all samples hold.
+#[derive(Debug)]
+pub struct Census {
+    by: By,
+    /// Pixels of each class.
+    counts: BTreeMap<u16, u64>,
+    /// Blocks or regions of all samples, one after the other.
+    units: Units,
+}
+
+impl Census {
+    /// Nothing yet.
+    pub fn new(by: By) -> Self {
+        Self { by, counts: BTreeMap::new(), units: Units::default() }
+    }
+
+    /// Counts the next sample.
+    pub fn add(&mut self, map: Map<'_>) {
+        for id in map.ids.iter().filter(|id| **id != 0) {
+            *self.counts.entry(*id).or_default() += 1;
+        }
+        if let Some(units) = self.by.units(map) {
+            self.units.add(map, &units);
+        }
+    }
+
+    /// Labelled pixels of each class.
+    pub fn counts(&self) -> &BTreeMap<u16, u64> {
+        &self.counts
+    }
+
+    /// Blocks or regions that have labelled pixels; 0 by pixels.
+    pub fn units(&self) -> usize {
+        self.units.labelled()
+    }
+
+    /// Decides. `per_class` is the number of pixels of each class that the first split is to have, in place of its share.
+    pub fn decide(self, shares: &Shares, per_class: Option<u64>, seed: u64) -> Decision {
+        let bins = |count| shares.of_class(count, per_class);
+        let how = match self.by {
+            By::Pixels => {
+                let drawers = self.counts.iter();
+                let drawers =
+                    drawers.map(|(id, count)| (*id, Drawer::new(seed, *id, bins(*count))));
+                How::Pixels(drawers.collect())
+            }
+            by => {
+                let wanted = self.counts.iter().map(|(id, count)| (*id, bins(*count))).collect();
+                let split_of = self.units.balance(&wanted, shares.splits(), seed);
+                How::Units { by, split_of, next: 0 }
+            }
+        };
+        Decision { how, splits: shares.splits() as u8 }
+    }
+}
+
+/// Which split the pixels of each sample belong to.
+#[derive(Debug)]
+pub struct Decision {
+    how: How,
+    splits: u8,
+}
+
+#[derive(Debug)]
+enum How {
+    Pixels(BTreeMap<u16, Drawer>),
+    Units {
+        by: By,
+        /// The split of each unit of all samples.
+        split_of: Vec<u8>,
+        /// Units of the samples before the next one.
+        next: usize,
+    },
+}
+
+impl Decision {
+    /// The split of every pixel of the next sample; [`NONE`] of pixels that belong to none.
+    pub fn next(&mut self, map: Map<'_>) -> Vec<u8> {
+        let none_from = self.splits;
+        // Pixels that no share is of have the number after the last split.
+        let split = |bin: u8| if bin < none_from { bin } else { NONE };
+        match &mut self.how {
+            How::Pixels(drawers) => {
+                let draw =
+                    |id: &u16| drawers.get_mut(id).map_or(NONE, |drawer| split(drawer.next()));
+                map.ids.iter().map(draw).collect()
+            }
+            How::Units { by, split_of, next } => {
+                let units = by.units(map).unwrap_or_default();
+                let own = &split_of[*next..*next + units.count];
+                *next += units.count;
+                let of = |(id, unit): (&u16, &u32)| match id {
+                    0 => NONE,
+                    _ => split(own[*unit as usize]),
+                };
+                map.ids.iter().zip(&units.of_pixel).map(of).collect()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,282 @@
+//! The share of each split, and the pixels of a class that it comes to.
+
+use std::fmt;
+use std::str::FromStr;
+
+use hsipack_format::{Error, Opt, Result, remedy};
+
+/// Most splits at a time.
+const MOST: usize = 32;
+
+/// What a split gets of every class.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Share {
+    /// A part of 1.
+    Part(f64),
+    /// What the other splits leave.
+    Rest,
+}
+
+/// Names and shares of splits. The first one is for training.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shares(Vec<(String, Share)>);
+
+impl Shares {
+    /// Shares by the names of their splits.
+    ///
+    /// # Errors
+    /// If there is only one, a name comes twice or is empty, a share is not above 0 and at most 1, two splits get the rest,
+    /// or the shares come to more than 1.
+    pub fn new(shares: Vec<(String, Share)>) -> Result<Self> {
+        let shares = Self(shares);
+        if shares.0.is_empty() || shares.0.len() > MOST {
+            return Err(refused(format!("{} splits", shares.0.len())));
+        }
+        for (place, (name, share)) in shares.0.iter().enumerate() {
+            if name.is_empty() {
+                return Err(refused("a split without a name".to_owned()));
+            }
+            if shares.0[..place].iter().any(|(other, _)| other == name) {
+                return Err(refused(format!("two splits are named {name}")));
+            }
+            match share {
+                Share::Part(part) if !(*part > 0.0 && *part <= 1.0) => {
+                    return Err(refused(format!(
+                        "the share of {name} is {part}, not above 0 and at most 1"
+                    )));
+                }
+                Share::Rest if shares.0[..place].iter().any(|(_, share)| *share == Share::Rest) => {
+                    return Err(refused("two splits get the rest".to_owned()));
+                }
+                _ => {}
+            }
+        }
+        Ok(shares)
+    }
+
+    /// Refuses shares of too much. With `per_class`, the first split has that instead of its share.
+    ///
+    /// # Errors
+    /// If they come to more than 1, or nothing is left for the split that gets the rest.
+    pub fn check(&self, per_class: Option<u64>) -> Result<()> {
+        let counted = if per_class.is_some() { &self.0[1..] } else { &self.0[..] };
+        if per_class.is_some() && self.0[0].1 == Share::Rest {
+            return Err(Error::conflict(format!(
+                "{} gets the rest, and a number of pixels of each class",
+                self.0[0].0
+            ))
+            .with_remedy(remedy![
+                "leave out ",
+                Opt::PerClass,
+                ", or give the rest to another split"
+            ]));
+        }
+        let sum: f64 = parts(counted).sum();
+        let rest = counted.iter().find(|(_, share)| *share == Share::Rest);
+        match rest {
+            _ if sum > 1.0 + TINY => Err(refused(format!("the shares come to {sum}, more than 1"))),
+            Some((name, _)) if sum > 1.0 - TINY => {
+                Err(refused(format!("nothing is left for {name}: the other shares come to 1")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// How many splits there are.
+    pub fn splits(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Their names.
+    pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.0.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// Names and shares.
+    pub fn all(&self) -> &[(String, Share)] {
+        &self.0
+    }
+
+    /// How many of the `count` pixels of a class each split gets, and, behind the last split, how many belong to none:
+    /// the largest remainders are rounded up. `per_class` pixels, or all that there are, go to the first split instead of
+    /// its share; the others then get their shares of all pixels as far as that goes.
+    pub fn of_class(&self, count: u64, per_class: Option<u64>) -> Vec<u64> {
+        let first = per_class.map(|most| most.min(count));
+        let left = count - first.unwrap_or(0);
+        let others = if first.is_some() { &self.0[1..] } else { &self.0[..] };
+        let asked = parts(others).sum::<f64>() * count as f64;
+        let rest = (left as f64 - asked).max(0.0);
+        let mut weights: Vec<f64> = others
+            .iter()
+            .map(|(_, share)| match share {
+                Share::Part(part) => part * count as f64,
+                Share::Rest => rest,
+            })
+            .collect();
+        let has_rest = others.iter().any(|(_, share)| *share == Share::Rest);
+        weights.push(if has_rest || rest < TINY * count as f64 { 0.0 } else { rest });
+        first.into_iter().chain(apportion(left, &weights)).collect()
+    }
+}
+
+/// Errors of decimal fractions in binary.
+const TINY: f64 = 1e-9;
+
+fn parts(shares: &[(String, Share)]) -> impl Iterator<Item = f64> {
+    shares.iter().map(|(_, share)| match share {
+        Share::Part(part) => *part,
+        Share::Rest => 0.0,
+    })
+}
+
+fn refused(what: String) -> Error {
+    Error::conflict(what)
+        .with_remedy("give the share of each split, such as train=0.1,val=0.1,test=rest")
+}
+
+/// `count` divided in the proportion of `weights`, by largest remainders; of equal ones the first is rounded up.
+fn apportion(count: u64, weights: &[f64]) -> Vec<u64> {
+    let sum: f64 = weights.iter().sum();
+    if sum <= 0.0 {
+        return vec![0; weights.len()];
+    }
+    let exact: Vec<f64> = weights.iter().map(|weight| weight / sum * count as f64).collect();
+    let mut parts: Vec<u64> = exact.iter().map(|exact| (exact + TINY).floor() as u64).collect();
+    let mut order: Vec<usize> = (0..parts.len()).collect();
+    let remainder = |place: usize| exact[place] - parts[place] as f64;
+    // Remainders that differ by less than rounding are equal.
+    let rounded: Vec<i64> =
+        order.iter().map(|place| (remainder(*place) / TINY).round() as i64).collect();
+    order.sort_by_key(|place| std::cmp::Reverse(rounded[*place]));
+    let missing = count.saturating_sub(parts.iter().sum());
+    for place in order.into_iter().filter(|place| weights[*place] > 0.0).take(missing as usize) {
+        parts[place] += 1;
+    }
+    parts
+}
+
+impl FromStr for Shares {
+    type Err = Error;
+
+    /// `train=0.1,val=0.1,test=rest`.
+    fn from_str(text: &str) -> Result<Self> {
+        let shares = text.split(',').map(|one| {
+            let (name, share) = one
+                .split_once('=')
+                .ok_or_else(|| refused(format!("{one:?} is no split with its share")))?;
+            let share = match share.trim() {
+                "rest" => Share::Rest,
+                number => Share::Part(number.parse().map_err(|_| {
+                    refused(format!(
+                        "the share of {} is {number:?}, not a number or rest",
+                        name.trim()
+                    ))
+                })?),
+            };
+            Ok((name.trim().to_owned(), share))
+        });
+        Self::new(shares.collect::<Result<_>>()?)
+    }
+}
+
+impl fmt::Display for Shares {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, (name, share)) in self.0.iter().enumerate() {
+            let comma = if place == 0 { "" } else { "," };
+            match share {
+                Share::Part(part) => write!(f, "{comma}{name}={part}")?,
+                Share::Rest => write!(f, "{comma}{name}=rest")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn shares(text: &str) -> Shares {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn shares_are_spelled_as_they_are_read() {
+        let text = "train=0.1,val=0.25,test=rest";
+        assert_eq!(shares(text).to_string(), text);
+        assert_eq!(shares(" a = 1 ").all(), [("a".to_owned(), Share::Part(1.0))]);
+    }
+
+    #[test]
+    fn what_is_no_share_is_refused() {
+        for (text, what) in [
+            ("", "is no split with its share"),
+            ("train", "is no split with its share"),
+            ("train=x", "not a number or rest"),
+            ("train=NaN,test=rest", "the share of train is NaN"),
+            ("train=0,test=rest", "not above 0"),
+            ("train=-0.1,test=rest", "not above 0"),
+            ("train=1.5", "at most 1"),
+            ("=0.1", "without a name"),
+            ("a=0.1,a=0.2", "two splits are named a"),
+            ("a=rest,b=rest", "two splits get the rest"),
+        ] {
+            let error = text.parse::<Shares>().unwrap_err();
+            assert!(error.what().contains(what), "{text}: {error}");
+            assert!(error.remedy().is_some());
+        }
+        let checked =
+            |text: &str, per_class| shares(text).check(per_class).map_err(|e| e.to_string());
+        assert!(checked("a=0.6,b=0.5", None).unwrap_err().contains("more than 1"));
+        assert!(checked("a=0.6,b=0.4,c=rest", None).unwrap_err().contains("nothing is left for c"));
+        assert!(checked("a=0.6,b=0.5", Some(3)).is_ok());
+        assert!(checked("a=rest,b=0.5", Some(3)).is_err());
+        assert!(checked("a=0.1,b=0.2,c=0.7", None).is_ok());
+    }
+
+    #[test]
+    fn pixels_of_a_class_are_divided_by_largest_remainders() {
+        let of = |text: &str, count, per_class| shares(text).of_class(count, per_class);
+        assert_eq!(of("a=0.1,b=0.1,c=rest", 830, None), [83, 83, 664, 0]);
+        assert_eq!(of("a=0.1,b=0.1,c=rest", 5, None), [1, 0, 4, 0]);
+        assert_eq!(of("a=0.1,b=0.1,c=rest", 3, None), [0, 0, 3, 0]);
+        assert_eq!(of("a=0.3,b=0.3", 10, None), [3, 3, 4]);
+        assert_eq!(of("a=0.7,b=0.3", 10, None), [7, 3, 0]);
+        assert_eq!(of("a=0.1,b=0.1,c=rest", 830, Some(50)), [50, 83, 697, 0]);
+        assert_eq!(of("a=0.1,b=0.1,c=rest", 20, Some(50)), [20, 0, 0, 0]);
+        assert_eq!(of("a=0.1,b=0.5,c=0.5", 100, Some(50)), [50, 25, 25, 0]);
+        assert_eq!(of("a=0.1,b=0.2", 100, Some(5)), [5, 20, 75]);
+    }
+
+    proptest! {
+        #[test]
+        fn every_pixel_is_given_once_and_shares_are_met_to_a_pixel(
+            parts in prop::collection::vec(1u32..100, 1..5), count in 0u64..5000, rest in any::<bool>(),
+            per_class in prop::option::of(0u64..300),
+        ) {
+            let sum: u32 = parts.iter().sum::<u32>() + 10;
+            let mut all: Vec<_> = parts.iter().enumerate()
+                .map(|(n, part)| (format!("s{n}"), Share::Part(f64::from(*part) / f64::from(sum)))).collect();
+            if rest {
+                all.push(("rest".to_owned(), Share::Rest));
+            }
+            let shares = Shares::new(all.clone()).unwrap();
+            shares.check(per_class).unwrap();
+            let bins = shares.of_class(count, per_class);
+            prop_assert_eq!(bins.len(), all.len() + 1);
+            prop_assert_eq!(bins.iter().sum::<u64>(), count);
+            prop_assert!(!rest || bins[all.len()] == 0);
+            if let Some(most) = per_class {
+                prop_assert_eq!(bins[0], most.min(count));
+            } else {
+                for ((_, share), got) in all.iter().zip(&bins) {
+                    if let Share::Part(part) = share {
+                        prop_assert!((part * count as f64 - *got as f64).abs() < 1.0);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! The masks of a dataset on their way through the decision: once to count, once to divide.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use hsipack_format::{DType, Error, ErrorKind, Opt, Result, remedy};
+use hsipack_store::dataset::ChunkArray;
+use hsipack_store::{Dataset, memory};
+
+use super::SplitOptions;
+use super::decide::{self, By, Census, Decision, Map, NONE, Seen};
+use super::report::{ClassReport, Report, SeenReport, SplitReport, share};
+use crate::add_mask::MaskIds;
+use crate::export::find_mask;
+use crate::progress::Progress;
+
+/// Divides one sample after the other.
+pub struct Splitter<'a> {
+    options: &'a SplitOptions,
+    dataset: &'a Dataset,
+    progress: &'a Progress,
+    /// The mask in each stack.
+    masks: Vec<&'a ChunkArray>,
+    /// Greatest labelled id of each stack.
+    greatest: Vec<u16>,
+    decision: Decision,
+    units: Option<usize>,
+    tally: Tally,
+    /// The sample being written.
+    current: Option<Divided>,
+}
+
+/// A sample, divided.
+struct Divided {
+    sample: usize,
+    columns: usize,
+    ids: Vec<u16>,
+    split_of: Vec<u8>,
+}
+
+/// What was counted while samples were divided.
+struct Tally {
+    /// Of each class: all, those of each split, those of none, those that the buffer took.
+    classes: BTreeMap<u16, ClassReport>,
+    seen: Vec<Seen>,
+}
+
+impl<'a> Splitter<'a> {
+    /// Counts the labelled pixels of all samples and decides.
+    ///
+    /// # Errors
+    /// If a stack has no such mask of class ids, a chunk cannot be read, nothing is labelled, or `progress.stop` was set.
+    pub fn decide(
+        dataset: &'a Dataset,
+        options: &'a SplitOptions,
+        progress: &'a Progress,
+    ) -> Result<Self> {
+        let masks = dataset.stacks().iter().map(|stack| {
+            let mask = find_mask(dataset, stack, &options.mask)?;
+            check_ids(mask).map(|()| mask)
+        });
+        let masks = masks.collect::<Result<Vec<_>>>()?;
+        let mut census = Census::new(options.by);
+        let mut greatest = vec![0; masks.len()];
+        for (stack, mask) in masks.iter().enumerate() {
+            for index in 0..mask.len() {
+                let ids = read(mask, index, &options.ignore, progress)?;
+                greatest[stack] = ids.iter().copied().fold(greatest[stack], u16::max);
+                census.add(Map { columns: mask.shape().columns, ids: &ids });
+            }
+        }
+        let counts = census.counts().clone();
+        if counts.is_empty() {
+            return Err(Error::conflict(format!("no pixel of mask {} has a label", options.mask))
+                .at(dataset.path())
+                .with_remedy(remedy!["check the mask, and ", Opt::Ignore]));
+        }
+        let splits = options.shares.splits();
+        let names = names(&masks);
+        let class = |(id, pixels): (u16, u64)| {
+            let name = names.as_ref().and_then(|names| names.get(usize::from(id)).cloned());
+            let name = name.filter(|name| !name.is_empty());
+            let splits = vec![0; splits];
+            (id, ClassReport { id, name, pixels, splits, unused: 0, buffered: 0 })
+        };
+        let classes = counts.into_iter().map(class).collect();
+        let units = (options.by != By::Pixels).then(|| census.units());
+        Ok(Self {
+            options,
+            dataset,
+            progress,
+            masks,
+            greatest,
+            decision: census.decide(&options.shares, options.per_class, options.seed),
+            units,
+            tally: Tally { classes, seen: vec![Seen::default(); splits - 1] },
+            current: None,
+        })
+    }
+
+    /// Names of the mask's classes in each stack.
+    pub fn class_names(&self) -> Vec<Option<Vec<String>>> {
+        self.masks.iter().map(|mask| mask.meta().mask_meaning().class_names).collect()
+    }
+
+    /// Divides all samples and writes nothing.
+    ///
+    /// # Errors
+    /// If a chunk cannot be read, or `progress.stop` was set.
+    pub fn go_through(&mut self) -> Result<()> {
+        for stack in 0..self.masks.len() {
+            for index in 0..self.masks[stack].len() {
+                self.divide(stack, index)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Divides a sample; each once, in the order in which they were counted.
+    fn divide(&mut self, stack: usize, index: usize) -> Result<(Vec<u16>, Vec<u8>)> {
+        let mask = self.masks[stack];
+        let ids = read(mask, index, &self.options.ignore, self.progress)?;
+        let columns = mask.shape().columns;
+        let mut split_of = self.decision.next(Map { columns, ids: &ids });
+        let before = self.options.buffer.distance(self.options.patch).map(|distance| {
+            let before = split_of.clone();
+            decide::buffer(columns, &mut split_of, distance.map(|side| side as usize));
+            before
+        });
+        self.tally.add(&ids, &split_of, before.as_deref());
+        let patch = self.options.patch.map(|side| side as usize);
+        let splits = self.options.shares.splits();
+        self.tally.see(&decide::seen(columns, &split_of, splits, patch));
+        Ok((ids, split_of))
+    }
+
+    /// What came of it, once all samples are divided.
+    ///
+    /// # Errors
+    /// If nothing is left to train on.
+    pub fn report(self, start: Instant) -> Result<Report> {
+        let (options, classes) = (self.options, self.tally.classes.into_values());
+        let classes: Vec<ClassReport> = classes.collect();
+        let sum = |of: &dyn Fn(&ClassReport) -> u64| classes.iter().map(of).sum::<u64>();
+        let pixels = sum(&|class| class.pixels);
+        let names = options.shares.names().map(str::to_owned).zip(options.masks());
+        let splits: Vec<SplitReport> = names
+            .enumerate()
+            .map(|(place, (name, mask))| {
+                let own = sum(&|class| class.splits[place]);
+                SplitReport { name, mask, pixels: own, share: share(own, pixels), stored_bytes: 0 }
+            })
+            .collect();
+        let buffered = sum(&|class| class.buffered);
+        if splits[0].pixels == 0 {
+            return Err(nothing_to_train_on(options, buffered).at(&options.dataset));
+        }
+        let seen = splits[1..].iter().zip(&self.tally.seen).map(|(split, seen)| SeenReport {
+            split: split.name.clone(),
+            pixels: seen.pixels,
+            inside: seen.inside,
+            inside_share: share(seen.inside, seen.pixels),
+            overlapping: seen.overlapping,
+            overlapping_share: share(seen.overlapping, seen.pixels),
+        });
+        Ok(Report {
+            dataset: options.dataset.display().to_string(),
+            mask: options.mask.clone(),
+            by: options.by.name(),
+            block: match options.by {
+                By::Blocks(side) => Some(side),
+                _ => None,
+            },
+            units: self.units,
+            seed: options.seed,
+            samples: self.dataset.samples().len(),
+            pixels,
+            seen: seen.collect(),
+            unused: sum(&|class| class.unused),
+            patch: options.patch,
+            buffer: options.buffer.distance(options.patch),
+            buffered,
+            replaced: Vec::new(),
+            dry_run: false,
+            seconds: start.elapsed().as_secs_f64(),
+            notes: notes(&splits, &classes),
+            splits,
+            classes,
+        })
+    }
+}
+
+impl MaskIds for Splitter<'_> {
+    fn greatest(&mut self, stack: usize) -> Result<u16> {
+        Ok(self.greatest[stack])
+    }
+
+    fn read(
+        &mut self,
+        mask: usize,
+        sample: usize,
+        rows: Range<usize>,
+        ids: &mut Vec<u16>,
+    ) -> Result<()> {
+        if self.current.as_ref().is_none_or(|current| current.sample != sample) {
+            let (stack, index) =
+                (self.dataset.samples().stack(sample), self.dataset.samples().index(sample));
+            let (ids, split_of) = self.divide(stack, index)?;
+            let columns = self.masks[stack].shape().columns;
+            self.current = Some(Divided { sample, columns, ids, split_of });
+        }
+        let current = self.current.as_ref().expect("divided above");
+        let pixels = rows.start * current.columns..rows.end * current.columns;
+        let own = current.ids[pixels.clone()].iter().zip(&current.split_of[pixels]);
+        ids.clear();
+        ids.extend(own.map(|(id, split)| if usize::from(*split) == mask { *id } else { 0 }));
+        Ok(())
+    }
+}
+
+impl Tally {
+    /// Adds the pixels of a sample. `before` is what it was before the buffer.
+    fn add(&mut self, ids: &[u16], split_of: &[u8], before: Option<&[u8]>) {
+        let before = before.unwrap_or(split_of);
+        let mut rest = ids;
+        while let Some(id) = rest.first() {
+            // One look into the map for a run of pixels of one class.
+            let run = rest.iter().take_while(|other| *other == id).count();
+            let start = ids.len() - rest.len();
+            rest = &rest[run..];
+            let Some(class) = self.classes.get_mut(id) else { continue };
+            for pixel in start..start + run {
+                match (before[pixel], split_of[pixel]) {
+                    (NONE, _) => class.unused += 1,
+                    (_, NONE) => class.buffered += 1,
+                    (_, split) => class.splits[usize::from(split)] += 1,
+                }
+            }
+        }
+    }
+
+    fn see(&mut self, seen: &[Seen]) {
+        for (all, one) in self.seen.iter_mut().zip(seen) {
+            all.pixels += one.pixels;
+            all.inside += one.inside;
+            all.overlapping += one.overlapping;
+        }
+    }
+}
+
+/// Refuses masks that do not hold class ids.
+fn check_ids(mask: &ChunkArray) -> Result<()> {
+    let layers = mask.meta().mask_meaning().layers;
+    if !layers.is_empty() {
+        return Err(Error::conflict(format!(
+            "mask {} holds boolean layers ({}), where class ids are divided",
+            mask.name(),
+            layers.join(", ")
+        ))
+        .at(mask.folder())
+        .with_remedy("choose a mask of class ids"));
+    }
+    let pixels = mask.shape().checked_values().filter(|pixels| u32::try_from(*pixels).is_ok());
+    match (mask.meta().dtype, pixels) {
+        (DType::U8 | DType::U16, Some(_)) => Ok(()),
+        (DType::U8 | DType::U16, None) => {
+            Err(Error::unsupported("samples have more than 4294967295 pixels").at(mask.folder()))
+        }
+        (other, _) => Err(Error::unsupported(format!("mask {} is of {other}", mask.name()))
+            .at(mask.folder())
+            .with_remedy("class ids are uint8 or uint16")),
+    }
+}
+
+/// The class ids of a sample, those to be ignored as 0.
+fn read(mask: &ChunkArray, index: usize, ignore: &[u16], progress: &Progress) -> Result<Vec<u16>> {
+    if progress.stop.load(Ordering::Relaxed) {
+        return Err(
+            Error::new(ErrorKind::Interrupted, "stopped").with_remedy("the dataset is as it was")
+        );
+    }
+    let mut bytes = memory::zeroed(mask.sample_bytes(), "the mask of a sample")?;
+    mask.read_sample(index, &mut bytes)?;
+    progress.bytes_in.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+    let mut ids: Vec<u16> = memory::reserved(mask.shape().pixels(), "the mask of a sample")?;
+    match mask.meta().dtype {
+        DType::U8 => ids.extend(bytes.iter().copied().map(u16::from)),
+        _ => ids.extend(bytes.as_chunks::<2>().0.iter().map(|id| u16::from_le_bytes(*id))),
+    }
+    if !ignore.is_empty() {
+        ids.iter_mut().filter(|id| ignore.contains(id)).for_each(|id| *id = 0);
+    }
+    Ok(ids)
+}
+
+/// Names of the classes, of the first stack whose mask has names.
+fn names(masks: &[&ChunkArray]) -> Option<Vec<String>> {
+    masks.iter().find_map(|mask| mask.meta().mask_meaning().class_names)
+}
+
+fn nothing_to_train_on(options: &SplitOptions, buffered: u64) -> Error {
+    let first = &options.shares.all()[0].0;
+    if buffered == 0 {
+        return Error::conflict(format!("no pixel is left for {first}"))
+            .with_remedy(remedy!["give it a larger share, or a smaller ", Opt::Block]);
+    }
+    let what = format!("the buffer takes all {buffered} pixels of {first}");
+    Error::conflict(what).with_remedy(match options.by {
+        By::Pixels => {
+            remedy!["split ", Opt::By.to("blocks"), ", or choose a smaller ", Opt::Buffer]
+        }
+        _ => remedy!["choose a larger ", Opt::Block, ", or a smaller ", Opt::Buffer],
+    })
+}
+
+/// Classes that are missing in a split.
+fn notes(splits: &[SplitReport], classes: &[ClassReport]) -> Vec<String> {
+    const SHOWN: usize = 8;
+    let missing = splits.iter().enumerate().filter_map(|(place, split)| {
+        let without: Vec<String> = classes
+            .iter()
+            .filter(|class| class.splits[place] == 0)
+            .map(|class| match &class.name {
+                Some(name) => format!("{} ({name})", class.id),
+                None => class.id.to_string(),
+            })
+            .collect();
+        let more = without.len().saturating_sub(SHOWN);
+        let shown = without[..without.len().min(SHOWN)].join(", ");
+        match (without.len(), more) {
+            (0, _) => None,
+            (1, _) => Some(format!("{} has no pixel of class {shown}", split.name)),
+            (_, 0) => Some(format!("{} has no pixel of classes {shown}", split.name)),
+            (_, more) => {
+                Some(format!("{} has no pixel of classes {shown} and {more} more", split.name))
+            }
+        }
+    });
+    missing.collect()
+}

@@ -1,0 +1,221 @@
+"""Masks that are added to a packed dataset: splits within scenes, superpixels, predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from hsipack import _hsipack, _options, reports
+from hsipack._errors import ConflictError
+from hsipack.dataset import Dataset, Sample
+from hsipack.packing import Path, Progress, call, check_progress
+from hsipack.reports import AddMaskReport, SplitReport
+
+Share = float | Literal["rest"]
+Masks = Callable[[Sample], Any] | Mapping[int | str, Any]
+
+
+def split(
+    dataset: Path | Dataset,
+    mask: str,
+    *,
+    by: Literal["pixels", "blocks", "regions"],
+    shares: str | Mapping[str, Share],
+    per_class: int | None = None,
+    block: int = 32,
+    ignore: Sequence[int] = (),
+    buffer: int | Literal["auto"] | None = None,
+    patch: int | tuple[int, int] = (9, 9),
+    seed: int = 0,
+    name: str | None = None,
+    force: bool = False,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> SplitReport:
+    """Divides the labelled pixels of a mask into training, validation and test, as ``hsipack
+    split`` does. Each split becomes a mask of the dataset with the class ids of its pixels and 0
+    elsewhere, named after the mask and the split: ``LabelledPatches(9, mask="gt_train")`` reads
+    its patches.
+
+    Args:
+        dataset: where it lies; or the dataset, opened.
+        mask: the mask of class ids; 0 is unlabelled.
+        by: what stays together: ``"pixels"`` (nothing: each is drawn at random), ``"blocks"``
+            (squares of ``block`` pixels) or ``"regions"`` (pixels of one class that touch).
+        shares: each split's share of the pixels of every class, such as ``{"train": 0.1, "val":
+            0.1, "test": "rest"}`` or ``"train=0.1,val=0.1,test=rest"``. The first is for training.
+        per_class: pixels of each class in the first split, in place of its share.
+        block: rows and columns of a block.
+        ignore: class ids that count as unlabelled, too.
+        buffer: take training pixels out that have a pixel of another split within so many rows and
+            columns; ``"auto"``: so near that patches of ``patch`` around the two share a pixel.
+        patch: rows and columns of the patches that training will read. The report says how many
+            pixels of the other splits they see.
+        seed: decides what is drawn.
+        name: what the masks' names begin with, in place of the mask's name.
+        force: replace masks of these names that were added before.
+        dry_run: only say what would come of it.
+        progress: called about 20 times a second with the bytes of masks read, and 0.
+
+    Raises:
+        Error: whatever is wrong with options or the dataset, which is then as it was.
+
+    >>> report = split(own_path, "labels", by="blocks", block=4, shares="train=0.5,test=rest")
+    >>> [part.mask for part in report.splits], report.pixels
+    (['labels_train', 'labels_test'], 3840)
+    """
+    arguments = dict(locals())
+    check_progress(progress)
+    path = _path(dataset)
+    words = [repr(path), repr(_options.text("mask", mask))]
+    given = {**arguments, "ignore": _class_ids(ignore), "shares": _shares(shares)}
+    settings = {
+        "dataset": path,
+        "mask": mask,
+        "by": _options.choice("by", by, ("pixels", "blocks", "regions")),
+        "shares": given["shares"],
+        "per_class": None if per_class is None else _options.natural("per_class", per_class),
+        "block": _options.natural("block", block, most=1 << 31),
+        "ignore": given["ignore"],
+        "buffer": _buffer(buffer),
+        "patch": _options.pixels("patch", patch),
+        "seed": _options.natural("seed", seed, least=0),
+        "name": None if name is None else _options.text("name", name),
+        "force": _options.flag("force", force),
+        "dry_run": _options.flag("dry_run", dry_run),
+        "command": call(
+            "split", words, arguments, {"by": None, "shares": None} | (split.__kwdefaults__ or {})
+        ),
+    }
+    return reports.split_report(_hsipack.split(settings, progress))
+
+
+def add_mask(
+    dataset: Path | Dataset,
+    name: str,
+    mask: Masks,
+    *,
+    classes: Sequence[str] | None = None,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> AddMaskReport:
+    """Adds a mask to a packed dataset: superpixels, predictions, corrected labels. It appears
+    whole when it is done; until then, and after an error, the dataset is as it was.
+
+    Args:
+        dataset: where it lies; or the whole dataset, opened as the function is to have it.
+        name: the mask's name.
+        mask: a function that is called with every sample, as ``hsipack.open(dataset)[i]`` gives
+            it, and gives its ids: a (rows, columns) array of whole numbers from 0 to 65535. Or such
+            arrays by the samples' ids or names.
+        classes: names of the ids, that of id 0 first.
+        force: replace a mask of this name that was added before.
+        progress: called about 20 times a second while the mask is stored, with 0 and 0.
+
+    Raises:
+        Error: if the ids of a sample are missing, of another shape or no whole numbers in that
+            range; if the name is taken; if somebody else writes the dataset.
+
+    >>> add_mask(own_path, "bright", lambda sample: np.asarray(sample["image"])[0] > 5).samples
+    12
+    """
+    check_progress(progress)
+    name = _options.text("name", name)
+    source = dataset if isinstance(dataset, Dataset) else Dataset(_path(dataset))
+    path = source.path
+    ids_of = _Ids(source, mask)
+    names = None if classes is None else _options.names("classes", classes)
+    made_by = getattr(mask, "__qualname__", type(mask).__name__)
+    command = f"hsipack.add_mask({path!r}, {name!r}, {made_by})"
+    force = _options.flag("force", force)
+    about = (name, names, made_by)
+    return reports.add_mask_report(_hsipack.add_mask(path, about, ids_of, force, command, progress))
+
+
+def _path(dataset: Any) -> str:
+    return dataset.path if isinstance(dataset, Dataset) else _options.path("dataset", dataset)
+
+
+class _Ids:
+    """The ids of every sample, checked."""
+
+    def __init__(self, source: Dataset, mask: Any) -> None:
+        self.source, self.mask = source, mask
+        self.names = [about[0] for about in source._native.about(source.ids)]
+        if source.ids != list(range(len(source._native))):
+            raise ConflictError(
+                f"a part of the dataset, {len(source)} of its {len(source._native)} samples",
+                path=source.path,
+                remedy="give the whole dataset, as hsipack.open gives it",
+            )
+        if isinstance(mask, Mapping):
+            known = {*source.ids, *self.names}
+            unknown = [key for key in mask if key not in known]
+            if unknown:
+                raise self.wrong(f"no sample has the id or name {unknown[0]!r}", "correct the key")
+        elif not callable(mask):
+            raise _options.wrong(
+                "mask", mask, "give a function of a sample, or arrays by the samples' ids or names"
+            )
+
+    def __call__(self, sample: int) -> bytes:
+        where = f"sample {sample} ({self.names[sample]})"
+        if isinstance(self.mask, Mapping):
+            keys = [key for key in (sample, self.names[sample]) if key in self.mask]
+            if not keys:
+                raise self.wrong(f"{where} has no mask", "give one for every sample")
+            given = self.mask[keys[0]]
+        else:
+            given = self.mask(self.source[sample])
+        return self.checked(where, sample, given).tobytes()
+
+    def checked(self, where: str, sample: int, given: Any) -> npt.NDArray[np.uint16]:
+        """The array of a sample as it is stored."""
+        if hasattr(given, "detach"):
+            given = given.detach().cpu()
+        array = np.asarray(given)
+        ((_, _, stack),) = self.source._native.about([sample])
+        shape = list(self.source.stacks.values())[stack].shape[:2]
+        if array.shape != shape:
+            what = f"the mask of {where} has the shape {array.shape}"
+            raise self.wrong(what, f"give (rows, columns), here {shape}")
+        if array.dtype.kind not in "bui":
+            what = f"the mask of {where} is of {array.dtype}"
+            raise self.wrong(what, "give whole numbers, such as uint16")
+        least, greatest = int(array.min()), int(array.max())
+        if least < 0 or greatest > 65535:
+            what = f"the mask of {where} has the id {least if least < 0 else greatest}"
+            raise self.wrong(what, "give ids from 0 to 65535")
+        return array.astype(np.uint16)
+
+    def wrong(self, what: str, remedy: str) -> ConflictError:
+        """An error of the dataset."""
+        return ConflictError(what, path=self.source.path, remedy=remedy)
+
+
+def _shares(shares: Any) -> str | list[tuple[str, float | None]]:
+    if isinstance(shares, str):
+        return shares
+    remedy = 'give the share of each split, such as {"train": 0.1, "test": "rest"}'
+    if not isinstance(shares, Mapping) or not all(isinstance(name, str) for name in shares):
+        raise _options.wrong("shares", shares, remedy)
+    return [
+        (name, None if share == "rest" else _options.number("shares", share))
+        for name, share in shares.items()
+    ]
+
+
+def _class_ids(ignore: Any) -> list[int]:
+    listed = [ignore] if isinstance(ignore, int) else _options.elements("ignore", ignore, "classes")
+    return [_options.natural("ignore", one, least=0, most=65535) for one in listed]
+
+
+def _buffer(buffer: Any) -> str:
+    if buffer is None:
+        return "0"
+    if isinstance(buffer, str):
+        return buffer
+    return str(_options.natural("buffer", buffer, least=0, most=(1 << 31) - 1))
