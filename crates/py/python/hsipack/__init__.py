@@ -55,6 +55,7 @@ from hsipack.reports import (  # noqa: E402
     WorstError,
 )
 from hsipack.samples import Samples  # noqa: E402
+from hsipack.stitching import Stitcher  # noqa: E402
 
 __all__ = [
     "AmbiguousError",
@@ -83,6 +84,7 @@ __all__ = [
     "Stack",
     "StackEstimate",
     "Stats",
+    "Stitcher",
     "UnsupportedError",
     "ValidateReport",
     "Windows",
