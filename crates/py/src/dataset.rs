@@ -176,6 +176,7 @@ impl Dataset {
                 "nan" => json!(samples.get(id).nan),
                 "inf" => json!(samples.get(id).inf),
                 "range" => json!(samples.get(id).range),
+                "geo" => json!(samples.get(id).geo),
                 "source" => json!(samples.get(id).source),
                 name => samples.get(id).columns.remove(name).unwrap_or_default(),
             };

@@ -12,6 +12,7 @@
 //! | `diagnose.rs` | what training waits for: the driver of hsipack-measure over levels in Python |
 //! | `measure.rs` | `hsipack bench` and `hsipack diagnose` on the devices of the user's torch |
 //! | `pack.rs` | convert, estimate, validate |
+//! | `map.rs` | maps of cubes, written to files |
 //! | `array.rs` | our arrays as DLPack and NumPy see them, and theirs as ours |
 //! | `torch/` | the user's torch, called through Python: what computes on a device |
 //! | `task.rs` | long work in a thread, while Ctrl-C is looked for |
@@ -28,6 +29,7 @@ mod device;
 mod diagnose;
 mod errors;
 mod loader;
+mod map;
 mod measure;
 mod pack;
 mod settings;
@@ -52,6 +54,8 @@ mod _hsipack {
     use super::diagnose::{diagnose, diagnosis_samples};
     #[pymodule_export]
     use super::loader::Loader;
+    #[pymodule_export]
+    use super::map::write_map;
     #[pymodule_export]
     use super::measure::measure;
     #[pymodule_export]

@@ -26,8 +26,8 @@ pub use column::Keys;
 pub use record::{Sample, SourceRecord};
 
 /// Keys of a sample that a table's column cannot take.
-pub const RESERVED_KEYS: [&str; 8] =
-    ["id", "name", "stack", "index", "nan", "inf", "range", "source"];
+pub const RESERVED_KEYS: [&str; 9] =
+    ["id", "name", "stack", "index", "nan", "inf", "range", "geo", "source"];
 
 /// Most bytes of a name.
 pub const MAX_NAME: usize = 4096;
@@ -286,6 +286,7 @@ impl fmt::Debug for Samples {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Geo;
     use proptest::prelude::*;
     use serde_json::Map;
 
@@ -303,6 +304,7 @@ mod tests {
             nan: 0,
             inf: 0,
             range: Some([0.1, 0.30000000000000004]),
+            geo: Geo::new(Some("EPSG:32632".into()), [634200.5, 30.0, 0.0, 5297190.0, 0.0, -30.0]),
             source: SourceRecord {
                 path: "a.hdr".into(),
                 bytes: 48,
@@ -367,6 +369,20 @@ mod tests {
         samples[1].label = None;
         assert_eq!(first.iter().collect::<Vec<_>>(), samples[..4]);
         assert_eq!(first.groups().different(), [] as [String; 0]);
+    }
+
+    #[test]
+    fn what_is_no_place_on_earth_is_no_error() {
+        let line = String::from_utf8(encode([sample(0)])).unwrap();
+        let geo = serde_json::to_string(&sample(0).geo).unwrap();
+        for other in
+            ["null", "\"north\"", "{\"transform\":[0,0,0,0,0,0]}", "{\"crs\":\"EPSG:4326\"}"]
+        {
+            let line = line.replace(&geo, other);
+            let read = Samples::decode(line.into_bytes(), &STACKS).unwrap();
+            assert_eq!(read.get(0), Sample { geo: None, ..sample(0) });
+            assert_eq!(read.columns(), ["age"]);
+        }
     }
 
     #[test]
@@ -436,7 +452,7 @@ mod tests {
         /// A line that passes when all are read can be read as a whole later.
         #[test]
         fn what_is_looked_at_is_what_is_read(
-            key in prop::sample::select(vec!["name", "index", "split", "group", "label", "nan", "range", "source", "age", "id"]),
+            key in prop::sample::select(vec!["name", "index", "split", "group", "label", "nan", "range", "geo", "source", "age", "id"]),
             inside in prop::sample::select(vec![None, Some("path"), Some("scaling"), Some("ignore_value"), Some("more")]),
             value in json(),
             twice in any::<bool>(),

@@ -45,6 +45,7 @@ from hsipack.crops import (  # noqa: E402
 from hsipack.dataset import Dataset, Mask, Stack, Stats, open  # noqa: E402
 from hsipack.diagnosis import Diagnosis, diagnose  # noqa: E402
 from hsipack.loader import Loader  # noqa: E402
+from hsipack.maps import write_map  # noqa: E402
 from hsipack.packing import convert, estimate, validate  # noqa: E402
 from hsipack.reports import (  # noqa: E402
     ConvertReport,
@@ -97,4 +98,5 @@ __all__ = [
     "estimate",
     "open",
     "validate",
+    "write_map",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,10 +27,12 @@ from hsipack._maps import (
     class_ids,
     fill_value,
     in_memory,
+    reporting,
     result_type,
 )
 from hsipack._merging import OpenRows
 from hsipack.loader import Loader
+from hsipack.maps import Colors, Names, write_map
 
 
 class Stitcher:
@@ -328,6 +331,38 @@ class Stitcher:
         """
         self.close()
         yield from self.finished()
+
+    def write(
+        self,
+        folder: str | os.PathLike[str],
+        format: str = "tif",
+        *,
+        names: Names | None = None,
+        colors: Colors | None = None,
+    ) -> list[pathlib.Path]:
+        """Finishes all maps and writes those that were not given yet, each to a file that lies where
+        its cube does, named after the sample; see :func:`hsipack.write_map`.
+
+        Args:
+            folder: where to; made if it is not there.
+            format: ``"tif"``, ``"hdr"`` (ENVI) or ``"npy"``.
+            names: of classes or channels.
+            colors: of classes.
+
+        Returns:
+            The files.
+        """
+        path = pathlib.Path(_options.path("folder", folder))
+        ending = _options.choice("format", format, ("tif", "hdr", "npy"))
+        with reporting(path):
+            path.mkdir(parents=True, exist_ok=True)
+        files = []
+        for sample, array in self.maps():
+            file = path / f"{self._samples.file(sample)}.{ending}"
+            nodata = fill_value(array.dtype, self._fill)
+            about = {"nodata": nodata, "names": names, "colors": colors}
+            files += write_map(file, array, self._dataset, sample, **about)
+        return files
 
     def close(self) -> None:
         """Finishes all maps: no windows come any more. Calling it again does nothing.
