@@ -13,6 +13,7 @@ import pytest
 import rasterio
 import spectral
 from hsipack import write_map
+from rasterio.errors import NotGeoreferencedWarning
 
 ROWS, COLUMNS = 31, 23
 PLACE = rasterio.Affine(30, 0, 634200.5, 0, -30, 5297190.25)
@@ -152,7 +153,10 @@ def test_a_cube_without_a_place_has_maps_without_one(
     scene: hsipack.Dataset, tmp_path: Path
 ) -> None:
     write_map(tmp_path / "map.tif", ids(), scene, 1)
-    with pytest.warns(rasterio.errors.NotGeoreferencedWarning), rasterio.open(tmp_path / "map.tif") as file:  # fmt: skip
+    with (
+        warnings.catch_warnings(action="ignore", category=NotGeoreferencedWarning),
+        rasterio.open(tmp_path / "map.tif") as file,
+    ):
         assert file.crs is None
         np.testing.assert_array_equal(file.read(1), ids())
 
@@ -231,8 +235,9 @@ def test_stitched_maps_lie_where_their_cubes_do(
         for batch in loader:
             stitcher.add(batch, batch["image"])
         files = stitcher.write(tmp_path / "maps", form, names=["a", "b", "c", "d"])
-    names = ["here.tif", "nowhere.tif"] if form == "tif" else ["here.hdr", "here.img", "nowhere.hdr", "nowhere.img"]  # fmt: skip
+    endings = ["tif"] if form == "tif" else ["hdr", "img"]
+    names = [f"{name}.{ending}" for name in ("here", "nowhere") for ending in endings]
     assert [file.name for file in files] == names
-    with rasterio.open(tmp_path / "maps" / f"here.{'tif' if form == 'tif' else 'img'}") as file:
+    with rasterio.open(tmp_path / "maps" / f"here.{endings[-1]}") as file:
         assert (file.crs.to_epsg(), file.transform, file.nodata) == (32632, PLACE, 255)
         np.testing.assert_array_equal(file.read(1), scene[0]["image"].argmax(axis=0))

@@ -1,5 +1,5 @@
-"""Where pixels lie: read as GDAL reads it (through rasterio), kept in the dataset, and exported so that GDAL finds it
-again.
+"""Where pixels lie: read as GDAL reads it (through rasterio), kept in the dataset, and exported so
+that GDAL finds it again.
 """
 
 import json
@@ -27,7 +27,7 @@ TURNED = Affine.translation(5e5, 4e6) @ Affine.rotation(27) @ Affine.scale(16, -
 SOUTH_UP = Affine(30, 0, 634200.5, 0, 20, 5297190.25)
 # Lambert-93 without a code.
 LAMBERT = CRS.from_proj4(
-    "+proj=lcc +lat_0=46.5 +lon_0=3 +lat_1=49 +lat_2=44 +x_0=700000 +y_0=6600000 +ellps=GRS80 +units=m"
+    "+proj=lcc +lat_0=46.5 +lon_0=3 +lat_1=49 +lat_2=44 +x_0=700000 +y_0=6600000 +ellps=GRS80"
 )
 
 
@@ -63,7 +63,7 @@ def gdal(path: Path) -> tuple[CRS | None, list[float]]:
         return file.crs, list(file.transform.to_gdal())
 
 
-def assert_same_place(geo: dict[str, Any], path: Path, transform: bool = True) -> None:
+def assert_same_place(geo: dict[str, Any], path: Path) -> None:
     """Whether a reference system means the same as that which GDAL reads, however it is spelled."""
     crs, want = gdal(path)
     assert geo["transform"] == pytest.approx(want, rel=1e-12, abs=1e-9)
@@ -94,14 +94,19 @@ TIFFS: list[tuple[str, Any, Affine, dict[str, Any]]] = [
     ("points", "EPSG:32632", NORTH_UP, {"tags": {"AREA_OR_POINT": "Point"}}),
     ("points, turned", "EPSG:32632", TURNED, {"tags": {"AREA_OR_POINT": "Point"}}),
     ("big", "EPSG:32632", NORTH_UP, {"BIGTIFF": "YES"}),
-    ("big-endian", "EPSG:32632", NORTH_UP, {"ENDIANNESS": "BIG", "tiled": True, "blockxsize": 16, "blockysize": 16}),
+    ("big-endian", "EPSG:32632", NORTH_UP, {"ENDIANNESS": "BIG"}),
+    ("tiles", "EPSG:32632", NORTH_UP, {"tiled": True, "blockxsize": 16, "blockysize": 16}),
     ("compressed", "EPSG:32632", NORTH_UP, {"compress": "deflate", "interleave": "pixel"}),
     ("esri", "EPSG:32632", NORTH_UP, {"GEOTIFF_KEYS_FLAVOR": "ESRI_PE"}),
     ("version 1.1", "EPSG:32632", NORTH_UP, {"GEOTIFF_VERSION": "1.1"}),
-]  # fmt: skip
+]
 
 
-@pytest.mark.parametrize(("crs", "place", "options"), [one[1:] for one in TIFFS], ids=[one[0] for one in TIFFS])  # fmt: skip
+@pytest.mark.parametrize(
+    ("crs", "place", "options"),
+    [one[1:] for one in TIFFS],
+    ids=[one[0] for one in TIFFS],
+)
 def test_geotiff(
     crs: str, place: Affine, options: dict[str, Any], hsipack: Hsipack, tmp_path: Path
 ) -> None:
@@ -158,7 +163,9 @@ ENVIS: list[tuple[str, Any, Affine]] = [
 ]
 
 
-@pytest.mark.parametrize(("crs", "place"), [one[1:] for one in ENVIS], ids=[one[0] for one in ENVIS])  # fmt: skip
+@pytest.mark.parametrize(
+    ("crs", "place"), [one[1:] for one in ENVIS], ids=[one[0] for one in ENVIS]
+)
 def test_envi(crs: str, place: Affine, hsipack: Hsipack, tmp_path: Path) -> None:
     path = write(tmp_path / "a.img", "ENVI", crs, place)
     report = info(hsipack, tmp_path / "a.hdr")
@@ -188,7 +195,8 @@ def test_systems_without_a_code(hsipack: Hsipack, tmp_path: Path) -> None:
 
 
 def test_what_is_not_kept_is_told(hsipack: Hsipack, tmp_path: Path) -> None:
-    points = [GroundControlPoint(row, column, 7 + column, 47 - row) for row, column in [(0, 0), (0, 7), (9, 0), (9, 7)]]  # fmt: skip
+    corners = [(0, 0), (0, 7), (9, 0), (9, 7)]
+    points = [GroundControlPoint(row, column, 7 + column, 47 - row) for row, column in corners]
     report = info(hsipack, write(tmp_path / "a.tif", "GTiff", "EPSG:4326", None, gcps=points))
     assert report["geo"] is None
     assert "control points" in " ".join(report["notes"])
@@ -219,10 +227,12 @@ def test_real_cubes_lie_where_gdal_says(name: str, shared: Path, hsipack: Hsipac
 
 
 def test_info_says_where_a_dataset_lies(hsipack: Hsipack, tmp_path: Path) -> None:
-    for name, crs, place in [("a", "EPSG:32632", NORTH_UP), ("b", "EPSG:32632", NORTH_UP), ("c", "EPSG:4326", DEGREES)]:  # fmt: skip
-        write(tmp_path / f"{name}.tif", "GTiff", crs, place)
+    for name in ("a", "b"):
+        write(tmp_path / f"{name}.tif", "GTiff", "EPSG:32632", NORTH_UP)
+    write(tmp_path / "c.tif", "GTiff", "EPSG:4326", DEGREES)
     np.save(tmp_path / "d.npy", values().transpose(1, 2, 0))
-    hsipack.convert(*(tmp_path / f"{name}" for name in ("a.tif", "b.tif", "c.tif", "d.npy")), out=tmp_path / "out")  # fmt: skip
+    files = (tmp_path / name for name in ("a.tif", "b.tif", "c.tif", "d.npy"))
+    hsipack.convert(*files, out=tmp_path / "out")
     assert info(hsipack, tmp_path / "out")["geo"] == [
         {"crs": "EPSG:32632", "pixel_size": [30, 20], "unit": "metre", "samples": 2},
         {"crs": "EPSG:4326", "pixel_size": [1e-3, 2e-3], "unit": "degree", "samples": 1},

@@ -340,8 +340,8 @@ class Stitcher:
         names: Names | None = None,
         colors: Colors | None = None,
     ) -> list[pathlib.Path]:
-        """Finishes all maps and writes those that were not given yet, each to a file that lies where
-        its cube does, named after the sample; see :func:`hsipack.write_map`.
+        """Finishes all maps and writes those that were not given yet to files that lie where their
+        cubes do, named after the samples; see :func:`hsipack.write_map`.
 
         Args:
             folder: where to; made if it is not there.
