@@ -157,6 +157,9 @@ impl Dataset {
             ("label", samples.labels().different().is_empty()),
         ];
         names.extend(own.into_iter().filter(|(_, nobody)| !*nobody).map(|(name, _)| name));
+        if !samples.have_geo() {
+            names.remove("geo");
+        }
         Ok(names.into_iter().map(str::to_owned).collect())
     }
 

@@ -73,6 +73,7 @@ pub struct Samples {
     splits: Keys<String>,
     groups: Keys<String>,
     labels: Keys<Value>,
+    have_geo: bool,
     columns: Vec<String>,
 }
 
@@ -93,6 +94,7 @@ impl Samples {
             splits: Keys::default(),
             groups: Keys::default(),
             labels: Keys::default(),
+            have_geo: false,
             columns: Vec::new(),
         };
         for (number, start, line) in lines(&text) {
@@ -151,6 +153,7 @@ impl Samples {
         self.labels.push(label.as_ref().map(Value::to_string).as_deref(), |_| {
             label.clone().expect("there is one where its text is")
         });
+        self.have_geo |= line.geo.is_some();
         // A table has few columns, and most lines name them in one order.
         for (place, Text(key)) in line.columns.0.iter().enumerate() {
             if self.columns.get(place).is_none_or(|column| column != key)
@@ -271,6 +274,11 @@ impl Samples {
         &self.labels
     }
 
+    /// Whether some may say where their pixels lie.
+    pub fn have_geo(&self) -> bool {
+        self.have_geo
+    }
+
     /// Names of the other columns of the user's tables, in the order in which they first come.
     pub fn columns(&self) -> &[String] {
         &self.columns
@@ -327,6 +335,9 @@ mod tests {
         let read = decode(&samples).unwrap();
         assert_eq!(read.iter().collect::<Vec<_>>(), samples);
         assert_eq!(read.get(2), samples[2]);
+        assert!(read.have_geo());
+        let nowhere = samples.into_iter().map(|sample| Sample { geo: None, ..sample });
+        assert!(!decode(&nowhere.collect::<Vec<_>>()).unwrap().have_geo());
     }
 
     #[test]

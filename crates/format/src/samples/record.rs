@@ -85,8 +85,8 @@ pub(super) struct Line<'a> {
     _inf: u64,
     #[serde(rename = "range")]
     _range: Option<[f64; 2]>,
-    #[serde(rename = "geo", default)]
-    _geo: Option<Anything>,
+    #[serde(default)]
+    pub geo: Option<Anything>,
     #[serde(rename = "source", borrow)]
     _source: SourceLine<'a>,
     #[serde(flatten, borrow)]
@@ -141,7 +141,7 @@ impl<'a> Deserialize<'a> for Columns<'a> {
 }
 
 /// Any JSON, looked at and forgotten.
-struct Anything;
+pub(super) struct Anything;
 
 impl<'a> Deserialize<'a> for Anything {
     fn deserialize<D: Deserializer<'a>>(deserializer: D) -> Result<Self, D::Error> {

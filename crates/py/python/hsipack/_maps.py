@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -67,6 +67,7 @@ class Classes:
 
 
 def class_ids(classes: object) -> Classes | None:
+    """What ``classes=`` of a stitcher asks for; None if maps are to have the channels."""
     if isinstance(classes, bool | np.bool_):
         return Classes(None) if classes else None
     if (
@@ -184,27 +185,36 @@ class NpyFile(Writer):
             "fortran_order": False,
             "shape": shape if layers is None else (layers, *shape),
         }
-        with reporting(self._part):
+        # Opened with the first rows: thousands of maps may be begun that have none yet.
+        self._header = header
+        self._file: BinaryIO | None = None
+        self._start = 0
+
+    def _opened(self) -> BinaryIO:
+        if self._file is None:
             self._file = self._part.open("wb")
-            np.lib.format.write_array_header_1_0(self._file, header)
+            np.lib.format.write_array_header_1_0(self._file, self._header)
             self._start = self._file.tell()
+        return self._file
 
     def write(self, first: int, rows: Map) -> None:
         height, width = self._shape
         with reporting(self._part):
+            file = self._opened()
             for channel, values in enumerate(rows):
                 place = (channel * height + first) * width * self._dtype.itemsize
-                self._file.seek(self._start + place)
-                self._file.write(np.ascontiguousarray(values).data)
+                file.seek(self._start + place)
+                file.write(np.ascontiguousarray(values).data)
 
     def finish(self) -> None:
         with reporting(self._path):
-            self._file.close()
+            self._opened().close()
             self._part.replace(self._path)
 
     def discard(self) -> None:
-        self._file.close()
-        self._part.unlink(missing_ok=True)
+        if self._file is not None:
+            self._file.close()
+            self._part.unlink(missing_ok=True)
 
 
 class Folder:

@@ -28,13 +28,13 @@ Allocate = Callable[[str, tuple[int, ...], npt.DTypeLike], Values]
 MERGES = ("mean", "weighted", "center")
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=2)
 def weights(merge: str, rows: int, columns: int) -> Values:
     """What the pixels of a window count, (rows, columns); never 0."""
     if merge == "center":
         return closeness(rows, columns)
     if merge == "mean":
-        return np.ones((rows, columns))
+        return np.broadcast_to(1.0, (rows, columns))
     return np.outer(_hann(rows), _hann(columns))
 
 
