@@ -38,6 +38,19 @@ def draw(folder: Path, count: int = 6, rows: int = 96, columns: int = 128, bands
     return folder
 
 
+def place(folder: Path) -> Path:
+    """Has the drawn scenes lie side by side near Heidelberg (UTM zone 32), by a line in each of
+    their headers; gives the folder.
+    """
+    for number, header in enumerate(sorted(folder.glob("*.hdr"))):
+        text = header.read_text()
+        if "map info" not in text:
+            east = 477_000 + 400 * number
+            line = f"map info = {{UTM, 1, 1, {east}, 5473000, 3, 3, 32, North, WGS-84}}\n"
+            header.write_text(text + line)
+    return folder
+
+
 def moon(folder: Path) -> Path | None:
     """Puts a cube of the crater Aristarchus (Moon Mineralogy Mapper, 50 x 50 pixels, 83 bands) into
     `folder`, if it lies in ../shared, and beside it a mask of how bright the ground is: 1 dark, 2

@@ -130,7 +130,7 @@ fn flags(option: Opt) -> &'static [&'static str] {
         Opt::MinLabelled => &["min-labelled"],
         Opt::GridStep => &["grid-step"],
         Opt::Patch => &["patch"],
-        Opt::Pad => &["pad"],
+        Opt::Pad | Opt::GridPad => &["pad"],
         Opt::Classes => &["classes"],
         Opt::Ignore => &["ignore"],
         Opt::PerClass => &["per-class"],

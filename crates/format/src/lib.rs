@@ -16,6 +16,7 @@
 //! | [`text`] | names from files, as they may be shown |
 //! | [`checksums`] | `SHA256SUMS` |
 //! | [`samples`] | `samples.jsonl` |
+//! | [`geo`] | where the pixels of a cube lie on Earth |
 //! | [`metadata`] | what the attributes of a dataset and its arrays mean |
 //! | [`statistics`] | per-band statistics, as they are recorded |
 //! | [`random`] | random numbers that stay the same for ever |
@@ -50,6 +51,7 @@ mod crc;
 mod cube;
 mod dtype;
 mod error;
+pub mod geo;
 pub mod grid;
 pub mod metadata;
 pub mod names;
@@ -67,6 +69,7 @@ pub use codec::{Codec, Compressor, Shuffle};
 pub use cube::CubeShape;
 pub use dtype::DType;
 pub use error::{Error, ErrorKind, Result};
+pub use geo::Geo;
 pub use grid::{Grid, Tile};
 pub use remedy::{Command, Opt, Remedy};
 pub use samples::{Sample, Samples};

@@ -5,9 +5,10 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use hsipack_format::geo::Unit;
 use hsipack_format::metadata::{MaskMeaning, Scaling};
 use hsipack_format::samples::Keys;
-use hsipack_format::{Command, DType, Result, remedy};
+use hsipack_format::{Command, DType, Geo, Result, Samples, remedy};
 use hsipack_store::dataset::ChunkArray;
 use hsipack_store::{Dataset, Stack, threads};
 use serde::Serialize;
@@ -52,6 +53,8 @@ pub struct CubeReport {
     pub scaling: Option<ScalingReport>,
     /// Names of classes, for classification maps.
     pub class_names: Option<Vec<String>>,
+    /// Where the pixels lie on Earth: reference system, transform in GDAL's order, unit.
+    pub geo: Option<Geo>,
     /// What reading every value found; `null` with `--quick`.
     pub values: Option<Values>,
     /// What the user should know.
@@ -124,6 +127,8 @@ pub struct DatasetReport {
     pub groups: BTreeMap<String, usize>,
     /// Samples a label, likewise.
     pub labels: BTreeMap<String, usize>,
+    /// Reference systems and pixel sizes of the samples that say where they lie.
+    pub geo: Vec<Georeferenced>,
     /// Names of further columns in samples.jsonl.
     pub columns: Vec<String>,
     /// Version of hsipack that wrote it.
@@ -136,6 +141,19 @@ pub struct DatasetReport {
     pub appends: usize,
     /// Hash of SHA256SUMS.
     pub fingerprint: String,
+}
+
+/// Samples whose pixels are of one size in one reference system.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Georeferenced {
+    /// `EPSG:` and a code, or WKT, where known.
+    pub crs: Option<String>,
+    /// Width and height of a pixel, in units of the reference system.
+    pub pixel_size: [f64; 2],
+    /// The unit, where known.
+    pub unit: Option<Unit>,
+    /// How many samples.
+    pub samples: usize,
 }
 
 /// The cubes of one shape.
@@ -259,6 +277,7 @@ impl CubeReport {
             ignore_value: info.ignore_value,
             scaling: (!info.scaling.is_none()).then_some(scaling),
             class_names: info.class_names.clone(),
+            geo: info.geo.clone(),
             values: if quick { None } else { Some(Values::read(source)?) },
             notes: info.notes.clone(),
         })
@@ -407,6 +426,7 @@ impl DatasetReport {
             splits: count(samples.splits(), String::clone),
             groups: count(samples.groups(), String::clone),
             labels: count(samples.labels(), label_text),
+            geo: Georeferenced::of(samples),
             columns: samples.columns().to_vec(),
             created_by: root.created_by().map(str::to_owned),
             created: root.created().map(str::to_owned),
@@ -414,6 +434,26 @@ impl DatasetReport {
             appends: root.appends(),
             fingerprint: dataset.fingerprint().to_owned(),
         })
+    }
+}
+
+impl Georeferenced {
+    /// In the order in which they first come.
+    fn of(samples: &Samples) -> Vec<Self> {
+        let mut all: Vec<Self> = Vec::new();
+        // Most datasets have none, and may have a million lines.
+        let lines = if samples.have_geo() { samples.len() } else { 0 };
+        for geo in (0..lines).filter_map(|id| samples.get(id).geo) {
+            let pixel_size = geo.pixel_size();
+            let alike = |one: &&mut Self| {
+                one.crs == geo.crs && one.pixel_size == pixel_size && one.unit == geo.unit
+            };
+            match all.iter_mut().find(alike) {
+                Some(one) => one.samples += 1,
+                None => all.push(Self { crs: geo.crs, pixel_size, unit: geo.unit, samples: 1 }),
+            }
+        }
+        all
     }
 }
 

@@ -193,6 +193,9 @@ impl Dataset {
             ("label", samples.labels().different().is_empty()),
         ];
         names.extend(own.into_iter().filter(|(_, nobody)| !*nobody).map(|(name, _)| name));
+        if !samples.have_geo() {
+            names.remove("geo");
+        }
         Ok(names.into_iter().map(str::to_owned).collect())
     }
 
@@ -212,6 +215,7 @@ impl Dataset {
                 "nan" => json!(samples.get(id).nan),
                 "inf" => json!(samples.get(id).inf),
                 "range" => json!(samples.get(id).range),
+                "geo" => json!(samples.get(id).geo),
                 "source" => json!(samples.get(id).source),
                 name => samples.get(id).columns.remove(name).unwrap_or_default(),
             };

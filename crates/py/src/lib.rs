@@ -11,6 +11,7 @@
 //! | `device.rs` | what the machine has |
 //! | `diagnose.rs` | what training waits for: the driver of hsipack-measure over levels in Python |
 //! | `measure.rs` | `hsipack bench` and `hsipack diagnose` on the devices of the user's torch |
+//! | `map.rs` | maps of cubes, written to files |
 //! | `pack.rs` | convert, estimate, validate, spectra |
 //! | `masks.rs` | masks that are added to a dataset: splits, and those of users |
 //! | `array.rs` | our arrays as DLPack and NumPy see them, and theirs as ours |
@@ -29,6 +30,7 @@ mod device;
 mod diagnose;
 mod errors;
 mod loader;
+mod map;
 mod masks;
 mod measure;
 mod pack;
@@ -54,6 +56,8 @@ mod _hsipack {
     use super::diagnose::{diagnose, diagnosis_samples};
     #[pymodule_export]
     use super::loader::Loader;
+    #[pymodule_export]
+    use super::map::write_map;
     #[pymodule_export]
     use super::masks::{add_mask, split};
     #[pymodule_export]

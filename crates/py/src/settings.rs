@@ -97,6 +97,7 @@ struct PlainSettings {
     min_labelled: f64,
     row_step: u32,
     column_step: u32,
+    pad: Option<String>,
 }
 
 impl Settings {
@@ -218,7 +219,10 @@ impl PlainSettings {
                 let (per_sample, min_labelled) = (self.per_cube, self.min_labelled);
                 Ok(Crop::Random { rows, columns, per_sample, min_labelled })
             }
-            "grid" => Ok(Crop::Grid { rows, columns, row_step, column_step }),
+            "grid" => {
+                let pad = self.pad.as_deref().map(str::parse).transpose()?;
+                Ok(Crop::Grid { rows, columns, row_step, column_step, pad })
+            }
             other => Err(Error::bug(format!("there is no crop {other:?}"))),
         }
     }

@@ -62,6 +62,7 @@ fn taker(option: Opt) -> Taker {
         Opt::CropsPerCube => crop("RandomCrop", "per_cube"),
         Opt::MinLabelled => crop("RandomCrop", "min_labelled"),
         Opt::GridStep => crop("GridCrop", "step"),
+        Opt::GridPad => crop("GridCrop", "pad"),
         Opt::Patch => of("Loader", "crop"),
         Opt::Pad => crop("LabelledPatches", "pad"),
         Opt::Classes => crop("LabelledPatches", "classes"),

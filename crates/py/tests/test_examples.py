@@ -26,7 +26,7 @@ def run(*words: object, **changes: str) -> str:
 
 
 def test_all_examples_are_here() -> None:
-    assert PROGRAMS == ["ddp.py", "lightning_module.py", "patches.py", "segmentation.py"]
+    assert PROGRAMS == ["ddp.py", "lightning_module.py", "map.py", "patches.py", "segmentation.py"]
 
 
 @pytest.fixture(scope="module")

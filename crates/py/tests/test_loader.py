@@ -232,6 +232,8 @@ def test_crops(dataset: str) -> None:
     assert middle["window"][0].tolist() == [5, 7, 10, 10]
     grid = make(ds.select([0]), 100, crop=hsipack.GridCrop((10, 12)))
     assert next(iter(grid))["window"][:, :2].tolist() == [[0, 0], [0, 12], [10, 0], [10, 12]]
+    grid = make(ds.select([0]), 100, crop=hsipack.GridCrop((10, 12), overlap=(4, 0)))
+    assert next(iter(grid))["window"][::2, 0].tolist() == [0, 6, 10]
     assert next(iter(make(ds, crop=9)))["image"].shape[2:] == (9, 9)
     with pytest.raises(hsipack.ConflictError):
         make(ds, crop=21)

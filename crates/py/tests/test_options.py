@@ -332,6 +332,14 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"crop": hsipack.RandomCrop(8, per_cube=0)}, "RandomCrop: per_cube=0"),
     ({"crop": hsipack.RandomCrop(8, min_labelled="half")}, "min_labelled='half'"),  # type: ignore[arg-type]
     ({"crop": hsipack.GridCrop(8, step=(4, "x"))}, "GridCrop: step="),  # type: ignore[arg-type]
+    ({"crop": hsipack.GridCrop(8, step=4, overlap=4)}, "both step and overlap"),
+    (
+        {"crop": hsipack.GridCrop(8, overlap=-1)},
+        r"GridCrop: overlap=-1 .*overlap=\(rows, columns\)",
+    ),
+    ({"crop": hsipack.GridCrop((8, 6), overlap=6)}, "GridCrop: overlap=6 .*less than .*8x6"),
+    ({"crop": hsipack.GridCrop(8, pad="wrap")}, "GridCrop: pad='wrap'"),
+    ({"crop": hsipack.GridCrop(99)}, "larger than sample .*pad of GridCrop"),
     ({"shuffle": "yes"}, r"shuffle='yes' \(give True or False"),
     ({"shuffle": 1}, "shuffle=1"),
     ({"drop_last": "no"}, "drop_last='no'"),

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from conftest import COLUMNS, CUBES, ROWS, cube, labels
-from hsipack import LabelledPatches, Loader, Windows
+from hsipack import GridCrop, LabelledPatches, Loader, Windows
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -84,6 +84,17 @@ def test_listed_windows_are_those_of_the_padded_cube(
     if (rows, columns) != (1, 1):
         for batch in made:
             check(batch, pad)
+
+
+@pytest.mark.parametrize("pad", ["reflect", "edge", -2.5])
+def test_windows_of_a_grid_reach_beyond_cubes_that_are_smaller(
+    dataset: str, pad: str | float
+) -> None:
+    crop = GridCrop((26, 10), overlap=(9, 3), pad=pad)
+    (batch,) = batches(dataset, batch_size=100, crop=crop, masks="labels")
+    check(batch, pad)
+    assert len(batch["id"]) == 3 * CUBES
+    assert batch["window"][:3].tolist() == [[0, start, 26, 10] for start in (0, 7, 14)]
 
 
 def test_masks_come_with_windows_that_ask_for_them(dataset: str) -> None:

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use hsipack_format::Result;
+use hsipack_format::geo::Unit;
 use hsipack_pack::convert::band_ranges;
 use hsipack_pack::info::{CubeReport, DatasetReport, MaskReport, StackReport, Values, Wavelengths};
 use hsipack_pack::target::Target;
@@ -47,9 +48,9 @@ pub struct Args {
 const KEYS: &str = "\
 Keys of --json (null where unknown; wavelengths in nm, sizes in bytes, bands counted from 0):
   cube:     kind path format shape dtype bytes file_bytes files wavelengths bad_bands band_names
-            ignore_value scaling{multiply,divide,add} class_names values notes
+            ignore_value scaling{multiply,divide,add} class_names geo{crs,transform,unit} values notes
   dataset:  kind path layout samples stacks stored_bytes uncompressed_bytes ratio splits groups labels
-            columns created_by created command appends fingerprint
+            geo[]{crs,pixel_size,unit,samples} columns created_by created command appends fingerprint
   stacks[]: name samples shape dtype scale_factor add_offset keep_bits chunk chunk_bytes shards samples_per_shard
             codec{name,level,shuffle,checksum} stored_bytes uncompressed_bytes wavelengths bad_bands
             values quantisation{band,wavelength_nm,max_rel,mean_rel,max_abs,max_abs_band,
@@ -128,6 +129,9 @@ fn print_cube(report: &CubeReport) {
     if let Some(classes) = &report.class_names {
         line("classes", classes_text(classes));
     }
+    if let Some(geo) = &report.geo {
+        line("location", place(geo.crs.as_deref(), geo.pixel_size(), geo.unit));
+    }
     match &report.values {
         Some(all) => line("values", values(all)),
         None => line("values", "not read (--quick)"),
@@ -149,6 +153,19 @@ fn wavelengths(known: Option<&Wavelengths>) -> String {
     });
     let (least, most) = (output_number(known.min_nm), output_number(known.max_nm));
     format!("{least}-{most} nm ({}{order}){fwhm}", output::count(known.count, "band"))
+}
+
+/// A reference system and the size of pixels in it.
+fn place(crs: Option<&str>, [width, height]: [f64; 2], unit: Option<Unit>) -> String {
+    let unit = unit.map_or("", Unit::symbol);
+    // Of WKT its name says enough.
+    let name = |crs: &str| match crs.split('"').nth(1) {
+        Some(name) => format!("\"{name}\" (WKT)"),
+        None => crs.to_owned(),
+    };
+    let crs = crs.map_or_else(|| "unknown reference system".to_owned(), name);
+    let (width, height) = (output_number(width), output_number(height));
+    format!("{crs}, pixels of {width} x {height} {unit}").trim_end().to_owned()
 }
 
 /// Up to five significant digits, without trailing zeros.
@@ -215,6 +232,10 @@ fn print_dataset(report: &DatasetReport) {
             report.ratio
         ),
     );
+    for geo in &report.geo {
+        let of = output::count(geo.samples, "sample");
+        line("location", format!("{} ({of})", place(geo.crs.as_deref(), geo.pixel_size, geo.unit)));
+    }
     for (name, counts) in
         [("splits", &report.splits), ("groups", &report.groups), ("labels", &report.labels)]
     {

@@ -45,6 +45,7 @@ use stream::{End, Stream};
 /// the ring is and what the threads do.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
+#[command(group = clap::ArgGroup::new("windows").args(["patch", "grid"]))]
 pub struct Args {
     /// The dataset
     dataset: PathBuf,
@@ -175,11 +176,13 @@ pub struct Args {
     per_class: Option<usize>,
 
     /// What patches have beyond the edge of their cube: reflect mirrors it, edge repeats its outermost pixels, a
-    /// number stands there as it would be stored (and 0 in masks) [default: reflect]
+    /// number stands there as it would be stored (and 0 in masks) [default: reflect]. With --grid: what crops have
+    /// where a cube is smaller than they are [default: such cubes are refused]
     #[arg(
         long,
         value_name = "reflect|edge|NUMBER",
-        requires = "patch",
+        conflicts_with_all = ["crop", "centre_crop"],
+        requires = "windows",
         allow_negative_numbers = true,
         help_heading = "Contents"
     )]
@@ -363,7 +366,7 @@ impl Args {
             Crop::Centre { rows, columns }
         } else if let Some([rows, columns]) = self.grid {
             let [row_step, column_step] = self.grid_step.unwrap_or([rows, columns]);
-            Crop::Grid { rows, columns, row_step, column_step }
+            Crop::Grid { rows, columns, row_step, column_step, pad: self.pad }
         } else {
             Crop::Whole
         }

@@ -304,6 +304,25 @@ def test_patches_beyond_memory_come_in_shuffle_windows(hsipack: Hsipack, packed:
     assert f"among {window['blocks']} of {window['of_blocks']} blocks of cubes" in told
 
 
+def test_a_grid_is_padded_where_cubes_are_smaller(
+    hsipack: Hsipack, packed: Path, oracle: Oracle
+) -> None:
+    words = ("--grid", "90x9", "--grid-step", "90x7")
+    refused = hsipack.run("read", packed, *words)
+    assert "larger than sample 0" in refused.stderr
+    assert "pad them with --pad" in refused.stderr
+    report = read(hsipack, packed, *words, "--pad", "edge", "--checksum", "--no-masks")
+    for item in items(report):
+        line = oracle.lines[item["sample"]]
+        image = np.asarray(oracle.arrays[line["stack"], "image"][line["index"]])
+        around = np.pad(image, ((0, 90), (0, 9), (0, 0)), mode="edge")
+        column = item["column"]
+        assert item["row"] == 0
+        assert item["image"] == crc(around[:90, column : column + 9]), item
+    both = hsipack.run("read", packed, "--crop", "9", "--pad", "edge")
+    assert both.returncode == 2
+
+
 def test_classes_of_patches_are_chosen_bounded_and_balanced(hsipack: Hsipack, packed: Path) -> None:
     def labels(*words: object) -> Counter[int]:
         words = ("--patch", 1, "--mask", "tissue", "--checksum", "--batch-size", 50, *words)

@@ -124,6 +124,8 @@ options! {
     MinLabelled "min_labelled" = 0.5;
     /// Pixels from one crop of a grid to the next.
     GridStep "grid_step" = [32, 32];
+    /// What crops of a grid have beyond the edge of a smaller cube.
+    GridPad "grid_pad" = "reflect";
     /// Windows of so many pixels around labelled ones.
     Patch "patch" = [9, 9];
     /// What windows have beyond the edge of their cube.

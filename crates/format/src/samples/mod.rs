@@ -31,8 +31,8 @@ pub use condition::Condition;
 pub use record::{Sample, SourceRecord};
 
 /// Keys of a sample that a table's column cannot take.
-pub const RESERVED_KEYS: [&str; 8] =
-    ["id", "name", "stack", "index", "nan", "inf", "range", "source"];
+pub const RESERVED_KEYS: [&str; 9] =
+    ["id", "name", "stack", "index", "nan", "inf", "range", "geo", "source"];
 
 /// Most bytes of a name.
 pub const MAX_NAME: usize = 4096;
@@ -78,6 +78,7 @@ pub struct Samples {
     splits: Keys<String>,
     groups: Keys<String>,
     labels: Keys<Value>,
+    have_geo: bool,
     columns: Vec<String>,
 }
 
@@ -98,6 +99,7 @@ impl Samples {
             splits: Keys::default(),
             groups: Keys::default(),
             labels: Keys::default(),
+            have_geo: false,
             columns: Vec::new(),
         };
         for (number, start, line) in lines(&text) {
@@ -156,6 +158,7 @@ impl Samples {
         self.labels.push(label.as_ref().map(Value::to_string).as_deref(), |_| {
             label.clone().expect("there is one where its text is")
         });
+        self.have_geo |= line.geo.is_some();
         // A table has few columns, and most lines name them in one order.
         for (place, Text(key)) in line.columns.0.iter().enumerate() {
             if self.columns.get(place).is_none_or(|column| column != key)
@@ -276,6 +279,11 @@ impl Samples {
         &self.labels
     }
 
+    /// Whether some may say where their pixels lie.
+    pub fn have_geo(&self) -> bool {
+        self.have_geo
+    }
+
     /// Names of the other columns of the user's tables, in the order in which they first come.
     pub fn columns(&self) -> &[String] {
         &self.columns
@@ -291,6 +299,7 @@ impl fmt::Debug for Samples {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Geo;
     use proptest::prelude::*;
     use serde_json::Map;
 
@@ -308,6 +317,7 @@ mod tests {
             nan: 0,
             inf: 0,
             range: Some([0.1, 0.30000000000000004]),
+            geo: Geo::new(Some("EPSG:32632".into()), [634200.5, 30.0, 0.0, 5297190.0, 0.0, -30.0]),
             source: SourceRecord {
                 path: "a.hdr".into(),
                 bytes: 48,
@@ -330,6 +340,9 @@ mod tests {
         let read = decode(&samples).unwrap();
         assert_eq!(read.iter().collect::<Vec<_>>(), samples);
         assert_eq!(read.get(2), samples[2]);
+        assert!(read.have_geo());
+        let nowhere = samples.into_iter().map(|sample| Sample { geo: None, ..sample });
+        assert!(!decode(&nowhere.collect::<Vec<_>>()).unwrap().have_geo());
     }
 
     #[test]
@@ -372,6 +385,20 @@ mod tests {
         samples[1].label = None;
         assert_eq!(first.iter().collect::<Vec<_>>(), samples[..4]);
         assert_eq!(first.groups().different(), [] as [String; 0]);
+    }
+
+    #[test]
+    fn what_is_no_place_on_earth_is_no_error() {
+        let line = String::from_utf8(encode([sample(0)])).unwrap();
+        let geo = serde_json::to_string(&sample(0).geo).unwrap();
+        for other in
+            ["null", "\"north\"", "{\"transform\":[0,0,0,0,0,0]}", "{\"crs\":\"EPSG:4326\"}"]
+        {
+            let line = line.replace(&geo, other);
+            let read = Samples::decode(line.into_bytes(), &STACKS).unwrap();
+            assert_eq!(read.get(0), Sample { geo: None, ..sample(0) });
+            assert_eq!(read.columns(), ["age"]);
+        }
     }
 
     #[test]
@@ -441,7 +468,7 @@ mod tests {
         /// A line that passes when all are read can be read as a whole later.
         #[test]
         fn what_is_looked_at_is_what_is_read(
-            key in prop::sample::select(vec!["name", "index", "split", "group", "label", "nan", "range", "source", "age", "id"]),
+            key in prop::sample::select(vec!["name", "index", "split", "group", "label", "nan", "range", "geo", "source", "age", "id"]),
             inside in prop::sample::select(vec![None, Some("path"), Some("scaling"), Some("ignore_value"), Some("more")]),
             value in json(),
             twice in any::<bool>(),

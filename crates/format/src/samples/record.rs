@@ -7,6 +7,8 @@ use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::Geo;
+
 /// Where a sample came from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SourceRecord {
@@ -52,6 +54,9 @@ pub struct Sample {
     pub inf: u64,
     /// Least and greatest finite value in the packed cube; `null` if none is finite.
     pub range: Option<[f64; 2]>,
+    /// Where its pixels lie on Earth, if its source says it.
+    #[serde(default, deserialize_with = "Geo::if_sound", skip_serializing_if = "Option::is_none")]
+    pub geo: Option<Geo>,
     /// Where it came from.
     pub source: SourceRecord,
     /// Every other column of the user's table.
@@ -80,6 +85,8 @@ pub(super) struct Line<'a> {
     _inf: u64,
     #[serde(rename = "range")]
     _range: Option<[f64; 2]>,
+    #[serde(default)]
+    pub geo: Option<Anything>,
     #[serde(rename = "source", borrow)]
     _source: SourceLine<'a>,
     #[serde(flatten, borrow)]
@@ -134,7 +141,7 @@ impl<'a> Deserialize<'a> for Columns<'a> {
 }
 
 /// Any JSON, looked at and forgotten.
-struct Anything;
+pub(super) struct Anything;
 
 impl<'a> Deserialize<'a> for Anything {
     fn deserialize<D: Deserializer<'a>>(deserializer: D) -> Result<Self, D::Error> {

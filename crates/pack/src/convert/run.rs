@@ -330,6 +330,7 @@ fn new_samples<'a>(
             nan: record.nan,
             inf: record.inf,
             range: record.range,
+            geo: sample.info.geo.clone(),
             source: SourceRecord {
                 path: sample.input.text(),
                 bytes: sample.source_bytes,

@@ -8,9 +8,10 @@ use std::fmt::Write;
 use std::path::Path;
 
 use hsipack_format::metadata::Scaling;
-use hsipack_format::{DType, Result};
+use hsipack_format::{CubeShape, DType, Result};
 
-use super::{Job, Written, to_f32};
+use super::raster::Raster;
+use super::{Written, map_info, to_f32};
 use crate::staged::Staged;
 
 /// How values are written.
@@ -36,34 +37,32 @@ fn values(Scaling { factor: scale, offset }: Scaling, stored: DType) -> Values {
 }
 
 /// Writes both files, the header last: without it the data are no cube yet.
-pub(super) fn write(job: &Job, header_path: &Path, data_path: &Path) -> Result<Written> {
-    let (stored, scaling) = (job.array.meta().dtype, job.scaling());
+pub(super) fn write(raster: &Raster<'_>, header_path: &Path, data_path: &Path) -> Result<Written> {
+    let (stored, scaling) = (raster.dtype, raster.scaling);
     let mut data = Staged::create(data_path)?;
     let mut header = Staged::create(header_path)?;
-    if job.is_mask {
-        job.each_slab(&mut |bytes| data.write(bytes))?;
-        header.write(mask_header(job).as_bytes())?;
-        data.commit()?;
-        header.commit()?;
-        return Ok((stored, Scaling::NONE, Vec::new()));
-    }
     let values = values(scaling, stored);
     let mut singles = Vec::new();
-    job.each_slab(&mut |bytes| {
+    (raster.rows)(&mut |bytes| {
+        if raster.is_whole() {
+            return data.write(bytes);
+        }
         to_f32(bytes, stored, &mut singles);
         match values {
             Values::Stored { .. } => data.write(bytemuck::cast_slice(&singles)),
             Values::Scaled(dtype) => data.write(&scaled(&singles, scaling, dtype)),
         }
     })?;
-    header.write(image_header(job, values).as_bytes())?;
+    let mut notes = Vec::new();
+    header.write(header_text(raster, values, &mut notes).as_bytes())?;
     data.commit()?;
     header.commit()?;
     Ok(match values {
-        Values::Stored { .. } => (DType::F32, scaling, Vec::new()),
+        _ if raster.is_whole() => (stored, Scaling::NONE, notes),
+        Values::Stored { .. } => (DType::F32, scaling, notes),
         Values::Scaled(dtype) => {
             let Scaling { factor, offset } = scaling;
-            let note = if offset == 0.0 {
+            notes.push(if offset == 0.0 {
                 format!(
                     "values are multiplied by {factor}; divide by it and round to {stored} for the stored ones"
                 )
@@ -72,8 +71,8 @@ pub(super) fn write(job: &Job, header_path: &Path, data_path: &Path) -> Result<W
                     "values are multiplied by {factor}, and {offset} is added; \
                      subtract, divide and round to {stored} for the stored ones"
                 )
-            };
-            (dtype, Scaling::NONE, vec![note])
+            });
+            (dtype, Scaling::NONE, notes)
         }
     })
 }
@@ -86,64 +85,64 @@ fn scaled(values: &[f32], scaling: Scaling, dtype: DType) -> Vec<u8> {
     }
 }
 
-fn layout(job: &Job, file_type: &str, code: u8) -> String {
-    let (shape, sample) = (job.array.shape(), job.sample);
-    let description = plain(&format!("hsipack export of sample {}: {}", sample.id, sample.name));
-    format!(
-        "ENVI\ndescription = {{{description}}}\nsamples = {}\nlines = {}\nbands = {}\n\
+fn header_text(raster: &Raster<'_>, values: Values, notes: &mut Vec<String>) -> String {
+    let code = match raster.dtype {
+        DType::U8 => 1,
+        DType::U16 => 12,
+        _ if values == Values::Scaled(DType::F64) => 5,
+        _ => 4,
+    };
+    let classes = raster.class_names.as_deref();
+    let file_type = if classes.is_some() { "ENVI Classification" } else { "ENVI Standard" };
+    let CubeShape { rows, columns, bands } = raster.shape;
+    let title = plain(&raster.title);
+    let mut text = format!(
+        "ENVI\ndescription = {{{title}}}\nsamples = {columns}\nlines = {rows}\nbands = {bands}\n\
          header offset = 0\nfile type = {file_type}\ndata type = {code}\ninterleave = bip\n\
-         byte order = 0\n",
-        shape.columns, shape.rows, shape.bands
-    )
-}
-
-fn image_header(job: &Job, values: Values) -> String {
-    let code = if values == Values::Scaled(DType::F64) { 5 } else { 4 };
-    let mut text = layout(job, "ENVI Standard", code);
-    text.push_str("data ignore value = NaN\n");
+         byte order = 0\n"
+    );
+    // Writing to a String cannot fail, here and below.
+    match raster.nodata {
+        Some(value) if value.is_nan() => text.push_str("data ignore value = NaN\n"),
+        Some(value) => _ = writeln!(text, "data ignore value = {value}"),
+        None => {}
+    }
     if let Values::Stored { divisor } = values
         && divisor != 1.0
     {
-        // Writing to a String cannot fail, here and below.
         let _ = writeln!(text, "reflectance scale factor = {divisor}");
     }
-    if let Some(wavelength) = &job.stack.wavelength {
-        text.push_str("wavelength units = Nanometers\n");
-        list(&mut text, "wavelength", wavelength.iter().map(f64::to_string));
-        // Without wavelengths there is no unit for it to be in.
-        if let Some(fwhm) = &job.stack.fwhm {
-            list(&mut text, "fwhm", fwhm.iter().map(f64::to_string));
+    if let Some(geo) = &raster.geo {
+        match map_info::lines(geo) {
+            Ok(lines) => text.push_str(&lines),
+            Err(note) => notes.push(note),
         }
     }
-    if let Some(good) = job.stack.image.meta().band_notes().good_bands {
-        list(&mut text, "bbl", good.iter().map(|good| u8::from(*good).to_string()));
-    }
-    if let Some(names) = job.array.meta().band_notes().band_names {
-        list(&mut text, "band names", names.iter().map(|name| plain(name)));
+    bands_text(raster, &mut text);
+    if let Some(names) = classes {
+        let _ = writeln!(text, "classes = {}", names.len());
+        list(&mut text, "class names", names.iter().map(|name| plain(name)));
+        let colours = raster.class_colours.iter().flatten().flatten();
+        list(&mut text, "class lookup", colours.map(u8::to_string));
     }
     text
 }
 
-fn mask_header(job: &Job) -> String {
-    let code = if job.array.meta().dtype == DType::U16 { 12 } else { 1 };
-    let Some(names) = job.array.meta().mask_meaning().class_names else {
-        // Ids without names, or bits of layers: a plain image of whole numbers.
-        let mut text = layout(job, "ENVI Standard", code);
-        let layers = job.array.meta().mask_meaning().layers;
-        if !layers.is_empty() {
-            let bits = layers.iter().enumerate().map(|(bit, name)| format!("bit {bit} {name}"));
-            let name =
-                format!("bits of {}: {}", job.array.name(), bits.collect::<Vec<_>>().join("; "));
-            list(&mut text, "band names", [plain(&name)]);
+fn bands_text(raster: &Raster<'_>, text: &mut String) {
+    if let Some(wavelength) = raster.wavelength {
+        text.push_str("wavelength units = Nanometers\n");
+        list(text, "wavelength", wavelength.iter().map(f64::to_string));
+        // Without wavelengths there is no unit for it to be in.
+        if let Some(fwhm) = raster.fwhm {
+            list(text, "fwhm", fwhm.iter().map(f64::to_string));
         }
-        return text;
-    };
-    let mut text = layout(job, "ENVI Classification", code);
-    let _ = writeln!(text, "classes = {}", names.len());
-    list(&mut text, "class names", names.iter().map(|name| plain(name)));
-    let colours = (0..names.len()).flat_map(crate::preview::palette::class_colour);
-    list(&mut text, "class lookup", colours.map(|part| part.to_string()));
-    text
+    }
+    if let Some(good) = &raster.good_bands {
+        list(text, "bbl", good.iter().map(|good| u8::from(*good).to_string()));
+    }
+    if let Some(names) = &raster.band_names {
+        list(text, "band names", names.iter().map(|name| plain(name)));
+    }
 }
 
 /// A list in braces, lines of eight.

@@ -3,30 +3,38 @@
 //! | ending | image | mask |
 //! |---|---|---|
 //! | `.npy` (`npy.rs`) | the stored values, bit for bit | the stored ids |
-//! | `.hdr`, `.img` (`envi.rs`) | float32, header with wavelengths, fwhm, bad bands, scale | ENVI classification |
-//! | `.tif` (`tiff.rs`) | float32, bands side by side; GDAL metadata | one band |
+//! | `.hdr`, `.img` (`envi.rs`, `map_info.rs`) | float32, header with wavelengths, fwhm, bad bands, scale | ENVI classification |
+//! | `.tif` (`tiff.rs`, `geo_keys.rs`) | float32, bands side by side; GDAL metadata | one band |
 //! | `.png` (`png.rs`) | | the stored ids |
 //!
 //! Stored values are written as they are, and the header says how to scale them, so that a file holds
 //! exactly what the dataset holds; `.npy` has no header for it. Where ENVI's divisor cannot express
 //! `scale_factor`, values are scaled, in a type wide enough that dividing and rounding gives the stored
-//! ones back. Files get their name once they are complete, and memory is bounded by the chunks.
+//! ones back. ENVI and TIFF files say where pixels lie, if the dataset does. `raster.rs` is what all of them write, be it of a
+//! dataset or a map that somebody computed (`map.rs`). Files get their name once they are complete, and memory is bounded by the chunks.
 
 mod envi;
+mod geo_keys;
+mod map;
+mod map_info;
 mod npy;
 mod png;
+mod raster;
 mod tiff;
 
 use std::path::{Path, PathBuf};
 
 use hsipack_format::metadata::Scaling;
-use hsipack_format::{Command, DType, Error, Opt, Result, Sample, remedy};
+use hsipack_format::{Command, DType, Error, Opt, Result, remedy};
 use hsipack_store::dataset::ChunkArray;
 use hsipack_store::{Dataset, Stack};
 use serde::Serialize;
 
+pub use map::{MapOptions, WrittenMap, write_map};
+
 use crate::staged::check_absent;
 use crate::target;
+use raster::Raster;
 
 /// What to export, and where to.
 #[derive(Clone, Debug)]
@@ -64,14 +72,6 @@ pub struct Exported {
     pub notes: Vec<String>,
 }
 
-/// One array of one sample, about to be written.
-struct Job<'a> {
-    stack: &'a Stack,
-    array: &'a ChunkArray,
-    sample: &'a Sample,
-    is_mask: bool,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Npy,
@@ -91,14 +91,9 @@ pub fn export(options: &ExportOptions) -> Result<Exported> {
     check_absent(&files, options.force)?;
     let dataset = Dataset::open(&options.dataset)?;
     let sample = target::find_sample(&dataset, &options.sample)?;
-    let job = Job::new(&dataset, &sample, options.mask.as_deref())?;
-    let (dtype, scaling, notes) = match kind {
-        Kind::Npy => npy::write(&job, &files[0])?,
-        Kind::Envi => envi::write(&job, &files[0], &files[1])?,
-        Kind::Tiff => tiff::write(&job, &files[0])?,
-        Kind::Png => png::write(&job, &files[0])?,
-    };
-    let shape = job.array.shape();
+    let raster = Raster::of_sample(&dataset, &sample, options.mask.as_deref())?;
+    let (dtype, scaling, notes) = write(kind, &raster, &files)?;
+    let shape = raster.shape;
     Ok(Exported {
         files,
         sample: sample.id,
@@ -113,6 +108,15 @@ pub fn export(options: &ExportOptions) -> Result<Exported> {
 
 /// What a writer did: type of the values written, how they become physical ones, notes.
 type Written = (DType, Scaling, Vec<String>);
+
+fn write(kind: Kind, raster: &Raster<'_>, files: &[PathBuf]) -> Result<Written> {
+    match kind {
+        Kind::Npy => npy::write(raster, &files[0]),
+        Kind::Envi => envi::write(raster, &files[0], &files[1]),
+        Kind::Tiff => tiff::write(raster, &files[0]),
+        Kind::Png => png::write(raster, &files[0]),
+    }
+}
 
 fn kind(output: &Path, mask: bool) -> Result<Kind> {
     let ending = output.extension().unwrap_or_default().to_string_lossy().to_lowercase();
@@ -142,36 +146,6 @@ fn files(output: &Path, kind: Kind) -> Vec<PathBuf> {
     match kind {
         Kind::Envi => vec![output.with_extension("hdr"), output.with_extension("img")],
         _ => vec![output.to_owned()],
-    }
-}
-
-impl<'a> Job<'a> {
-    fn new(dataset: &'a Dataset, sample: &'a Sample, mask: Option<&str>) -> Result<Self> {
-        let missing = || Error::damaged(format!("there is no stack {}", sample.stack));
-        let stack = dataset.stack(&sample.stack).ok_or_else(missing)?;
-        let (array, is_mask) = match mask {
-            None => (&stack.image, false),
-            Some(name) => (find_mask(dataset, stack, name)?, true),
-        };
-        let dtype = array.meta().dtype;
-        let taken: &[DType] =
-            if is_mask { &[DType::U8, DType::U16] } else { &[DType::F16, DType::F32] };
-        if !taken.contains(&dtype) {
-            return Err(Error::unsupported(format!("an array of {dtype}"))
-                .at(array.folder())
-                .with_remedy(remedy!["pack the cubes with ", Command::Convert]));
-        }
-        Ok(Self { stack, array, sample, is_mask })
-    }
-
-    fn scaling(&self) -> Scaling {
-        if self.is_mask { Scaling::NONE } else { self.array.scaling() }
-    }
-
-    /// Hands the stored bytes to `each`, some whole rows at a time.
-    fn each_slab(&self, each: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
-        let rows = 0..self.array.shape().rows;
-        self.array.each_slab(self.sample.index, rows, &mut |_, bytes| each(bytes))
     }
 }
 

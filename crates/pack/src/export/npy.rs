@@ -5,17 +5,17 @@ use std::path::Path;
 use hsipack_format::metadata::Scaling;
 use hsipack_format::{CubeShape, DType, Result};
 
-use super::{Job, Written};
+use super::Written;
+use super::raster::Raster;
 use crate::staged::Staged;
 
 /// Writes the file.
-pub(super) fn write(job: &Job, path: &Path) -> Result<Written> {
-    let dtype = job.array.meta().dtype;
+pub(super) fn write(raster: &Raster<'_>, path: &Path) -> Result<Written> {
+    let (dtype, scaling) = (raster.dtype, raster.scaling);
     let mut file = Staged::create(path)?;
-    file.write(&header(job.array.shape(), dtype, job.is_mask))?;
-    job.each_slab(&mut |bytes| file.write(bytes))?;
+    file.write(&header(raster.shape, dtype, raster.flat))?;
+    (raster.rows)(&mut |bytes| file.write(bytes))?;
     file.commit()?;
-    let scaling = job.scaling();
     let Scaling { factor, offset } = scaling;
     let notes = match (factor, offset) {
         (1.0, 0.0) => Vec::new(),
@@ -27,7 +27,7 @@ pub(super) fn write(job: &Job, path: &Path) -> Result<Written> {
     Ok((dtype, scaling, notes))
 }
 
-fn header(shape: CubeShape, dtype: DType, is_mask: bool) -> Vec<u8> {
+fn header(shape: CubeShape, dtype: DType, flat: bool) -> Vec<u8> {
     let kind = match dtype {
         DType::U8 => "|u1",
         DType::U16 => "<u2",
@@ -36,7 +36,7 @@ fn header(shape: CubeShape, dtype: DType, is_mask: bool) -> Vec<u8> {
     };
     let CubeShape { rows, columns, bands } = shape;
     let axes =
-        if is_mask { format!("{rows}, {columns}") } else { format!("{rows}, {columns}, {bands}") };
+        if flat { format!("{rows}, {columns}") } else { format!("{rows}, {columns}, {bands}") };
     let mut text = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({axes}), }}");
     // Magic, version and length take 10 bytes; the data start at a multiple of 64.
     let padded = (10 + text.len() + 1).next_multiple_of(64) - 10;

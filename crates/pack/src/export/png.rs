@@ -6,12 +6,13 @@ use std::path::Path;
 use hsipack_format::metadata::Scaling;
 use hsipack_format::{DType, Error, Result};
 
-use super::{Job, Written};
+use super::Written;
+use super::raster::Raster;
 use crate::staged::Staged;
 
 /// Writes the file.
-pub(super) fn write(job: &Job, path: &Path) -> Result<Written> {
-    let (shape, dtype) = (job.array.shape(), job.array.meta().dtype);
+pub(super) fn write(raster: &Raster<'_>, path: &Path) -> Result<Written> {
+    let (shape, dtype) = (raster.shape, raster.dtype);
     let side = |length: usize| {
         u32::try_from(length).map_err(|_| {
             Error::unsupported("the mask is too large for PNG").at(path).with_remedy("use .npy")
@@ -27,7 +28,7 @@ pub(super) fn write(job: &Job, path: &Path) -> Result<Written> {
     });
     let mut writer = encoder.write_header().map_err(fail)?;
     let mut stream = writer.stream_writer().map_err(fail)?;
-    job.each_slab(&mut |bytes| {
+    (raster.rows)(&mut |bytes| {
         let result = match dtype {
             DType::U16 => {
                 let (ids, _) = bytes.as_chunks::<2>();

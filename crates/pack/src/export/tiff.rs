@@ -11,7 +11,8 @@ use hsipack_format::{CubeShape, DType, Error, Result};
 use tiff::encoder::{DirectoryEncoder, TiffEncoder, TiffKind, TiffKindBig, TiffKindStandard};
 use tiff::tags::{ExtraSamples, SampleFormat, Tag};
 
-use super::{Job, Written, to_f32};
+use super::raster::Raster;
+use super::{Written, geo_keys, to_f32};
 use crate::staged::Staged;
 
 /// Bytes of a strip to aim for.
@@ -22,8 +23,8 @@ const GDAL_METADATA: Tag = Tag::Unknown(42112);
 const GDAL_NODATA: Tag = Tag::Unknown(42113);
 
 /// Writes the file.
-pub(super) fn write(job: &Job, path: &Path) -> Result<Written> {
-    let (shape, stored) = (job.array.shape(), job.array.meta().dtype);
+pub(super) fn write(raster: &Raster<'_>, path: &Path) -> Result<Written> {
+    let shape = raster.shape;
     if shape.bands > usize::from(u16::MAX)
         || u32::try_from(shape.rows).is_err()
         || u32::try_from(shape.columns).is_err()
@@ -32,28 +33,31 @@ pub(super) fn write(job: &Job, path: &Path) -> Result<Written> {
             .at(path)
             .with_remedy("use .npy or .hdr"));
     }
-    let dtype = if job.is_mask { stored } else { DType::F32 };
+    let dtype = if raster.is_whole() { raster.dtype } else { DType::F32 };
     let mut file = Staged::create(path)?;
     let size = (shape.values() * dtype.size()) as u64 + MARGIN;
     let writer = file.writer();
     if size > u64::from(u32::MAX) {
-        encode::<TiffKindBig>(job, dtype, writer, path)?;
+        encode::<TiffKindBig>(raster, dtype, writer, path)?;
     } else {
-        encode::<TiffKindStandard>(job, dtype, writer, path)?;
+        encode::<TiffKindStandard>(raster, dtype, writer, path)?;
     }
     file.commit()?;
     let mut notes = Vec::new();
-    if shape.bands == 1 && !job.is_mask {
+    if shape.bands == 1 && !raster.flat {
         notes.push(
             "a TIFF of one band is an image to most tools; hsipack reads it as a mask only"
                 .to_owned(),
         );
     }
-    Ok((dtype, job.scaling(), notes))
+    if raster.class_colours.is_some() && raster.dtype != DType::U8 {
+        notes.push("colours are left out: TIFF has them for uint8 only".to_owned());
+    }
+    Ok((dtype, raster.scaling, notes))
 }
 
 fn encode<K: TiffKind>(
-    job: &Job,
+    raster: &Raster<'_>,
     dtype: DType,
     writer: &mut BufWriter<File>,
     path: &Path,
@@ -68,16 +72,15 @@ fn encode<K: TiffKind>(
     writer.rewind().map_err(|error| Error::io(path, "cannot write", error))?;
     let mut encoder = TiffEncoder::<_, K>::new_generic(writer).map_err(fail)?;
     let mut directory = encoder.image_directory().map_err(fail)?;
-    let shape = job.array.shape();
-    let row_bytes = shape.row_values() * dtype.size();
-    let rows_per_strip = strip_rows(job.array.grid().tile().rows, row_bytes);
+    let row_bytes = raster.shape.row_values() * dtype.size();
+    let rows_per_strip = strip_rows(raster.slab, row_bytes);
     let (mut offsets, mut counts) = (Vec::new(), Vec::new());
     let mut singles = Vec::new();
-    job.each_slab(&mut |stored| {
-        let bytes: &[u8] = if job.is_mask {
+    (raster.rows)(&mut |stored| {
+        let bytes: &[u8] = if raster.is_whole() {
             stored
         } else {
-            to_f32(stored, job.array.meta().dtype, &mut singles);
+            to_f32(stored, raster.dtype, &mut singles);
             bytemuck::cast_slice(&singles)
         };
         for strip in bytes.chunks(rows_per_strip * row_bytes) {
@@ -87,8 +90,12 @@ fn encode<K: TiffKind>(
         Ok(())
     })?;
     write_strips(&mut directory, rows_per_strip, &offsets, &counts)
-        .and_then(|()| write_tags(&mut directory, shape, dtype))
-        .and_then(|()| write_metadata(&mut directory, job))
+        .and_then(|()| write_tags(&mut directory, raster, dtype))
+        .and_then(|()| write_metadata(&mut directory, raster))
+        .and_then(|()| match &raster.geo {
+            Some(geo) => geo_keys::write(&mut directory, geo),
+            None => Ok(()),
+        })
         .and_then(|()| directory.finish())
         .map_err(fail)
 }
@@ -125,18 +132,24 @@ fn write_strips<K: TiffKind>(
 
 fn write_tags<K: TiffKind>(
     directory: &mut DirectoryEncoder<'_, impl std::io::Write + Seek, K>,
-    shape: CubeShape,
+    raster: &Raster<'_>,
     dtype: DType,
 ) -> tiff::TiffResult<()> {
-    let bands = shape.bands;
-    directory.write_tag(Tag::ImageWidth, shape.columns as u32)?;
-    directory.write_tag(Tag::ImageLength, shape.rows as u32)?;
+    let CubeShape { rows, columns, bands } = raster.shape;
+    directory.write_tag(Tag::ImageWidth, columns as u32)?;
+    directory.write_tag(Tag::ImageLength, rows as u32)?;
     directory.write_tag(Tag::SamplesPerPixel, bands as u16)?;
     directory.write_tag(Tag::BitsPerSample, vec![dtype.size() as u16 * 8; bands].as_slice())?;
     let format = if dtype.is_float() { SampleFormat::IEEEFP } else { SampleFormat::Uint };
     directory.write_tag(Tag::SampleFormat, vec![format; bands].as_slice())?;
     directory.write_tag(Tag::Compression, 1u16)?;
-    directory.write_tag(Tag::PhotometricInterpretation, 1u16)?;
+    match palette(raster) {
+        Some(colours) => {
+            directory.write_tag(Tag::PhotometricInterpretation, 3u16)?;
+            directory.write_tag(Tag::ColorMap, colours.as_slice())?;
+        }
+        None => directory.write_tag(Tag::PhotometricInterpretation, 1u16)?,
+    }
     directory.write_tag(Tag::PlanarConfiguration, 1u16)?;
     if bands > 1 {
         let extra = vec![ExtraSamples::Unspecified; bands - 1];
@@ -145,15 +158,26 @@ fn write_tags<K: TiffKind>(
     directory.write_tag(Tag::Software, concat!("hsipack ", env!("CARGO_PKG_VERSION")))
 }
 
+/// Reds, greens and blues of all values that class ids may have; classes without a colour are black.
+fn palette(raster: &Raster<'_>) -> Option<Vec<u16>> {
+    let colours = raster.class_colours.as_ref().filter(|_| raster.dtype == DType::U8)?;
+    let part = |part: usize| {
+        let of = move |id: usize| colours.get(id).map_or(0, |colour| u16::from(colour[part]) * 257);
+        (0..256).map(of)
+    };
+    Some((0..3).flat_map(part).collect())
+}
+
 fn write_metadata<K: TiffKind>(
     directory: &mut DirectoryEncoder<'_, impl std::io::Write + Seek, K>,
-    job: &Job,
+    raster: &Raster<'_>,
 ) -> tiff::TiffResult<()> {
-    if job.is_mask {
-        return Ok(());
+    match raster.nodata {
+        Some(value) if value.is_nan() => directory.write_tag(GDAL_NODATA, "nan")?,
+        Some(value) => directory.write_tag(GDAL_NODATA, value.to_string().as_str())?,
+        None => {}
     }
-    directory.write_tag(GDAL_NODATA, "nan")?;
-    match metadata(job) {
+    match metadata(raster) {
         // Tags of this type are ASCII; XML can say the rest in ASCII, too.
         Some(xml) => directory.write_tag(GDAL_METADATA, ascii(&xml).as_str()),
         None => Ok(()),
@@ -161,37 +185,37 @@ fn write_metadata<K: TiffKind>(
 }
 
 /// GDAL's metadata; `None` if nothing is known.
-fn metadata(job: &Job) -> Option<String> {
-    let bands = job.array.shape().bands;
+fn metadata(raster: &Raster<'_>) -> Option<String> {
     let mut items = String::new();
     let mut item = |name: &str, band: usize, role: &str, text: &str| {
         let role = if role.is_empty() { String::new() } else { format!(" role=\"{role}\"") };
         let text = escape(text);
         let _ = writeln!(items, "  <Item name=\"{name}\" sample=\"{band}\"{role}>{text}</Item>");
     };
-    let good = job.stack.image.meta().band_notes().good_bands;
-    let names = job.array.meta().band_notes().band_names;
-    for band in 0..bands {
-        if let Some(nm) = &job.stack.wavelength {
+    for band in 0..raster.shape.bands {
+        if let Some(nm) = raster.wavelength {
             item("wavelength", band, "", &nm[band].to_string());
             item("wavelength_units", band, "", "nm");
         }
-        if let Some(nm) = &job.stack.fwhm {
+        if let Some(nm) = raster.fwhm {
             item("fwhm", band, "", &nm[band].to_string());
         }
-        if let Some(good) = &good {
+        if let Some(good) = &raster.good_bands {
             item("bbl", band, "", if good[band] { "1" } else { "0" });
         }
-        if let Some(names) = &names {
+        if let Some(names) = &raster.band_names {
             item("DESCRIPTION", band, "description", &names[band]);
         }
-        let Scaling { factor, offset } = job.scaling();
+        let Scaling { factor, offset } = raster.scaling;
         if factor != 1.0 {
             item("SCALE", band, "scale", &factor.to_string());
         }
         if offset != 0.0 {
             item("OFFSET", band, "offset", &offset.to_string());
         }
+    }
+    for (id, name) in raster.class_names.iter().flatten().enumerate() {
+        item(&format!("class_{id}"), 0, "", name);
     }
     (!items.is_empty()).then(|| format!("<GDALMetadata>\n{items}</GDALMetadata>\n"))
 }
@@ -232,10 +256,10 @@ mod tests {
         convert(&options, &Progress::default(), &|_| {}).unwrap();
         let dataset = Dataset::open(&output).unwrap();
         let sample = dataset.samples().get(0);
-        let job = Job::new(&dataset, &sample, None).unwrap();
+        let raster = Raster::of_sample(&dataset, &sample, None).unwrap();
         let path = folder.path().join("a.tif");
         let mut file = Staged::create(&path).unwrap();
-        encode::<TiffKindBig>(&job, DType::F32, file.writer(), &path).unwrap();
+        encode::<TiffKindBig>(&raster, DType::F32, file.writer(), &path).unwrap();
         file.commit().unwrap();
         let source = source::open(&path, &OpenOptions::default()).unwrap();
         assert_eq!(source.info().format, "BigTIFF");

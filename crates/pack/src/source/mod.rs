@@ -7,11 +7,11 @@
 //!
 //! | format | in | parts |
 //! |---|---|---|
-//! | ENVI header + data (bsq, bil, bip; gzip) | `envi/` | `search`, `header`, `fields`, `bands`, `esri` |
+//! | ENVI header + data (bsq, bil, bip; gzip) | `envi/` | `search`, `header`, `fields`, `bands`, `map_info`, `esri` |
 //! | `.npy`, `.npz` | `numpy/` | `header`, `npz` |
 //! | MATLAB v5 `.mat` | `matlab/` | `v5` |
 //! | HDF5, NetCDF-4, HDF-EOS, MATLAB v7.3; PRISMA, EMIT, NEON, AVIRIS-3, Delmic by name | `hdf5/` | `tree`, `heaps`, `storage`, `inflate`, `products`, `choose`, `meaning`, `axes`, `spectral`, `read` |
-//! | TIFF, GeoTIFF, BigTIFF | `tiff/` | `directory`, `pages`, `planes`, `chunks`, `description`, `gdal_metadata` |
+//! | TIFF, GeoTIFF, BigTIFF | `tiff/` | `directory`, `pages`, `planes`, `chunks`, `description`, `gdal_metadata`, `geo_keys` |
 //! | Zarr v2, v3 | `zarr/` | `metadata`, `choose`, `axes`, `spectral`, `chunks` |
 //! | HTC `.blosc` | `htc/` | `pickle`, `blosc_frame` |
 //! | Tivita `*_SpecCube.dat` | `tivita.rs` | |
@@ -20,7 +20,7 @@
 //! What several formats share: `flat.rs` is the engine under every format that is one n-d array in a
 //! stretch of bytes, `variables.rs` picks the cube among the arrays of a container, `cube_axes.rs` tells which
 //! axes of an array are the cube's, `band_lists.rs` reads what the arrays beside it say of its bands,
-//! `wavelengths.rs` knows the units. `detect.rs` tells which format a file is of; a new one is a line there.
+//! `wavelengths.rs` knows the units, `georeference.rs` reference systems. `detect.rs` tells which format a file is of; a new one is a line there.
 
 mod band_lists;
 mod buffer;
@@ -28,6 +28,7 @@ mod cube_axes;
 mod detect;
 pub mod envi;
 pub mod flat;
+mod georeference;
 pub mod hdf5;
 pub mod htc;
 pub mod matlab;
@@ -42,7 +43,7 @@ pub mod zarr;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use hsipack_format::{CubeShape, DType, Result};
+use hsipack_format::{CubeShape, DType, Geo, Result};
 
 pub use buffer::RowBuffer;
 pub use cube_axes::Axes;
@@ -122,6 +123,8 @@ pub struct CubeInfo {
     pub exposure: Option<Exposure>,
     /// Names of classes 0, 1, …, for classification maps.
     pub class_names: Option<Vec<String>>,
+    /// Where the pixels lie on Earth.
+    pub geo: Option<Geo>,
     /// What the user should know: header keys dropped because they contradict, guesses made.
     pub notes: Vec<String>,
     /// Every file that holds part of the cube; the first is the one to name in messages.
@@ -148,6 +151,7 @@ impl CubeInfo {
             scaling: Scaling::NONE,
             exposure: None,
             class_names: None,
+            geo: None,
             notes: Vec::new(),
             files: vec![file.into()],
         }

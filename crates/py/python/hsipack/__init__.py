@@ -47,6 +47,7 @@ from hsipack.crops import (  # noqa: E402
 from hsipack.dataset import Dataset, Mask, Stack, Stats, open  # noqa: E402
 from hsipack.diagnosis import Diagnosis, diagnose  # noqa: E402
 from hsipack.loader import Loader  # noqa: E402
+from hsipack.maps import write_map  # noqa: E402
 from hsipack.masks import add_mask, split  # noqa: E402
 from hsipack.packing import convert, estimate, validate  # noqa: E402
 from hsipack.reports import (  # noqa: E402
@@ -63,6 +64,7 @@ from hsipack.reports import (  # noqa: E402
     WorstError,
 )
 from hsipack.samples import Samples  # noqa: E402
+from hsipack.stitching import Stitcher  # noqa: E402
 
 __all__ = [
     "AddMaskReport",
@@ -96,6 +98,7 @@ __all__ = [
     "Stack",
     "StackEstimate",
     "Stats",
+    "Stitcher",
     "UnsupportedError",
     "ValidateReport",
     "Windows",
@@ -112,4 +115,5 @@ __all__ = [
     "spectra",
     "split",
     "validate",
+    "write_map",
 ]

@@ -86,6 +86,20 @@ def native(array: Any) -> Any:
     return _torch.load("augmenting arrays on a device").from_dlpack(array)
 
 
+def host(array: Any) -> Any:
+    """An array of any library as one of NumPy's, over the same memory where that is the host's;
+    NumPy has no bfloat16, of which float32 is made.
+    """
+    if isinstance(array, np.ndarray):
+        return array
+    if not _torch.is_tensor(array):
+        if on_host(array) and getattr(array, "dtype", None) != "bfloat16":
+            return np.from_dlpack(array)
+        array = _torch.load("taking arrays from a device").from_dlpack(array)
+    array = array.detach()
+    return (array.float() if str(array.dtype) == "torch.bfloat16" else array).cpu().numpy()
+
+
 def _plain(array: Any) -> Any:
     """An array of NumPy's whose elements are aligned, native, and whole strides apart."""
     native = array.dtype.newbyteorder("=")

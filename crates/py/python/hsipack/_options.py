@@ -123,8 +123,8 @@ def path(name: str, value: object) -> str:
     raise wrong(name, value, "give a path: text or a pathlib.Path")
 
 
-def pixels(name: str, value: object) -> tuple[int, int]:
-    """(rows, columns); a number stands for both."""
+def pixels(name: str, value: object, *, least: int = 1) -> tuple[int, int]:
+    """(rows, columns), each ``least`` or more; a number stands for both."""
     remedy = f"give {name}=(rows, columns) in pixels, or one number for a square"
     several = isinstance(value, Sequence | np.ndarray) or _torch.is_tensor(value)
     if several and not isinstance(value, str):
@@ -135,7 +135,10 @@ def pixels(name: str, value: object) -> tuple[int, int]:
         rows = columns = value
     most = (1 << 32) - 1
     try:
-        return natural(name, rows, most=most), natural(name, columns, most=most)
+        return (
+            natural(name, rows, least=least, most=most),
+            natural(name, columns, least=least, most=most),
+        )
     except ConflictError:
         raise wrong(name, value, remedy) from None
 

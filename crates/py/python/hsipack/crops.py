@@ -54,10 +54,19 @@ class GridCrop:
     Args:
         size: (rows, columns) in pixels, or one number for a square.
         step: from one window to the next; ``size`` if ``None``.
+        overlap: instead of ``step``: pixels that a window shares with the next one, so that the
+            step is ``size`` less this.
+        pad: what windows have where a cube is smaller than they are, see :class:`LabelledPatches`;
+            they begin with the cube and reach beyond its end. Such cubes are refused if ``None``.
+
+    >>> GridCrop(64, overlap=16)
+    GridCrop(size=64, step=None, overlap=16, pad=None)
     """
 
     size: Size
     step: Size | None = None
+    overlap: Size | None = None
+    pad: str | float | None = None
 
 
 @dataclass(frozen=True)
@@ -131,9 +140,10 @@ def settings(crop: Crop | Size | None) -> dict[str, Any] | None:
         crop = RandomCrop((rows, columns))
     kind = type(crop).__name__
     rows, columns = _options.pixels(f"{kind}: size", crop.size)
-    step = rows, columns
-    if isinstance(crop, GridCrop) and crop.step is not None:
-        step = _options.pixels("GridCrop: step", crop.step)
+    step, pad = (rows, columns), None
+    if isinstance(crop, GridCrop):
+        step = _step(crop, rows, columns)
+        pad = None if crop.pad is None else _pad("GridCrop: pad", crop.pad)
     per_cube, min_labelled = 1, 0.0
     if isinstance(crop, RandomCrop):
         most = (1 << 32) - 1
@@ -148,6 +158,7 @@ def settings(crop: Crop | Size | None) -> dict[str, Any] | None:
         "min_labelled": min_labelled,
         "row_step": step[0],
         "column_step": step[1],
+        "pad": pad,
     }
 
 
@@ -159,6 +170,22 @@ def of_whole_cubes(ids: Sequence[int], largest: Sequence[int], pad: Any) -> Wind
     windows = np.zeros((len(ids), 3), dtype=np.int64)
     windows[:, 0] = ids
     return Windows(windows, (largest[0], largest[1]), pad)
+
+
+def _step(crop: GridCrop, rows: int, columns: int) -> tuple[int, int]:
+    """From one window of a grid to the next."""
+    if crop.overlap is None:
+        return (
+            (rows, columns) if crop.step is None else _options.pixels("GridCrop: step", crop.step)
+        )
+    if crop.step is not None:
+        raise ConflictError("GridCrop: both step and overlap", remedy="give one of them")
+    down, across = _options.pixels("GridCrop: overlap", crop.overlap, least=0)
+    if down >= rows or across >= columns:
+        raise _options.wrong(
+            "GridCrop: overlap", crop.overlap, f"give less than the size, {rows}x{columns} pixels"
+        )
+    return rows - down, columns - across
 
 
 def _labelled(crop: LabelledPatches) -> dict[str, Any]:

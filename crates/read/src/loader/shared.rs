@@ -113,12 +113,9 @@ impl Shared {
         self.cached.kind == CacheKind::Decoded && self.cached_bytes() >= self.cached.needed_bytes
     }
 
-    /// What windows have beyond the edge of their cube; only those of [`Crop::Windows`] reach there.
+    /// What windows have beyond the edge of their cube; no matter what, where none reaches there.
     pub(crate) fn pad(&self) -> Pad {
-        match &self.plan.options().crop {
-            Crop::Windows(windows) => windows.pad(),
-            _ => Pad::Edge,
-        }
+        self.plan.options().crop.pad().unwrap_or(Pad::Edge)
     }
 
     /// Where the times of batches go.

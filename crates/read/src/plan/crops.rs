@@ -3,10 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::windows::Windows;
+use super::windows::{Pad, Windows};
 use super::{PlanSample, plural};
 use crate::{Error, Result};
-use hsipack_format::random::{Random, Stream};
+use hsipack_format::random::{Random, Stream, fold};
 use hsipack_format::{Opt, remedy};
 
 /// Windows drawn at most in search of enough labelled pixels.
@@ -47,6 +47,9 @@ pub enum Crop {
         row_step: u32,
         /// Columns from one window to the next, at most `columns`.
         column_step: u32,
+        /// What windows have beyond a cube that is smaller than they are, whose first row or column is then theirs;
+        /// such cubes are refused if `None`.
+        pad: Option<Pad>,
     },
     /// Windows around labelled pixels, or listed ones; samples that have none are left out. They may reach beyond the
     /// edge of their cube.
@@ -142,7 +145,7 @@ impl Crop {
                     .with_remedy(remedy!["give ", Opt::MinLabelled, " from 0 to 1"]))
             }
             Self::Random { .. } => Ok(()),
-            Self::Grid { rows, columns, row_step, column_step } => {
+            Self::Grid { rows, columns, row_step, column_step, .. } => {
                 check_step("row", row_step, rows)?;
                 check_step("column", column_step, columns)
             }
@@ -155,8 +158,9 @@ impl Crop {
             Self::Whole => 0,
             Self::Centre { .. } => 1,
             Self::Random { .. } => 2,
-            Self::Grid { .. } => 3,
+            Self::Grid { pad: None, .. } => 3,
             Self::Windows(_) => 4,
+            Self::Grid { pad: Some(_), .. } => 5,
         };
         let (rows, columns) = self.fixed_size().unwrap_or_default();
         let (first, second) = match *self {
@@ -164,8 +168,11 @@ impl Crop {
             Self::Random { per_sample, min_labelled, .. } => {
                 (u64::from(per_sample), min_labelled.to_bits())
             }
-            Self::Grid { row_step, column_step, .. } => {
+            Self::Grid { row_step, column_step, pad: None, .. } => {
                 (u64::from(row_step), u64::from(column_step))
+            }
+            Self::Grid { row_step, column_step, pad: Some(pad), .. } => {
+                (u64::from(row_step) << 32 | u64::from(column_step), fold(pad.parts()))
             }
         };
         [kind, u64::from(rows), u64::from(columns), first, second]
@@ -182,10 +189,19 @@ impl Crop {
         }
     }
 
+    /// What windows have beyond the edge of their cube; none if they stay inside.
+    pub(crate) fn pad(&self) -> Option<Pad> {
+        match self {
+            Self::Whole | Self::Centre { .. } | Self::Random { .. } => None,
+            Self::Grid { pad, .. } => *pad,
+            Self::Windows(windows) => Some(windows.pad()),
+        }
+    }
+
     /// Rows and columns of a sample's windows.
     ///
     /// # Errors
-    /// If they are more than the cube has.
+    /// If they are more than the cube has, and there is no padding.
     pub(super) fn size(&self, sample: &PlanSample) -> Result<(u32, u32)> {
         let (rows, columns) = self.fixed_size().unwrap_or((sample.rows, sample.columns));
         if i32::try_from(sample.rows.max(sample.columns)).is_err() {
@@ -195,19 +211,26 @@ impl Crop {
             ))
             .with_remedy("pack it in parts"));
         }
-        let reaches_out = matches!(self, Self::Windows(_));
-        if reaches_out || rows <= sample.rows && columns <= sample.columns {
+        let is_inside = rows <= sample.rows && columns <= sample.columns;
+        if is_inside || self.pad().is_some() {
             return Ok((rows, columns));
         }
-        Err(Error::conflict(format!(
+        let error = Error::conflict(format!(
             "crops of {rows}x{columns} pixels are larger than sample {} of {}x{}",
             sample.sample, sample.rows, sample.columns
-        ))
-        .with_remedy(remedy![
-            "choose smaller crops, or a ",
-            Opt::Split,
-            " without that sample"
-        ]))
+        ));
+        Err(error.with_remedy(match self {
+            Self::Grid { .. } => remedy![
+                "choose smaller crops, pad them with ",
+                Opt::GridPad,
+                ", or choose a ",
+                Opt::Split,
+                " without that sample"
+            ],
+            _ => {
+                remedy!["choose smaller crops, or a ", Opt::Split, " without that sample"]
+            }
+        }))
     }
 
     /// Windows of a sample in a round, unless they are numbered; the sample has passed [`Crop::size`].
@@ -215,7 +238,7 @@ impl Crop {
         match *self {
             Self::Whole | Self::Centre { .. } => 1,
             Self::Random { per_sample, .. } => u64::from(per_sample),
-            Self::Grid { rows, columns, row_step, column_step } => {
+            Self::Grid { rows, columns, row_step, column_step, .. } => {
                 steps(sample.rows, rows, row_step) * steps(sample.columns, columns, column_step)
             }
             // Theirs are counted by themselves.
@@ -248,7 +271,7 @@ impl Crop {
                     std::iter::repeat_with(|| anywhere(sample, rows, columns, &mut random));
                 choose(windows, sample, min_labelled, labelled)
             }
-            Self::Grid { rows, columns, row_step, column_step } => {
+            Self::Grid { rows, columns, row_step, column_step, .. } => {
                 let index = draw.of(self.windows(sample), sample);
                 let across = steps(sample.columns, columns, column_step);
                 let row = step_start(index / across, sample.rows, rows, row_step);
@@ -276,13 +299,13 @@ fn check_step(axis: &str, step: u32, size: u32) -> Result<()> {
 
 /// Windows along an axis of `length` pixels.
 fn steps(length: u32, size: u32, step: u32) -> u64 {
-    u64::from((length - size).div_ceil(step)) + 1
+    u64::from(length.saturating_sub(size).div_ceil(step)) + 1
 }
 
 /// First pixel of window `index` along an axis.
 fn step_start(index: u64, length: u32, size: u32, step: u32) -> u32 {
     // The index is at most length / step rounded up, so the product fits.
-    (index * u64::from(step)).min(u64::from(length - size)) as u32
+    (index * u64::from(step)).min(u64::from(length.saturating_sub(size))) as u32
 }
 
 fn anywhere(sample: &PlanSample, rows: u32, columns: u32, random: &mut Random) -> Window {
@@ -334,6 +357,15 @@ mod tests {
         Draw { seed: 7, epoch: 0, repeat, replacement: false }
     }
 
+    /// Size and step along both axes.
+    fn grid(
+        (rows, row_step): (u32, u32),
+        (columns, column_step): (u32, u32),
+        pad: Option<Pad>,
+    ) -> Crop {
+        Crop::Grid { rows, columns, row_step, column_step, pad }
+    }
+
     fn window(crop: &Crop, sample: &PlanSample, repeat: u32) -> Window {
         crop.window(sample, draw(repeat), None).unwrap()
     }
@@ -367,6 +399,36 @@ mod tests {
     }
 
     #[test]
+    fn a_padded_grid_is_the_plain_one_but_where_cubes_are_smaller() {
+        let [plain, padded] = [None, Some(Pad::Reflect)].map(|pad| grid((4, 3), (6, 5), pad));
+        let cube = sample(0, 9, 13, 1);
+        assert_eq!(plain.windows(&cube), padded.windows(&cube));
+        for index in 0..plain.windows(&cube) as u32 {
+            assert_eq!(window(&plain, &cube, index), window(&padded, &cube, index));
+        }
+        let low = sample(1, 2, 13, 1);
+        let error = plain.size(&low).unwrap_err();
+        assert!(error.to_string().contains("larger than sample 1 of 2x13"), "{error}");
+        assert_eq!(padded.size(&low).unwrap(), (4, 6));
+        let columns: Vec<i32> = (0..padded.windows(&low) as u32)
+            .map(|index| window(&padded, &low, index))
+            .inspect(|window| assert_eq!((window.row, window.rows, window.columns), (0, 4, 6)))
+            .map(|window| window.column)
+            .collect();
+        assert_eq!(columns, [0, 5, 7]);
+    }
+
+    #[test]
+    fn what_pads_is_part_of_the_digest_and_its_absence_changes_nothing() {
+        assert_eq!(grid((4, 3), (6, 5), None).parts(), [3, 4, 6, 3, 5]);
+        let pads = [Pad::Reflect, Pad::Edge, Pad::Value(0.0), Pad::Value(1.0)];
+        let parts = pads.map(|pad| grid((4, 3), (6, 5), Some(pad)).parts());
+        let different: std::collections::HashSet<_> = parts.iter().collect();
+        assert_eq!(different.len(), pads.len());
+        assert_ne!(parts[0], grid((4, 2), (6, 5), Some(Pad::Reflect)).parts());
+    }
+
+    #[test]
     fn meaningless_crops_are_refused() {
         let random = |rows, per_sample, min_labelled| Crop::Random {
             rows,
@@ -374,8 +436,7 @@ mod tests {
             per_sample,
             min_labelled,
         };
-        let grid =
-            |row_step, column_step| Crop::Grid { rows: 4, columns: 4, row_step, column_step };
+        let grid = |row_step, column_step| grid((4, row_step), (4, column_step), None);
         assert!(random(2, 1, 1.0).check().is_ok() && grid(4, 1).check().is_ok());
         for crop in [
             Crop::Centre { rows: 3, columns: 0 },
@@ -457,7 +518,7 @@ mod tests {
         fn grids_cover_every_pixel_and_stay_inside(
             (height, rows, row_step) in axis(), (width, columns, column_step) in axis()
         ) {
-            let crop = Crop::Grid { rows, columns, row_step, column_step };
+            let crop = grid((rows, row_step), (columns, column_step), None);
             let cube = sample(0, height, width, 1);
             let mut seen = vec![false; (height * width) as usize];
             let mut places = std::collections::HashSet::new();

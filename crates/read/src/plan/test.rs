@@ -100,7 +100,7 @@ fn crop(kind: usize, samples: &[PlanSample]) -> Crop {
         0 => Crop::Whole,
         1 => Crop::Centre { rows: 8, columns: 8 },
         2 => Crop::Random { rows: 3, columns: 4, per_sample: 3, min_labelled: 0.0 },
-        3 => Crop::Grid { rows: 5, columns: 4, row_step: 4, column_step: 3 },
+        3 => Crop::Grid { rows: 5, columns: 4, row_step: 4, column_step: 3, pad: None },
         4 => {
             let ids = || samples.iter().map(|sample| sample.sample);
             let listed: Vec<_> = ids()
@@ -448,7 +448,7 @@ fn epochs_can_be_longer_or_shorter_than_the_data() {
 
 #[test]
 fn windows_of_a_grid_drawn_by_weight_are_all_likely() {
-    let crop = Crop::Grid { rows: 4, columns: 9, row_step: 2, column_step: 1 };
+    let crop = Crop::Grid { rows: 4, columns: 9, row_step: 2, column_step: 1, pad: None };
     let options = PlanOptions {
         crop,
         order: Order::Weighted,
@@ -514,7 +514,7 @@ fn senseless_plans_are_refused() {
     assert!(refusal(cubes(1), long).contains("4294967295"));
     let most = i32::MAX as u32;
     let huge = vec![sample(0, most, most, 1), sample(1, most, most, 1)];
-    let crop = Crop::Grid { rows: 1, columns: 1, row_step: 1, column_step: 1 };
+    let crop = Crop::Grid { rows: 1, columns: 1, row_step: 1, column_step: 1, pad: None };
     assert!(refusal(huge, PlanOptions { crop, ..options }).contains("4294967295"));
 }
 

@@ -23,7 +23,7 @@ pub enum Pad {
 }
 
 impl Pad {
-    fn parts(self) -> [u64; 2] {
+    pub(super) fn parts(self) -> [u64; 2] {
         match self {
             Self::Reflect => [0, 0],
             Self::Edge => [1, 0],

@@ -44,7 +44,7 @@ fn options(dice: &mut Dice) -> LoaderOptions {
     options.plan.crop = dice.one_of(&[
         Crop::Whole,
         Crop::Random { rows: 9, columns: 7, per_sample: 2, min_labelled: 0.2 },
-        Crop::Grid { rows: 8, columns: 8, row_step: 5, column_step: 8 },
+        Crop::Grid { rows: 8, columns: 8, row_step: 5, column_step: 8, pad: None },
     ]);
     if dice.below(4) == 0 {
         options.plan.crop = Crop::Whole;

@@ -13,11 +13,12 @@
 //!  367.656}
 //! ```
 
-use hsipack_format::{CubeShape, DType, Error, Result};
+use hsipack_format::{CubeShape, DType, Error, Geo, Result};
 
 use super::bands::{class_names, good_bands, names, spectral_axis};
 use super::esri;
 use super::fields::{Fields, decode, is_first_line, lines, number, shorten, tokens};
+use super::map_info;
 use crate::source::flat::FlatSource;
 use crate::source::{AxisOrder, Exposure};
 
@@ -88,6 +89,8 @@ pub struct Header {
     pub divide: f64,
     /// `tint`, `integration time`, `exposure time` or `exposure`.
     pub exposure: Option<Exposure>,
+    /// `map info` and `coordinate system string`.
+    pub geo: Option<Geo>,
     /// What was dropped or guessed.
     pub notes: Vec<String>,
 }
@@ -168,6 +171,7 @@ pub fn parse(bytes: &[u8]) -> Result<Header> {
         ignore_value: ignore_value(&fields, dtype, &mut notes),
         divide: divisor(&fields, &mut notes),
         exposure: exposure(&fields),
+        geo: map_info::geo(&fields, &mut notes),
         notes,
     })
 }

@@ -15,6 +15,7 @@ mod bands;
 mod esri;
 mod fields;
 pub mod header;
+mod map_info;
 mod search;
 
 use std::collections::BTreeSet;
@@ -268,6 +269,7 @@ impl Pair {
             scaling: Scaling { divide: header.divide, ..Scaling::NONE },
             exposure: header.exposure,
             class_names: header.class_names,
+            geo: header.geo,
             notes: header.notes,
             files: vec![self.data_path.clone(), self.header_path],
             ..CubeInfo::new(format, header.shape, header.dtype, self.data_path)

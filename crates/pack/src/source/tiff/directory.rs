@@ -47,11 +47,15 @@ const TILE_BYTE_COUNTS: u16 = 325;
 const SAMPLE_FORMAT: u16 = 339;
 const GDAL_METADATA: u16 = 42112;
 const GDAL_NODATA: u16 = 42113;
-const GEO_KEYS: u16 = 34735;
+pub(super) const GEO_KEYS: u16 = 34735;
+pub(super) const GEO_TEXTS: u16 = 34737;
+pub(super) const MODEL_PIXEL_SCALE: u16 = 33550;
+pub(super) const MODEL_TIE_POINTS: u16 = 33922;
+pub(super) const MODEL_TRANSFORMATION: u16 = 34264;
 
 /// The tags that matter here. Others are not kept: thousands of directories that overlap in the file
 /// could name thousands of entries each.
-const KNOWN: [u16; 24] = [
+const KNOWN: [u16; 28] = [
     SUBFILE_TYPE,
     OLD_SUBFILE_TYPE,
     SUB_DIRECTORIES,
@@ -76,6 +80,10 @@ const KNOWN: [u16; 24] = [
     GDAL_METADATA,
     GDAL_NODATA,
     GEO_KEYS,
+    GEO_TEXTS,
+    MODEL_PIXEL_SCALE,
+    MODEL_TIE_POINTS,
+    MODEL_TRANSFORMATION,
 ];
 
 /// One directory entry.
@@ -408,8 +416,24 @@ impl<'a> Directories<'a> {
         Ok((offsets, table(counts)?))
     }
 
+    /// The first `count` numbers of a tag of double precision; `None` if there is no such tag, it has fewer, or it cannot
+    /// be read.
+    pub(super) fn doubles(&self, page: &Page, tag: u16, count: u64) -> Option<Vec<f64>> {
+        let entry = page.entries.iter().find(|entry| entry.tag == tag)?;
+        let fits = entry.kind == 12 && entry.count >= count;
+        let bytes = fits.then(|| self.bytes_at(entry.at, count * 8, "numbers").ok())??;
+        Some(bytes.chunks_exact(8).map(|raw| f64::from_bits(self.u64(raw))).collect())
+    }
+
+    /// The numbers of a tag of 16 bits each, at most `most`; `None` if there is no such tag or it cannot be read.
+    pub(super) fn shorts(&self, page: &Page, tag: u16, most: u64) -> Option<Vec<u16>> {
+        let entry = page.entries.iter().find(|entry| entry.tag == tag && entry.kind == 3)?;
+        let numbers = self.numbers(*entry, most).ok()?;
+        Some(numbers.into_iter().map(|number| number as u16).collect())
+    }
+
     /// The text of a tag up to its first NUL, if there is such a tag and it can be read.
-    fn text(&self, page: &Page, tag: u16) -> Option<String> {
+    pub(super) fn text(&self, page: &Page, tag: u16) -> Option<String> {
         let entry = page.entries.iter().find(|entry| entry.tag == tag)?;
         let text = matches!(entry.kind, 1 | 2 | 7) && entry.count <= MAX_TEXT;
         let bytes = text.then(|| self.bytes_at(entry.at, entry.count, "a text").ok())??;

@@ -10,7 +10,8 @@
 //!
 //! Strips and tiles are decoded as their rows are asked for, so memory does not grow with the image;
 //! a compressed file that is one single strip leaves no other way than to keep that strip decoded,
-//! up to 2 GiB. What the bands are comes from GDAL's metadata, where the file has them.
+//! up to 2 GiB. What the bands are comes from GDAL's metadata, where the file has them, and where the pixels lie from
+//! GeoTIFF's keys (`geo_keys.rs`).
 //!
 //! `directory.rs` reads the directories, `pages.rs` picks those of the cube, `planes.rs` finds their values,
 //! `chunks.rs` decodes.
@@ -19,6 +20,7 @@ mod chunks;
 mod description;
 pub mod directory;
 pub mod gdal_metadata;
+mod geo_keys;
 mod pages;
 mod planes;
 
@@ -121,6 +123,9 @@ fn open_source(
             Ok(value) => info.ignore_value = (!value.is_nan()).then_some(value),
             Err(_) => info.notes.push(format!("the ignore value '{}' is no number", text.trim())),
         }
+    }
+    if order == usual {
+        info.geo = geo_keys::geo(&directories, first, &mut info.notes);
     }
     if planes.iter().any(|plane| plane.chunks.iter().any(|chunk| chunk.offset == 0)) {
         info.notes.push(format!(

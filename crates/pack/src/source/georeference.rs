@@ -1,0 +1,161 @@
+//! What formats say about where pixels lie: names of datums, and texts of coordinate reference systems.
+
+use hsipack_format::geo::{Datum, MAX_CRS, Unit};
+
+/// The datum of this name, as ENVI, ESRI, EPSG and GDAL write it.
+pub(super) fn datum(name: &str) -> Option<Datum> {
+    let letters = name.chars().filter(char::is_ascii_alphanumeric);
+    let name: String = letters.map(|letter| letter.to_ascii_lowercase()).collect();
+    match name.as_str() {
+        "wgs84" | "wgs1984" | "dwgs1984" | "worldgeodeticsystem1984" => Some(Datum::Wgs84),
+        "nad27"
+        | "northamerica1927"
+        | "northamerican1927"
+        | "dnorthamerican1927"
+        | "northamericandatum1927" => Some(Datum::Nad27),
+        "nad83"
+        | "northamerica1983"
+        | "northamerican1983"
+        | "dnorthamerican1983"
+        | "northamericandatum1983" => Some(Datum::Nad83),
+        "etrs89" | "etrs1989" | "detrs1989" | "europeanterrestrialreferencesystem1989" => {
+            Some(Datum::Etrs89)
+        }
+        _ => None,
+    }
+}
+
+/// A coordinate reference system as WKT.
+#[derive(Debug, PartialEq)]
+pub(super) struct Wkt {
+    /// The text in one line, without space between its parts.
+    pub text: String,
+    /// `EPSG:` and the code that it gives for itself.
+    pub epsg: Option<String>,
+    /// Name of its datum.
+    pub datum: Option<String>,
+    /// The unit, if longitude and latitude are in degrees.
+    pub unit: Option<Unit>,
+}
+
+/// Reads WKT, of version 1 (also ESRI's) or 2; `None` if it is none.
+pub(super) fn wkt(text: &str) -> Option<Wkt> {
+    const GEOGRAPHIC: [&str; 4] = ["GEOGCS[", "GEOGCRS[", "GEODCRS[", "GEOGRAPHICCRS["];
+    const OTHER: [&str; 8] = [
+        "PROJCS[",
+        "PROJCRS[",
+        "PROJECTEDCRS[",
+        "LOCAL_CS[",
+        "ENGCRS[",
+        "COMPD_CS[",
+        "COMPOUNDCRS[",
+        "BOUNDCRS[",
+    ];
+    if text.len() > MAX_CRS {
+        return None;
+    }
+    let text = in_one_line(text)?;
+    let upper = text.to_ascii_uppercase();
+    let starts = |names: &[&str]| names.iter().any(|name| upper.starts_with(name));
+    let geographic = starts(&GEOGRAPHIC);
+    if !geographic && !starts(&OTHER) {
+        return None;
+    }
+    Some(Wkt {
+        epsg: own_epsg(&upper),
+        datum: quoted(&text, &upper, "DATUM["),
+        unit: geographic.then_some(Unit::Degree),
+        text,
+    })
+}
+
+/// The text without space outside of quotes; `None` if quotes or brackets do not close, or it holds what no name does.
+fn in_one_line(text: &str) -> Option<String> {
+    let (mut line, mut open, mut is_quoted) = (String::with_capacity(text.len()), 0usize, false);
+    for letter in text.trim().chars() {
+        match letter {
+            '"' => is_quoted = !is_quoted,
+            '[' if !is_quoted => open += 1,
+            ']' if !is_quoted => open = open.checked_sub(1)?,
+            _ if letter.is_whitespace() && !is_quoted => continue,
+            _ if hsipack_format::text::is_control(letter) => return None,
+            _ => {}
+        }
+        line.push(letter);
+    }
+    (open == 0 && !is_quoted && line.ends_with(']')).then_some(line)
+}
+
+/// The code that closes the whole text: `…,AUTHORITY["EPSG","32632"]]` or `…,ID["EPSG",32632]]`.
+fn own_epsg(upper: &str) -> Option<String> {
+    let (_, last) =
+        upper.strip_suffix("]]")?.rsplit_once([',', '[']).and_then(|(rest, code)| {
+            let name = rest.strip_suffix("\"EPSG\"")?;
+            (name.ends_with(",AUTHORITY[") || name.ends_with(",ID[")).then_some((rest, code))
+        })?;
+    let code: u16 = last.trim_matches('"').parse().ok()?;
+    Some(format!("EPSG:{code}"))
+}
+
+/// The text in quotes behind a keyword.
+fn quoted(text: &str, upper: &str, key: &str) -> Option<String> {
+    let start = upper.find(key)? + key.len();
+    let inside = text.get(start..)?.strip_prefix('"')?;
+    Some(inside.split('"').next()?.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn datums_are_known_by_all_their_names() {
+        for (name, known) in [
+            ("WGS-84", Some(Datum::Wgs84)),
+            ("WGS_1984", Some(Datum::Wgs84)),
+            ("D_WGS_1984", Some(Datum::Wgs84)),
+            ("North America 1927", Some(Datum::Nad27)),
+            ("D_North_American_1983", Some(Datum::Nad83)),
+            ("European_Terrestrial_Reference_System_1989", Some(Datum::Etrs89)),
+            ("NAD_1983_2011", None),
+            ("", None),
+        ] {
+            assert_eq!(datum(name), known, "{name}");
+        }
+    }
+
+    #[test]
+    fn texts_are_brought_into_one_line_and_looked_into() {
+        let text = "PROJCS[\"a  name\" ,\n GEOGCS[\"x\",DATUM[\"D_WGS_1984\",SPHEROID[\"s\",1,2]]],\
+                    UNIT[\"Meter\",1.0] , AUTHORITY[\"EPSG\",\"32611\"]]\n";
+        let read = wkt(text).unwrap();
+        assert!(read.text.starts_with("PROJCS[\"a  name\",GEOGCS[\"x\",DATUM["), "{}", read.text);
+        assert_eq!(read.epsg.as_deref(), Some("EPSG:32611"));
+        assert_eq!(read.datum.as_deref(), Some("D_WGS_1984"));
+        assert_eq!(read.unit, None);
+        let second = wkt("GEOGCRS[\"WGS 84\",DATUM[\"x\"],ID[\"EPSG\",4326]]").unwrap();
+        assert_eq!(second.epsg.as_deref(), Some("EPSG:4326"));
+        assert_eq!(second.unit, Some(Unit::Degree));
+        // The code of a part is not that of the whole.
+        let part = wkt("PROJCS[\"x\",GEOGCS[\"y\",AUTHORITY[\"EPSG\",\"4326\"]]]").unwrap();
+        assert_eq!(part.epsg, None);
+    }
+
+    #[test]
+    fn other_texts_are_none() {
+        for text in ["", "EPSG:4326", "PROJCS[\"x\"", "PROJCS[\"x]", "PROJCS]\"x\"[", "x PROJCS[]"]
+        {
+            assert_eq!(wkt(text), None, "{text}");
+        }
+        assert_eq!(wkt(&format!("PROJCS[\"{}\"]", "x".repeat(MAX_CRS))), None);
+        assert_eq!(wkt("PROJCS[\"\u{1b}[31m\"]"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_text_never_panics(text in "(PROJCS|GEOGCS)?[\\[\\]\",A-Za-z0-9 µ\n]{0,60}") {
+            let _ = wkt(&text);
+        }
+    }
+}
