@@ -280,8 +280,10 @@ def test_patches_are_those_of_the_padded_cubes(
 
 
 def test_patches_beyond_memory_come_in_shuffle_windows(hsipack: Hsipack, packed: Path) -> None:
-    words = ("--patch", 5, "--mask", "tissue", "--checksum", "--batch-size", 50, "--order")
-    words = (*words, "shuffled", "--epochs", 3)
+    words: tuple[object, ...] = (
+        "--patch", 5, "--mask", "tissue", "--checksum", "--batch-size", 50,
+        "--order", "shuffled", "--epochs", 3,
+    )  # fmt: skip
     whole = read(hsipack, packed, *words)
     assert whole["cache"]["shuffle_window"] is None
     size = whole["cache"]["needed_bytes"] // 2
