@@ -43,11 +43,14 @@ impl HeldChunk {
     }
 }
 
+/// A place for every chunk of an array.
+type Places = Box<[ArcSwapOption<Vec<u8>>]>;
+
 /// Decoded chunks in memory.
 #[derive(Debug)]
 pub(crate) struct Held {
     /// Per stack, per array, a place for every chunk.
-    places: Vec<Vec<Box<[ArcSwapOption<Vec<u8>>]>>>,
+    places: Vec<Vec<Places>>,
     inner: Mutex<Inner>,
     /// Bytes held.
     used: AtomicU64,
