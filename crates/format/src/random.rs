@@ -33,13 +33,13 @@ pub enum Stream {
     /// Which labelled pixels of a class are taken.
     PerClass = 10,
     /// The order of an epoch's blocks.
-    Blocks = 11,
+    Blocks = 13,
     /// The order of the windows of some blocks.
-    InBlocks = 12,
+    InBlocks = 14,
     /// Which labelled pixels of a class belong to which split.
-    SplitPixels = 13,
+    SplitPixels = 11,
     /// The order in which blocks and regions are given to splits.
-    SplitUnits = 14,
+    SplitUnits = 12,
 }
 
 /// SplitMix64's finaliser: a bijection in which every bit of the input moves every bit of the output.

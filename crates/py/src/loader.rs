@@ -425,6 +425,9 @@ fn given<'py>(py: Python<'py>, ready: Ready, spectra: bool) -> PyResult<Bound<'p
     given.set_item("windows", numbers(py, items.iter().flat_map(window)))?;
     let labels = batch.classes().map(|class| class.map_or(-1, i64::from));
     given.set_item("labels", numbers(py, labels))?;
+    let are_regions = items.iter().any(|item| item.region.is_some());
+    let regions = items.iter().map(|item| item.region.map_or(0, i64::from));
+    given.set_item("regions", are_regions.then(|| numbers(py, regions)))?;
     given.set_item("names", names(py, &batch)?)?;
     given.set_item("spectra", spectra)?;
     given.set_item("mixed", pairs(mixed))?;

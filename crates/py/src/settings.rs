@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hsipack_augment::{Device, Pipeline};
-use hsipack_read::plan::{Crop, Patches, Share, Windows};
+use hsipack_read::plan::{Crop, Patches, Regions, Share, Windows};
 use hsipack_read::{
     CacheKind, Class, DeviceOptions, Error, LoaderOptions, MemoryOptions, NewIds, Normalization,
     Result,
@@ -62,9 +62,21 @@ pub struct Settings {
 /// Which windows of the cubes are read.
 #[derive(FromPyObject)]
 enum CropSettings {
+    Regions(RegionSettings),
     Labelled(LabelledSettings),
     Windows(WindowSettings),
     Plain(PlainSettings),
+}
+
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct RegionSettings {
+    regions: String,
+    size: (u32, u32),
+    labels: Option<String>,
+    ignore: Vec<u32>,
+    min_pixels: usize,
+    pad: String,
 }
 
 #[derive(FromPyObject)]
@@ -111,6 +123,9 @@ impl Settings {
             None => {}
             Some(CropSettings::Labelled(labelled)) => {
                 options.patches = Some((labelled.mask.clone(), labelled.patches()?));
+            }
+            Some(CropSettings::Regions(regions)) => {
+                options.regions = Some((regions.regions.clone(), regions.regions()?));
             }
             Some(CropSettings::Windows(windows)) => plan.crop = windows.crop()?,
             Some(CropSettings::Plain(plain)) => plan.crop = plain.crop()?,
@@ -184,6 +199,19 @@ pub fn new_ids((mask, classes, ignore): &NewIdsSettings) -> NewIds {
         ClassSetting::Name(name) => (Class::Name(name.clone()), *new),
     };
     NewIds { mask: mask.clone(), classes: classes.iter().map(class).collect(), ignore: *ignore }
+}
+
+impl RegionSettings {
+    fn regions(&self) -> Result<Regions> {
+        let (rows, columns) = self.size;
+        Ok(Regions {
+            pad: self.pad.parse()?,
+            ignore: self.ignore.clone(),
+            min_pixels: self.min_pixels,
+            labels: self.labels.clone(),
+            ..Regions::new(rows, columns)
+        })
+    }
 }
 
 impl LabelledSettings {

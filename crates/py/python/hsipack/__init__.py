@@ -42,6 +42,7 @@ from hsipack.crops import (  # noqa: E402
     GridCrop,
     LabelledPatches,
     RandomCrop,
+    Regions,
     Windows,
 )
 from hsipack.dataset import Dataset, Mask, Stack, Stats, open  # noqa: E402
@@ -91,6 +92,7 @@ __all__ = [
     "Problem",
     "RandomCrop",
     "RangeError",
+    "Regions",
     "Samples",
     "SeenPixels",
     "SplitPart",

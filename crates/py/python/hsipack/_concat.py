@@ -266,7 +266,7 @@ class ConcatLoader(Loader):
         number = self._numbers_of[place]
         crop = self._parts[place]._settings["crop"]
         # Class ids of masks are the same in all of them.
-        if crop is None or crop["kind"] != "labelled":
+        if crop is None or crop["kind"] not in ("labelled", "regions"):
             batch["label"] = _mapped(batch["label"], self._joined._places[number])
         batch["dataset"] = number
         return batch

@@ -107,6 +107,45 @@ class LabelledPatches:
 
 
 @dataclass(frozen=True)
+class Regions:
+    """A window for every region of a mask (a superpixel, an instance), each a sample.
+
+    The middle of the region's bounding box lies in the middle of the window; regions that are
+    larger are cut. Beside what all windows have, batches have ``region`` (B, rows, columns),
+    boolean: the window's pixels that are the region's; and ``region_id`` (B,), what they have in
+    the mask. Geometric augmentations move ``region`` as they do images.
+
+    All windows are shuffled among one another. With ``sampler="class_balanced"`` the labels take
+    turns. No masks are given with them unless ``masks=`` names some.
+
+    Args:
+        size: (rows, columns) in pixels, or one number for a square.
+        mask: name of the mask that holds the regions' ids; 0 is no region.
+        labels: name of the mask whose most frequent class id within a region is its ``label``;
+            unlabelled pixels (0) do not count, the smaller of two equally frequent ids wins, and a
+            region without any labelled pixel has 0. ``label`` is the region's id if ``None``.
+        ignore: no regions of these ids.
+        min_pixels: only regions of so many pixels.
+        pad: what images have beyond the edge of their cube, see :class:`LabelledPatches`. Masks
+            have 0 there, so that nothing there is the region's.
+
+    >>> from hsipack import Loader
+    >>> loader = Loader(dataset_path, 8, crop=Regions(16, mask="labels"), device="cpu")
+    >>> batch = next(iter(loader))
+    >>> tuple(batch["region"].shape), bool(batch["region"].any())
+    ((8, 16, 16), True)
+    >>> loader.close()
+    """
+
+    size: Size
+    mask: str
+    labels: str | None = None
+    ignore: Sequence[int] = ()
+    min_pixels: int = 1
+    pad: str | float = "reflect"
+
+
+@dataclass(frozen=True)
 class Windows:
     """Windows that are listed one by one, each a sample; in the order of the list unless shuffled.
 
@@ -124,7 +163,7 @@ class Windows:
     pad: str | float = "reflect"
 
 
-Crop = RandomCrop | CenterCrop | GridCrop | LabelledPatches | Windows
+Crop = RandomCrop | CenterCrop | GridCrop | LabelledPatches | Regions | Windows
 
 
 def settings(crop: Crop | Size | None) -> dict[str, Any] | None:
@@ -133,6 +172,8 @@ def settings(crop: Crop | Size | None) -> dict[str, Any] | None:
         return None
     if isinstance(crop, LabelledPatches):
         return {"kind": "labelled", **_labelled(crop)}
+    if isinstance(crop, Regions):
+        return {"kind": "regions", **_regions(crop)}
     if isinstance(crop, Windows):
         return {"kind": "windows", **_listed(crop)}
     if not isinstance(crop, RandomCrop | CenterCrop | GridCrop):
@@ -193,8 +234,8 @@ def _labelled(crop: LabelledPatches) -> dict[str, Any]:
     return {
         "size": _options.pixels("LabelledPatches: size", crop.size),
         "mask": _options.text("LabelledPatches: mask", crop.mask),
-        "classes": None if crop.classes is None else _ids("classes", crop.classes),
-        "ignore": _ids("ignore", crop.ignore),
+        "classes": None if crop.classes is None else _ids("LabelledPatches: classes", crop.classes),
+        "ignore": _ids("LabelledPatches: ignore", crop.ignore),
         "per_class": None
         if per_class is None
         else _options.natural("LabelledPatches: per_class", per_class),
@@ -202,11 +243,23 @@ def _labelled(crop: LabelledPatches) -> dict[str, Any]:
     }
 
 
+def _regions(crop: Regions) -> dict[str, Any]:
+    labels = crop.labels
+    return {
+        "size": _options.pixels("Regions: size", crop.size),
+        "regions": _options.text("Regions: mask", crop.mask),
+        "labels": None if labels is None else _options.text("Regions: labels", labels),
+        "ignore": _ids("Regions: ignore", crop.ignore),
+        "min_pixels": _options.natural("Regions: min_pixels", crop.min_pixels),
+        "pad": _pad("Regions: pad", crop.pad),
+    }
+
+
 def _ids(name: str, ids: Any) -> list[int]:
     """Class ids; one alone is a list of one."""
     most = (1 << 32) - 1
     listed = np.atleast_1d(np.asarray(ids)).ravel().tolist()
-    return [_options.natural(f"LabelledPatches: {name}", one, least=0, most=most) for one in listed]
+    return [_options.natural(name, one, least=0, most=most) for one in listed]
 
 
 def _pad(name: str, pad: object) -> str:

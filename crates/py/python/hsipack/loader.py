@@ -23,7 +23,7 @@ from hsipack._arrays import Output, chosen_output, given
 from hsipack._errors import ConflictError, Error, UnsupportedError
 from hsipack._options import Indices
 from hsipack._torch_data import DataLoaderOptions, Readable
-from hsipack.crops import Crop, LabelledPatches, Size
+from hsipack.crops import Crop, LabelledPatches, Regions, Size
 from hsipack.dataset import TAKEN, Dataset, mask_key
 
 if TYPE_CHECKING:
@@ -50,11 +50,13 @@ class Loader:
     MASK    one for every mask: class ids (B, rows, columns), or boolean layers (B, layers, rows,
             columns)
     label   (B,) int64: numbers of the samples' classes, see ``ds.classes``; -1 without a label. Of
-            :class:`LabelledPatches` the class ids at their centres
+            :class:`LabelledPatches` the class ids at their centres, of :class:`Regions` theirs
     id      (B,) int64: ids of the samples, their numbers in the whole dataset
     name    list of their names
     window  (B, 4) int64: first row, first column, rows and columns of what was read; the first ones
             are negative where a window begins before its cube
+    region  of :class:`Regions`: (B, rows, columns) bool, on the images' device: pixels of the
+            region; ``region_id`` (B,) int64 is what they have in the mask
     inside  with ``pad``: (B, rows, columns) bool, on the images' device: pixels of the cube, and no
             padding
     repeat  (B,) int64: which of the sample's crops in the epoch
@@ -101,7 +103,7 @@ class Loader:
             device if there is one (for NumPy's arrays never), else the CPU.
         dtype: of images: float16, bfloat16 (not of NumPy's arrays), float32 or float64.
         crop: (rows, columns) of random windows, or a :class:`RandomCrop`, :class:`CenterCrop`,
-            :class:`GridCrop`, :class:`LabelledPatches` or :class:`Windows`.
+            :class:`GridCrop`, :class:`LabelledPatches`, :class:`Regions` or :class:`Windows`.
         pad: put whole cubes of unequal size into one batch: each is filled up below and on the
             right to the rows and columns of the largest that is read, with ``"reflect"``,
             ``"edge"`` or a number as in :class:`LabelledPatches` (masks have 0 there). Cubes of
@@ -190,6 +192,7 @@ class Loader:
 
     # Rows and columns of every sample, where cubes are padded.
     _extents: npt.NDArray[np.int64] | None = None
+    _hidden: str | None = None
 
     def __new__(cls, dataset: Any = None, *others: Any, **options: Any) -> Loader:
         """A loader of several datasets for what :func:`hsipack.concat` gives."""
@@ -278,10 +281,31 @@ class Loader:
         rank, world_size = _share(rank, world_size)
         length = order.length if epoch_length is None else epoch_length
         if masks is None:
-            mask_names = [] if isinstance(crop, LabelledPatches) else dataset.masks
+            own = isinstance(crop, LabelledPatches | Regions)
+            mask_names = [] if own else dataset.masks
         else:
             mask_names = _options.names("masks", masks)
         of_ids = [*mask_names, *([crop.mask] if isinstance(crop, LabelledPatches) else [])]
+        if isinstance(crop, Regions):
+            if output == "dlpack":
+                raise UnsupportedError(
+                    'Regions with output="dlpack"',
+                    remedy='give output="torch" or "numpy", which tell whose pixels are whose',
+                )
+            taken = {"region", "region_id"} & {*mask_names, *_options.names("columns", columns)}
+            if taken:
+                raise ConflictError(
+                    f"Regions with a mask or column named {min(taken)!r}, a name that batches use",
+                    remedy="leave it out with masks or columns",
+                )
+            # Read to tell which pixels are the region's; it keeps its ids.
+            of_ids = [
+                *({*mask_names} - {crop.mask}),
+                *([] if crop.labels is None else [crop.labels]),
+            ]
+            if crop.mask not in mask_names:
+                self._hidden = crop.mask
+                mask_names = [*mask_names, crop.mask]
         band_numbers = dataset._bands if bands is None else dataset._checked_bands(bands)
         seed = _options.natural("seed", seed, least=0, most=(1 << 64) - 1)
         threads = None if num_threads is None else _options.natural("num_threads", num_threads)
@@ -399,8 +423,12 @@ class Loader:
         if batch["spectra"] and self._output != "dlpack" and image.shape[2:] == (1, 1):
             image = image.reshape(image.shape[:2])
         made: Batch = {"image": image}
-        for name, mask in batch["masks"]:
-            made[mask_key(name)] = given(mask, self._output)
+        masks = {name: given(mask, self._output) for name, mask in batch["masks"]}
+        made.update({mask_key(name): mask for name, mask in masks.items() if name != self._hidden})
+        if batch["regions"] is not None:
+            made["region_id"] = self._numbers(batch["regions"])
+            mask = masks[self._settings["crop"]["regions"]]
+            made["region"] = self._region(mask, made["region_id"])
         made["label"] = self._numbers(batch["labels"])
         made["id"] = self._host(ids)
         made["name"] = batch["names"]
@@ -426,6 +454,13 @@ class Loader:
         across = np.arange(columns) < extents[:, 1:]
         inside = self._host(down[:, :, None] & across[:, None, :])
         return inside.to(image.device) if self._output == "torch" else inside
+
+    def _region(self, mask: Any, ids: Any) -> Any:
+        """Which pixels of windows are of these regions, on the masks' device."""
+        if self._output == "torch":
+            # torch compares no uint16.
+            mask, ids = mask.to(ids.dtype), ids.to(mask.device)
+        return mask == ids[:, None, None]
 
     def _numbers(
         self, values: bytearray, dtype: type = np.int64, shape: tuple[int, ...] = (-1,)
@@ -563,7 +598,7 @@ class Loader:
     def __getstate__(self) -> dict[str, Any]:
         own = {
             name: getattr(self, name)
-            for name in ("_settings", "_dataset", "_output", "_columns", "_extents")
+            for name in ("_settings", "_dataset", "_output", "_columns", "_extents", "_hidden")
         }
         return {"own": own, "state": self._native.state()}
 

@@ -9,6 +9,7 @@
 //! | `access.rs` | random access to cubes, crops and masks |
 //! | `load.rs` | the same into arrays of their own |
 //! | `patches.rs` | windows around labelled pixels |
+//! | `regions.rs` | windows that show regions of masks |
 //! | `pixels.rs` | how many pixels of masks are of which class |
 //! | `new_ids.rs` | class ids of masks, given other numbers |
 
@@ -21,6 +22,7 @@ mod new_ids;
 mod open;
 mod patches;
 mod pixels;
+mod regions;
 
 pub use access::Cube;
 pub use hsipack_format::statistics::BandStatistics;

@@ -23,34 +23,48 @@ impl Dataset {
     ) -> Result<Windows> {
         let mut pixels = LabelledPixels::new(patches.clone());
         for sample in samples {
-            let stack = self.stack_of(*sample)?;
-            let layers = self.mask_layers(stack, mask);
-            if !layers.is_empty() {
-                return Err(Error::conflict(format!(
-                    "mask {mask} holds boolean layers ({}), where patches need class ids",
-                    layers.join(", ")
-                ))
-                .at(self.path())
-                .with_remedy(remedy!["choose another mask, or ", Opt::Crop]));
-            }
-            let labels = self.mask(*sample, mask)?;
-            let size = (labels.shape.rows as u32, labels.shape.columns as u32);
-            let bytes = labels.bytes();
-            match labels.dtype {
-                DType::U8 | DType::Bool => {
-                    pixels.add(*sample, size, bytes.iter().copied().map(u32::from))?;
-                }
-                DType::U16 => pixels.add(*sample, size, wide(&labels, u16::from_le_bytes))?,
-                DType::U32 => pixels.add(*sample, size, wide(&labels, u32::from_le_bytes))?,
-                other => {
-                    return Err(Error::unsupported(format!("mask {mask} is of {other}"))
-                        .at(self.path())
-                        .with_remedy("class ids are uint8, uint16 or uint32"));
-                }
-            }
+            let ids = self.class_ids(*sample, mask)?;
+            pixels.add(*sample, (ids.rows, ids.columns), ids.values)?;
         }
         pixels.windows(seed).map_err(|error| error.at(self.path()))
     }
+
+    /// The class ids of a sample's mask.
+    ///
+    /// # Errors
+    /// If there is no such mask, it cannot be read or is damaged, or holds boolean layers.
+    pub(super) fn class_ids(&self, sample: usize, mask: &str) -> Result<ClassIds> {
+        let stack = self.stack_of(sample)?;
+        let layers = self.mask_layers(stack, mask);
+        if !layers.is_empty() {
+            return Err(Error::conflict(format!(
+                "mask {mask} holds boolean layers ({}), where patches and regions need class ids",
+                layers.join(", ")
+            ))
+            .at(self.path())
+            .with_remedy(remedy!["choose another mask, or ", Opt::Crop]));
+        }
+        let labels = self.mask(sample, mask)?;
+        let values = match labels.dtype {
+            DType::U8 | DType::Bool => labels.bytes().iter().copied().map(u32::from).collect(),
+            DType::U16 => wide(&labels, u16::from_le_bytes).collect(),
+            DType::U32 => wide(&labels, u32::from_le_bytes).collect(),
+            other => {
+                return Err(Error::unsupported(format!("mask {mask} is of {other}"))
+                    .at(self.path())
+                    .with_remedy("class ids are uint8, uint16 or uint32"));
+            }
+        };
+        let (rows, columns) = (labels.shape.rows as u32, labels.shape.columns as u32);
+        Ok(ClassIds { rows, columns, values })
+    }
+}
+
+/// The class ids of a cube's pixels, row by row.
+pub(super) struct ClassIds {
+    pub rows: u32,
+    pub columns: u32,
+    pub values: Vec<u32>,
 }
 
 /// The values of a mask.

@@ -197,7 +197,7 @@ impl<'a> Feeder<'a> {
                 continue;
             };
             let index = self.shared.dataset.samples().index(item.sample);
-            let (rows, columns) = inside(item.window, array.shape(), self.shared.pad());
+            let (rows, columns) = inside(item.window, array.shape(), self.shared.pad(array));
             let downs = match part.down {
                 Some(down) => down..down + 1,
                 None => array.grid().chunk_rows(&rows),

@@ -32,8 +32,17 @@ impl IdTables {
         let arrays = |stack: &hsipack_store::Stack| stack.masks.len() + 1;
         let mut of_arrays: Vec<Vec<Option<IdTable>>> =
             dataset.stacks().iter().map(|stack| vec![None; arrays(stack)]).collect();
-        let labels = options.patches.as_ref().map(|(mask, _)| mask);
+        let of_regions = options.regions.as_ref().and_then(|(_, regions)| regions.labels.as_ref());
+        let labels = options.patches.as_ref().map(|(mask, _)| mask).or(of_regions);
         for new in &options.new_ids {
+            if options.regions.as_ref().is_some_and(|(mask, _)| *mask == new.mask) {
+                return Err(Error::conflict(format!(
+                    "new class ids for mask {}, whose regions the windows show",
+                    new.mask
+                ))
+                .at(dataset.path())
+                .with_remedy("give new ids to the mask of the labels"));
+            }
             if !masks.contains(&new.mask) && labels != Some(&new.mask) {
                 return Err(Error::conflict(format!(
                     "new class ids for mask {}, which is not read",

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::cache::CacheKind;
 use crate::dataset::NewIds;
-use crate::plan::{Patches, PlanOptions, Share};
+use crate::plan::{Patches, PlanOptions, Regions, Share};
 use crate::ring::memory::MemoryOptions;
 use crate::trace::Trace;
 use crate::{Error, Result};
@@ -29,7 +29,10 @@ pub struct LoaderOptions {
     pub weights: Option<Vec<f64>>,
     /// Windows around labelled pixels, instead of a crop: the name of the mask, and which pixels.
     pub patches: Option<(String, Patches)>,
-    /// Names of the masks to deliver; all that every stack has if `None`, but for patches none.
+    /// Windows that show the regions of a mask, instead of a crop: its name, and which regions. All masks have 0 beyond the
+    /// edge of the cube then, so that a window's pixels of [`Item::region`](crate::plan::Item::region) are the region's.
+    pub regions: Option<(String, Regions)>,
+    /// Names of the masks to deliver; all that every stack has if `None`, but for patches none, and for regions theirs.
     pub masks: Option<Vec<String>>,
     /// Other class ids for those of masks, in what is delivered: masks, and labels of windows around labelled pixels.
     /// Which windows there are, and how classes are balanced, goes by the ids that the dataset has.
@@ -120,6 +123,7 @@ impl LoaderOptions {
             samples: None,
             weights: None,
             patches: None,
+            regions: None,
             masks: None,
             new_ids: Vec::new(),
             bands: None,

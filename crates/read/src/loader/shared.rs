@@ -13,6 +13,7 @@ use super::stats::{Counters, Statistics};
 use super::times::Record;
 use crate::cache::{Cache, CacheKind};
 use crate::dataset::Dataset;
+use crate::dataset::array::ArrayRef;
 use crate::decode::Decoder;
 use crate::held::Held;
 use crate::plan::{Crop, Order, Pad, Plan, PlanOptions, PlanSample, Segment, State};
@@ -113,9 +114,14 @@ impl Shared {
         self.cached.kind == CacheKind::Decoded && self.cached_bytes() >= self.cached.needed_bytes
     }
 
-    /// What windows have beyond the edge of their cube; no matter what, where none reaches there.
-    pub(crate) fn pad(&self) -> Pad {
-        self.plan.options().crop.pad().unwrap_or(Pad::Edge)
+    /// What windows of an array have beyond the edge of their cube; no matter what, where none reaches there.
+    pub(crate) fn pad(&self, array: ArrayRef<'_>) -> Pad {
+        let crop = &self.plan.options().crop;
+        match crop {
+            // What is mirrored there is no part of a region.
+            Crop::Windows(windows) if windows.are_regions() && array.array != 0 => Pad::Value(0.0),
+            _ => crop.pad().unwrap_or(Pad::Edge),
+        }
     }
 
     /// Where the times of batches go.
@@ -153,18 +159,27 @@ impl Shared {
     }
 }
 
-/// The plan's options, with windows around labelled pixels where these are asked for.
+/// The plan's options, with windows around labelled pixels or of regions where these are asked for.
 fn with_patches(
     dataset: &Dataset,
     options: &LoaderOptions,
     samples: &[usize],
 ) -> Result<PlanOptions> {
-    let Some((mask, patches)) = &options.patches else { return Ok(options.plan.clone()) };
-    if options.plan.crop != Crop::Whole {
-        return Err(Error::conflict("both crops and patches around labelled pixels")
-            .with_remedy(remedy!["leave out ", Opt::Crop, " or ", Opt::Patch]));
-    }
-    let windows = dataset.windows_around_labels(samples, mask, patches, options.plan.seed)?;
+    let windows = match (&options.patches, &options.regions) {
+        (None, None) => return Ok(options.plan.clone()),
+        (Some(_), Some(_)) => {
+            return Err(Error::conflict("both patches around labelled pixels and regions")
+                .with_remedy("choose one of them"));
+        }
+        _ if options.plan.crop != Crop::Whole => {
+            return Err(Error::conflict("both crops and patches around labelled pixels")
+                .with_remedy(remedy!["leave out ", Opt::Crop, " or ", Opt::Patch]));
+        }
+        (Some((mask, patches)), None) => {
+            dataset.windows_around_labels(samples, mask, patches, options.plan.seed)?
+        }
+        (None, Some((mask, regions))) => dataset.windows_of_regions(samples, mask, regions)?,
+    };
     Ok(PlanOptions { crop: Crop::Windows(windows.into()), ..options.plan.clone() })
 }
 
@@ -264,6 +279,9 @@ fn choose_masks(
     }
     if options.patches.is_some() {
         return Ok(Vec::new());
+    }
+    if let Some((mask, _)) = &options.regions {
+        return Ok(vec![mask.clone()]);
     }
     let Some((first, others)) = stacks.split_first() else { return Ok(Vec::new()) };
     let names = dataset.stacks()[*first].masks.iter().map(|mask| mask.name().to_owned());

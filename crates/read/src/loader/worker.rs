@@ -87,7 +87,7 @@ fn fill(
                     None if window.is_inside(shape.rows, shape.columns) => {
                         decoder.all_rows(array, index, window, out, scratch)
                     }
-                    None => decoder.padded(array, index, window, shared.pad(), out, scratch),
+                    None => decoder.padded(array, index, window, shared.pad(array), out, scratch),
                 }?;
                 if let Some(table) = shared.new_ids.of(array) {
                     table.apply(array.dtype(), out);

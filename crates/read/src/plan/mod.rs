@@ -64,7 +64,7 @@ pub use blocks::{Block, ShuffleBlocks};
 pub use crops::{ATTEMPTS, Crop, Labelled, Window};
 pub use order::Order;
 pub use state::{Segment, State};
-pub use windows::{LabelledPixels, Pad, Patches, Windows};
+pub use windows::{LabelledPixels, Pad, Patches, Region, Regions, Windows};
 
 use crate::{Error, Result};
 use batches::{Cut, Epoch, global_batch};
@@ -72,7 +72,7 @@ use blocks::PlannedBlocks;
 use crops::Draw;
 use order::Pool;
 use sequence::{Drawn, PlannedWindows, Sequence};
-use windows::Place;
+use windows::{Place, Shown};
 
 /// A sample as the plan sees it.
 #[derive(Clone, Debug, PartialEq)]
@@ -149,8 +149,10 @@ pub struct Item {
     pub repeat: u32,
     /// The window to read.
     pub window: Window,
-    /// The class id of its centre, of windows around labelled pixels.
+    /// The class id of its centre, of windows around labelled pixels; that of its region, of windows that show one.
     pub label: Option<u32>,
+    /// What the pixels of its region have in the mask, of windows that show one.
+    pub region: Option<u32>,
     /// Whether it comes in another batch, too, and only fills this one up (see [`LastBatch`]); leave it out of a
     /// validation's figures.
     pub padding: bool,
@@ -436,11 +438,11 @@ impl EpochPlan {
                 // Orders that are listed count on through the rounds.
                 false => window % count,
             };
-            let (window, label) = windows.get(Place { sample: place, window });
-            return Ok(Item { sample: sample.sample, repeat, window, label, padding });
+            let Shown { window, label, region } = windows.get(Place { sample: place, window });
+            return Ok(Item { sample: sample.sample, repeat, window, label, region, padding });
         }
         let window = crop.window(sample, draw, labelled)?;
-        Ok(Item { sample: sample.sample, repeat, window, label: None, padding })
+        Ok(Item { sample: sample.sample, repeat, window, label: None, region: None, padding })
     }
 }
 

@@ -109,11 +109,22 @@ fn crop(kind: usize, samples: &[PlanSample]) -> Crop {
                 .collect();
             Crop::Windows(Windows::listed((3, 5), Pad::Edge, &listed).unwrap().into())
         }
-        _ => Crop::Windows(labelled(samples, Patches::new(3, 3)).into()),
+        5 => Crop::Windows(labelled(samples, Patches::new(3, 3)).into()),
+        _ => {
+            let region = |sample: usize, id: u32| {
+                let (row, column) = (id as i32 * 2 - 1, 4 - id as i32);
+                Region { sample, row, column, id, label: sample as u32 % 2 + id % 2 }
+            };
+            let ids = samples.iter().rev().map(|sample| sample.sample);
+            let shown: Vec<Region> = ids
+                .flat_map(|sample| (1..4 - sample as u32 % 2).map(move |id| region(sample, id)))
+                .collect();
+            Crop::Windows(Windows::of_regions((4, 3), Pad::Reflect, &shown).unwrap().into())
+        }
     }
 }
 
-const CROPS: usize = 6;
+const CROPS: usize = 7;
 
 /// Blocks of these samples, `together` in a group: whole cubes, or parts of them where windows are numbered.
 fn blocks(samples: &[PlanSample], crop: &Crop, together: usize) -> Arc<ShuffleBlocks> {
@@ -697,6 +708,38 @@ fn listed_windows_keep_their_order_and_must_touch_their_cube() {
     }
     let balanced = PlanOptions { order: Order::ClassBalanced, ..options(crop(&list)) };
     assert_eq!(plan(cubes(5), balanced).items(), 4, "by the classes of the samples");
+}
+
+#[test]
+fn windows_of_regions_keep_what_they_show() {
+    let shown = [(7, 3, 1, 9, 4), (2, 0, 0, 5, 8), (7, -1, 2, 6, 8)]
+        .map(|(sample, row, column, id, label)| Region { sample, row, column, id, label });
+    let windows = Windows::of_regions((3, 2), Pad::Edge, &shown).unwrap();
+    assert!(windows.are_regions() && windows.are_labelled());
+    assert_eq!(windows.classes(), [(4, 1), (8, 2)]);
+    let listed = Crop::Windows(windows.into());
+    let samples = vec![sample(2, 6, 5, 1), sample(7, 6, 5, 1)];
+    let options = PlanOptions { crop: listed, order: Order::Sequential, ..PlanOptions::new(4) };
+    let items = without_padding(&rest(&plan(samples, options), 0, &[], 1));
+    for (item, region) in items.iter().zip(&shown) {
+        let Region { sample, row, column, id, label } = *region;
+        let window = Window { row, column, rows: 3, columns: 2 };
+        assert_eq!((item.sample, item.window), (sample, window));
+        assert_eq!((item.region, item.label), (Some(id), Some(label)));
+    }
+    assert_eq!(items.len(), 3);
+
+    // Classes take turns, whatever the order of the list.
+    let samples = cubes(6);
+    let Crop::Windows(windows) = crop(6, &samples) else { panic!("windows") };
+    let classes = windows.classes().len();
+    let crop = Crop::Windows(windows);
+    let options = PlanOptions { crop, order: Order::ClassBalanced, ..PlanOptions::new(1) };
+    let items = without_padding(&rest(&plan(samples, options), 0, &[], 1));
+    for turn in items.chunks_exact(classes) {
+        let labels: HashSet<_> = turn.iter().map(|item| item.label).collect();
+        assert_eq!(labels.len(), classes);
+    }
 }
 
 #[test]

@@ -106,6 +106,46 @@ impl Patches {
     }
 }
 
+/// Which regions of a mask (superpixels, instances) get a window each.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Regions {
+    /// Rows of a window. The middle of the region's bounding box lies in its middle; larger regions are cut.
+    pub rows: u32,
+    /// Columns of a window.
+    pub columns: u32,
+    /// What lies beyond the cube's edge, in images; masks have 0 there.
+    pub pad: Pad,
+    /// No regions of these ids; 0 never is one.
+    pub ignore: Vec<u32>,
+    /// Only regions of so many pixels at least.
+    pub min_pixels: usize,
+    /// The mask whose most frequent class id in a region is its label, 0 not counting; the region's id is, if `None`.
+    pub labels: Option<String>,
+}
+
+impl Regions {
+    /// Windows of `rows` × `columns` for all regions, mirrored beyond the edge, labelled by their ids.
+    pub fn new(rows: u32, columns: u32) -> Self {
+        let (pad, ignore) = (Pad::Reflect, Vec::new());
+        Self { rows, columns, pad, ignore, min_pixels: 1, labels: None }
+    }
+}
+
+/// A region of a mask, and the window that it gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// Id of the sample in the dataset.
+    pub sample: usize,
+    /// First row of the window.
+    pub row: i32,
+    /// First column of the window.
+    pub column: i32,
+    /// What its pixels have in the mask.
+    pub id: u32,
+    /// Its class id.
+    pub label: u32,
+}
+
 /// Windows of one size, planned by [`Crop::Windows`](super::Crop::Windows).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Windows {
@@ -132,7 +172,30 @@ enum Places {
         corners: Vec<[i32; 2]>,
         /// Numbers of the windows in the order in which they were listed.
         order: Vec<u32>,
+        /// The regions of a mask that they show, if they do.
+        regions: Option<RegionIds>,
     },
+}
+
+/// The regions that windows show, in the order of these.
+#[derive(Clone, Debug, PartialEq)]
+struct RegionIds {
+    /// What their pixels have in the mask.
+    ids: Vec<u32>,
+    /// Their classes, as numbers among all classes.
+    class: Numbers,
+    /// Ids of all classes.
+    classes: Vec<u32>,
+}
+
+/// A window, and what it shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shown {
+    pub window: Window,
+    /// The class id of its centre, or of its region.
+    pub label: Option<u32>,
+    /// The region that it shows.
+    pub region: Option<u32>,
 }
 
 /// The pixels of one sample that have a window.
@@ -338,11 +401,41 @@ impl Windows {
     ///
     /// # Errors
     /// If there are none, or more than 2^32.
-    pub fn listed(
+    pub fn listed(size: (u32, u32), pad: Pad, windows: &[(usize, i32, i32)]) -> Result<Self> {
+        Ok(Self::sorted(size, pad, windows)?.0)
+    }
+
+    /// Windows of `size` that show regions, one each.
+    ///
+    /// # Errors
+    /// As [`listed`](Self::listed).
+    pub fn of_regions(size: (u32, u32), pad: Pad, shown: &[Region]) -> Result<Self> {
+        let windows: Vec<_> =
+            shown.iter().map(|region| (region.sample, region.row, region.column)).collect();
+        let (mut windows, sorted) = Self::sorted(size, pad, &windows)?;
+        let mut classes: Vec<u32> = shown.iter().map(|region| region.label).collect();
+        classes.sort_unstable();
+        classes.dedup();
+        let of = |listed: &u32| &shown[*listed as usize];
+        let class =
+            |listed: &u32| classes.partition_point(|class| *class < of(listed).label) as u32;
+        let found = RegionIds {
+            ids: sorted.iter().map(|listed| of(listed).id).collect(),
+            class: Numbers::new(sorted.iter().map(class).collect()),
+            classes,
+        };
+        if let Places::Listed { regions, .. } = &mut windows.places {
+            *regions = Some(found);
+        }
+        Ok(windows)
+    }
+
+    /// Listed windows, and which place of the list each comes from.
+    fn sorted(
         (rows, columns): (u32, u32),
         pad: Pad,
         windows: &[(usize, i32, i32)],
-    ) -> Result<Self> {
+    ) -> Result<(Self, Vec<u32>)> {
         if windows.is_empty() {
             return Err(Error::conflict("a list of no windows").with_remedy("list at least one"));
         }
@@ -362,9 +455,9 @@ impl Windows {
         };
         let corners = sorted.iter().map(corner).collect();
         let mut order = vec![0; sorted.len()];
-        (0..).zip(sorted).for_each(|(number, listed)| order[listed as usize] = number);
-        let places = Places::Listed { corners, order };
-        Ok(Self { rows, columns, pad, samples, starts, places })
+        (0..).zip(&sorted).for_each(|(number, listed)| order[*listed as usize] = number);
+        let places = Places::Listed { corners, order, regions: None };
+        Ok((Self { rows, columns, pad, samples, starts, places }, sorted))
     }
 
     /// Rows and columns of every window.
@@ -392,21 +485,47 @@ impl Windows {
         &self.samples
     }
 
-    /// Ids of the classes around whose pixels they lie, ascending, and how many lie there; none if they were listed.
+    /// Ids of the classes of the pixels around which they lie, or of the regions that they show, ascending, and how many of
+    /// each there are; none if they were listed.
     pub fn classes(&self) -> Vec<(u32, usize)> {
-        let Places::Pixels { pixels, classes } = &self.places else { return Vec::new() };
+        let classes = match &self.places {
+            Places::Pixels { classes, .. } => classes,
+            Places::Listed { regions: Some(regions), .. } => &regions.classes,
+            Places::Listed { .. } => return Vec::new(),
+        };
         let mut counts: Vec<(u32, usize)> = classes.iter().map(|class| (*class, 0)).collect();
-        for Pixels { set, class, .. } in pixels {
-            (0..set.len()).for_each(|place| counts[class.get(place) as usize].1 += 1);
-        }
+        self.each_class(&mut |class, _| counts[class as usize].1 += 1);
         counts.retain(|(_, count)| *count > 0);
         counts.sort_unstable();
         counts
     }
 
-    /// Whether they lie around labelled pixels.
+    /// Tells every window's class, as a number among all classes, and its number (see [`place`](Self::place)).
+    fn each_class(&self, tell: &mut impl FnMut(u32, u32)) {
+        match &self.places {
+            Places::Pixels { pixels, .. } => {
+                for (start, Pixels { set, class, .. }) in self.starts.iter().zip(pixels) {
+                    (0..set.len()).for_each(|place| tell(class.get(place), start + place as u32));
+                }
+            }
+            // By the numbers that they have in the list (see `place`).
+            Places::Listed { order, regions: Some(RegionIds { class, .. }), .. } => {
+                (0..)
+                    .zip(order)
+                    .for_each(|(number, place)| tell(class.get(*place as usize), number));
+            }
+            Places::Listed { .. } => {}
+        }
+    }
+
+    /// Whether they lie around labelled pixels, or show regions, which have labels, too.
     pub fn are_labelled(&self) -> bool {
-        matches!(self.places, Places::Pixels { .. })
+        matches!(self.places, Places::Pixels { .. }) || self.are_regions()
+    }
+
+    /// Whether each shows a region of a mask.
+    pub fn are_regions(&self) -> bool {
+        matches!(self.places, Places::Listed { regions: Some(_), .. })
     }
 
     /// Windows of the sample at a place.
@@ -455,11 +574,11 @@ impl Windows {
         self.starts[sample]
     }
 
-    /// The window, and the class id of its centre.
-    pub(super) fn get(&self, place: Place) -> (Window, Option<u32>) {
+    /// The window, and what it shows.
+    pub(super) fn get(&self, place: Place) -> Shown {
         let Place { sample, window } = place;
         let (sample, number) = (sample as usize, window as usize);
-        let (row, column, class) = match &self.places {
+        let (row, column, label, region) = match &self.places {
             Places::Pixels { pixels, classes } => {
                 let Pixels { columns, set, class, .. } = &pixels[sample];
                 let pixel = set.get(number);
@@ -468,25 +587,32 @@ impl Windows {
                     corner(pixel / columns, self.rows),
                     corner(pixel % columns, self.columns),
                     Some(classes[class.get(number) as usize]),
+                    None,
                 )
             }
-            Places::Listed { corners, .. } => {
-                let [row, column] = corners[self.starts[sample] as usize + number];
-                (row, column, None)
+            Places::Listed { corners, regions, .. } => {
+                let place = self.starts[sample] as usize + number;
+                let [row, column] = corners[place];
+                let label =
+                    |regions: &RegionIds| regions.classes[regions.class.get(place) as usize];
+                let region = |regions: &RegionIds| regions.ids[place];
+                (row, column, regions.as_ref().map(label), regions.as_ref().map(region))
             }
         };
-        (Window { row, column, rows: self.rows, columns: self.columns }, class)
+        let window = Window { row, column, rows: self.rows, columns: self.columns };
+        Shown { window, label, region }
     }
 
     /// For every class the numbers of its windows.
     pub(super) fn by_class(&self) -> Vec<IndexSet> {
-        let Places::Pixels { pixels, classes } = &self.places else { return Vec::new() };
-        let mut numbers = vec![Vec::new(); classes.len()];
-        for (start, Pixels { set, class, .. }) in self.starts.iter().zip(pixels) {
-            for window in 0..set.len() {
-                numbers[class.get(window) as usize].push(start + window as u32);
+        let classes = match &self.places {
+            Places::Pixels { classes, .. } => classes.len(),
+            Places::Listed { regions, .. } => {
+                regions.as_ref().map_or(0, |regions| regions.classes.len())
             }
-        }
+        };
+        let mut numbers = vec![Vec::new(); classes];
+        self.each_class(&mut |class, number| numbers[class as usize].push(number));
         let mut sets: Vec<IndexSet> = numbers.into_iter().map(IndexSet::Listed).collect();
         sets.retain(|set| set.len() > 0);
         if self.len() > MOST_LISTED {
@@ -524,8 +650,11 @@ impl Windows {
             Places::Pixels { pixels, .. } => {
                 pixels.iter().map(|pixels| pixels.set.bytes() + pixels.class.bytes()).sum()
             }
-            Places::Listed { corners, order } => {
-                size_of_val(&corners[..]) + size_of_val(&order[..])
+            Places::Listed { corners, order, regions } => {
+                let regions = regions.as_ref().map_or(0, |RegionIds { ids, class, .. }| {
+                    size_of_val(&ids[..]) + class.bytes()
+                });
+                size_of_val(&corners[..]) + size_of_val(&order[..]) + regions
             }
         };
         size_of_val(&self.samples[..]) + size_of_val(&self.starts[..]) + places
@@ -544,12 +673,22 @@ impl Windows {
                 });
                 fold(pixels.chain(classes.iter().map(|class| u64::from(*class))))
             }
-            Places::Listed { corners, order } => {
+            Places::Listed { corners, order, regions } => {
+                let regions = regions.iter().flat_map(|RegionIds { ids, class, classes }| {
+                    let label = |place: usize| u64::from(classes[class.get(place) as usize]);
+                    ids.iter()
+                        .enumerate()
+                        .map(move |(place, id)| u64::from(*id) << 32 | label(place))
+                });
                 let corner = |[row, column]: &[i32; 2]| {
                     u64::from(*row as u32) << 32 | u64::from(*column as u32)
                 };
                 fold(
-                    corners.iter().map(corner).chain(order.iter().map(|number| u64::from(*number))),
+                    corners
+                        .iter()
+                        .map(corner)
+                        .chain(order.iter().map(|number| u64::from(*number)))
+                        .chain(regions),
                 )
             }
         };

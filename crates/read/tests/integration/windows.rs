@@ -1,6 +1,6 @@
 //! Windows that reach beyond the edge, patches around labelled pixels, and what is kept in memory for them.
 
-use hsipack_read::plan::{Crop, Order, Pad, Patches, Windows};
+use hsipack_read::plan::{Crop, Order, Pad, Patches, Regions, Windows};
 use hsipack_read::{CacheKind, Dataset, Error, Loader, LoaderOptions};
 use proptest::prelude::*;
 use serde_json::json;
@@ -178,6 +178,68 @@ fn an_epoch_of_patches_goes_on_where_it_was_left() {
     assert_eq!(parts, whole);
 }
 
+#[test]
+fn regions_have_a_window_each_and_masks_end_with_the_cube() {
+    let (_folder, written) = made();
+    let dataset = Dataset::open(&written.path).unwrap();
+    for (rows, columns, min_pixels) in [(5, 4, 1), (9, 14, 2), (1, 2, 1)] {
+        let regions = Regions { min_pixels, ignore: vec![2], ..Regions::new(rows, columns) };
+        let mut options = options(8, Crop::Whole);
+        options.regions = Some(("a".into(), regions));
+        let mut loader = Loader::new(&dataset, options).unwrap();
+        let mut seen = Vec::new();
+        for batch in loader.epoch() {
+            let batch = batch.unwrap();
+            let mask = batch.mask("a").unwrap();
+            let mask = mask.values::<u8>().unwrap();
+            for (place, item) in batch.items().iter().enumerate() {
+                let shape = dataset.sample(item.sample).unwrap().shape;
+                let id = item.region.unwrap();
+                assert_eq!(item.label, Some(id));
+                seen.push((item.sample, id));
+                // The region's pixels, and the box around them.
+                let pixels: Vec<(usize, usize)> = (0..shape.rows)
+                    .flat_map(|row| (0..shape.columns).map(move |column| (row, column)))
+                    .filter(|(row, column)| u32::from(mask_value(item.sample, *row, *column)) == id)
+                    .collect();
+                assert!(pixels.len() >= min_pixels);
+                let middle = |along: fn(&(usize, usize)) -> usize| {
+                    let ends = || pixels.iter().map(along);
+                    (ends().min().unwrap() + ends().max().unwrap()).div_ceil(2) as i32
+                };
+                let window = item.window;
+                assert_eq!(window.row + rows as i32 / 2, middle(|pixel| pixel.0));
+                assert_eq!(window.column + columns as i32 / 2, middle(|pixel| pixel.1));
+                for row in 0..rows as usize {
+                    for column in 0..columns as usize {
+                        let y = pixel(window.row + row as i32, shape.rows, Pad::Value(0.0));
+                        let x =
+                            pixel(window.column + column as i32, shape.columns, Pad::Value(0.0));
+                        let want = y.zip(x).map_or(0, |(y, x)| mask_value(item.sample, y, x));
+                        assert_eq!(mask[[place, row, column, 0]], want);
+                    }
+                }
+            }
+        }
+        let of_sample = |sample: usize| {
+            let shape = dataset.sample(sample).unwrap().shape;
+            let mut counts = std::collections::BTreeMap::new();
+            for (row, column) in
+                (0..shape.rows).flat_map(|row| (0..shape.columns).map(move |x| (row, x)))
+            {
+                *counts.entry(mask_value(sample, row, column)).or_insert(0) += 1;
+            }
+            let kept = move |(id, count): (u8, usize)| {
+                (id != 0 && id != 2 && count >= min_pixels).then_some((sample, u32::from(id)))
+            };
+            counts.into_iter().filter_map(kept)
+        };
+        let want: Vec<(usize, u32)> = (0..9).flat_map(of_sample).collect();
+        assert!(!want.is_empty());
+        assert_eq!(seen, want, "sample by sample, ascending by id");
+    }
+}
+
 fn refused(change: impl Fn(&mut LoaderOptions)) -> Error {
     let (_folder, written) = images::made();
     let dataset = Dataset::open(&written.path).unwrap();
@@ -200,6 +262,18 @@ fn patches_that_mean_nothing_are_refused() {
         options.plan.crop = Crop::Centre { rows: 3, columns: 3 };
     });
     assert!(error.to_string().contains("both crops and patches"), "{error}");
+    let error = refused(|options| {
+        options.patches = of("ids");
+        options.regions = Some(("ids".into(), Regions::new(3, 3)));
+    });
+    assert!(error.to_string().contains("both patches around labelled pixels and regions"));
+    let error = refused(|options| {
+        let regions = Regions { min_pixels: 1 << 30, ..Regions::new(3, 3) };
+        options.regions = Some(("ids".into(), regions));
+    });
+    assert!(error.to_string().contains("no region that is asked for"), "{error}");
+    let error = refused(|options| options.regions = Some(("few".into(), Regions::new(3, 3))));
+    assert!(error.to_string().contains("patches and regions need class ids"), "{error}");
     let error = refused(|options| {
         let patches = Patches { classes: Some(vec![4_000_000]), ..Patches::new(3, 3) };
         options.patches = Some(("ids".into(), patches));

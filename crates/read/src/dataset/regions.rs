@@ -1,0 +1,123 @@
+//! Windows that show the regions of masks: superpixels, instances.
+
+use std::collections::{BTreeMap, HashMap};
+
+use hsipack_format::{Error, Opt, remedy};
+
+use super::open::Dataset;
+use crate::Result;
+use crate::plan::{Region, Regions, Windows};
+
+/// What is known of a region of one cube.
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    /// First and last row.
+    rows: [u32; 2],
+    /// First and last column.
+    columns: [u32; 2],
+    pixels: usize,
+}
+
+impl Extent {
+    fn add(&mut self, row: u32, column: u32) {
+        self.rows = [self.rows[0].min(row), self.rows[1].max(row)];
+        self.columns = [self.columns[0].min(column), self.columns[1].max(column)];
+        self.pixels += 1;
+    }
+}
+
+/// The first row or column of a window of `size` in whose middle lies that of `first` to `last`.
+fn start([first, last]: [u32; 2], size: u32) -> i32 {
+    (first + last).div_ceil(2) as i32 - (size / 2) as i32
+}
+
+impl Dataset {
+    /// A window for each region that the mask has in these samples, in their order, ascending by id.
+    ///
+    /// # Errors
+    /// If a stack has no such mask, or none for the labels; if one cannot be read, is damaged, or holds boolean layers; if
+    /// no region is left, or there are more than 2^32.
+    pub fn windows_of_regions(
+        &self,
+        samples: &[usize],
+        mask: &str,
+        regions: &Regions,
+    ) -> Result<Windows> {
+        let mut shown = Vec::new();
+        for sample in samples {
+            let ids = self.class_ids(*sample, mask)?;
+            let columns = ids.columns.max(1);
+            let mut found: BTreeMap<u32, Extent> = BTreeMap::new();
+            for (pixel, id) in (0..).zip(&ids.values) {
+                if *id == 0 || regions.ignore.contains(id) {
+                    continue;
+                }
+                let (row, column) = (pixel / columns, pixel % columns);
+                let new = Extent { rows: [row; 2], columns: [column; 2], pixels: 0 };
+                found.entry(*id).or_insert(new).add(row, column);
+            }
+            found.retain(|_, extent| extent.pixels >= regions.min_pixels);
+            let labels = match &regions.labels {
+                Some(mask) => votes(&ids.values, &self.class_ids(*sample, mask)?.values),
+                None => HashMap::new(),
+            };
+            shown.extend(found.into_iter().map(|(id, extent)| Region {
+                sample: *sample,
+                row: start(extent.rows, regions.rows),
+                column: start(extent.columns, regions.columns),
+                id,
+                label: match regions.labels {
+                    Some(_) => labels.get(&id).copied().unwrap_or(0),
+                    None => id,
+                },
+            }));
+        }
+        if shown.is_empty() {
+            return Err(Error::conflict(format!("mask {mask} has no region that is asked for"))
+                .at(self.path())
+                .with_remedy(remedy![
+                    "check the mask, ",
+                    Opt::Ignore,
+                    " and the least number of pixels"
+                ]));
+        }
+        Windows::of_regions((regions.rows, regions.columns), regions.pad, &shown)
+            .map_err(|error| error.at(self.path()))
+    }
+}
+
+/// The most frequent label of every region, 0 not counting; the smallest of those that are equally frequent.
+fn votes(ids: &[u32], labels: &[u32]) -> HashMap<u32, u32> {
+    let mut counts: HashMap<(u32, u32), usize> = HashMap::new();
+    for (id, label) in ids.iter().zip(labels).filter(|(_, label)| **label != 0) {
+        *counts.entry((*id, *label)).or_default() += 1;
+    }
+    let mut best: HashMap<u32, (usize, u32)> = HashMap::new();
+    for ((id, label), count) in counts {
+        let most = best.entry(id).or_insert((count, label));
+        if (count, std::cmp::Reverse(label)) > (most.0, std::cmp::Reverse(most.1)) {
+            *most = (count, label);
+        }
+    }
+    best.into_iter().map(|(id, (_, label))| (id, label)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_have_their_region_in_the_middle() {
+        // A region of rows 4 to 6 in a window of 3 lies there wholly, in one of 5 with a row on both sides.
+        assert_eq!((start([4, 6], 3), start([4, 6], 5), start([4, 4], 1)), (4, 3, 4));
+        assert_eq!((start([0, 0], 5), start([4, 5], 2), start([4, 5], 4)), (-2, 4, 3));
+    }
+
+    #[test]
+    fn the_most_frequent_label_wins_and_0_does_not_vote() {
+        let ids = [1, 1, 1, 1, 2, 2, 3, 3, 3];
+        let labels = [0, 0, 0, 7, 9, 4, 0, 0, 0];
+        let votes = votes(&ids, &labels);
+        assert_eq!((votes.get(&1), votes.get(&2), votes.get(&3)), (Some(&7), Some(&4), None));
+    }
+}
