@@ -49,19 +49,36 @@ pub(crate) struct Start {
     pub given: Vec<Segment>,
 }
 
+/// What a loader is before it takes memory and starts threads.
+pub(super) struct Prepared {
+    pub plan: Plan,
+    pub masks: Vec<String>,
+    new_ids: IdTables,
+    slot_bytes: usize,
+    pub chosen: Chosen,
+}
+
+impl Prepared {
+    pub(super) fn new(dataset: &Dataset, options: &LoaderOptions) -> Result<Self> {
+        check(options)?;
+        let chosen = choose(dataset, options)?;
+        let masks = choose_masks(dataset, options, &chosen)?;
+        let new_ids = IdTables::new(dataset, options, &masks, &stacks_of(dataset, &chosen)?)?;
+        check_bands(dataset, options, &chosen)?;
+        let plan_options = with_patches(dataset, options, &chosen)?;
+        let plan = Plan::new(plan_samples(dataset, options, &chosen)?, plan_options)?;
+        check_mixing(dataset, &plan, &masks)?;
+        let slot_bytes = slot_bytes(dataset, options, &plan, &masks)?;
+        let ring_bytes = slot_bytes as u64 * options.slots as u64;
+        let chosen = Chosen::of(dataset, options, &plan, &masks, ring_bytes)?;
+        Ok(Self { plan, masks, new_ids, slot_bytes, chosen })
+    }
+}
+
 impl Shared {
     pub(crate) fn new(dataset: Dataset, mut options: LoaderOptions) -> Result<Self> {
-        check(&options)?;
-        let chosen = choose(&dataset, &options)?;
-        let masks = choose_masks(&dataset, &options, &chosen)?;
-        let new_ids = IdTables::new(&dataset, &options, &masks, &stacks_of(&dataset, &chosen)?)?;
-        check_bands(&dataset, &options, &chosen)?;
-        let plan_options = with_patches(&dataset, &options, &chosen)?;
-        let plan = Plan::new(plan_samples(&dataset, &options, &chosen)?, plan_options)?;
-        check_mixing(&dataset, &plan, &masks)?;
-        let slot_bytes = slot_bytes(&dataset, &options, &plan, &masks)?;
-        let ring_bytes = slot_bytes as u64 * options.slots as u64;
-        let chosen = Chosen::of(&dataset, &options, &plan, &masks, ring_bytes)?;
+        let prepared = Prepared::new(&dataset, &options)?;
+        let Prepared { plan, masks, new_ids, slot_bytes, chosen } = prepared;
         let Chosen { choice: cached, blocks, shared } = chosen;
         (options.cache, options.cache_bytes) = (cached.kind, cached.limit_bytes);
         check_memory(&dataset, &options, slot_bytes)?;
