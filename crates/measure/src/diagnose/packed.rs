@@ -201,7 +201,7 @@ impl<'a, L: TrainingLibrary> Packed<'a, L> {
         step: &'a mut Step<'s, L::Tensor>,
     ) -> Result<Self> {
         let dataset = open(options)?;
-        let outlook = Outlook::of(&dataset, &by_itself(&options.loader))?;
+        let outlook = Outlook::of(&dataset, &options.loader.by_itself())?;
         let samples = Samples::of(&dataset, &outlook, options)?;
         let (levels, notes) = levels(options);
         let loader = kept_options(options, &samples);
@@ -350,17 +350,6 @@ fn sizes(dataset: &Dataset, samples: &[usize]) -> (u64, u64) {
     let share = samples.len() as f64 / all;
     let stored = machine::stored_bytes(dataset.path()) as f64 * share;
     (stored.ceil() as u64, (dataset.decoded_bytes() as f64 * share).ceil() as u64)
-}
-
-/// A loader's options without what keeps it from choosing by itself what it keeps in memory.
-fn by_itself(options: &LoaderOptions) -> LoaderOptions {
-    LoaderOptions {
-        cache: CacheKind::Auto,
-        cache_bytes: 0,
-        shuffle_window: ShuffleWindow::Auto,
-        trace: None,
-        ..options.clone()
-    }
 }
 
 /// Samples that all levels read.

@@ -79,6 +79,13 @@ pub fn remedy(verdict: &Verdict, facts: &Facts) -> Option<Remedy> {
         (_, Level::Step) => return None,
         (_, Level::Augment) => augmentation(verdict, facts),
         (_, Level::Copy) => copy(verdict, facts),
+        (Kind::Hsipack, Level::Collate) if facts.window.is_some() => (
+            Action::Other,
+            None,
+            words(&[
+                "windows are copied one by one out of decoded chunks: more cores, or fewer bands",
+            ]),
+        ),
         (Kind::Hsipack, Level::Collate) => (
             Action::Other,
             None,

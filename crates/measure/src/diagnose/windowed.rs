@@ -180,6 +180,14 @@ mod tests {
     }
 
     #[test]
+    fn who_only_copies_windows_is_not_told_to_take_crops() {
+        let times = [(Level::Step, 0.1), (Level::Collate, 0.5), (Level::Decode, 0.5)];
+        let remedy = of(&facts(auto(CacheKind::Decoded, None)), &times);
+        assert_eq!(remedy.action, Action::Other);
+        assert!(remedy.advice[0].starts_with("windows are copied one by one"), "{remedy:?}");
+    }
+
+    #[test]
     fn who_keeps_all_already_and_whole_cubes_are_told_nothing_of_it() {
         let kept = Facts { cache: "decoded".into(), ..facts(auto(CacheKind::Decoded, None)) };
         let whole = Facts { window: None, ..facts(auto(CacheKind::Decoded, None)) };
