@@ -205,7 +205,9 @@ impl Action {
     /// The options of what gives batches, as the surface in use spells them; `None` if no option does it.
     pub fn spelled(&self, kind: Kind) -> Option<String> {
         Some(match self {
-            Action::Cache { cache: CacheKind::Auto, .. } => Opt::Cache.to("auto").to_string(),
+            Action::Cache { cache: CacheKind::Auto, .. } => {
+                current().together(&[Opt::Cache.to("auto")])
+            }
             Action::ShuffleWindow { .. } => {
                 current().together(&[Opt::Cache.to("auto"), Opt::ShuffleWindow.to("auto")])
             }

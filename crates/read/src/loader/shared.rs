@@ -81,7 +81,7 @@ impl Shared {
         let Prepared { plan, masks, new_ids, slot_bytes, chosen } = prepared;
         let Chosen { choice: cached, blocks, shared } = chosen;
         (options.cache, options.cache_bytes) = (cached.kind, cached.limit_bytes);
-        check_memory(&dataset, &options, slot_bytes)?;
+        check_memory(&options, slot_bytes, cached.needed_bytes)?;
         let ring = Ring::new(options.slots, slot_bytes, &options.memory)?;
         let bytes = options.cache_bytes;
         let (plan, cache, held) = match (blocks, shared) {
@@ -201,14 +201,15 @@ fn check(options: &LoaderOptions) -> Result<()> {
     Ok(())
 }
 
-/// Compares ring and cache with the memory that can be had: the system would end the process later, without a word.
-fn check_memory(dataset: &Dataset, options: &LoaderOptions, slot_bytes: usize) -> Result<()> {
+/// Compares ring and cache with the memory that can be had: the system would end the process later, without a word. The
+/// cache never holds more than the `needed` bytes of the decoded chunks that are read.
+fn check_memory(options: &LoaderOptions, slot_bytes: usize, needed: u64) -> Result<()> {
     // What is noted about each slot counts as well: a billion slots of nothing do not fit either.
     let slot = (slot_bytes as u64).max(NOTES_A_SLOT);
     let ring = slot.saturating_mul(options.slots as u64);
     let cache = match options.cache {
         CacheKind::None => 0,
-        _ => options.cache_bytes.min(dataset.decoded_bytes()),
+        _ => options.cache_bytes.min(needed),
     };
     let Some(available) = memory::available() else { return Ok(()) };
     if ring.saturating_add(cache) <= available.bytes {
@@ -399,4 +400,20 @@ fn slot_bytes(
         }
     }
     Ok(largest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cache_without_a_bound_needs_no_more_than_what_is_read() {
+        let mut options = LoaderOptions::new(1);
+        (options.cache, options.cache_bytes) = (CacheKind::Decoded, u64::MAX);
+        check_memory(&options, 1000, 1000).unwrap();
+        if memory::available().is_some() {
+            let error = check_memory(&options, 1000, u64::MAX / 2).unwrap_err();
+            assert!(error.to_string().contains("the cache"), "{error}");
+        }
+    }
 }
