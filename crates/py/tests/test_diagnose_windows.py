@@ -54,9 +54,7 @@ def test_listed_windows_of_samples_that_are_not_read_are_left_out(
 
 def test_patches_come_of_cubes_that_have_labels(dataset: str) -> None:
     patches = hsipack.LabelledPatches(1, mask="labels", per_class=3)
-    with hsipack.Loader(
-        dataset, 4, crop=patches, sampler="class_balanced", device="cpu"
-    ) as loader:
+    with hsipack.Loader(dataset, 4, crop=patches, sampler="class_balanced", device="cpu") as loader:
         found, batches = diagnose(loader)
     assert {tuple(batch["image"].shape) for batch in batches} == {(4, SHAPE[2])}
     assert found.to_dict()["facts"]["window"]["chunks"] == 1

@@ -1,4 +1,4 @@
-"""`hsipack diagnose` of patches; how often it is right about times is tested where these are planted."""
+"""`hsipack diagnose` of patches; that it judges times rightly is tested where they are planted."""
 
 import json
 from pathlib import Path
