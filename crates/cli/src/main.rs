@@ -12,6 +12,7 @@ mod failure;
 mod files;
 mod measurer;
 mod parse;
+mod patches;
 mod reading;
 mod surface;
 mod task;

@@ -55,6 +55,14 @@ impl Surface for Shell {
     }
 
     fn together(&self, settings: &[Setting]) -> String {
+        let found: Vec<_> = settings.iter().map(|setting| self.found(setting.option)).collect();
+        // Options of another command are typed in one line of it.
+        if let Some((Some(command), _)) = found.first()
+            && found.iter().all(|(other, _)| other == &Some(*command))
+        {
+            let typed = found.iter().zip(settings).map(|((_, flag), one)| with_value(flag, one));
+            return format!("`hsipack {command} {}`", typed.collect::<Vec<_>>().join(" "));
+        }
         joined(self, settings, " ")
     }
 

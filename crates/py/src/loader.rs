@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
 
 use hsipack_augment::{Device, Mixed, Pipeline};
+use hsipack_measure::diagnose::Facts;
 use hsipack_read::plan::{Crop, Item, Plan, State, Window};
 use hsipack_read::trace::{Trace, Track};
 use hsipack_read::{
-    DeviceBatch, DeviceLoader, DeviceOptions, Error, LoaderOptions, OfProcess, Result,
+    CacheKind, DeviceBatch, DeviceLoader, DeviceOptions, Error, LoaderOptions, OfProcess, Outlook,
+    Result,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyString};
@@ -351,6 +353,28 @@ impl Loader {
                 })
             });
             Ok(report.to_string())
+        })
+    }
+
+    /// For a diagnosis: ids of the samples that it reads, how many windows each has, and what is known of it beside times,
+    /// as JSON. What it would keep in memory by itself is found out if it was not asked to choose, or not for all of it.
+    fn outlook(&self, py: Python<'_>) -> PyResult<(Vec<usize>, Vec<u32>, String)> {
+        self.running(py, |running| {
+            let source = running.source.clone();
+            let (options, dataset) = (running.options.by_itself(), running.dataset.clone());
+            let look = move || {
+                let loader = source.loader();
+                let outlook = loader.outlook();
+                let facts = Facts::of(&dataset, loader.options(), &outlook);
+                drop(loader);
+                let auto = match outlook.cache.kind {
+                    CacheKind::Decoded if outlook.cache.chosen => outlook.cache.clone(),
+                    _ => Outlook::of(&dataset, &options)?.cache,
+                };
+                Ok((outlook, Facts { auto: Some(auto), ..facts }))
+            };
+            let (Outlook { samples, counts, .. }, facts) = patiently(py, look)?.or_raise(py)?;
+            Ok((samples, counts, serde_json::to_string(&facts).expect("plain data")))
         })
     }
 

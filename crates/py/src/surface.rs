@@ -108,6 +108,14 @@ impl Surface for Python {
     fn command(&self, command: Command, setting: Option<&Setting>) -> String {
         let typed = setting.map(|setting| self.option(setting)).unwrap_or_default();
         match (command, setting.map(|setting| taker(setting.option))) {
+            // Python has no such function, and crops elsewhere.
+            (Command::Tune, _) => match setting
+                .and_then(|setting| Some((setting.option, setting.value.as_ref()?)))
+            {
+                Some((Opt::Patch, size)) => format!("the command `hsipack tune --patch {size}`"),
+                _ if setting.is_some() => format!("the command {typed}"),
+                _ => "the command `hsipack tune`".to_owned(),
+            },
             (_, Some(Taker::Shell { .. })) => format!("the command {typed}"),
             (Command::Convert, None) => "hsipack.convert".to_owned(),
             (Command::Convert, Some(_)) if typed.contains('=') => {

@@ -106,6 +106,24 @@ def test_slow_decoding_is_named_and_what_more_threads_bring_is_measured(tmp_path
         assert facts["more_threads_s"] > 0
 
 
+def test_crops_that_are_decoded_one_by_one_are_told_of_the_default(tmp_path: Path) -> None:
+    # Every crop decodes a cube, or most of one.
+    cubes = packed(tmp_path, (96, 96, 64), codec="zstd")
+    crop = hsipack.RandomCrop(3, per_cube=100)
+    with hsipack.Loader(cubes, 8, shuffle=True, device="cpu", crop=crop, cache=None) as loader:
+        found = diagnose(loader, lambda batch: None, verify=True)
+    assert found.culprit in ("decode", "read"), str(found)
+    assert found.remedy is not None
+    assert found.remedy["action"] == "cache"
+    assert found.remedy["cache"] == "auto"
+    assert found.remedy["advice"][0].startswith("loaders keep all ")
+    assert 'cache="auto"' in str(found)
+    assert "a window of 3x3 pixels lies in" in str(found)
+    assert "`hsipack tune --patch 3x3`" in str(found)
+    assert found.verified is not None
+    assert found.verified["gain"] > 1.5, str(found)
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_data_loader_that_waits_is_helped_by_more_workers_than_cores(workers: int) -> None:
     loader = DataLoader(Slow(LONG / 2), batch_size=2, num_workers=workers)

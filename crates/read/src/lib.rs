@@ -60,7 +60,7 @@ pub use hsipack_store::stores as store;
 pub use hsipack_torch as torch;
 pub use loader::{
     ArrayView, Batch, BatchTimes, CacheChoice, Epoch, Loader, LoaderOptions, LoaderStats, OnDamage,
-    ShuffleWindow, Shuffled, Statistics, shuffle_window_bytes,
+    Outlook, ShuffleWindow, Shuffled, Statistics, shuffle_window_bytes,
 };
 #[doc(no_inline)]
 pub use ndarray;

@@ -10,6 +10,7 @@ use hsipack_format::Result;
 use hsipack_read::store::StoreKind;
 
 use crate::parse;
+use crate::patches::PatchArgs;
 use crate::training::NetworkArg;
 
 /// Find out what training waits for: the disk, decoding, the copy, augmentation, or the step itself.
@@ -23,6 +24,7 @@ use crate::training::NetworkArg;
 /// Python package (--device cuda). For your own model and your present loader see hsipack.diagnose in Python.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
+#[command(group = clap::ArgGroup::new("windows").args(["patch"]))]
 pub struct Args {
     /// The dataset
     dataset: PathBuf,
@@ -36,7 +38,7 @@ pub struct Args {
     #[arg(long, value_enum)]
     network: Option<NetworkArg>,
 
-    /// Cubes, or crops, in a batch
+    /// Cubes, crops or patches in a batch
     #[arg(short, long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..))]
     batch_size: u32,
 
@@ -45,12 +47,19 @@ pub struct Args {
     augment: Option<PathBuf>,
 
     /// Random crops of so many pixels [default: whole cubes]
-    #[arg(long, value_name = "ROWSxCOLUMNS", value_parser = parse::pixels)]
+    #[arg(long, value_name = "ROWSxCOLUMNS", value_parser = parse::pixels, conflicts_with = "patch")]
     crop: Option<[u32; 2]>,
 
     /// Random crops of each cube in an epoch [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "crop")]
     crops_per_cube: Option<u32>,
+
+    #[command(flatten)]
+    patches: PatchArgs,
+
+    /// With --patch: the mask that has the labels
+    #[arg(long, value_name = "NAME", requires = "patch")]
+    mask: Vec<String>,
 
     /// Only cubes of these splits: train or train,val (repeatable) [default: all cubes]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
@@ -115,6 +124,7 @@ Examples:
   hsipack diagnose tissue.hsipack --step-time 80ms
   hsipack diagnose tissue.hsipack --step-time 80ms --augment pipeline.json --cold --verify
   hsipack diagnose tissue.hsipack --step-time 20ms --rate-limit 500MB/s --emulate-bus 12GB/s
+  hsipack diagnose scenes.hsipack --step-time 5ms --patch 9x9 --mask classes --batch-size 512
 
 Keys of --json (times in seconds, shares from 0 to 1):
   subject batch_size culprit (null: nobody) settled limits{share,spreads} attempts notes facts{...}

@@ -26,13 +26,14 @@ use hsipack_format::{Error, ErrorKind, Result};
 use hsipack_measure::machine::{self, Usage};
 use hsipack_pack::convert::BandSelection;
 use hsipack_pack::progress::Progress;
-use hsipack_read::plan::{Crop, LastBatch, Order, Pad, Patches, PlanOptions, Share, State};
+use hsipack_read::plan::{Crop, LastBatch, Order, PlanOptions, Share, State};
 use hsipack_read::store::StoreKind;
 use hsipack_read::{
     CacheKind, Dataset, Loader, LoaderOptions, MemoryOptions, OnDamage, OpenOptions, ShuffleWindow,
     Verify,
 };
 
+use crate::patches::PatchArgs;
 use crate::{files, output, parse, reading, task};
 use figures::Look;
 use report::Report;
@@ -127,7 +128,7 @@ pub struct Args {
     world_size: usize,
 
     /// Random crops of so many pixels [default: whole cubes]
-    #[arg(long, value_name = "ROWSxCOLUMNS", value_parser = parse::pixels, conflicts_with_all = ["centre_crop", "grid"], help_heading = "Contents")]
+    #[arg(long, value_name = "ROWSxCOLUMNS", value_parser = parse::pixels, conflicts_with_all = ["centre_crop", "grid", "patch"], help_heading = "Contents")]
     crop: Option<[u32; 2]>,
 
     /// Random crops of each cube in an epoch [default: 1]
@@ -146,11 +147,12 @@ pub struct Args {
     min_labelled: Option<f64>,
 
     /// The middle of each cube
-    #[arg(long, value_name = "ROWSxCOLUMNS", value_parser = parse::pixels, visible_alias = "center-crop", conflicts_with = "grid", help_heading = "Contents")]
+    #[arg(long, value_name = "ROWSxCOLUMNS", value_parser = parse::pixels, visible_alias = "center-crop", conflicts_with_all = ["grid", "patch"], help_heading = "Contents")]
     centre_crop: Option<[u32; 2]>,
 
-    /// All crops of a grid over each cube, the last ones moved back to end with the cube
-    #[arg(long, value_name = "ROWSxCOLUMNS", value_parser = parse::pixels, help_heading = "Contents")]
+    /// All crops of a grid over each cube, the last ones moved back to end with the cube. With --pad cubes may be smaller
+    /// than the crops [default: such cubes are refused]
+    #[arg(long, value_name = "ROWSxCOLUMNS", value_parser = parse::pixels, conflicts_with = "patch", help_heading = "Contents")]
     grid: Option<[u32; 2]>,
 
     /// Pixels from one crop of the grid to the next; less than its size makes them overlap
@@ -158,35 +160,8 @@ pub struct Args {
     #[arg(long, value_name = "ROWSxCOLUMNS", value_parser = parse::pixels, requires = "grid", help_heading = "Contents")]
     grid_step: Option<[u32; 2]>,
 
-    /// Windows of so many pixels around every labelled pixel of the mask that --mask names; 1x1 gives spectra.
-    /// The order class-balanced draws every class of pixels equally often
-    #[arg(long, value_name = "ROWSxCOLUMNS", value_parser = parse::pixels, conflicts_with_all = ["crop", "centre_crop", "grid", "no_masks"], requires = "mask", help_heading = "Contents")]
-    patch: Option<[u32; 2]>,
-
-    /// Only around pixels of these classes: 1,3,5-8 [default: all]
-    #[arg(long, value_name = "LIST", value_parser = parse::classes, requires = "patch", help_heading = "Contents")]
-    classes: Option<parse::ClassList>,
-
-    /// Classes that count as unlabelled, such as 0,255 [default: 0]
-    #[arg(long, value_name = "LIST", value_parser = parse::classes, requires = "patch", help_heading = "Contents")]
-    ignore: Option<parse::ClassList>,
-
-    /// Only so many pixels of each class, drawn once by the seed [default: all]
-    #[arg(long, value_name = "N", requires = "patch", help_heading = "Contents")]
-    per_class: Option<usize>,
-
-    /// What patches have beyond the edge of their cube: reflect mirrors it, edge repeats its outermost pixels, a
-    /// number stands there as it would be stored (and 0 in masks) [default: reflect]. With --grid: what crops have
-    /// where a cube is smaller than they are [default: such cubes are refused]
-    #[arg(
-        long,
-        value_name = "reflect|edge|NUMBER",
-        conflicts_with_all = ["crop", "centre_crop"],
-        requires = "windows",
-        allow_negative_numbers = true,
-        help_heading = "Contents"
-    )]
-    pad: Option<Pad>,
+    #[command(flatten, next_help_heading = "Contents")]
+    patches: PatchArgs,
 
     /// Read this mask (repeatable) [default: all that every cube has]. With --patch: the one that has the labels, which
     /// is not delivered
@@ -194,7 +169,7 @@ pub struct Args {
     mask: Vec<String>,
 
     /// Read no masks
-    #[arg(long, help_heading = "Contents")]
+    #[arg(long, conflicts_with = "patch", help_heading = "Contents")]
     no_masks: bool,
 
     /// Bands to read, numbered from 0, in this order: 0,5,10-20 [default: all]
@@ -308,9 +283,9 @@ impl Args {
             let chosen = dataset.samples().matching((0..dataset.len()).collect(), condition);
             options.samples = Some(chosen.map_err(|error| error.at(dataset.path()))?);
         }
-        options.patches = self.patches();
+        options.patches = self.patches.patches(&self.mask)?;
         options.masks = match (self.no_masks, self.mask.as_slice()) {
-            _ if self.patch.is_some() => None,
+            _ if options.patches.is_some() => None,
             (true, _) => Some(Vec::new()),
             (false, []) => None,
             (false, names) => Some(names.to_vec()),
@@ -346,17 +321,6 @@ impl Args {
         }
     }
 
-    /// Patches, and the mask that has their labels.
-    fn patches(&self) -> Option<(String, Patches)> {
-        let [rows, columns] = self.patch?;
-        let mut patches = Patches::new(rows, columns);
-        patches.pad = self.pad.unwrap_or(patches.pad);
-        patches.classes = self.classes.clone().map(|list| list.0);
-        patches.ignore = self.ignore.clone().map_or(patches.ignore, |list| list.0);
-        patches.per_class = self.per_class;
-        Some((self.mask.first()?.clone(), patches))
-    }
-
     fn crops(&self) -> Crop {
         if let Some([rows, columns]) = self.crop {
             let per_sample = self.crops_per_cube.unwrap_or(1);
@@ -366,7 +330,7 @@ impl Args {
             Crop::Centre { rows, columns }
         } else if let Some([rows, columns]) = self.grid {
             let [row_step, column_step] = self.grid_step.unwrap_or([rows, columns]);
-            Crop::Grid { rows, columns, row_step, column_step, pad: self.pad }
+            Crop::Grid { rows, columns, row_step, column_step, pad: self.patches.pad }
         } else {
             Crop::Whole
         }
@@ -378,15 +342,6 @@ impl Args {
         let text = std::fs::read_to_string(path)
             .map_err(|error| Error::io(path, "cannot read the state", error))?;
         State::from_json(&text).map(Some).map_err(|error| about_state(error, path))
-    }
-
-    /// Patches have the labels of one mask.
-    fn check_patches(&self) -> Result<()> {
-        match (self.patch, self.mask.len()) {
-            (Some(_), 2..) => Err(Error::conflict("--patch with several masks")
-                .with_remedy("name the one that has the labels with --mask")),
-            _ => Ok(()),
-        }
     }
 
     /// A cache has to have a size.
@@ -438,7 +393,6 @@ pub fn run(args: Args) -> Result<ExitCode> {
     task::stop_on_ctrl_c(&progress);
     let begin = Instant::now();
     let dataset = args.open()?;
-    args.check_patches()?;
     args.check_cache(&dataset)?;
     if args.drop_cache {
         machine::drop_file_cache(dataset.path())?;

@@ -225,6 +225,11 @@ impl Driver<'_> {
             if self.levels.can_try(&remedy.action) {
                 let trial = self.tried(remedy)?;
                 verified = Some(Verified::new(trial, remedy, &verdict, &facts, limits));
+            } else if matches!(remedy.action, Action::ShuffleWindow { .. }) {
+                notes.push(
+                    "a shuffle window shows what it brings only where not all samples fit into memory, so nothing was verified with the few that are read here"
+                        .to_owned(),
+                );
             } else {
                 notes.push("there is no option to try, so nothing was verified".to_owned());
             }

@@ -1,7 +1,7 @@
 //! What is known of a pipeline beside the times of its levels.
 
-use hsipack_read::plan::Crop;
-use hsipack_read::{Dataset, LoaderOptions};
+use hsipack_read::plan::{Crop, Patches};
+use hsipack_read::{CacheChoice, Dataset, LoaderOptions, Outlook};
 use serde::{Deserialize, Serialize};
 
 use crate::machine;
@@ -58,6 +58,10 @@ pub struct Facts {
     pub always_verified: bool,
     /// Rows and columns of chunks that would suit the crops, if chunks are whole rows and crops much narrower.
     pub tiles: Option<[u32; 2]>,
+    /// What a window costs where each decodes its chunks by itself; `None` if cubes are read whole.
+    pub window: Option<WindowCost>,
+    /// What a loader of all these samples would keep in memory by default.
+    pub auto: Option<CacheChoice>,
     /// Whether the device is a GPU.
     pub gpu: bool,
 }
@@ -81,6 +85,23 @@ hsipack_format::option_names!(Kind, "kind of loader", {
     Iterable => "iterable",
 });
 
+/// What a window costs where nothing is kept.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WindowCost {
+    /// Its rows.
+    pub rows: u32,
+    /// Its columns.
+    pub columns: u32,
+    /// Bytes of its pixels in the image.
+    pub bytes: u64,
+    /// Chunks of the image that it lies in, on average.
+    pub chunks: f64,
+    /// Bytes of such a chunk, decoded.
+    pub chunk_bytes: u64,
+    /// How often every chunk is decoded in an epoch, on average.
+    pub decoded: f64,
+}
+
 /// A function that makes a batch of samples, and how long it takes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CollateCost {
@@ -100,13 +121,14 @@ pub struct AugmentationCost {
 }
 
 impl Facts {
-    /// What a packed dataset and the options of its loader tell.
-    pub fn of(dataset: &Dataset, options: &LoaderOptions) -> Self {
+    /// What a packed dataset, the options of its loader and what this reads tell.
+    pub fn of(dataset: &Dataset, options: &LoaderOptions, outlook: &Outlook) -> Self {
         let image = dataset.stacks().first().map(|stack| &stack.image);
         let codec = image.and_then(|image| image.meta().codecs.blosc);
         let crop = &options.plan.crop;
         // Smaller tiles cost more than they save.
-        let tiles = crop_size(crop).filter(|[_, columns]| {
+        let size = window_size(options);
+        let tiles = size.filter(|[_, columns]| {
             image.is_some_and(|image| {
                 let width = image.shape().columns;
                 image.grid().tile().columns == width && *columns as usize * 2 <= width
@@ -121,6 +143,14 @@ impl Facts {
             labelled_crops: matches!(crop, Crop::Random { min_labelled, .. } if *min_labelled > 0.0),
             compressor: codec.map(|codec| codec.compressor.name().to_owned()),
             tiles: tiles.map(|size| size.map(|side| side.max(32))),
+            window: size.zip(image).map(|([rows, columns], image)| {
+                let (chunk_bytes, values) =
+                    (image.chunk_bytes() as u64, image.grid().chunk_values());
+                let value = chunk_bytes / values.max(1) as u64;
+                let own = u64::from(rows) * u64::from(columns) * image.shape().bands as u64 * value;
+                let Outlook { chunks, decoded, .. } = *outlook;
+                WindowCost { rows, columns, bytes: own, chunks, chunk_bytes, decoded }
+            }),
             ..Self::default()
         }
     }
@@ -131,9 +161,12 @@ impl Facts {
     }
 }
 
-/// Rows and columns of crops.
-fn crop_size(crop: &Crop) -> Option<[u32; 2]> {
-    match *crop {
+/// Rows and columns of windows; none of whole cubes.
+fn window_size(options: &LoaderOptions) -> Option<[u32; 2]> {
+    if let Some((_, Patches { rows, columns, .. })) = options.patches {
+        return Some([rows, columns]);
+    }
+    match options.plan.crop {
         Crop::Whole => None,
         Crop::Random { rows, columns, .. }
         | Crop::Centre { rows, columns }

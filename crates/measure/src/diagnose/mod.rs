@@ -13,6 +13,7 @@
 //! | `verdict.rs` | from times of levels to the part that is to blame |
 //! | `prediction.rs` | what a batch is predicted to take, and the measured time that this rests on |
 //! | `remedy.rs` | what to do about it, and what that is predicted to bring |
+//! | `windowed.rs` | what loaders do by default where windows are decoded one by one |
 //! | `observed.rs` | what a running loader waits for, from what it counted |
 //! | `report.rs` | all of it, as JSON and for people |
 //! | `driver.rs` | the trait of levels; runs them, judges, and tries the remedy |
@@ -34,10 +35,11 @@ mod request;
 mod rounds;
 mod subset;
 mod verdict;
+mod windowed;
 mod words;
 
 pub use driver::{Effort, Lap, Levels, Timer, Variant, diagnose};
-pub use facts::{AugmentationCost, CollateCost, Facts, Kind};
+pub use facts::{AugmentationCost, CollateCost, Facts, Kind, WindowCost};
 pub use level::Level;
 pub use observed::{Limit, Observed};
 pub use packed::{PackedOptions, Step, run};

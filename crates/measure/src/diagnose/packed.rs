@@ -1,5 +1,6 @@
 //! The levels of a packed dataset: what hsipack's loader gives, parts of it kept ready.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -10,7 +11,7 @@ use hsipack_read::plan::{Crop, LastBatch};
 use hsipack_read::store::Store;
 use hsipack_read::{
     CacheKind, Dataset, DeviceBatch, DeviceLoader, DeviceOptions, LoaderOptions, OpenOptions,
-    ShuffleWindow,
+    Outlook, ShuffleWindow,
 };
 
 use super::driver::{Effort, Lap, Levels, Timer, Variant, diagnose};
@@ -22,6 +23,9 @@ use super::report::Diagnosis;
 use super::subset::subset;
 use crate::device::TrainingLibrary;
 use crate::{Error, Result, machine};
+
+/// Batches that bring nothing new into a cache, beside those that lay ready, after which it counts as full.
+const FULL: usize = 12;
 
 /// What is diagnosed.
 #[derive(Clone, Debug)]
@@ -64,8 +68,10 @@ pub(super) struct Packed<'a, L: TrainingLibrary> {
     library: &'a L,
     step: &'a mut Step<'a, L::Tensor>,
     dataset: Dataset,
+    /// What a loader reads that is asked for nothing but what it reads, and what it keeps by itself.
+    outlook: Outlook,
     /// Samples that all levels read: few enough to be kept in memory.
-    samples: Vec<usize>,
+    samples: Samples,
     levels: Vec<Level>,
     notes: Vec<String>,
     kept: Kept<L>,
@@ -104,7 +110,7 @@ impl Change {
             Action::Threads { threads } => Self { threads: Some(*threads), ..change },
             Action::Without { place, .. } => Self { without: Some(*place), ..change },
             Action::Crop { pixels } => Self { crop: Some(*pixels), ..change },
-            Action::Pin | Action::Other => return None,
+            Action::ShuffleWindow { .. } | Action::Pin | Action::Other => return None,
         })
     }
 }
@@ -167,17 +173,18 @@ impl<L: TrainingLibrary> Levels for Packed<'_, L> {
     }
 
     fn facts(&mut self) -> Result<Facts> {
-        let chosen = chosen(&self.dataset, &self.options.loader)?;
-        let (stored, decoded) = sizes(&self.dataset, &chosen);
+        let (stored, decoded) = sizes(&self.dataset, &self.outlook.samples);
         let shape = self.dataset.stacks().first().map(|stack| stack.image.shape());
-        let whole = matches!(self.options.loader.plan.crop, Crop::Whole);
+        let facts = Facts::of(&self.dataset, &self.options.loader, &self.outlook);
+        let whole = facts.window.is_none();
         Ok(Facts {
             stored_bytes: Some(stored),
             decoded_bytes: Some(decoded),
             copies: self.kept.copies.to_owned(),
             pixels: shape.filter(|_| whole).map(|shape| [shape.rows as u32, shape.columns as u32]),
             gpu: self.options.device.device != Device::Cpu,
-            ..Facts::of(&self.dataset, &self.options.loader)
+            auto: Some(self.outlook.cache.clone()),
+            ..facts
         })
     }
 
@@ -194,11 +201,12 @@ impl<'a, L: TrainingLibrary> Packed<'a, L> {
         step: &'a mut Step<'s, L::Tensor>,
     ) -> Result<Self> {
         let dataset = open(options)?;
-        let samples = samples(&dataset, options)?;
+        let outlook = Outlook::of(&dataset, &options.loader.by_itself())?;
+        let samples = Samples::of(&dataset, &outlook, options)?;
         let (levels, notes) = levels(options);
         let loader = kept_options(options, &samples);
         let kept = Kept::new(options, loader, library)?;
-        Ok(Self { options, library, step, dataset, samples, levels, notes, kept })
+        Ok(Self { options, library, step, dataset, outlook, samples, levels, notes, kept })
     }
 
     /// Steps on the kept batch, augmented anew if there is a pipeline.
@@ -259,9 +267,17 @@ impl<'a, L: TrainingLibrary> Packed<'a, L> {
             CacheKind::None => slots,
             _ => loader.batches_per_epoch()?.max(slots),
         };
+        // Few of an epoch's windows may lie in all chunks.
+        let (mut kept, mut since) = (0, 0);
         for _ in 0..batches {
             next(loader)?;
             timer.check()?;
+            let now = loader.cached_bytes();
+            since = if now > kept { 0 } else { since + 1 };
+            kept = now;
+            if since >= slots + FULL {
+                break;
+            }
         }
         loader.forget_times();
         Ok(())
@@ -294,7 +310,7 @@ impl<'a, L: TrainingLibrary> Packed<'a, L> {
 
     /// Batches of an epoch of the samples that all levels read.
     fn batches(&self, change: &Change) -> usize {
-        self.samples.len() / self.loader_options(change).plan.batch_size.max(1)
+        self.samples.items / self.loader_options(change).plan.batch_size.max(1)
     }
 }
 
@@ -336,42 +352,51 @@ fn sizes(dataset: &Dataset, samples: &[usize]) -> (u64, u64) {
     (stored.ceil() as u64, (dataset.decoded_bytes() as f64 * share).ceil() as u64)
 }
 
-fn chosen(dataset: &Dataset, options: &LoaderOptions) -> Result<Vec<usize>> {
-    let all = options.samples.clone().unwrap_or_else(|| (0..dataset.len()).collect());
-    let there = all.into_iter().filter(|id| *id < dataset.len()).collect();
-    if options.splits.is_empty() { Ok(there) } else { dataset.in_splits(there, &options.splits) }
+/// Samples that all levels read.
+struct Samples {
+    /// Their ids.
+    ids: Vec<usize>,
+    /// Cubes, or windows of them, of an epoch.
+    items: usize,
 }
 
-/// Samples that all levels read.
-fn samples(dataset: &Dataset, options: &PackedOptions) -> Result<Vec<usize>> {
-    let chosen = chosen(dataset, &options.loader)?;
-    let (_, decoded_bytes) = sizes(dataset, &chosen);
-    let per_sample = match options.loader.plan.crop {
-        Crop::Random { per_sample, .. } => per_sample as usize,
-        _ => 1,
-    };
-    let samples = subset(&chosen, decoded_bytes, options.loader.plan.batch_size, per_sample);
-    if samples.is_empty() {
-        let error = Error::conflict("there are no samples to read").at(dataset.path());
-        return Err(error.with_remedy(format!("choose another {}", Opt::Split)));
+impl Samples {
+    /// Some of those that are read: of windows, some of those that have any.
+    fn of(dataset: &Dataset, outlook: &Outlook, options: &PackedOptions) -> Result<Self> {
+        let Outlook { samples, counts, .. } = outlook;
+        let (_, decoded_bytes) = sizes(dataset, samples);
+        let per_sample = outlook.windows() as usize / samples.len().max(1);
+        let ids = subset(samples, decoded_bytes, options.loader.plan.batch_size, per_sample);
+        if ids.is_empty() {
+            let error = Error::conflict("there are no samples to read").at(dataset.path());
+            return Err(error.with_remedy(format!("choose another {}", Opt::Split)));
+        }
+        let all: HashMap<usize, u32> =
+            samples.iter().copied().zip(counts.iter().copied()).collect();
+        let items = ids.iter().filter_map(|id| all.get(id)).map(|count| *count as usize).sum();
+        Ok(Self { ids, items })
     }
-    Ok(samples)
 }
 
 /// Options of a loader of these samples, in whole batches where there is one.
-fn of_samples(options: &PackedOptions, samples: &[usize]) -> LoaderOptions {
+fn of_samples(options: &PackedOptions, samples: &Samples) -> LoaderOptions {
     let mut options = options.loader.clone();
-    options.samples = Some(samples.to_vec());
+    options.samples = Some(samples.ids.clone());
+    if let Crop::Windows(windows) = &options.plan.crop
+        && let Some(some) = windows.of_samples(&samples.ids)
+    {
+        options.plan.crop = Crop::Windows(some.into());
+    }
     options.splits = Vec::new();
     options.end_epoch = None;
-    if samples.len() >= options.plan.batch_size {
+    if samples.items >= options.plan.batch_size {
         options.plan.last = LastBatch::Drop;
     }
     options
 }
 
 /// Options of a loader that gives the batch to be kept.
-fn kept_options(options: &PackedOptions, samples: &[usize]) -> LoaderOptions {
+fn kept_options(options: &PackedOptions, samples: &Samples) -> LoaderOptions {
     LoaderOptions { slots: 2, trace: None, ..of_samples(options, samples) }
 }
 

@@ -12,6 +12,7 @@ use super::facts::{CollateCost, Facts, Kind};
 use super::level::Level;
 use super::prediction::{Basis, Prediction};
 use super::verdict::Verdict;
+use super::windowed;
 use super::words::time;
 
 /// Something to change.
@@ -20,10 +21,17 @@ use super::words::time;
 pub enum Action {
     /// Keep samples in memory.
     Cache {
-        /// As stored, or decoded.
+        /// As stored, or decoded; or by default, which is decoded where all fit.
         cache: CacheKind,
         /// Bytes that takes.
         bytes: u64,
+    },
+    /// Shuffle windows among those of some blocks of cubes, which are held decoded; loaders do so by default.
+    ShuffleWindow {
+        /// Bytes that it takes.
+        bytes: u64,
+        /// How often a chunk is then decoded in an epoch.
+        decoded: f64,
     },
     /// Decode with so many threads, or load with so many workers.
     Threads {
@@ -71,6 +79,13 @@ pub fn remedy(verdict: &Verdict, facts: &Facts) -> Option<Remedy> {
         (_, Level::Step) => return None,
         (_, Level::Augment) => augmentation(verdict, facts),
         (_, Level::Copy) => copy(verdict, facts),
+        (Kind::Hsipack, Level::Collate) if facts.window.is_some() => (
+            Action::Other,
+            None,
+            words(&[
+                "windows are copied one by one out of decoded chunks: more cores, or fewer bands",
+            ]),
+        ),
         (Kind::Hsipack, Level::Collate) => (
             Action::Other,
             None,
@@ -186,7 +201,8 @@ pub(super) fn cache(facts: &Facts, kind: CacheKind) -> Option<Action> {
 
 /// What helps a loader that waits for decoding, beside threads and memory.
 pub(super) fn decode_advice(facts: &Facts) -> Vec<String> {
-    let mut advice = Vec::new();
+    let mut advice: Vec<String> = windowed::other_chunks(facts).into_iter().collect();
+    advice.extend(windowed::cost(facts));
     if let Some(slow) = facts.compressor.as_deref().filter(|name| !matches!(*name, "lz4" | "lz4hc"))
     {
         let packing = Command::Convert.with(Opt::Codec.to("lz4hc"));
@@ -200,8 +216,9 @@ pub(super) fn decode_advice(facts: &Facts) -> Vec<String> {
         advice.push("comparing checksums once instead of always".to_owned());
     }
     advice.push(format!(
-        "{} finds what decodes fastest for these cubes; fewer mantissa bits help, too: {}",
-        Command::Tune,
+        "{} finds what decodes fastest for these {}; fewer mantissa bits help, too: {}",
+        windowed::tune(facts),
+        if facts.window.is_some() { "windows" } else { "cubes" },
         Command::Convert.with(Opt::KeepBits)
     ));
     advice
@@ -209,7 +226,7 @@ pub(super) fn decode_advice(facts: &Facts) -> Vec<String> {
 
 /// What helps a loader that waits for stored bytes, beside memory.
 pub(super) fn disk_advice(facts: &Facts) -> Vec<String> {
-    let mut advice = Vec::new();
+    let mut advice: Vec<String> = windowed::cost(facts).into_iter().collect();
     if facts.rate_limited {
         advice.push(format!("a higher {}", Opt::RateLimit));
     } else if facts.mapped {
@@ -228,8 +245,18 @@ pub(super) fn disk_advice(facts: &Facts) -> Vec<String> {
     advice
 }
 
+/// What loaders do by default, before any other advice.
+fn by_default(verdict: &Verdict, facts: &Facts, others: &[String]) -> Option<Found> {
+    let (action, predicted, what) = windowed::by_default(verdict, facts)?;
+    let advice = std::iter::once(what).chain(others.iter().cloned()).collect();
+    Some((action, Some(predicted), advice))
+}
+
 fn decode(verdict: &Verdict, facts: &Facts) -> Found {
     let advice = decode_advice(facts);
+    if let Some(found) = by_default(verdict, facts, &advice) {
+        return found;
+    }
     let collate = Prediction::level(verdict, Level::Collate);
     let cached = cache(facts, CacheKind::Decoded).map(|action| (action, collate));
     let threads = threads(facts).map(|action| {
@@ -258,6 +285,9 @@ fn decode(verdict: &Verdict, facts: &Facts) -> Found {
 
 fn disk(verdict: &Verdict, facts: &Facts, culprit: Level) -> Found {
     let mut advice = disk_advice(facts);
+    if let Some(found) = by_default(verdict, facts, &advice) {
+        return found;
+    }
     let cached = cache(facts, CacheKind::Compressed);
     if culprit == Level::Cold && cached.is_some() {
         advice.insert(

@@ -205,6 +205,12 @@ impl Action {
     /// The options of what gives batches, as the surface in use spells them; `None` if no option does it.
     pub fn spelled(&self, kind: Kind) -> Option<String> {
         Some(match self {
+            Action::Cache { cache: CacheKind::Auto, .. } => {
+                current().together(&[Opt::Cache.to("auto")])
+            }
+            Action::ShuffleWindow { .. } => {
+                current().together(&[Opt::Cache.to("auto"), Opt::ShuffleWindow.to("auto")])
+            }
             Action::Cache { cache, bytes } => {
                 let name = if *cache == CacheKind::Decoded { "decoded" } else { "compressed" };
                 // A little more than needed, in round numbers.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hsipack_read::augment::Pipeline;
-use hsipack_read::plan::{Crop, Order};
+use hsipack_read::plan::{Crop, Order, Patches};
 use hsipack_read::store::{Limited, StoreKind};
 use hsipack_read::{CacheKind, Dataset, DeviceOptions, LoaderOptions};
 use serde::{Deserialize, Serialize};
@@ -31,6 +31,8 @@ pub struct PackedRequest {
     pub crop: Option<[u32; 2]>,
     /// Crops of each cube in an epoch.
     pub crops_per_cube: u32,
+    /// Windows around labelled pixels instead: the name of the mask, and which pixels.
+    pub patches: Option<(String, Patches)>,
     /// Splits that are read; all samples if there are none.
     pub splits: Vec<String>,
     /// Decoding threads; one a core if `None`.
@@ -71,6 +73,7 @@ impl PackedRequest {
             let per_sample = self.crops_per_cube;
             loader.plan.crop = Crop::Random { rows, columns, per_sample, min_labelled: 0.0 };
         }
+        loader.patches = self.patches.clone();
         loader.splits = self.splits.clone();
         loader.threads = self.threads.unwrap_or(loader.threads);
         loader.slots = self.slots;

@@ -1,6 +1,7 @@
 //! Planted bottlenecks of a small dataset, on the CPU and over an emulated bus.
 
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,12 +12,13 @@ use hsipack_measure::diagnose::{
     Action, Diagnosis, Effort, Level, Limits, PackedOptions, Rounds, run,
 };
 use hsipack_measure::{Error, ErrorKind, Result};
-use hsipack_pack::convert::{ConvertOptions, convert};
+use hsipack_pack::convert::{ConvertOptions, MaskOption, convert};
 use hsipack_pack::progress::Progress;
 use hsipack_read::augment::array::Buffer;
 use hsipack_read::augment::{Array, Device, Host, Pipeline};
+use hsipack_read::plan::{Crop, Pad, Patches, Windows};
 use hsipack_read::store::{Limited, StoreKind};
-use hsipack_read::{DeviceOptions, LoaderOptions};
+use hsipack_read::{CacheKind, DeviceOptions, LoaderOptions};
 
 use crate::alone;
 
@@ -30,26 +32,41 @@ fn dataset(folder: &Path) -> PathBuf {
     dataset_of(folder, SHAPE, CUBES)
 }
 
-fn dataset_of(folder: &Path, [rows, columns, bands]: [usize; 3], count: usize) -> PathBuf {
+fn dataset_of(folder: &Path, shape: [usize; 3], count: usize) -> PathBuf {
+    packed(folder, shape, count, |_| {})
+}
+
+/// Packed as it is set.
+fn packed(
+    folder: &Path,
+    [rows, columns, bands]: [usize; 3],
+    count: usize,
+    set: impl FnOnce(&mut ConvertOptions),
+) -> PathBuf {
     let cubes = folder.join("cubes");
     std::fs::create_dir(&cubes).unwrap();
     for cube in 0..count {
-        let mut header = format!(
-            "{{'descr': '<f4', 'fortran_order': False, 'shape': ({rows}, {columns}, {bands}), }}"
-        );
-        header.push_str(&" ".repeat(117 - header.len()));
-        header.push('\n');
-        let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
-        bytes.extend((header.len() as u16).to_le_bytes());
-        bytes.extend(header.as_bytes());
         let values = (0..rows * columns * bands).map(|place| ((place * 7 + cube) % 101) as f32);
-        bytes.extend(values.flat_map(f32::to_le_bytes));
-        std::fs::write(cubes.join(format!("{cube:02}.npy")), bytes).unwrap();
+        let bytes: Vec<u8> = values.flat_map(f32::to_le_bytes).collect();
+        let shape = format!("{rows}, {columns}, {bands}");
+        write_npy(&cubes.join(format!("{cube:02}.npy")), "<f4", &shape, &bytes);
     }
     let packed = folder.join("packed.hsipack");
-    let options = ConvertOptions::new(vec![cubes.to_str().unwrap().to_owned()], packed.clone());
+    let mut options = ConvertOptions::new(vec![cubes.to_str().unwrap().to_owned()], packed.clone());
+    set(&mut options);
     convert(&options, &Progress::default(), &|_| {}).unwrap();
     packed
+}
+
+fn write_npy(path: &Path, kind: &str, shape: &str, values: &[u8]) {
+    let mut header = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({shape}), }}");
+    header.push_str(&" ".repeat(117 - header.len()));
+    header.push('\n');
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend((header.len() as u16).to_le_bytes());
+    bytes.extend(header.as_bytes());
+    bytes.extend(values);
+    std::fs::write(path, bytes).unwrap();
 }
 
 fn options(path: &Path) -> PackedOptions {
@@ -285,4 +302,77 @@ fn the_kept_batch_is_augmented_into_memory_that_is_used_again_as_a_loaders_batch
     places.sort_unstable();
     places.dedup();
     assert!(batches >= 12 && places.len() <= 3, "{} places of {batches} batches", places.len());
+}
+
+#[test]
+fn windows_around_labels_come_of_cubes_that_have_some_and_the_default_is_what_helps() {
+    let _machine = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let path = labelled(folder.path());
+    let mut options = options(&path);
+    options.loader.plan.batch_size = 64;
+    options.loader.patches = Some(("classes".into(), Patches::new(3, 3)));
+    let effort = Effort { time: Duration::from_millis(5), ..VERIFY };
+    let mut seen = HashSet::new();
+    let mut step = |image: &Array, _: &Masks| {
+        seen.insert(image.shape().to_vec());
+        Ok(())
+    };
+    let (stop, host) = (AtomicBool::new(false), Host::default());
+    let diagnosis = run(&options, effort, &host, &mut step, &stop, &mut |_| {}).unwrap();
+    let text = diagnosis.text();
+    assert_eq!(seen, HashSet::from([vec![64, SHAPE[2], 3, 3]]), "whole batches");
+    let window = diagnosis.facts.window.unwrap();
+    assert_eq!((window.rows, window.bytes), (3, 9 * 16 * 2), "{text}");
+    assert!(window.decoded > 100.0 && diagnosis.facts.pixels.is_none(), "{text}");
+    // Every window reads its chunk, and decodes it.
+    let culprit = diagnosis.verdict.culprit;
+    assert!(matches!(culprit, Some(Level::Decode | Level::Read)), "{text}");
+    let remedy = diagnosis.remedy.unwrap();
+    let kept = Action::Cache { cache: CacheKind::Auto, bytes: 6 * bytes(1) as u64 };
+    assert_eq!(remedy.action, kept, "{text}");
+    assert!(text.contains("cache=auto") && remedy.advice[0].starts_with("loaders keep"), "{text}");
+    assert!(diagnosis.verified.unwrap().gain > 2.0, "{text}");
+    // Without a label there is nothing to read.
+    options.loader.samples = Some(vec![1, 3]);
+    let none = run(&options, effort, &host, &mut |_, _| Ok(()), &stop, &mut |_| {});
+    let error = none.unwrap_err().to_string();
+    assert!(error.contains("no pixel has a label"), "{error}");
+}
+
+#[test]
+fn listed_windows_of_other_samples_are_left_out() {
+    let _machine = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let path = dataset(folder.path());
+    let mut options = options(&path);
+    let listed: Vec<_> = (0..CUBES * 100).map(|number| (number % CUBES, -1, 5)).collect();
+    let windows = Windows::listed((4, 2), Pad::Reflect, &listed).unwrap();
+    options.loader.plan.crop = Crop::Windows(windows.into());
+    let effort = Effort { rounds: Rounds::new(1), time: Duration::ZERO, ..EFFORT };
+    let (stop, host) = (AtomicBool::new(false), Host::new(1));
+    let mut step = |image: &Array, _: &Masks| {
+        assert_eq!(image.shape()[..], [3, SHAPE[2], 4, 2]);
+        Ok(())
+    };
+    let diagnosis = run(&options, effort, &host, &mut step, &stop, &mut |_| {}).unwrap();
+    assert_eq!(diagnosis.facts.window.unwrap().decoded, 100.0);
+}
+
+/// Cubes of one chunk, every other one of which has labels.
+fn labelled(folder: &Path) -> PathBuf {
+    let classes = folder.join("classes");
+    std::fs::create_dir(&classes).unwrap();
+    let [rows, columns, _] = SHAPE;
+    for cube in 0..CUBES {
+        let label = |pixel| ((pixel % 3) * ((cube + 1) % 2)) as u8;
+        let labels: Vec<u8> = (0..rows * columns).map(label).collect();
+        let shape = format!("{rows}, {columns}");
+        write_npy(&classes.join(format!("{cube:02}.npy")), "|u1", &shape, &labels);
+    }
+    let pattern = format!("{}/{{stem}}.npy", classes.display());
+    packed(folder, SHAPE, CUBES, |options| {
+        let (name, layer, classes) = ("classes".to_owned(), None, Vec::new());
+        options.masks = vec![MaskOption { name, layer, pattern, classes }];
+    })
 }

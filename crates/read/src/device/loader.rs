@@ -19,8 +19,8 @@ use super::repeat::Repeat;
 use super::transfer::{Next, Source, Transfer};
 use crate::dataset::Dataset;
 use crate::loader::{
-    Batch, BatchTimes, CacheChoice, Consumer, Loader, LoaderOptions, Record, Shared, Statistics,
-    Times,
+    Batch, BatchTimes, CacheChoice, Consumer, Loader, LoaderOptions, Outlook, Record, Shared,
+    Statistics, Times,
 };
 use crate::plan::{Plan, State};
 use crate::ring::memory::MemoryReport;
@@ -450,6 +450,11 @@ impl<L: Library> DeviceLoader<L> {
     /// What is kept in memory, and why.
     pub fn cache(&self) -> &CacheChoice {
         &self.shared.cached
+    }
+
+    /// What it reads, and what that costs.
+    pub fn outlook(&self) -> Outlook {
+        Outlook::new(self.dataset(), self.plan(), self.cache().clone())
     }
 
     /// Bytes that the cache holds.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use hsipack_format::{Opt, remedy};
 use hsipack_store::memory;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::batch_plan::place;
 use super::blocks::{self, Cutting};
@@ -16,7 +16,7 @@ use crate::plan::{Plan, ShuffleBlocks};
 use crate::{Error, Result};
 
 /// What a loader keeps in memory, and why.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CacheChoice {
     /// What is kept.
     pub kind: CacheKind,
@@ -36,7 +36,7 @@ pub struct CacheChoice {
 
 /// Among which windows a window is shuffled: those of some blocks of cubes, which are all held decoded at a time. Windows
 /// come in any place of an epoch with equal probability, but those that come near one another are of the same blocks.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Shuffled {
     /// Bytes of decoded chunks: of the blocks whose windows come, and of those that come next.
     pub bytes: u64,

@@ -8,6 +8,7 @@
 //! | `batch_plan.rs` | what lies where in a slot, and the tasks that fill it |
 //! | `cache_choice.rs` | what is kept in memory, and why |
 //! | `blocks.rs` | into which blocks cubes are cut whose windows come together |
+//! | `outlook.rs` | what it would read and keep, told without it |
 //! | `rotation.rs` | which chunks are held while such windows come |
 //! | `feeder.rs` | the planning thread |
 //! | `worker.rs` | the decoding threads |
@@ -29,6 +30,7 @@ mod labelled;
 mod loading;
 mod new_ids;
 mod options;
+mod outlook;
 mod rotation;
 mod shared;
 mod stats;
@@ -43,6 +45,7 @@ pub use batch::{ArrayView, Batch};
 pub(crate) use batch_plan::BatchArray;
 pub use cache_choice::{CacheChoice, Shuffled, shuffle_window_bytes};
 pub use options::{LoaderOptions, OnDamage, ShuffleWindow};
+pub use outlook::Outlook;
 pub(crate) use shared::Shared;
 pub use stats::{LoaderStats, Statistics};
 pub use times::BatchTimes;
@@ -401,6 +404,11 @@ impl Loader {
     /// What is kept in memory, and why.
     pub fn cache(&self) -> &CacheChoice {
         &self.shared.cached
+    }
+
+    /// What it reads, and what that costs.
+    pub fn outlook(&self) -> Outlook {
+        Outlook::new(self.dataset(), self.plan(), self.cache().clone())
     }
 
     /// Bytes that the cache holds.

@@ -138,4 +138,15 @@ impl LoaderOptions {
             trace: None,
         }
     }
+
+    /// The same, but what is kept in memory is left to the loader, and nothing is recorded.
+    pub fn by_itself(&self) -> Self {
+        Self {
+            cache: CacheKind::Auto,
+            cache_bytes: 0,
+            shuffle_window: ShuffleWindow::Auto,
+            trace: None,
+            ..self.clone()
+        }
+    }
 }

@@ -50,22 +50,39 @@ pub(crate) struct Start {
     pub given: Vec<Segment>,
 }
 
+/// What a loader is before it takes memory and starts threads.
+pub(super) struct Prepared {
+    pub plan: Plan,
+    pub masks: Vec<String>,
+    new_ids: IdTables,
+    slot_bytes: usize,
+    pub chosen: Chosen,
+}
+
+impl Prepared {
+    pub(super) fn new(dataset: &Dataset, options: &LoaderOptions) -> Result<Self> {
+        check(options)?;
+        let chosen = choose(dataset, options)?;
+        let masks = choose_masks(dataset, options, &chosen)?;
+        let new_ids = IdTables::new(dataset, options, &masks, &stacks_of(dataset, &chosen)?)?;
+        check_bands(dataset, options, &chosen)?;
+        let plan_options = with_patches(dataset, options, &chosen)?;
+        let plan = Plan::new(plan_samples(dataset, options, &chosen)?, plan_options)?;
+        check_mixing(dataset, &plan, &masks)?;
+        let slot_bytes = slot_bytes(dataset, options, &plan, &masks)?;
+        let ring_bytes = slot_bytes as u64 * options.slots as u64;
+        let chosen = Chosen::of(dataset, options, &plan, &masks, ring_bytes)?;
+        Ok(Self { plan, masks, new_ids, slot_bytes, chosen })
+    }
+}
+
 impl Shared {
     pub(crate) fn new(dataset: Dataset, mut options: LoaderOptions) -> Result<Self> {
-        check(&options)?;
-        let chosen = choose(&dataset, &options)?;
-        let masks = choose_masks(&dataset, &options, &chosen)?;
-        let new_ids = IdTables::new(&dataset, &options, &masks, &stacks_of(&dataset, &chosen)?)?;
-        check_bands(&dataset, &options, &chosen)?;
-        let plan_options = with_patches(&dataset, &options, &chosen)?;
-        let plan = Plan::new(plan_samples(&dataset, &options, &chosen)?, plan_options)?;
-        check_mixing(&dataset, &plan, &masks)?;
-        let slot_bytes = slot_bytes(&dataset, &options, &plan, &masks)?;
-        let ring_bytes = slot_bytes as u64 * options.slots as u64;
-        let chosen = Chosen::of(&dataset, &options, &plan, &masks, ring_bytes)?;
+        let prepared = Prepared::new(&dataset, &options)?;
+        let Prepared { plan, masks, new_ids, slot_bytes, chosen } = prepared;
         let Chosen { choice: cached, blocks, shared } = chosen;
         (options.cache, options.cache_bytes) = (cached.kind, cached.limit_bytes);
-        check_memory(&dataset, &options, slot_bytes)?;
+        check_memory(&options, slot_bytes, cached.needed_bytes)?;
         let ring = Ring::new(options.slots, slot_bytes, &options.memory)?;
         let bytes = options.cache_bytes;
         let (plan, cache, held) = match (blocks, shared) {
@@ -196,14 +213,15 @@ fn check(options: &LoaderOptions) -> Result<()> {
     Ok(())
 }
 
-/// Compares ring and cache with the memory that can be had: the system would end the process later, without a word.
-fn check_memory(dataset: &Dataset, options: &LoaderOptions, slot_bytes: usize) -> Result<()> {
+/// Compares ring and cache with the memory that can be had: the system would end the process later, without a word. The
+/// cache never holds more than the `needed` bytes of the decoded chunks that are read.
+fn check_memory(options: &LoaderOptions, slot_bytes: usize, needed: u64) -> Result<()> {
     // What is noted about each slot counts as well: a billion slots of nothing do not fit either.
     let slot = (slot_bytes as u64).max(NOTES_A_SLOT);
     let ring = slot.saturating_mul(options.slots as u64);
     let cache = match options.cache {
         CacheKind::None => 0,
-        _ => options.cache_bytes.min(dataset.decoded_bytes()),
+        _ => options.cache_bytes.min(needed),
     };
     let Some(available) = memory::available() else { return Ok(()) };
     if ring.saturating_add(cache) <= available.bytes {
@@ -397,4 +415,20 @@ fn slot_bytes(
         }
     }
     Ok(largest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cache_without_a_bound_needs_no_more_than_what_is_read() {
+        let mut options = LoaderOptions::new(1);
+        (options.cache, options.cache_bytes) = (CacheKind::Decoded, u64::MAX);
+        check_memory(&options, 1000, 1000).unwrap();
+        if memory::available().is_some() {
+            let error = check_memory(&options, 1000, u64::MAX / 2).unwrap_err();
+            assert!(error.to_string().contains("the cache"), "{error}");
+        }
+    }
 }

@@ -1065,3 +1065,32 @@ proptest! {
         let _ = plan(cubes(9), PlanOptions::new(2)).epoch(0, &given, Share::ALL);
     }
 }
+
+#[test]
+fn windows_of_some_samples_are_those_in_their_order() {
+    let list = [(103, 5, 5), (100, -2, 0), (103, 0, -1), (101, 7, 8), (100, 1, 1)];
+    let all = Windows::listed((3, 2), Pad::Reflect, &list).unwrap();
+    assert_eq!(all.of_samples(&[102, 99]), None, "they have none");
+    let some = all.of_samples(&[103, 102, 100]).unwrap();
+    let kept: Vec<_> = list.into_iter().filter(|window| window.0 != 101).collect();
+    assert_eq!(some, Windows::listed((3, 2), Pad::Reflect, &kept).unwrap());
+    assert_eq!(all.of_samples(&[100, 101, 103]), Some(all));
+
+    let labels = |sample: usize| (0..12).map(move |pixel| (pixel * 7 + sample as u32) % 4);
+    let around = |samples: &[usize]| {
+        let mut pixels = LabelledPixels::new(Patches::new(3, 3));
+        samples.iter().for_each(|sample| pixels.add(*sample, (3, 4), labels(*sample)).unwrap());
+        pixels.windows(0).unwrap()
+    };
+    let some = around(&[5, 6, 8]).of_samples(&[8, 5]).unwrap();
+    assert_eq!(some.samples(), [5, 8]);
+    assert_eq!(some.classes(), around(&[5, 8]).classes());
+    for sample in 0..2 {
+        let windows = |windows: &Windows| -> Vec<_> {
+            let places = 0..windows.of_sample(sample);
+            let place = |window| windows::Place { sample: sample as u32, window };
+            places.map(|window| windows.get(place(window))).collect()
+        };
+        assert_eq!(windows(&some), windows(&around(&[5, 8])));
+    }
+}

@@ -1,9 +1,10 @@
 //! Windows that lie where they are wanted: around labelled pixels, or listed one by one.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use hsipack_format::random::{Random, Stream, fold};
 use hsipack_format::{Opt, remedy};
+use serde::{Deserialize, Serialize};
 
 use super::PlanSample;
 use super::crops::Window;
@@ -12,7 +13,8 @@ use super::permutation::Network;
 use crate::{Error, Result};
 
 /// What a window has where it lies beyond the edge of its cube.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub enum Pad {
     /// The cube mirrored, its outermost pixels not repeated, as NumPy's `reflect`.
     Reflect,
@@ -61,6 +63,21 @@ impl std::fmt::Display for Pad {
     }
 }
 
+/// As [`Display`](std::fmt::Display) has it: JSON has no NaN.
+impl From<Pad> for String {
+    fn from(pad: Pad) -> Self {
+        pad.to_string()
+    }
+}
+
+impl TryFrom<String> for Pad {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self> {
+        text.parse()
+    }
+}
+
 impl std::str::FromStr for Pad {
     type Err = Error;
 
@@ -77,7 +94,7 @@ impl std::str::FromStr for Pad {
 }
 
 /// Which labelled pixels get a window around them.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Patches {
     /// Rows of a window.
     pub rows: u32,
@@ -463,6 +480,38 @@ impl Windows {
     /// Rows and columns of every window.
     pub fn size(&self) -> (u32, u32) {
         (self.rows, self.columns)
+    }
+
+    /// Those of some of the samples, in the order that they have among all; `None` if these have none.
+    pub fn of_samples(&self, ids: &[usize]) -> Option<Self> {
+        let ids: HashSet<usize> = ids.iter().copied().collect();
+        let places = (0..self.samples.len()).filter(|place| ids.contains(&self.samples[*place]));
+        let places: Vec<usize> = places.collect();
+        let counts = places.iter().map(|place| self.of_sample(*place) as usize);
+        let starts = running(counts).ok().filter(|starts| starts.len() > 1)?;
+        let own = |place: usize| self.starts[place]..self.starts[place + 1];
+        let kept = match &self.places {
+            Places::Pixels { pixels, classes } => Places::Pixels {
+                pixels: places.iter().map(|place| pixels[*place].clone()).collect(),
+                classes: classes.clone(),
+            },
+            Places::Listed { corners, order, regions } => {
+                let numbers: Vec<u32> = places.iter().flat_map(|place| own(*place)).collect();
+                let corners = numbers.iter().map(|number| corners[*number as usize]).collect();
+                // Ascending: the place of a number is its new one.
+                let new = |number: &u32| numbers.binary_search(number).ok();
+                let order = order.iter().filter_map(new).map(|number| number as u32).collect();
+                let regions = regions.as_ref().map(|RegionIds { ids, class, classes }| {
+                    let of = |number: &u32| (ids[*number as usize], class.get(*number as usize));
+                    let (ids, class) = numbers.iter().map(of).unzip();
+                    RegionIds { ids, class: Numbers::new(class), classes: classes.clone() }
+                });
+                Places::Listed { corners, order, regions }
+            }
+        };
+        let samples = places.iter().map(|place| self.samples[*place]).collect();
+        let Self { rows, columns, pad, .. } = *self;
+        Some(Self { rows, columns, pad, samples, starts, places: kept })
     }
 
     /// What they have beyond the edges.

@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 
 use hsipack_read::plan::{Crop, Item, LastBatch, Patches};
-use hsipack_read::{CacheKind, Dataset, Loader, LoaderOptions, OnDamage, ShuffleWindow};
+use hsipack_read::{
+    CacheChoice, CacheKind, Dataset, Loader, LoaderOptions, OnDamage, Outlook, ShuffleWindow,
+};
 use serde_json::json;
 
 use crate::images;
@@ -211,4 +213,37 @@ fn windows_that_cannot_be_are_refused_with_what_can() {
     assert_eq!(Loader::new(&dataset, all).unwrap().cache().shuffle_window, None);
     let large = LoaderOptions { shuffle_window: ShuffleWindow::Bytes(1 << 30), ..crops(4) };
     assert!(Loader::new(&dataset, large).unwrap().cache().why.contains("all chunks fit"));
+}
+
+#[test]
+fn an_outlook_tells_what_a_loader_would_read_and_keep() {
+    let (_folder, written) = made();
+    let dataset = Dataset::open(&written.path).unwrap();
+    let some = |options: LoaderOptions| LoaderOptions { samples: Some(vec![1, 2, 9]), ..options };
+    for options in [patches(16, 9), some(patches(16, 1)), some(crops(16)), images::options(2)] {
+        for cache_bytes in [0, IMAGES / 3] {
+            let options = LoaderOptions { cache_bytes, ..options.clone() };
+            let outlook = Outlook::of(&dataset, &options).unwrap();
+            let mut loader = Loader::new(&dataset, options).unwrap();
+            let shown = |cache: &CacheChoice| CacheChoice { why: String::new(), ..cache.clone() };
+            assert_eq!(shown(&outlook.cache), shown(loader.cache()));
+            assert_eq!(outlook.windows(), loader.plan().items() as u64);
+            let cache = outlook.cache.clone();
+            assert_eq!(Outlook { cache, ..loader.outlook() }, outlook);
+            let mut read = HashSet::new();
+            for batch in loader.epoch() {
+                read.extend(batch.unwrap().ids());
+            }
+            assert_eq!(outlook.samples.iter().copied().collect::<HashSet<_>>(), read);
+        }
+    }
+    // A whole cube lies in each of its chunks once, a pixel in one chunk.
+    let whole = Outlook::of(&dataset, &images::options(2)).unwrap();
+    assert_eq!((whole.decoded, whole.chunks), (1.0, (8.0 * 30.0 + 4.0 * 21.0) / 12.0));
+    let spectra = Outlook::of(&dataset, &some(patches(16, 1))).unwrap();
+    let chunks = (2 * 30 + 21) as f64;
+    assert!((spectra.chunks - 1.0).abs() < 1e-9, "{spectra:?}");
+    assert!((spectra.decoded - spectra.windows() as f64 / chunks).abs() < 1e-9, "{spectra:?}");
+    let wrong = LoaderOptions { splits: vec!["test".into()], ..patches(16, 1) };
+    assert!(Outlook::of(&dataset, &wrong).is_err());
 }

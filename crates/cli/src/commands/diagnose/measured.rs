@@ -79,6 +79,7 @@ impl Args {
             batch_size: self.batch_size as usize,
             crop: self.crop,
             crops_per_cube: self.crops_per_cube.unwrap_or(1),
+            patches: self.patches.patches(&self.mask)?,
             splits: self.split.clone(),
             threads: self.threads.map(usize::from),
             slots: usize::from(self.slots),

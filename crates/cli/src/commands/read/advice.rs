@@ -8,13 +8,15 @@ use super::{Args, StoreKind, Verify, machine};
 /// What to try, best first; empty if the loader is as fast as the consumer.
 pub fn advice(limit: Limit, loader: &Loader, args: &Args) -> Vec<String> {
     let dataset = loader.dataset();
+    let chosen = Some(loader.cache().clone()).filter(|cache| cache.chosen);
     let facts = Facts {
         stored_bytes: Some(machine::stored_bytes(dataset.path())),
         decoded_bytes: Some(dataset.decoded_bytes()),
         rate_limited: args.rate_limit.is_some(),
         mapped: args.store == StoreKind::Mapped,
         always_verified: args.verify == Verify::Always,
-        ..Facts::of(dataset, loader.options())
+        auto: chosen,
+        ..Facts::of(dataset, loader.options(), &loader.outlook())
     };
     let (options, advice) = limit.remedies(&facts);
     let typed = options.iter().filter_map(|option| option.spelled(Kind::Hsipack));

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
+
 from hsipack import _hsipack, _torch
 from hsipack._arrays import given, native
 from hsipack.dataset import mask_key
@@ -13,6 +15,9 @@ from hsipack.loader import Batch, Loader
 
 # Bytes of a cache that is to hold all of them.
 ALL = 1 << 62
+# Batches that bring nothing new into a cache, beside those that lay ready, after which it counts
+# as full.
+FULL = 12
 
 
 class LoaderLevels:
@@ -23,7 +28,13 @@ class LoaderLevels:
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
         self._settings = dict(loader._settings)
-        self._samples = self._subset()
+        self._read, counts, facts = loader._native.outlook()
+        self._known: dict[str, Any] = json.loads(facts)
+        self._samples = self._subset(counts)
+        chosen = set(self._samples)
+        windows = zip(self._read, counts, strict=True)
+        self._items = sum(count for one, count in windows if one in chosen)
+        self._report = loader.report()
         self._pipeline: str | None = self._settings["pipeline"]
         self.batch_size: int | None = self._settings["batch_size"]
         self._copies = self._settings["device"] is not None or bool(self._settings["emulated_bus"])
@@ -33,13 +44,12 @@ class LoaderLevels:
         self.names += ["augment"] if self._pipeline else []
         self.names += ["copy"] if self._copies else []
         self.names += ["collate", "decode", "read"]
-        report = loader.report()
+        report = self._report
         place = report["transfer"]["device"]
         self.subject = (
             f"{loader.dataset.path}: batches of {self.batch_size} on {place}, "
             f"{report['threads']} decoding threads"
         )
-        self._report = report
         self.notes = [
             "reading from the disk was not measured, since this process holds the files open; "
             "see hsipack diagnose --cold"
@@ -49,13 +59,11 @@ class LoaderLevels:
         made = json.loads(self._pipeline or "{}")
         self.augmentations = [op["op"] for op in made.get("ops", [])]
 
-    def _subset(self) -> list[int]:
+    def _subset(self, counts: list[int]) -> list[int]:
         """Samples of some batches, spread over those that the loader reads."""
-        chosen = self._settings["samples"] or list(range(len(self._loader.dataset)))
-        crop = self._settings["crop"]
-        per_cube = crop.get("per_cube", 1) if crop else 1
-        _, decoded = self._sizes(chosen)
-        return _hsipack.diagnosis_samples(chosen, decoded, self._settings["batch_size"], per_cube)
+        _, decoded = self._sizes(self._read)
+        each = sum(counts) // max(len(counts), 1)
+        return _hsipack.diagnosis_samples(self._read, decoded, self._settings["batch_size"], each)
 
     def _sizes(self, samples: list[int]) -> tuple[int, int]:
         """Bytes of samples, stored and decoded."""
@@ -66,13 +74,15 @@ class LoaderLevels:
     def _like(self, **changes: Any) -> Loader:
         """A loader like the user's, of the samples that all levels read, but for some settings."""
         loader = Loader.__new__(Loader)
-        full = len(self._samples) >= self._settings["batch_size"]
+        full = self._items >= self._settings["batch_size"]
         if "cache" in changes:
             changes["shuffle_window"] = "all"
         own = {
             "_settings": {
                 **self._settings,
                 "samples": self._samples,
+                "crop": _of_samples(self._settings["crop"], self._samples),
+                "shuffle_window": self._shuffle_window(),
                 "epoch_length": None,
                 "last": "drop" if full else "short",
                 "trace": False,
@@ -81,17 +91,28 @@ class LoaderLevels:
             "_dataset": self._loader.dataset,
             "_output": self._loader._output,
             "_columns": self._loader._columns,
+            "_extents": self._loader._extents,
         }
         loader.__dict__.update(own)
         loader._start(None)
         return loader
+
+    def _shuffle_window(self) -> str:
+        """As large beside these samples as that of the loader is beside all of its own."""
+        window = self._report["cache"]["shuffle_window"]
+        if window is None:
+            shuffled: str = self._settings["shuffle_window"]
+            return shuffled
+        blocks = round(window["blocks"] * len(self._samples) / len(self._read))
+        # One block at a time at least.
+        return str(window["bytes"] // window["blocks"] * max(blocks, 1))
 
     def _stream(self, **changes: Any) -> _Own:
         loader = self._like(**changes)
         slots: int = loader._settings["slots"] + 1
         cached = loader.report()["cache"]["kind"] != "none"
         skip = max(len(loader), slots) if cached else slots
-        return _Own(loader, skip)
+        return _Own(loader, skip, slots + FULL)
 
     def source(self, name: str) -> Source:
         """Batches at a level."""
@@ -131,17 +152,12 @@ class LoaderLevels:
 
     def facts(self) -> dict[str, Any]:
         """What is known beside the times."""
-        stored, decoded = self._sizes(
-            self._settings["samples"] or list(range(len(self._loader.dataset)))
-        )
+        stored, decoded = self._sizes(self._read)
         stack = next(iter(self._loader.dataset.stacks.values()))
-        return {
-            "kind": "hsipack",
-            "threads": self._report["threads"],
+        return self._known | {
             "cores": cores(),
             "stored_bytes": stored,
             "decoded_bytes": decoded,
-            "cache": self._report["cache"]["kind"],
             "copies": self._report["transfer"]["copies"],
             "pixels": None if self._settings["crop"] else list(stack.shape[:2]),
             "gpu": self._settings["device"] is not None,
@@ -180,9 +196,21 @@ class LoaderLevels:
 class _Own(Stream):
     """Batches of a loader that is made for a level."""
 
-    def __init__(self, loader: Loader, skip: int) -> None:
+    def __init__(self, loader: Loader, skip: int, full: int) -> None:
         super().__init__(loader, skip)
         self._loader = loader
+        self._full = full
+
+    def warm_up(self) -> None:
+        """Takes an epoch, or, of many windows that lie in few chunks, what fills the cache."""
+        kept, since = 0, 0
+        for _ in range(self._skip):
+            self.next()
+            now: int = self._loader.report()["cache"]["bytes"]
+            since = 0 if now > kept else since + 1
+            kept = now
+            if since >= self._full:
+                break
 
     def statistics(self) -> str:
         return json.dumps(self._loader.stats())
@@ -190,6 +218,14 @@ class _Own(Stream):
     def close(self) -> None:
         super().close()
         self._loader.close()
+
+
+def _of_samples(crop: dict[str, Any] | None, samples: list[int]) -> dict[str, Any] | None:
+    """A crop without the windows that are listed of other samples."""
+    if crop is None or crop["kind"] != "windows":
+        return crop
+    windows = np.frombuffer(crop["windows"], dtype="<i8").reshape(-1, 3)
+    return crop | {"windows": windows[np.isin(windows[:, 0], samples)].tobytes()}
 
 
 def _without(pipeline: str | None, place: int) -> str | None:

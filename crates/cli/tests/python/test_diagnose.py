@@ -1,0 +1,79 @@
+"""`hsipack diagnose` of patches; that it judges times rightly is tested where they are planted."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import Hsipack, check_refusal
+
+# A step that takes no time, and as little measuring as there may be.
+QUICK = ("--step-time", "1us", "--rounds", "1", "--time", "1ms", "--threads", "2")
+
+
+@pytest.fixture(scope="module")
+def packed(hsipack: Hsipack, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eight cubes, of which two have labels: 1 in the upper half, 2 in the lower one."""
+    folder = tmp_path_factory.mktemp("patches")
+    random = np.random.default_rng(1)
+    for number in range(8):
+        np.save(folder / f"c{number}.npy", random.random((32, 24, 16), "f4"))
+        labels = np.zeros((32, 24), "u1")
+        if number in (2, 5):
+            labels[:16], labels[16:] = 1, 2
+        np.save(folder / f"c{number}_gt.npy", labels)
+    out = folder / "d.hsipack"
+    inputs = [folder / f"c{number}.npy" for number in range(8)]
+    hsipack.convert(*inputs, "--mask", "gt={dir}/{stem}_gt.npy", "--chunk", "8", out=out)
+    return out
+
+
+def diagnose(hsipack: Hsipack, *words: object) -> dict[str, Any]:
+    done = hsipack.run("diagnose", *words, *QUICK, "--json")
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_a_window_and_what_loaders_keep_are_told(hsipack: Hsipack, packed: Path) -> None:
+    words = ("--patch", "3x3", "--mask", "gt", "--batch-size", "64", "--classes", "2")
+    found = diagnose(hsipack, packed, *words)
+    assert [row["level"] for row in found["rows"]] == ["step", "collate", "decode", "read"]
+    facts = found["facts"]
+    window = facts["window"]
+    assert (window["rows"], window["columns"], window["bytes"]) == (3, 3, 9 * 16 * 2)
+    # Slabs of 8 rows, over whose edges 2 of 8 places reach; 4 of each of two cubes.
+    assert window["chunk_bytes"] == 8 * 24 * 16 * 2
+    assert 1 < window["chunks"] < 1.25 + 1e-9
+    assert window["decoded"] == pytest.approx(window["chunks"] * 2 * 16 * 24 / 8)
+    # Only cubes that have labels count.
+    assert facts["auto"]["kind"] == "decoded"
+    assert facts["auto"]["needed_bytes"] == 2 * 32 * 24 * 16 * 2
+    assert facts["cache"] == "none"
+    if found["culprit"] in ("decode", "read"):
+        assert found["remedy"]["action"] == "cache"
+        assert found["remedy"]["cache"] == "auto"
+
+
+def test_all_options_of_patches_are_taken(hsipack: Hsipack, packed: Path) -> None:
+    words = ("--mask", "gt", "--per-class", "5", "--ignore", "0,7", "--pad", "-1.5")
+    found = diagnose(hsipack, packed, "--patch", "1x1", *words, "-b", "4")
+    assert found["facts"]["window"]["chunks"] == 1
+    # 10 pixels of two cubes of 4 chunks.
+    assert found["facts"]["window"]["decoded"] == pytest.approx(10 / 8)
+    assert diagnose(hsipack, packed, "--crop", "5x5", "-b", "2")["facts"]["window"]["rows"] == 5
+    assert diagnose(hsipack, packed, "-b", "2")["facts"]["window"] is None
+
+
+@pytest.mark.parametrize("command", ["read", "diagnose"])
+def test_read_and_diagnose_refuse_alike(hsipack: Hsipack, packed: Path, command: str) -> None:
+    step = QUICK[:2] if command == "diagnose" else ()
+    patch = (command, packed, *step, "--patch", "3x3")
+    done = hsipack.run(*patch, "--mask", "gt", "--mask", "other")
+    assert "--patch with several masks" in check_refusal(done, "--patch")
+    done = hsipack.run(*patch, "--mask", "gt", "--classes", "9")
+    assert "no pixel has a label" in check_refusal(done, packed)
+    for words in (patch, (*patch, "--mask", "gt", "--crop", "4x4")):
+        assert hsipack.run(*words).returncode == 2
+    assert hsipack.run(command, packed, *step, "--per-class", "3").returncode == 2

@@ -1,0 +1,64 @@
+//! What a loader reads and keeps, told without its memory and its threads.
+
+use super::cache_choice::CacheChoice;
+use super::options::LoaderOptions;
+use super::shared::Prepared;
+use crate::Result;
+use crate::dataset::Dataset;
+use crate::plan::{Plan, chunks_touched};
+
+/// What a loader reads, and what it keeps in memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outlook {
+    /// Ids of the samples that are read, each once: of windows, those that have some.
+    pub samples: Vec<usize>,
+    /// How many windows each has; 1 where cubes are read whole.
+    pub counts: Vec<u32>,
+    /// Chunks that a window lies in, on average.
+    pub chunks: f64,
+    /// How often a chunk of the images is decoded while all windows come once, on average, where nothing is kept.
+    pub decoded: f64,
+    /// What is kept in memory, as [`Loader::cache`](super::Loader::cache) tells it of a loader.
+    pub cache: CacheChoice,
+}
+
+impl Outlook {
+    /// Of a loader with these options. For windows around labelled pixels all their masks are read.
+    ///
+    /// # Errors
+    /// As [`Loader::new`](super::Loader::new), but for the memory of its ring.
+    pub fn of(dataset: &Dataset, options: &LoaderOptions) -> Result<Self> {
+        let Prepared { plan, chosen, .. } = Prepared::new(dataset, options)?;
+        Ok(Self::new(dataset, &plan, chosen.choice))
+    }
+
+    /// Of a plan of this dataset.
+    pub(crate) fn new(dataset: &Dataset, plan: &Plan, cache: CacheChoice) -> Self {
+        let (mut touched, mut chunks) = (0.0, 0.0);
+        for (sample, items) in plan.samples().iter().zip(plan.counts()) {
+            let stack = dataset.stack_of(sample.sample).expect("planned among those that exist");
+            let grid = dataset.image(stack).grid();
+            let own = grid.chunks_per_sample() as f64;
+            let (rows, columns) = plan.window_size(sample);
+            let each = match rows >= sample.rows && columns >= sample.columns {
+                true => own,
+                false => chunks_touched(grid, (rows, columns)).min(own),
+            };
+            touched += f64::from(*items) * each;
+            chunks += own;
+        }
+        let outlook = Self {
+            samples: plan.samples().iter().map(|sample| sample.sample).collect(),
+            counts: plan.counts().to_vec(),
+            chunks: 0.0,
+            decoded: touched / f64::max(chunks, 1.0),
+            cache,
+        };
+        Self { chunks: touched / outlook.windows().max(1) as f64, ..outlook }
+    }
+
+    /// Windows of all samples.
+    pub fn windows(&self) -> u64 {
+        self.counts.iter().map(|count| u64::from(*count)).sum()
+    }
+}
