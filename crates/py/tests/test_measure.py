@@ -27,7 +27,7 @@ torch = pytest.importorskip("torch")
 COMMAND = Path(sysconfig.get_path("scripts")) / "hsipack"
 NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 BENCH = ["bench", "--shape", "24x32x8", "--cubes", 7, "--batch-size", 3, "--workers", 2]
-BENCH += ["--repeats", 1, "--epochs", 1, "--network", "small"]
+BENCH += ["--repeats", 1, "--network", "small", "--epochs"]
 DIAGNOSE = ["--batch-size", 3, "--network", "small", "--rounds", 1, "--time", "1ms"]
 
 
@@ -138,8 +138,9 @@ def test_what_is_no_request_is_an_error_and_so_is_a_reader_that_fails() -> None:
 
 
 def test_a_benchmark_in_python_has_a_complete_report(tmp_path: Path) -> None:
-    names = ["original", "+gpu-aug", "+ring-buffer"]
-    words = [*BENCH, "--device", "cpu", "--json", "--strategies", ",".join(names)]
+    names = ["original", "+ring-buffer"]
+    # What a ring has read ahead when the measurement begins and ends counts less in several epochs.
+    words = [*BENCH, 4, "--device", "cpu", "--json", "--strategies", ",".join(names)]
     here = report(run(*words, cwd=tmp_path))
     there = report(run(*words, "--in-python", cwd=tmp_path))
     assert [one["name"] for one in there["strategies"]] == names
@@ -148,7 +149,7 @@ def test_a_benchmark_in_python_has_a_complete_report(tmp_path: Path) -> None:
     for one, other in zip(here["strategies"], there["strategies"], strict=True):
         assert keys(one) == keys(other), one["name"]
         assert other["statistics"]["times"]["step_s"]["mean"] > 0
-        assert other["bytes_read"]["mean"] == pytest.approx(one["bytes_read"]["mean"], rel=0.5)
+        assert other["bytes_read"]["mean"] == pytest.approx(one["bytes_read"]["mean"], rel=0.4)
         # Torch lies in the memory of the process that measured, and of that one alone.
         assert one["peak_bytes"]["mean"] < 100e6 < other["peak_bytes"]["mean"]
     assert list(tmp_path.iterdir()) == []
@@ -178,14 +179,14 @@ def test_errors_of_python_are_told_as_the_commands_own(dataset: str, tmp_path: P
     for words in (
         ["diagnose", tmp_path / "missing", *DIAGNOSE],
         ["diagnose", dataset, *DIAGNOSE, "--crop", "900x900"],
-        [*BENCH, "--work-dir", tmp_path / "work", "--device", "tpu"],
+        [*BENCH, 1, "--work-dir", tmp_path / "work", "--device", "tpu"],
     ):
         assert refusal(run(*words, "--in-python")) == refusal(run(*words)), words
 
 
 @NO_GPU
 def test_without_a_gpu_the_command_says_what_torch_sees(dataset: str, tmp_path: Path) -> None:
-    for words in ([*BENCH, "--work-dir", tmp_path / "work"], ["diagnose", dataset, *DIAGNOSE]):
+    for words in ([*BENCH, 1, "--work-dir", tmp_path / "work"], ["diagnose", dataset, *DIAGNOSE]):
         line = refusal(run(*words, "--device", "cuda"))
         assert f"torch {torch.__version__}" in line
         assert "built without CUDA" in line or "sees no GPU" in line
@@ -194,7 +195,7 @@ def test_without_a_gpu_the_command_says_what_torch_sees(dataset: str, tmp_path: 
 
 
 def test_a_command_that_knows_no_python_says_what_to_install(dataset: str, tmp_path: Path) -> None:
-    for words in ([*BENCH, "--work-dir", tmp_path / "work"], ["diagnose", dataset, *DIAGNOSE]):
+    for words in ([*BENCH, 1, "--work-dir", tmp_path / "work"], ["diagnose", dataset, *DIAGNOSE]):
         line = refusal(run(*words, "--device", "cuda:1", program=hsipack_command.PROGRAM))
         for part in ("cuda:1", "--device cpu", "pip install 'hsipack[torch]'", "HSIPACK_PYTHON"):
             assert part in line
