@@ -46,6 +46,14 @@ impl Dataset {
         let mut shown = Vec::new();
         for sample in samples {
             let ids = self.class_ids(*sample, mask)?;
+            if u32::try_from(ids.values.len()).is_err() {
+                return Err(Error::unsupported(format!(
+                    "sample {sample} of {}x{} has more than 4294967295 pixels",
+                    ids.rows, ids.columns
+                ))
+                .at(self.path())
+                .with_remedy("list its windows, or pack it in parts"));
+            }
             let columns = ids.columns.max(1);
             let mut found: BTreeMap<u32, Extent> = BTreeMap::new();
             for (pixel, id) in (0..).zip(&ids.values) {
