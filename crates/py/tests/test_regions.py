@@ -85,6 +85,20 @@ def test_every_region_has_a_window(regions: str, size: tuple[int, int]) -> None:
     assert seen != everything
 
 
+@pytest.mark.parametrize("size", [(9, 7), (4, 12), (20, 24)])
+def test_larger_regions_are_told(regions: str, size: tuple[int, int]) -> None:
+    boxes = [box for number in range(CUBES) for box in ndimage.find_objects(instances(number))]
+    larger = [
+        box
+        for box in boxes
+        if any(one.stop - one.start > pixels for one, pixels in zip(box, size, strict=True))
+    ]
+    with Loader(regions, 8, crop=Regions(size, mask="parts"), output="numpy") as loader:
+        assert loader.report()["regions"] == {"windows": len(boxes), "cut": len(larger)}
+    with Loader(regions, 8, output="numpy") as loader:
+        assert loader.report()["regions"] is None
+
+
 def test_regions_are_chosen(regions: str) -> None:
     crop = Regions(5, mask="parts", ignore=[1, 4], min_pixels=20)
     with Loader(regions, 16, crop=crop, masks=["parts", "labels"], output="numpy") as loader:

@@ -567,7 +567,8 @@ class Loader:
         is there by now (``bytes``); its ``shuffle_window``, where there is one, among how many
         ``blocks`` of all (``of_blocks``) windows are shuffled at a time. ``standardized_by`` has,
         for every stack that ``normalize="standardize"`` acts on, the split whose statistics are
-        used, or None for those of all its samples.
+        used, or None for those of all its samples. ``regions`` says of :class:`Regions` how many
+        there are (``windows``), and how many of these are larger than their window (``cut``).
         """
         report: dict[str, Any] = json.loads(self._native.report_json())
         return report
