@@ -337,6 +337,7 @@ impl Loader {
     fn report_json(&self, py: Python<'_>) -> PyResult<String> {
         self.running(py, |running| {
             let source = running.source.clone();
+            let regions = regions_report(&running.plan);
             let report = py.detach(|| {
                 let loader = source.loader();
                 let standardized: serde_json::Map<String, serde_json::Value> =
@@ -350,6 +351,7 @@ impl Loader {
                     "threads": loader.options().threads,
                     "slots": loader.options().slots,
                     "standardized_by": standardized,
+                    "regions": regions,
                 })
             });
             Ok(report.to_string())
@@ -404,6 +406,15 @@ fn cache_report(loader: &DeviceLoader<Library>) -> serde_json::Value {
     let mut report = serde_json::to_value(loader.cache()).expect("plain data");
     report["bytes"] = json!(loader.cached_bytes());
     report
+}
+
+/// How many regions windows show, and how many of these are larger than their windows; null where they show none.
+fn regions_report(plan: &Plan) -> serde_json::Value {
+    let Crop::Windows(windows) = &plan.options().crop else { return json!(null) };
+    match windows.cut_regions() {
+        Some(cut) => json!({"windows": windows.len(), "cut": cut}),
+        None => json!(null),
+    }
 }
 
 /// Whole numbers as memory of Python's, over which an array is laid.

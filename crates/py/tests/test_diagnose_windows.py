@@ -60,6 +60,15 @@ def test_patches_come_of_cubes_that_have_labels(dataset: str) -> None:
     assert found.to_dict()["facts"]["window"]["chunks"] == 1
 
 
+def test_windows_of_regions_have_their_size(dataset: str) -> None:
+    regions = hsipack.Regions((4, 5), mask="labels")
+    with hsipack.Loader(dataset, 4, crop=regions, device="cpu") as loader:
+        found, batches = diagnose(loader)
+    assert {tuple(batch["region"].shape) for batch in batches} == {(4, 4, 5)}
+    facts = found.to_dict()["facts"]
+    assert (facts["window"]["rows"], facts["window"]["columns"]) == (4, 5)
+
+
 def test_cubes_that_are_padded_are_read_whole(dataset: str) -> None:
     with hsipack.Loader(dataset, 5, pad="reflect", shuffle=True, device="cpu") as loader:
         found, batches = diagnose(loader)

@@ -13,7 +13,7 @@ import hsipack
 import numpy as np
 import numpy.typing as npt
 import pytest
-from conftest import CUBES, cube, labels
+from conftest import BANDS, COLUMNS, CUBES, ROWS, cube, labels
 from hsipack import Loader, Regions, augment
 from scipy import ndimage
 
@@ -85,6 +85,20 @@ def test_every_region_has_a_window(regions: str, size: tuple[int, int]) -> None:
     assert seen != everything
 
 
+@pytest.mark.parametrize("size", [(9, 7), (4, 12), (20, 24)])
+def test_larger_regions_are_told(regions: str, size: tuple[int, int]) -> None:
+    boxes = [box for number in range(CUBES) for box in ndimage.find_objects(instances(number))]
+    larger = [
+        box
+        for box in boxes
+        if any(one.stop - one.start > pixels for one, pixels in zip(box, size, strict=True))
+    ]
+    with Loader(regions, 8, crop=Regions(size, mask="parts"), output="numpy") as loader:
+        assert loader.report()["regions"] == {"windows": len(boxes), "cut": len(larger)}
+    with Loader(regions, 8, output="numpy") as loader:
+        assert loader.report()["regions"] is None
+
+
 def test_regions_are_chosen(regions: str) -> None:
     crop = Regions(5, mask="parts", ignore=[1, 4], min_pixels=20)
     with Loader(regions, 16, crop=crop, masks=["parts", "labels"], output="numpy") as loader:
@@ -109,6 +123,58 @@ def test_labels_take_turns_and_have_other_ids(regions: str) -> None:
         batch = next(iter(loader))
         assert set(batch["label"].tolist()) == {2, 7}
         assert batch["region"].any(axis=(1, 2)).all()
+
+
+def test_labels_are_what_most_labelled_pixels_have(own_dataset: str) -> None:
+    random = np.random.default_rng(5)
+    shape = labels(0).shape
+    # Large ids with gaps between them, and few classes, so that many regions have ties or no label.
+    parts = {number: random.choice([0, 3, 9, 300, 5000], shape) for number in range(CUBES)}
+    for number, mask in parts.items():
+        mask[:2, :3] = np.arange(10_000, 10_006).reshape(2, 3) + number
+    votes = {number: random.integers(0, 4, shape) for number in range(CUBES)}
+    votes[0][parts[0] == 9] = 0
+    hsipack.add_mask(own_dataset, "ids", {n: one.astype(np.uint16) for n, one in parts.items()})
+    hsipack.add_mask(own_dataset, "votes", {n: one.astype(np.uint8) for n, one in votes.items()})
+    want = {}
+    for number, mask in parts.items():
+        for region in np.unique(mask[mask > 0]).tolist():
+            counts = np.bincount(votes[number][mask == region], minlength=4)
+            counts[0] = 0
+            want[number, region] = int(counts.argmax())
+    assert 0 in want.values()
+    crop = Regions(5, mask="ids", labels="votes")
+    with Loader(own_dataset, 8, crop=crop, output="numpy") as loader:
+        found = {
+            (int(sample), int(region)): int(label)
+            for batch in loader
+            for sample, region, label in zip(
+                batch["id"], batch["region_id"], batch["label"], strict=True
+            )
+        }
+    assert found == want
+
+
+@pytest.mark.parametrize("window", ["all", 3 * ROWS * COLUMNS * BANDS * 2])
+def test_ranks_share_the_regions(regions: str, window: str | int) -> None:
+    everything = Counter(
+        (number, region)
+        for number in range(CUBES)
+        for region in range(1, int(instances(number).max()) + 1)
+    )
+    seen: list[tuple[int, int]] = []
+    for rank in range(3):
+        options: dict[str, Any] = {"shuffle": True, "rank": rank, "world_size": 3}
+        crop = Regions((9, 7), mask="parts", labels="labels")
+        options |= {"crop": crop, "shuffle_window": window, "output": "numpy"}
+        with Loader(regions, 4, **options) as loader:
+            assert (loader.report()["cache"]["shuffle_window"] is None) == (window == "all")
+            for batch in loader:
+                kept = ~batch["padding"]
+                own: list[tuple[int, int]] = []
+                check(batch, (9, 7), own)
+                seen += [one for one, keep in zip(own, kept, strict=True) if keep]
+    assert Counter(seen) == everything
 
 
 def test_an_epoch_goes_on(regions: str) -> None:
@@ -146,6 +212,37 @@ def test_tensors_and_augmentations(regions: str) -> None:
             assert one["region"].any()
 
 
+@pytest.mark.parametrize("read", [None, ["labels", "parts"]])
+def test_what_surrounds_a_window_is_no_region(regions: str, read: list[str] | None) -> None:
+    pytest.importorskip("torch")
+    # Half as high and wide a region has fewer pixels; that of id 1 would gain what is filled in.
+    ops = augment.RandomAffine(0.0, scale=(0.5, 0.5), p=1.0)
+    options: dict[str, Any] = {"crop": Regions(12, mask="parts"), "device": "cpu", "masks": read}
+
+    def pixels(loader: Loader) -> list[int]:
+        with loader:
+            return [
+                int(own.sum())
+                for batch in loader
+                for own, region in zip(batch["region"], batch["region_id"], strict=True)
+                if region == 1
+            ]
+
+    smaller = augment.AugmentationSequential(ops, mask_fill=0)
+    want = pixels(Loader(regions, 8, augment=smaller, **options))
+    filled = augment.AugmentationSequential(ops, mask_fill=1)
+    assert pixels(Loader(regions, 8, augment=filled, **options)) == want
+    assert sum(want) < sum(pixels(Loader(regions, 8, **options)))
+    if read is not None:
+        with Loader(regions, 8, augment=filled, **options) as loader:
+            batch = next(iter(loader))
+            assert (batch["labels"][:, 0, 0] == 1).all()
+            assert (batch["parts"][:, 0, 0] == 0).all()
+    named = augment.AugmentationSequential(ops, mask_fill={"parts": 1})
+    with pytest.raises(hsipack.ConflictError, match="mask_fill"):
+        Loader(regions, 8, augment=named, **options)
+
+
 @pytest.mark.parametrize(
     ("crop", "options", "message"),
     [
@@ -158,6 +255,8 @@ def test_tensors_and_augmentations(regions: str) -> None:
         (Regions(5, mask="parts", pad="wrap"), {}, "pad"),
         (Regions(5, mask="parts"), {"output": "dlpack"}, "dlpack"),
         (Regions(5, mask="parts"), {"classes": {1: 2}}, "classes"),
+        (Regions(5, mask="parts"), {"augment": {"ops": [{"op": "cutmix_rect"}]}}, "cutmix_rect"),
+        (Regions(5, mask="parts"), {"augment": [{"op": "transplant"}]}, "transplant"),
     ],
 )
 def test_regions_that_mean_nothing_are_refused(

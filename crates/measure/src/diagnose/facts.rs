@@ -1,6 +1,6 @@
 //! What is known of a pipeline beside the times of its levels.
 
-use hsipack_read::plan::{Crop, Patches};
+use hsipack_read::plan::{Crop, Patches, Regions};
 use hsipack_read::{CacheChoice, Dataset, LoaderOptions, Outlook};
 use serde::{Deserialize, Serialize};
 
@@ -164,6 +164,9 @@ impl Facts {
 /// Rows and columns of windows; none of whole cubes.
 fn window_size(options: &LoaderOptions) -> Option<[u32; 2]> {
     if let Some((_, Patches { rows, columns, .. })) = options.patches {
+        return Some([rows, columns]);
+    }
+    if let Some((_, Regions { rows, columns, .. })) = options.regions {
         return Some([rows, columns]);
     }
     match options.plan.crop {

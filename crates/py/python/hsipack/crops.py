@@ -111,9 +111,12 @@ class Regions:
     """A window for every region of a mask (a superpixel, an instance), each a sample.
 
     The middle of the region's bounding box lies in the middle of the window; regions that are
-    larger are cut. Beside what all windows have, batches have ``region`` (B, rows, columns),
+    larger are cut (``loader.report()["regions"]`` tells how many), and of a ring or a crescent
+    nothing may be left. Beside what all windows have, batches have ``region`` (B, rows, columns),
     boolean: the window's pixels that are the region's; and ``region_id`` (B,), what they have in
-    the mask. Geometric augmentations move ``region`` as they do images.
+    the mask. Geometric augmentations move ``region`` as they do images; what they put around the
+    mask is 0 whatever ``mask_fill`` says of others, and those that copy pixels of other samples
+    (``cutmix_rect``, ``transplant``) are refused.
 
     All windows are shuffled among one another. With ``sampler="class_balanced"`` the labels take
     turns. No masks are given with them unless ``masks=`` names some.

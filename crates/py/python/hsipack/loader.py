@@ -341,7 +341,9 @@ class Loader:
             # For hsipack.diagnose.
             "repeat": False,
             "emulated_bus": None,
-            "pipeline": _pipeline(augment, seed, mask_names),
+            "pipeline": _pipeline(
+                augment, seed, mask_names, crop.mask if isinstance(crop, Regions) else None
+            ),
             # Who gets what is on a device, and threads that compute on the host.
             "torch": output == "torch",
             "computing_threads": _torch.threads(),
@@ -565,7 +567,8 @@ class Loader:
         is there by now (``bytes``); its ``shuffle_window``, where there is one, among how many
         ``blocks`` of all (``of_blocks``) windows are shuffled at a time. ``standardized_by`` has,
         for every stack that ``normalize="standardize"`` acts on, the split whose statistics are
-        used, or None for those of all its samples.
+        used, or None for those of all its samples. ``regions`` says of :class:`Regions` how many
+        there are (``windows``), and how many of these are larger than their window (``cut``).
         """
         report: dict[str, Any] = json.loads(self._native.report_json())
         return report
@@ -771,13 +774,41 @@ def _shuffle_window(size: object) -> str:
 
 
 def _pipeline(
-    augmentations: augment.Augmentations | None, seed: int, masks: list[str]
+    augmentations: augment.Augmentations | None, seed: int, masks: list[str], regions: str | None
 ) -> str | None:
+    """The augmentations as the native part takes them; ``regions`` names the mask of these."""
     if augmentations is None:
         return None
     pipeline = augment.sequential(augmentations, seed=seed)
     pipeline.check_masks(masks, all_read=True)
+    if regions is not None:
+        pipeline = _keeping_regions(pipeline, masks, regions)
     return pipeline.to_json() if len(pipeline) else None
+
+
+def _keeping_regions(
+    pipeline: augment.AugmentationSequential, masks: list[str], regions: str
+) -> augment.AugmentationSequential:
+    """The same augmentations, after which the pixels of a region's id are still the region's."""
+    config = pipeline.config()
+    # Ids count from 1 in every cube: those of another sample cannot be told from the window's own.
+    foreign = [one["op"] for one in config["ops"] if one["op"] in ("cutmix_rect", "transplant")]
+    if foreign:
+        raise UnsupportedError(
+            f"Regions with {foreign[0]}, which copies pixels and ids of other samples",
+            remedy="leave it out; mixup mixes images and leaves regions as they are",
+        )
+    fill = config["mask_fill"]
+    if isinstance(fill, dict):
+        if fill.get(regions, 0) != 0:
+            raise ConflictError(
+                f"mask_fill={fill[regions]} for mask {regions!r}, whose regions the windows show",
+                remedy="leave it out of mask_fill; what surrounds a window is no region",
+            )
+        return pipeline
+    # A number is meant for masks of classes.
+    fills = {name: fill for name in masks if name != regions}
+    return augment.from_config({**config, "mask_fill": fills})
 
 
 def _warn_of_nan(dataset: Dataset, bands: list[int] | None, normalize: object) -> None:

@@ -31,6 +31,11 @@ fn start([first, last]: [u32; 2], size: u32) -> i32 {
     (first + last).div_ceil(2) as i32 - (size / 2) as i32
 }
 
+/// Whether there are more rows or columns from `first` to `last` than in a window of `size`; all fewer lie in it.
+fn longer([first, last]: [u32; 2], size: u32) -> bool {
+    last - first >= size
+}
+
 impl Dataset {
     /// A window for each region that the mask has in these samples, in their order, ascending by id.
     ///
@@ -46,6 +51,14 @@ impl Dataset {
         let mut shown = Vec::new();
         for sample in samples {
             let ids = self.class_ids(*sample, mask)?;
+            if u32::try_from(ids.values.len()).is_err() {
+                return Err(Error::unsupported(format!(
+                    "sample {sample} of {}x{} has more than 4294967295 pixels",
+                    ids.rows, ids.columns
+                ))
+                .at(self.path())
+                .with_remedy("list its windows, or pack it in parts"));
+            }
             let columns = ids.columns.max(1);
             let mut found: BTreeMap<u32, Extent> = BTreeMap::new();
             for (pixel, id) in (0..).zip(&ids.values) {
@@ -70,6 +83,7 @@ impl Dataset {
                     Some(_) => labels.get(&id).copied().unwrap_or(0),
                     None => id,
                 },
+                cut: longer(extent.rows, regions.rows) || longer(extent.columns, regions.columns),
             }));
         }
         if shown.is_empty() {
@@ -111,6 +125,17 @@ mod tests {
         // A region of rows 4 to 6 in a window of 3 lies there wholly, in one of 5 with a row on both sides.
         assert_eq!((start([4, 6], 3), start([4, 6], 5), start([4, 4], 1)), (4, 3, 4));
         assert_eq!((start([0, 0], 5), start([4, 5], 2), start([4, 5], 4)), (-2, 4, 3));
+    }
+
+    #[test]
+    fn what_is_not_longer_than_its_window_lies_in_it() {
+        for (first, last) in (0..6).flat_map(|first| (first..12).map(move |last| (first, last))) {
+            for size in 1..9 {
+                let start = start([first, last], size);
+                let whole = start <= first as i32 && (last as i32) < start + size as i32;
+                assert_eq!(whole, !longer([first, last], size), "{first} to {last} in {size}");
+            }
+        }
     }
 
     #[test]

@@ -113,7 +113,7 @@ fn crop(kind: usize, samples: &[PlanSample]) -> Crop {
         _ => {
             let region = |sample: usize, id: u32| {
                 let (row, column) = (id as i32 * 2 - 1, 4 - id as i32);
-                Region { sample, row, column, id, label: sample as u32 % 2 + id % 2 }
+                Region { sample, row, column, id, label: sample as u32 % 2 + id % 2, cut: false }
             };
             let ids = samples.iter().rev().map(|sample| sample.sample);
             let shown: Vec<Region> = ids
@@ -712,17 +712,21 @@ fn listed_windows_keep_their_order_and_must_touch_their_cube() {
 
 #[test]
 fn windows_of_regions_keep_what_they_show() {
-    let shown = [(7, 3, 1, 9, 4), (2, 0, 0, 5, 8), (7, -1, 2, 6, 8)]
-        .map(|(sample, row, column, id, label)| Region { sample, row, column, id, label });
+    let shown = [(7, 3, 1, 9, 4), (2, 0, 0, 5, 8), (7, -1, 2, 6, 8)].map(
+        |(sample, row, column, id, label)| Region { sample, row, column, id, label, cut: id > 5 },
+    );
     let windows = Windows::of_regions((3, 2), Pad::Edge, &shown).unwrap();
     assert!(windows.are_regions() && windows.are_labelled());
     assert_eq!(windows.classes(), [(4, 1), (8, 2)]);
+    assert_eq!(windows.cut_regions(), Some(2));
+    assert_eq!(windows.of_samples(&[7]).unwrap().cut_regions(), Some(2));
+    assert_eq!(windows.of_samples(&[2]).unwrap().cut_regions(), Some(0));
     let listed = Crop::Windows(windows.into());
     let samples = vec![sample(2, 6, 5, 1), sample(7, 6, 5, 1)];
     let options = PlanOptions { crop: listed, order: Order::Sequential, ..PlanOptions::new(4) };
     let items = without_padding(&rest(&plan(samples, options), 0, &[], 1));
     for (item, region) in items.iter().zip(&shown) {
-        let Region { sample, row, column, id, label } = *region;
+        let Region { sample, row, column, id, label, .. } = *region;
         let window = Window { row, column, rows: 3, columns: 2 };
         assert_eq!((item.sample, item.window), (sample, window));
         assert_eq!((item.region, item.label), (Some(id), Some(label)));

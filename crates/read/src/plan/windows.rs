@@ -161,6 +161,8 @@ pub struct Region {
     pub id: u32,
     /// Its class id.
     pub label: u32,
+    /// Whether it is higher or wider than its window.
+    pub cut: bool,
 }
 
 /// Windows of one size, planned by [`Crop::Windows`](super::Crop::Windows).
@@ -203,6 +205,8 @@ struct RegionIds {
     class: Numbers,
     /// Ids of all classes.
     classes: Vec<u32>,
+    /// Numbers of the windows that are smaller than their regions, ascending.
+    cut: Vec<u32>,
 }
 
 /// A window, and what it shows.
@@ -440,6 +444,11 @@ impl Windows {
             ids: sorted.iter().map(|listed| of(listed).id).collect(),
             class: Numbers::new(sorted.iter().map(class).collect()),
             classes,
+            cut: (0..)
+                .zip(&sorted)
+                .filter(|(_, listed)| of(listed).cut)
+                .map(|(at, _)| at)
+                .collect(),
         };
         if let Places::Listed { regions, .. } = &mut windows.places {
             *regions = Some(found);
@@ -501,10 +510,11 @@ impl Windows {
                 // Ascending: the place of a number is its new one.
                 let new = |number: &u32| numbers.binary_search(number).ok();
                 let order = order.iter().filter_map(new).map(|number| number as u32).collect();
-                let regions = regions.as_ref().map(|RegionIds { ids, class, classes }| {
+                let regions = regions.as_ref().map(|RegionIds { ids, class, classes, cut }| {
                     let of = |number: &u32| (ids[*number as usize], class.get(*number as usize));
                     let (ids, class) = numbers.iter().map(of).unzip();
-                    RegionIds { ids, class: Numbers::new(class), classes: classes.clone() }
+                    let cut = cut.iter().filter_map(new).map(|number| number as u32).collect();
+                    RegionIds { ids, class: Numbers::new(class), classes: classes.clone(), cut }
                 });
                 Places::Listed { corners, order, regions }
             }
@@ -575,6 +585,14 @@ impl Windows {
     /// Whether each shows a region of a mask.
     pub fn are_regions(&self) -> bool {
         matches!(self.places, Places::Listed { regions: Some(_), .. })
+    }
+
+    /// How many of the regions that they show are higher or wider than they are; `None` where they show none.
+    pub fn cut_regions(&self) -> Option<usize> {
+        match &self.places {
+            Places::Listed { regions: Some(regions), .. } => Some(regions.cut.len()),
+            _ => None,
+        }
     }
 
     /// Windows of the sample at a place.
@@ -700,9 +718,10 @@ impl Windows {
                 pixels.iter().map(|pixels| pixels.set.bytes() + pixels.class.bytes()).sum()
             }
             Places::Listed { corners, order, regions } => {
-                let regions = regions.as_ref().map_or(0, |RegionIds { ids, class, .. }| {
-                    size_of_val(&ids[..]) + class.bytes()
-                });
+                let regions =
+                    regions.as_ref().map_or(0, |RegionIds { ids, class, cut, .. }| {
+                        size_of_val(&ids[..]) + class.bytes() + size_of_val(&cut[..])
+                    });
                 size_of_val(&corners[..]) + size_of_val(&order[..]) + regions
             }
         };
@@ -723,12 +742,13 @@ impl Windows {
                 fold(pixels.chain(classes.iter().map(|class| u64::from(*class))))
             }
             Places::Listed { corners, order, regions } => {
-                let regions = regions.iter().flat_map(|RegionIds { ids, class, classes }| {
-                    let label = |place: usize| u64::from(classes[class.get(place) as usize]);
-                    ids.iter()
-                        .enumerate()
-                        .map(move |(place, id)| u64::from(*id) << 32 | label(place))
-                });
+                let regions =
+                    regions.iter().flat_map(|RegionIds { ids, class, classes, .. }| {
+                        let label = |place: usize| u64::from(classes[class.get(place) as usize]);
+                        ids.iter()
+                            .enumerate()
+                            .map(move |(place, id)| u64::from(*id) << 32 | label(place))
+                    });
                 let corner = |[row, column]: &[i32; 2]| {
                     u64::from(*row as u32) << 32 | u64::from(*column as u32)
                 };
