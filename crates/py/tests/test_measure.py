@@ -138,7 +138,7 @@ def test_what_is_no_request_is_an_error_and_so_is_a_reader_that_fails() -> None:
 
 
 def test_a_benchmark_in_python_has_a_complete_report(tmp_path: Path) -> None:
-    names = ["original", "+ring-buffer"]
+    names = ["original", "+gpu-aug", "+ring-buffer"]
     # What a ring has read ahead when the measurement begins and ends counts less in several epochs.
     words = [*BENCH, 4, "--device", "cpu", "--json", "--strategies", ",".join(names)]
     here = report(run(*words, cwd=tmp_path))

@@ -70,18 +70,7 @@ impl Held {
     /// # Errors
     /// If there is no memory for a note about every chunk.
     pub(crate) fn new(dataset: &Dataset) -> Result<Self> {
-        let places = |stack: usize, array: usize| {
-            let array = dataset.array(stack, array);
-            let chunks = array.chunks.len() * array.grid().chunks_per_sample();
-            let mut places = memory::reserved(chunks, "the shuffle window")?;
-            places.extend((0..chunks).map(|_| ArcSwapOption::empty()));
-            Ok(places.into())
-        };
-        let arrays = |stack: usize| {
-            let arrays = 0..=dataset.stacks()[stack].masks.len();
-            arrays.map(|array| places(stack, array)).collect::<Result<_>>()
-        };
-        let places = (0..dataset.stacks().len()).map(arrays).collect::<Result<_>>()?;
+        let places = dataset.for_every_chunk("the shuffle window", ArcSwapOption::empty)?;
         Ok(Self { places, inner: Mutex::default(), used: AtomicU64::new(0) })
     }
 

@@ -18,7 +18,6 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hsipack_format::random;
-use hsipack_store::memory;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
@@ -30,8 +29,8 @@ use meeting::{ChunksOf, Meeting};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CacheKind {
-    /// Decoded chunks if all that are needed fit into half of the memory that is free, else chunks as stored if those do,
-    /// else nothing.
+    /// Decoded chunks if all that are needed fit into half of the memory that is free; else those of a shuffle window, where
+    /// there is one; else chunks as stored if those fit; else nothing.
     #[default]
     Auto,
     /// Nothing.
@@ -87,12 +86,10 @@ impl SharedChunks {
         let mut of_arrays = Vec::new();
         let mut arrays = Vec::new();
         let mut parts = dataset.fingerprint().bytes().map(u64::from).collect::<Vec<_>>();
-        for (stack, packed) in dataset.stacks().iter().enumerate() {
+        for stack in 0..dataset.stacks().len() {
             arrays.push(of_arrays.len());
-            for array in 0..=packed.masks.len() {
-                let array = dataset.array(stack, array);
-                let count = array.chunks.len() * array.grid().chunks_per_sample();
-                let bytes = array.chunks.chunk_bytes();
+            for array in dataset.arrays(stack) {
+                let (count, bytes) = (array.count(), array.chunks.chunk_bytes());
                 parts.extend([count as u64, bytes as u64]);
                 of_arrays.push(ChunksOf { count, bytes });
             }
@@ -123,19 +120,7 @@ impl Cache {
         if kind == CacheKind::None {
             return Ok(None);
         }
-        let slots = |stack: usize, array: usize| {
-            let array = dataset.array(stack, array);
-            // The dataset, once open, has as many notes already.
-            let chunks = array.chunks.len() * array.grid().chunks_per_sample();
-            let mut slots = memory::reserved(chunks, "the cache")?;
-            slots.extend((0..chunks).map(|_| OnceLock::new()));
-            Ok(slots.into())
-        };
-        let arrays = |stack: usize| {
-            let arrays = 0..=dataset.stacks()[stack].masks.len();
-            arrays.map(|array| slots(stack, array)).collect::<Result<_>>()
-        };
-        let arrays = (0..dataset.stacks().len()).map(arrays).collect::<Result<_>>()?;
+        let arrays = dataset.for_every_chunk("the cache", OnceLock::new)?;
         let places = Places::Own { left: AtomicU64::new(budget), used: AtomicU64::new(0), arrays };
         Ok(Some(Self { kind, budget, places }))
     }

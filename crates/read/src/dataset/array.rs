@@ -38,6 +38,30 @@ impl Dataset {
         self.array(stack, 0)
     }
 
+    /// Something for every chunk of every array: per stack, per array. `what` is for the error.
+    ///
+    /// # Errors
+    /// If there is no memory for them.
+    pub(crate) fn for_every_chunk<T>(
+        &self,
+        what: &str,
+        new: impl Fn() -> T,
+    ) -> Result<Vec<Vec<Box<[T]>>>> {
+        let of_array = |array: ArrayRef<'_>| {
+            // The dataset, once open, has as many notes already.
+            let mut places = memory::reserved(array.count(), what)?;
+            places.resize_with(array.count(), &new);
+            Ok(places.into())
+        };
+        let of_stack = |stack| self.arrays(stack).map(of_array).collect();
+        (0..self.stacks().len()).map(of_stack).collect()
+    }
+
+    /// The arrays of a stack.
+    pub(crate) fn arrays(&self, stack: usize) -> impl Iterator<Item = ArrayRef<'_>> {
+        (0..=self.stacks()[stack].masks.len()).map(move |array| self.array(stack, array))
+    }
+
     /// Array `array` of a stack: 0 is the image, 1, 2, … are its masks in order of their names.
     pub(crate) fn array(&self, stack: usize, array: usize) -> ArrayRef<'_> {
         let packed = &self.stacks()[stack];
@@ -78,6 +102,11 @@ impl<'a> ArrayRef<'a> {
 
     pub(crate) fn dtype(&self) -> DType {
         self.chunks.meta().dtype
+    }
+
+    /// Chunks of all of its cubes.
+    pub(crate) fn count(&self) -> usize {
+        self.chunks.len() * self.grid().chunks_per_sample()
     }
 
     /// Number of chunk `chunk` of the cube at `index` among all of the array.

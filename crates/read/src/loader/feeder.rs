@@ -73,7 +73,9 @@ impl<'a> Feeder<'a> {
         let mut empty = 0;
         while options.end_epoch.is_none_or(|end| epoch < end) {
             let checked = dataset.check_unchanged();
-            let batches = match checked.and_then(|()| plan.epoch(epoch, &given, options.share)) {
+            let drawn = self.rotation.take_epoch(epoch).filter(|_| given.is_empty());
+            let draw = || drawn.map_or_else(|| plan.epoch(epoch, &given, options.share), Ok);
+            let batches = match checked.and_then(|()| draw()) {
                 Ok(batches) => batches,
                 Err(error) => return self.fail(epoch, error),
             };

@@ -1,7 +1,9 @@
 //! Which chunks are decoded with which batch, and held, and which are dropped: of data whose windows come block by block.
 //!
 //! While the batches of a group of blocks are filled, the next group's chunks are decoded, some with each batch. With its
-//! first batch come those that are not there yet, which is all of them at the start of training.
+//! first batch come those that are not there yet, which is all of them at the start of training. Chunks are dropped once
+//! the batches of their group are filled: where groups have fewer batches than the ring has slots, those of more than two
+//! groups are held.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -28,6 +30,8 @@ pub(super) struct Rotation {
     next: Vec<ChunkRef>,
     /// How many of those were given out.
     given: usize,
+    /// The next epoch, drawn to know what it begins with.
+    next_epoch: Option<EpochPlan>,
     /// Chunks of the groups before, and the turn behind the last one of their batches.
     before: VecDeque<(usize, HashSet<ChunkRef>)>,
 }
@@ -77,7 +81,7 @@ impl Rotation {
         ahead.extend(now.iter().copied().filter(is_missing));
         let next = match group + 1 < epoch.groups() {
             true => chunks_of(shared, epoch.blocks(group + 1))?,
-            false => first_chunks(shared, epoch.epoch() + 1)?,
+            false => self.first_chunks(shared, epoch.epoch() + 1)?,
         };
         self.wanted = now.into_iter().collect();
         self.next = next.into_iter().filter(|chunk| !self.wanted.contains(chunk)).collect();
@@ -86,6 +90,23 @@ impl Rotation {
         self.batches = (n, end_of(epoch, group, n));
         self.before.push_back((self.turns, known));
         Ok(())
+    }
+
+    /// The epoch of this number, if it was drawn already.
+    pub(super) fn take_epoch(&mut self, epoch: u64) -> Option<EpochPlan> {
+        self.next_epoch.take().filter(|drawn| drawn.epoch() == epoch)
+    }
+
+    /// The chunks that an epoch begins with, if there is one.
+    fn first_chunks(&mut self, shared: &Shared, epoch: u64) -> Result<Vec<ChunkRef>> {
+        if shared.options.end_epoch.is_some_and(|end| epoch >= end) {
+            return Ok(Vec::new());
+        }
+        let drawn = shared.plan.epoch(epoch, &[], shared.options.share)?;
+        let group = if drawn.batches() > 0 { drawn.group(0) } else { None };
+        let chunks = group.map_or(Ok(Vec::new()), |group| chunks_of(shared, drawn.blocks(group)));
+        self.next_epoch = Some(drawn);
+        chunks
     }
 
     fn drop_unwanted(&mut self, shared: &Shared, held: &Held) {
@@ -118,16 +139,6 @@ fn end_of(epoch: &EpochPlan, group: usize, n: usize) -> usize {
 fn is_held(shared: &Shared, held: &Held, chunk: ChunkRef) -> bool {
     let array = chunk.array(&shared.dataset);
     held.holds(array, array.number(chunk.index as usize, chunk.chunk as usize))
-}
-
-/// The chunks that an epoch begins with, if there is one.
-fn first_chunks(shared: &Shared, epoch: u64) -> Result<Vec<ChunkRef>> {
-    if shared.options.end_epoch.is_some_and(|end| epoch >= end) {
-        return Ok(Vec::new());
-    }
-    let epoch = shared.plan.epoch(epoch, &[], shared.options.share)?;
-    let group = if epoch.batches() > 0 { epoch.group(0) } else { None };
-    group.map_or(Ok(Vec::new()), |group| chunks_of(shared, epoch.blocks(group)))
 }
 
 /// The chunks that the windows of some blocks lie in, each once.
