@@ -3,7 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::windows::{Pad, Windows};
+use super::pad::Pad;
+use super::windows::Windows;
 use super::{PlanSample, plural};
 use crate::{Error, Result};
 use hsipack_format::random::{Random, Stream, fold};

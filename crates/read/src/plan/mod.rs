@@ -43,8 +43,11 @@ mod block_size;
 mod blocks;
 mod crops;
 mod index_set;
+mod labelled;
 mod order;
+mod pad;
 mod permutation;
+mod regions;
 mod sequence;
 mod state;
 #[cfg(test)]
@@ -62,9 +65,12 @@ pub use batches::{LastBatch, Share};
 pub use block_size::{BlockSize, chunks_touched};
 pub use blocks::{Block, ShuffleBlocks};
 pub use crops::{ATTEMPTS, Crop, Labelled, Window};
+pub use labelled::{LabelledPixels, Patches};
 pub use order::Order;
+pub use pad::Pad;
+pub use regions::{Region, Regions};
 pub use state::{Segment, State};
-pub use windows::{LabelledPixels, Pad, Patches, Region, Regions, Windows};
+pub use windows::Windows;
 
 use crate::{Error, Result};
 use batches::{Cut, Epoch, global_batch};

@@ -1,169 +1,16 @@
-//! Windows that lie where they are wanted: around labelled pixels, or listed one by one.
+//! Windows that lie where they are wanted: around labelled pixels, on regions, or listed one by one.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
-use hsipack_format::random::{Random, Stream, fold};
-use hsipack_format::{Opt, remedy};
-use serde::{Deserialize, Serialize};
+use hsipack_format::random::fold;
 
 use super::PlanSample;
 use super::crops::Window;
 use super::index_set::IndexSet;
-use super::permutation::Network;
+use super::labelled::{MOST_LISTED, Numbers, Pixels};
+use super::pad::Pad;
+use super::regions::Region;
 use crate::{Error, Result};
-
-/// What a window has where it lies beyond the edge of its cube.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
-pub enum Pad {
-    /// The cube mirrored, its outermost pixels not repeated, as NumPy's `reflect`.
-    Reflect,
-    /// The outermost pixels again, as NumPy's `edge`.
-    Edge,
-    /// This value in images, as it is stored (before a scale factor, normalisation and the like), and 0 in masks.
-    Value(f64),
-}
-
-impl Pad {
-    pub(super) fn parts(self) -> [u64; 2] {
-        match self {
-            Self::Reflect => [0, 0],
-            Self::Edge => [1, 0],
-            Self::Value(value) => [2, value.to_bits()],
-        }
-    }
-
-    /// The pixel of an axis of `length` that stands at `place`; none where the value does.
-    pub(crate) fn pixel(self, place: i64, length: usize) -> Option<usize> {
-        let length = length as i64;
-        if (0..length).contains(&place) {
-            return Some(place as usize);
-        }
-        let pixel = match self {
-            Self::Value(_) => return None,
-            Self::Edge => place.clamp(0, length - 1),
-            Self::Reflect if length == 1 => 0,
-            Self::Reflect => {
-                let there_and_back = 2 * (length - 1);
-                let place = place.rem_euclid(there_and_back);
-                place.min(there_and_back - place)
-            }
-        };
-        Some(pixel as usize)
-    }
-}
-
-impl std::fmt::Display for Pad {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Reflect => f.write_str("reflect"),
-            Self::Edge => f.write_str("edge"),
-            Self::Value(value) => write!(f, "{value}"),
-        }
-    }
-}
-
-/// As [`Display`](std::fmt::Display) has it: JSON has no NaN.
-impl From<Pad> for String {
-    fn from(pad: Pad) -> Self {
-        pad.to_string()
-    }
-}
-
-impl TryFrom<String> for Pad {
-    type Error = Error;
-
-    fn try_from(text: String) -> Result<Self> {
-        text.parse()
-    }
-}
-
-impl std::str::FromStr for Pad {
-    type Err = Error;
-
-    /// `reflect`, `edge` or a number.
-    fn from_str(text: &str) -> Result<Self> {
-        match text.parse() {
-            _ if text == "reflect" => Ok(Self::Reflect),
-            _ if text == "edge" => Ok(Self::Edge),
-            Ok(value) => Ok(Self::Value(value)),
-            Err(_) => Err(Error::conflict(format!("there is no padding {text:?}"))
-                .with_remedy("give reflect, edge or a number")),
-        }
-    }
-}
-
-/// Which labelled pixels get a window around them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Patches {
-    /// Rows of a window.
-    pub rows: u32,
-    /// Columns of a window. Of an even number the labelled pixel is the first one after the middle.
-    pub columns: u32,
-    /// What lies beyond the cube's edge.
-    pub pad: Pad,
-    /// Only pixels of these class ids; of all if `None`.
-    pub classes: Option<Vec<u32>>,
-    /// No pixels of these class ids; 0 is what unlabelled pixels have.
-    pub ignore: Vec<u32>,
-    /// As many pixels of each class, drawn once by the seed; all of a class that has fewer. All pixels if `None`.
-    pub per_class: Option<usize>,
-}
-
-impl Patches {
-    /// Windows of `rows` × `columns` around all pixels that are not 0, mirrored beyond the edge.
-    pub fn new(rows: u32, columns: u32) -> Self {
-        let (classes, per_class) = (None, None);
-        Self { rows, columns, pad: Pad::Reflect, classes, ignore: vec![0], per_class }
-    }
-
-    fn takes(&self, class: u32) -> bool {
-        !self.ignore.contains(&class)
-            && self.classes.as_ref().is_none_or(|classes| classes.contains(&class))
-    }
-}
-
-/// Which regions of a mask (superpixels, instances) get a window each.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Regions {
-    /// Rows of a window. The middle of the region's bounding box lies in its middle; larger regions are cut.
-    pub rows: u32,
-    /// Columns of a window.
-    pub columns: u32,
-    /// What lies beyond the cube's edge, in images; masks have 0 there.
-    pub pad: Pad,
-    /// No regions of these ids; 0 never is one.
-    pub ignore: Vec<u32>,
-    /// Only regions of so many pixels at least.
-    pub min_pixels: usize,
-    /// The mask whose most frequent class id in a region is its label, 0 not counting; the region's id is, if `None`.
-    pub labels: Option<String>,
-}
-
-impl Regions {
-    /// Windows of `rows` × `columns` for all regions, mirrored beyond the edge, labelled by their ids.
-    pub fn new(rows: u32, columns: u32) -> Self {
-        let (pad, ignore) = (Pad::Reflect, Vec::new());
-        Self { rows, columns, pad, ignore, min_pixels: 1, labels: None }
-    }
-}
-
-/// A region of a mask, and the window that it gets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Region {
-    /// Id of the sample in the dataset.
-    pub sample: usize,
-    /// First row of the window.
-    pub row: i32,
-    /// First column of the window.
-    pub column: i32,
-    /// What its pixels have in the mask.
-    pub id: u32,
-    /// Its class id.
-    pub label: u32,
-    /// Whether it is higher or wider than its window.
-    pub cut: bool,
-}
 
 /// Windows of one size, planned by [`Crop::Windows`](super::Crop::Windows).
 #[derive(Clone, Debug, PartialEq)]
@@ -219,184 +66,6 @@ pub(super) struct Shown {
     pub region: Option<u32>,
 }
 
-/// The pixels of one sample that have a window.
-#[derive(Clone, Debug, PartialEq)]
-struct Pixels {
-    /// Columns of the cube.
-    columns: u32,
-    /// Pixels of the cube.
-    end: u32,
-    /// Row by row.
-    set: IndexSet,
-    /// The class of each, as a number among all classes.
-    class: Numbers,
-}
-
-/// Pixels, of all samples together, that are held in lists, which are quicker: 16 MB.
-const MOST_LISTED: usize = 1 << 22;
-
-/// Small numbers.
-#[derive(Clone, Debug, PartialEq)]
-enum Numbers {
-    Narrow(Vec<u8>),
-    Wide(Vec<u32>),
-}
-
-impl Numbers {
-    fn new(numbers: Vec<u32>) -> Self {
-        let narrow: Option<Vec<u8>> =
-            numbers.iter().map(|number| u8::try_from(*number).ok()).collect();
-        narrow.map_or(Self::Wide(numbers), Self::Narrow)
-    }
-
-    fn get(&self, place: usize) -> u32 {
-        match self {
-            Self::Narrow(numbers) => u32::from(numbers[place]),
-            Self::Wide(numbers) => numbers[place],
-        }
-    }
-
-    fn bytes(&self) -> usize {
-        match self {
-            Self::Narrow(numbers) => size_of_val(&numbers[..]),
-            Self::Wide(numbers) => size_of_val(&numbers[..]),
-        }
-    }
-}
-
-/// Gathers the labelled pixels of sample after sample.
-#[derive(Debug)]
-pub struct LabelledPixels {
-    patches: Patches,
-    samples: Vec<(usize, Pixels)>,
-    /// Ids of the classes, in the order in which they came.
-    classes: Vec<u32>,
-    /// The number of each; masks of instances have thousands.
-    numbers: HashMap<u32, u32>,
-    /// Pixels that are held in lists.
-    listed: usize,
-}
-
-impl LabelledPixels {
-    /// None yet.
-    pub fn new(patches: Patches) -> Self {
-        let (samples, classes, numbers) = (Vec::new(), Vec::new(), HashMap::new());
-        Self { patches, samples, classes, numbers, listed: 0 }
-    }
-
-    /// The next sample, by its id, its rows and columns, and the class ids of its pixels row by row.
-    ///
-    /// # Errors
-    /// If it has more than 2^32 pixels.
-    pub fn add(
-        &mut self,
-        sample: usize,
-        (rows, columns): (u32, u32),
-        labels: impl IntoIterator<Item = u32>,
-    ) -> Result<()> {
-        let end = u64::from(rows) * u64::from(columns);
-        if u32::try_from(end).is_err() {
-            return Err(Error::unsupported(format!(
-                "sample {sample} of {rows}x{columns} has more than 4294967295 pixels"
-            ))
-            .with_remedy("list its windows, or pack it in parts"));
-        }
-        let (mut pixels, mut numbers) = (Vec::new(), Vec::new());
-        let mut run = None;
-        for (pixel, class) in (0..).zip(labels) {
-            // Labels come in runs.
-            let number = match run {
-                Some((last, number)) if last == class => number,
-                _ if !self.patches.takes(class) => None,
-                _ => Some(self.number(class)),
-            };
-            run = Some((class, number));
-            if let Some(number) = number {
-                pixels.push(pixel);
-                numbers.push(number);
-            }
-        }
-        self.listed += pixels.len();
-        let set = IndexSet::Listed(pixels);
-        let class = Numbers::new(numbers);
-        self.samples.push((sample, Pixels { columns, end: end as u32, set, class }));
-        if self.listed > MOST_LISTED {
-            self.samples.iter_mut().for_each(|(_, pixels)| pixels.set.shrink(pixels.end as usize));
-            self.listed = 0;
-        }
-        Ok(())
-    }
-
-    /// The number of a class, a new one if it was not seen yet.
-    fn number(&mut self, class: u32) -> u32 {
-        *self.numbers.entry(class).or_insert_with(|| {
-            self.classes.push(class);
-            self.classes.len() as u32 - 1
-        })
-    }
-
-    /// The windows around them. `seed` decides which pixels are taken of a class that has more than asked for.
-    ///
-    /// # Errors
-    /// If there are none, or more than 2^32.
-    pub fn windows(self, seed: u64) -> Result<Windows> {
-        let Self { patches, mut samples, classes, .. } = self;
-        if let Some(most) = patches.per_class {
-            draw_per_class(&mut samples, &classes, most, seed);
-        }
-        samples.retain(|(_, pixels)| pixels.set.len() > 0);
-        if samples.is_empty() {
-            return Err(Error::conflict("no pixel has a label that is asked for").with_remedy(
-                remedy![
-                    "check the mask, ",
-                    Opt::Classes,
-                    ", ",
-                    Opt::Ignore,
-                    " and ",
-                    Opt::PerClass
-                ],
-            ));
-        }
-        let starts = running(samples.iter().map(|(_, pixels)| pixels.set.len()))?;
-        let (samples, pixels) = samples.into_iter().unzip();
-        let Patches { rows, columns, pad, .. } = patches;
-        let places = Places::Pixels { pixels, classes };
-        Ok(Windows { rows, columns, pad, samples, starts, places })
-    }
-}
-
-/// Keeps `most` pixels of each class, those of all samples together.
-fn draw_per_class(samples: &mut [(usize, Pixels)], classes: &[u32], most: usize, seed: u64) {
-    let mut counts = vec![0usize; classes.len()];
-    for (_, pixels) in &*samples {
-        (0..pixels.set.len()).for_each(|place| counts[pixels.class.get(place) as usize] += 1);
-    }
-    // Of each class which of its pixels, ascending.
-    let chosen = |(class, count): (&u32, &usize)| {
-        let mut random = Random::keyed(Stream::PerClass, [seed, u64::from(*class)]);
-        let order = Network::new((*count).max(1) as u64, &mut random);
-        let mut chosen: Vec<u64> =
-            (0..most.min(*count) as u64).map(|place| order.at(place)).collect();
-        chosen.sort_unstable();
-        chosen.into_iter().peekable()
-    };
-    let mut chosen: Vec<_> = classes.iter().zip(&counts).map(chosen).collect();
-    let mut seen = vec![0u64; classes.len()];
-    for (_, pixels) in samples {
-        let (mut kept, mut numbers) = (Vec::new(), Vec::new());
-        for (place, pixel) in pixels.set.iter().enumerate() {
-            let number = pixels.class.get(place);
-            let class = number as usize;
-            if chosen[class].next_if_eq(&seen[class]).is_some() {
-                kept.push(pixel);
-                numbers.push(number);
-            }
-            seen[class] += 1;
-        }
-        (pixels.set, pixels.class) = (IndexSet::Listed(kept), Numbers::new(numbers));
-    }
-}
-
 /// Running sums from 0, which 32 bits count.
 fn running(counts: impl Iterator<Item = usize>) -> Result<Vec<u32>> {
     let mut sums = vec![0u32];
@@ -424,6 +93,22 @@ impl Windows {
     /// If there are none, or more than 2^32.
     pub fn listed(size: (u32, u32), pad: Pad, windows: &[(usize, i32, i32)]) -> Result<Self> {
         Ok(Self::sorted(size, pad, windows)?.0)
+    }
+
+    /// Windows around labelled pixels of samples (by id), whose classes are numbers of places in `classes`.
+    ///
+    /// # Errors
+    /// If they are more than 2^32.
+    pub(super) fn around(
+        (rows, columns): (u32, u32),
+        pad: Pad,
+        samples: Vec<(usize, Pixels)>,
+        classes: Vec<u32>,
+    ) -> Result<Self> {
+        let starts = running(samples.iter().map(|(_, pixels)| pixels.set.len()))?;
+        let (samples, pixels) = samples.into_iter().unzip();
+        let places = Places::Pixels { pixels, classes };
+        Ok(Self { rows, columns, pad, samples, starts, places })
     }
 
     /// Windows of `size` that show regions, one each.

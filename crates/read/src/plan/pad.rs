@@ -1,0 +1,86 @@
+//! What windows have beyond the edge of their cube.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Result};
+
+/// What a window has where it lies beyond the edge of its cube.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub enum Pad {
+    /// The cube mirrored, its outermost pixels not repeated, as NumPy's `reflect`.
+    Reflect,
+    /// The outermost pixels again, as NumPy's `edge`.
+    Edge,
+    /// This value in images, as it is stored (before a scale factor, normalisation and the like), and 0 in masks.
+    Value(f64),
+}
+
+impl Pad {
+    pub(super) fn parts(self) -> [u64; 2] {
+        match self {
+            Self::Reflect => [0, 0],
+            Self::Edge => [1, 0],
+            Self::Value(value) => [2, value.to_bits()],
+        }
+    }
+
+    /// The pixel of an axis of `length` that stands at `place`; none where the value does.
+    pub(crate) fn pixel(self, place: i64, length: usize) -> Option<usize> {
+        let length = length as i64;
+        if (0..length).contains(&place) {
+            return Some(place as usize);
+        }
+        let pixel = match self {
+            Self::Value(_) => return None,
+            Self::Edge => place.clamp(0, length - 1),
+            Self::Reflect if length == 1 => 0,
+            Self::Reflect => {
+                let there_and_back = 2 * (length - 1);
+                let place = place.rem_euclid(there_and_back);
+                place.min(there_and_back - place)
+            }
+        };
+        Some(pixel as usize)
+    }
+}
+
+impl std::fmt::Display for Pad {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Reflect => f.write_str("reflect"),
+            Self::Edge => f.write_str("edge"),
+            Self::Value(value) => write!(f, "{value}"),
+        }
+    }
+}
+
+/// As [`Display`](std::fmt::Display) has it: JSON has no NaN.
+impl From<Pad> for String {
+    fn from(pad: Pad) -> Self {
+        pad.to_string()
+    }
+}
+
+impl TryFrom<String> for Pad {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self> {
+        text.parse()
+    }
+}
+
+impl std::str::FromStr for Pad {
+    type Err = Error;
+
+    /// `reflect`, `edge` or a number.
+    fn from_str(text: &str) -> Result<Self> {
+        match text.parse() {
+            _ if text == "reflect" => Ok(Self::Reflect),
+            _ if text == "edge" => Ok(Self::Edge),
+            Ok(value) => Ok(Self::Value(value)),
+            Err(_) => Err(Error::conflict(format!("there is no padding {text:?}"))
+                .with_remedy("give reflect, edge or a number")),
+        }
+    }
+}
