@@ -113,6 +113,20 @@ fn chunks_are_decoded_about_once_an_epoch_and_no_more_are_held_than_said() {
 }
 
 #[test]
+fn threads_that_are_ahead_of_others_decode_no_chunk_for_every_window() {
+    let (_folder, written) = made();
+    let dataset = Dataset::open(&written.path).unwrap();
+    let options =
+        LoaderOptions { cache_bytes: IMAGES / 8, threads: 3, slots: 4, ..patches(1500, 1) };
+    let mut loader = Loader::new(&dataset, options).unwrap();
+    let windows: usize = loader.epoch().map(|batch| batch.unwrap().len()).sum();
+    let stats = loader.statistics().loader;
+    let (decoded, chunks) = (stats.chunks - stats.cached_chunks, 2 * (8 * 30 + 4 * 21));
+    // Each at most once by each thread, as they begin with the next epoch, too.
+    assert!(decoded <= 3 * chunks, "{decoded} of {chunks} for {windows} windows");
+}
+
+#[test]
 fn a_training_goes_on_in_its_order_where_there_is_other_memory() {
     let (_folder, written) = made();
     let dataset = Dataset::open(&written.path).unwrap();
