@@ -10,6 +10,7 @@ use hsipack_format::metadata::{MaskMeaning, Scaling};
 use hsipack_format::samples::Keys;
 use hsipack_format::{Command, DType, Geo, Result, Samples, remedy};
 use hsipack_store::dataset::ChunkArray;
+use hsipack_store::remote::is_url;
 use hsipack_store::{Dataset, Stack, threads};
 use serde::Serialize;
 use serde_json::Value;
@@ -495,6 +496,9 @@ fn stored_bytes(array: &ChunkArray) -> Result<u64> {
     }
     let size = |shard: usize| {
         let path = array.shard_path(shard);
+        if is_url(&path) {
+            return Ok(array.open_shard(shard)?.len());
+        }
         let meta = path.metadata().map_err(|error| {
             hsipack_format::Error::io(&path, "cannot read", error).with_remedy(remedy![
                 "a shard is missing; run ",

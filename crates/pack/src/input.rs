@@ -5,6 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use hsipack_format::{Error, Opt, Result, remedy};
 use hsipack_store::is_packed;
+use hsipack_store::remote::{self, is_url};
 use serde_json::{Map, Value};
 use walkdir::WalkDir;
 
@@ -35,6 +36,7 @@ impl Input {
     pub fn parse(text: &str) -> Self {
         let whole = Self::of(Path::new(text));
         match text.split_once("::") {
+            _ if is_url(&whole.file) => whole,
             Some((file, variable)) if !whole.file.exists() && !variable.is_empty() => {
                 Self { variable: Some(variable.to_owned()), ..Self::of(Path::new(file)) }
             }
@@ -92,6 +94,7 @@ fn parse_glob(pattern: &str) -> Result<glob::Pattern> {
 
 fn expand_one(text: &str, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input>> {
     let input = Input::parse(text);
+    remote::refuse(&input.file, "converting cubes from")?;
     if !input.file.exists() {
         return expand_glob(text, excluded);
     }

@@ -1,6 +1,7 @@
 //! What a path names: a cube in a file, or a packed dataset; and which sample of a dataset is meant.
 
 use hsipack_format::{Command, Error, Result, Sample, remedy};
+use hsipack_store::remote::is_url;
 use hsipack_store::{Dataset, is_packed};
 
 use crate::convert::ValueOptions;
@@ -17,14 +18,16 @@ pub enum Target {
 }
 
 impl Target {
-    /// Opens what `text` names: `file`, `file::variable` or the folder of a dataset. `axes` is the
+    /// Opens what `text` names: `file`, `file::variable`, or the folder or URL of a dataset. `axes` is the
     /// user's word on the order of an array's axes.
     ///
     /// # Errors
     /// If it is neither, or cannot be opened.
     pub fn open(text: &str, axes: Option<&str>) -> Result<Self> {
         let input = Input::parse(text);
-        if input.variable.is_none() && is_packed(&input.file) {
+        // Of a server, only datasets are looked at; what is wrong with one is told by opening it.
+        let remote = is_url(&input.file);
+        if remote || (input.variable.is_none() && is_packed(&input.file)) {
             return Ok(Self::Dataset(Box::new(Dataset::open(&input.file)?)));
         }
         if input.file.is_dir() && !source::is_container_folder(&input.file) {

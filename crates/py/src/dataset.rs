@@ -11,6 +11,7 @@ use hsipack_format::samples::{Condition, RESERVED_KEYS};
 use hsipack_measure::machine;
 use hsipack_read::store::StoreKind;
 use hsipack_read::{BandStatistics, OfProcess, OpenOptions, Result, Verify};
+use hsipack_store::remote::set_options;
 use hsipack_store::threads;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
@@ -70,23 +71,27 @@ fn open_at(
     store: StoreKind,
     as_of: Option<String>,
 ) -> Result<hsipack_read::Dataset> {
-    let options = OpenOptions { store: Some(store.store()), verify, as_of };
+    let options = OpenOptions { store: Some(store.store_for(&path)?), verify, as_of };
     hsipack_read::Dataset::open_with(path, options)
 }
 
 #[pymethods]
 impl Dataset {
     #[new]
-    #[pyo3(signature = (path, verify, store, as_of=None))]
+    #[pyo3(signature = (path, verify, store, as_of=None, storage_options=None))]
     fn new(
         py: Python<'_>,
         path: PathBuf,
         verify: &str,
         store: &str,
         as_of: Option<String>,
+        storage_options: Option<Vec<(String, String)>>,
     ) -> PyResult<Self> {
         let verify = verify.parse::<Verify>().or_raise(py)?;
         let store = store.parse::<StoreKind>().or_raise(py)?;
+        if let Some(options) = storage_options {
+            set_options(&path, options).or_raise(py)?;
+        }
         let dataset = patiently(py, move || open_at(path, verify, store, as_of))?.or_raise(py)?;
         Ok(Self {
             path: dataset.path().to_owned(),

@@ -4,7 +4,6 @@
 //! [`ChunkArray`] reads chunks.
 
 use std::collections::HashSet;
-use std::fs;
 use std::io::Read as _;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -17,10 +16,11 @@ use hsipack_format::zarr::{self, ArrayMeta};
 use hsipack_format::{Command, CubeShape, DType, Error, Grid, Result, codec, remedy};
 
 use crate::codec::decode_frame;
+use crate::files::MetadataFiles;
 use crate::folder::{self, Folder};
 use crate::rows::{self, Chunks, Part};
 use crate::shard::ShardFile;
-use crate::{memory, small};
+use crate::{memory, remote, small};
 
 /// A packed dataset.
 #[derive(Debug)]
@@ -65,14 +65,15 @@ impl Dataset {
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let sums = || {
-            let root = read_root(path)?;
-            let text = small::read(&path.join(SHA256SUMS), small::SUMS)?;
+            let files = MetadataFiles::of(path)?;
+            let root = read_root(&files, path)?;
+            let text = files.read(&path.join(SHA256SUMS), small::SUMS)?;
             let sums = checksums::parse(&text).map_err(|error| error.at(path.join(SHA256SUMS)))?;
-            let samples = check_sums(path, &sums)?;
-            Ok((checksums::sha256(&text), (root, sums, samples)))
+            let samples = check_sums(&files, path, &sums)?;
+            Ok((checksums::sha256(&text), (files, root, sums, samples)))
         };
-        Folder::open(path, sums, |folder, (root, sums, samples)| {
-            let mut dataset = Self::open_unverified_in(folder, root, samples)?;
+        Folder::open(path, sums, |folder, (files, root, sums, samples)| {
+            let mut dataset = Self::open_unverified_in(folder, &files, root, samples)?;
             if let Some(error) = dataset.take_problem() {
                 return Err(error);
             }
@@ -89,7 +90,10 @@ impl Dataset {
     pub fn open_to_read(path: impl AsRef<Path>, as_of: Option<&str>) -> Result<Self> {
         let path = path.as_ref();
         folder::steadily(path, || {
-            let listed = path.join(SHA256SUMS).exists();
+            let listed = match remote::is_url(path) {
+                true => small::read_if_there(&path.join(SHA256SUMS), small::SUMS)?.is_some(),
+                false => path.join(SHA256SUMS).exists(),
+            };
             let dataset = if listed { Self::open(path)? } else { Self::open_foreign(path)? };
             let Some(fingerprint) = as_of else { return Ok(dataset) };
             dataset.as_it_was(fingerprint)?.ok_or_else(|| {
@@ -124,28 +128,32 @@ impl Dataset {
     pub fn open_unverified(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let root = || {
-            let root = read_root(path)?;
+            let files = MetadataFiles::of(path)?;
+            let root = read_root(&files, path)?;
             // Damaged ones are looked into, too: then the sums need not be readable.
-            let sums = small::read(&path.join(SHA256SUMS), small::SUMS).ok();
-            let sums = sums.map_or_else(|| sums_of(path).map(String::into_bytes), Ok)?;
-            Ok((checksums::sha256(&sums), root))
+            let sums = files.read(&path.join(SHA256SUMS), small::SUMS).ok();
+            let sums = sums.map_or_else(|| sums_of(&files, path).map(String::into_bytes), Ok)?;
+            Ok((checksums::sha256(&sums), (files, root)))
         };
-        Folder::open(path, root, |folder, root| Self::open_unverified_in(folder, root, None))
+        Folder::open(path, root, |folder, (files, root)| {
+            Self::open_unverified_in(folder, &files, root, None)
+        })
     }
 
     /// Opens it with the text of `samples.jsonl`, where that was read already.
     fn open_unverified_in(
         folder: &Arc<Folder>,
+        files: &MetadataFiles,
         root: Root,
         samples: Option<Vec<u8>>,
     ) -> Result<Self> {
         let path = folder.path();
-        let stacks = stack_names(path)?
+        let stacks = stack_names(files, path)?
             .into_iter()
-            .map(|name| Stack::open(folder, name))
+            .map(|name| Stack::open(folder, files, name))
             .collect::<Result<Vec<_>>>()?;
         let file = path.join(SAMPLES);
-        let text = samples.map_or_else(|| small::read(&file, small::SAMPLES), Ok)?;
+        let text = samples.map_or_else(|| files.read(&file, small::SAMPLES), Ok)?;
         let read = check_count(&text, &stacks).and_then(|()| {
             let samples = Samples::decode(text, &names_of(&stacks))?;
             check_samples(&samples, &stacks).map(|()| samples)
@@ -272,12 +280,16 @@ fn of_file(error: Error, file: &Path) -> Error {
 
 /// Compares the files that `SHA256SUMS` lists with their sums. Gives the text of `samples.jsonl`, where it is one of them:
 /// it may be long, and what was compared is to be what is read.
-fn check_sums(path: &Path, sums: &[(String, String)]) -> Result<Option<Vec<u8>>> {
+fn check_sums(
+    files: &MetadataFiles,
+    path: &Path,
+    sums: &[(String, String)],
+) -> Result<Option<Vec<u8>>> {
     let mut samples = None;
     for (name, sum) in sums {
         let most = if name == SAMPLES { small::SAMPLES } else { small::METADATA };
         let file = path.join(name);
-        let text = small::read(&file, most)?;
+        let text = files.read(&file, most)?;
         if checksums::sha256(&text) != *sum {
             return Err(Error::damaged("the file does not match SHA256SUMS").at(file).with_remedy(
                 remedy!["run ", Command::Validate, "; restore the file from a copy"],
@@ -290,13 +302,13 @@ fn check_sums(path: &Path, sums: &[(String, String)]) -> Result<Option<Vec<u8>>>
     Ok(samples)
 }
 
-fn read_file(path: &Path) -> Result<Vec<u8>> {
-    small::read(path, small::METADATA)
-}
-
 /// Reads a whole file into `bytes`; `false` if there is none.
 fn read_into(path: &Path, bytes: &mut Vec<u8>) -> Result<bool> {
     bytes.clear();
+    if remote::is_url(path) {
+        let read = small::read_if_there(path, STORED_CHUNK)?;
+        return Ok(read.map(|read| *bytes = read).is_some());
+    }
     let (file, len) = match small::open(path) {
         Err(error) if small::is_missing(&error) => return Ok(false),
         opened => opened?,
@@ -311,14 +323,15 @@ fn read_into(path: &Path, bytes: &mut Vec<u8>) -> Result<bool> {
 /// Most bytes of a chunk as stored: blosc and the checksum add some to what they cannot compress.
 const STORED_CHUNK: u64 = codec::MAX_CHUNK as u64 + (1 << 20);
 
-fn read_root(path: &Path) -> Result<Root> {
+fn read_root(files: &MetadataFiles, path: &Path) -> Result<Root> {
     let file = path.join("zarr.json");
-    if !file.is_file() {
+    if !files.has(&file)? {
         return Err(Error::malformed("not a packed dataset: there is no zarr.json in it")
             .at(path)
             .with_remedy(remedy!["give the folder that ", Command::Convert, " wrote"]));
     }
-    let own = zarr::parse_root(&read_file(&file)?).map_err(|error| error.at(&file))?;
+    let own =
+        zarr::parse_root(&files.read(&file, small::METADATA)?).map_err(|error| error.at(&file))?;
     let Some(root) = own else {
         return Err(Error::malformed("a Zarr store, but not one that hsipack packed")
             .at(path)
@@ -334,34 +347,32 @@ fn read_root(path: &Path) -> Result<Root> {
 }
 
 /// What `SHA256SUMS` says of a dataset's metadata: the root, the samples, every stack and every array of one.
-fn sums_of(path: &Path) -> Result<String> {
-    let mut files = vec!["zarr.json".to_owned(), SAMPLES.to_owned()];
-    for name in stack_names(path)? {
-        files.push(format!("{name}/zarr.json"));
-        let arrays = array_names(&path.join(&name))?;
-        files.extend(arrays.into_iter().map(|array| format!("{name}/{array}/zarr.json")));
+fn sums_of(files: &MetadataFiles, path: &Path) -> Result<String> {
+    let mut names = vec!["zarr.json".to_owned(), SAMPLES.to_owned()];
+    for name in stack_names(files, path)? {
+        names.push(format!("{name}/zarr.json"));
+        let arrays = array_names(files, &path.join(&name))?;
+        names.extend(arrays.into_iter().map(|array| format!("{name}/{array}/zarr.json")));
     }
-    let files = files.into_iter().map(|file| {
+    let contents = names.into_iter().map(|file| {
         let most = if file == SAMPLES { small::SAMPLES } else { small::METADATA };
-        let content = small::read(&path.join(&file), most)?;
+        let content = files.read(&path.join(&file), most)?;
         Ok((file, content))
     });
-    let files = files.collect::<Result<Vec<_>>>()?;
-    Ok(checksums::encode(files.iter().map(|(file, content)| (file.as_str(), content.as_slice()))))
+    let contents = contents.collect::<Result<Vec<_>>>()?;
+    Ok(checksums::encode(
+        contents.iter().map(|(file, content)| (file.as_str(), content.as_slice())),
+    ))
 }
 
 /// Folders below `path` that hold an image array, sorted.
-fn stack_names(path: &Path) -> Result<Vec<String>> {
-    let fail = |error| Error::io(path, "cannot list", error);
-    let mut names = Vec::new();
-    for entry in fs::read_dir(path).map_err(fail)? {
-        let entry = entry.map_err(fail)?;
-        if entry.path().join(IMAGE).join("zarr.json").is_file() {
-            names.push(entry.file_name().to_string_lossy().into_owned());
-        }
-    }
-    names.sort_unstable();
-    Ok(names)
+fn stack_names(files: &MetadataFiles, path: &Path) -> Result<Vec<String>> {
+    files.folders(path, &Path::new(IMAGE).join("zarr.json"))
+}
+
+/// Folders of a stack that hold an array, sorted.
+fn array_names(files: &MetadataFiles, folder: &Path) -> Result<Vec<String>> {
+    files.folders(folder, Path::new("zarr.json"))
 }
 
 /// Compares the number of lines with that of the cubes before a line is read, and what they will take with the memory.
@@ -395,15 +406,15 @@ fn check_samples(samples: &Samples, stacks: &[Stack]) -> Result<()> {
 }
 
 impl Stack {
-    fn open(root: &Arc<Folder>, name: String) -> Result<Self> {
+    fn open(root: &Arc<Folder>, files: &MetadataFiles, name: String) -> Result<Self> {
         let folder = root.path().join(&name);
-        zarr::parse_group(&read_file(&folder.join("zarr.json"))?)
+        zarr::parse_group(&files.read(&folder.join("zarr.json"), small::METADATA)?)
             .map_err(|error| error.at(folder.join("zarr.json")))?;
-        let image = ChunkArray::open(root, &folder, IMAGE, 4)?;
+        let image = ChunkArray::open(root, files, &folder, IMAGE, 4)?;
         let mut masks = Vec::new();
-        for array in array_names(&folder)? {
+        for array in array_names(files, &folder)? {
             if ![IMAGE, WAVELENGTH, FWHM].contains(&array.as_str()) {
-                let mask = ChunkArray::open(root, &folder, &array, 3)?;
+                let mask = ChunkArray::open(root, files, &folder, &array, 3)?;
                 let (m, i) = (mask.shape(), image.shape());
                 if (mask.len(), m.rows, m.columns) != (image.len(), i.rows, i.columns) {
                     return Err(Error::damaged("a mask of another shape than the image")
@@ -415,7 +426,7 @@ impl Stack {
         let bands = image.shape().bands;
         let mut problems = Vec::new();
         let mut coordinate = |array: &str| {
-            read_coordinate(&folder.join(array), bands).unwrap_or_else(|error| {
+            read_coordinate(files, &folder.join(array), bands).unwrap_or_else(|error| {
                 problems.push(error);
                 None
             })
@@ -430,26 +441,14 @@ impl Stack {
     }
 }
 
-fn array_names(folder: &Path) -> Result<Vec<String>> {
-    let fail = |error| Error::io(folder, "cannot list", error);
-    let mut names = Vec::new();
-    for entry in fs::read_dir(folder).map_err(fail)? {
-        let entry = entry.map_err(fail)?;
-        if entry.path().join("zarr.json").is_file() {
-            names.push(entry.file_name().to_string_lossy().into_owned());
-        }
-    }
-    names.sort_unstable();
-    Ok(names)
-}
-
 /// Reads a 1-D float64 array of `len` values in one chunk; `None` if there is no such array.
-fn read_coordinate(folder: &Path, len: usize) -> Result<Option<Vec<f64>>> {
+fn read_coordinate(files: &MetadataFiles, folder: &Path, len: usize) -> Result<Option<Vec<f64>>> {
     let file = folder.join("zarr.json");
-    if !file.is_file() {
+    if !files.has(&file)? {
         return Ok(None);
     }
-    let meta = ArrayMeta::parse(&read_file(&file)?).map_err(|error| error.at(&file))?;
+    let meta =
+        ArrayMeta::parse(&files.read(&file, small::METADATA)?).map_err(|error| error.at(&file))?;
     if meta.shape != [len as u64]
         || meta.file_shape != meta.shape
         || meta.chunk_shape.is_some()
@@ -461,7 +460,7 @@ fn read_coordinate(folder: &Path, len: usize) -> Result<Option<Vec<f64>>> {
         return Err(Error::unsupported(format!("a list of {len} values")).at(file));
     }
     let chunk = folder.join("c/0");
-    let stored = read_file(&chunk)?;
+    let stored = files.read(&chunk, small::METADATA)?;
     let mut bytes = memory::zeroed(len * 8, "a list of wavelengths")?;
     decode_chunk(&meta, &stored, true, &mut bytes).map_err(|error| error.at(chunk))?;
     let (values, _) = bytes.as_chunks::<8>();
@@ -502,10 +501,17 @@ const OPEN_SHARDS: usize = 8;
 
 impl ChunkArray {
     /// Opens array `name` of a stack, with `axes` 4 (sample, y, x, band) or 3 (sample, y, x).
-    fn open(root: &Arc<Folder>, stack: &Path, name: &str, axes: usize) -> Result<Self> {
+    fn open(
+        root: &Arc<Folder>,
+        files: &MetadataFiles,
+        stack: &Path,
+        name: &str,
+        axes: usize,
+    ) -> Result<Self> {
         let folder = stack.join(name);
         let file = folder.join("zarr.json");
-        let meta = ArrayMeta::parse(&read_file(&file)?).map_err(|error| error.at(&file))?;
+        let meta = ArrayMeta::parse(&files.read(&file, small::METADATA)?)
+            .map_err(|error| error.at(&file))?;
         let (len, grid) = meta.samples_and_grid(axes).map_err(|error| error.at(&file))?;
         if axes == 3 && meta.dtype.is_float() {
             return Err(Error::unsupported(format!("a mask of {}", meta.dtype)).at(file));
@@ -714,6 +720,12 @@ impl ChunkArray {
     ) -> Result<()> {
         let (grid, columns) = (&self.grid, 0..self.shape().columns);
         let RowScratch { stored, decoded } = scratch;
+        if self.meta.chunk_shape.is_some() {
+            let (shard, first) = self.grid.locate(index);
+            let chunks =
+                self.grid.chunk_rows(&rows).flat_map(|down| self.grid.chunks_in(down, &columns));
+            self.shard(shard)?.ask_ahead(chunks.map(|chunk| first + chunk));
+        }
         let mut chunks = StoredChunks { array: self, index, stored };
         let mut rest = out;
         for down in grid.chunk_rows(&rows) {

@@ -21,9 +21,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::remote::{self, Version};
 use crate::small;
 use hsipack_format::checksums::SHA256SUMS;
-use hsipack_format::{Command, Error, Opt, Result, remedy, zarr};
+use hsipack_format::{Command, Error, ErrorKind, Opt, Result, remedy, zarr};
 
 /// How often reading begins again. Appends take longer than reading metadata, so that it hardly ever does twice.
 const TRIES: usize = 1000;
@@ -44,31 +45,54 @@ pub fn aside(output: &Path) -> PathBuf {
     partial(output).join("replaced")
 }
 
-/// A folder, held open, and what tells it from any other.
+/// A folder, held open, and what tells it from any other. On a server there are no folders: there, the object that stands
+/// for all metadata is compared.
 #[derive(Debug)]
 struct Held {
     /// Keeps the folder's number from being given to another one.
-    _folder: File,
+    _folder: Option<File>,
     identity: Identity,
 }
 
-/// Device and inode of a folder; device, inode, length and time of change (s, ns) of the file that stands for all its
-/// metadata.
 #[derive(Debug, PartialEq, Eq)]
-struct Identity {
-    folder: (u64, u64),
-    metadata: (u64, u64, u64, i64, i64),
+enum Identity {
+    /// Device and inode of a folder; device, inode, length and time of change (s, ns) of the file that stands for all its
+    /// metadata.
+    Folder {
+        folder: (u64, u64),
+        metadata: (u64, u64, u64, i64, i64),
+    },
+    Server(Version),
 }
 
 impl Identity {
-    fn of(path: &Path, folder: &fs::Metadata) -> Self {
+    fn of_folder(path: &Path, folder: &fs::Metadata) -> Self {
         let file = fs::metadata(path.join(SHA256SUMS))
             .or_else(|_| fs::metadata(path.join("zarr.json")))
             // Not a dataset; opening it says so better.
             .unwrap_or_else(|_| folder.clone());
-        Self {
+        Self::Folder {
             folder: (folder.dev(), folder.ino()),
             metadata: (file.dev(), file.ino(), file.len(), file.mtime(), file.mtime_nsec()),
+        }
+    }
+
+    fn on_server(url: &Path) -> Result<Self> {
+        let version = match remote::version(&url.join(SHA256SUMS)) {
+            Err(error) if small::is_missing(&error) => remote::version(&url.join("zarr.json")),
+            other => other,
+        };
+        match version {
+            Err(error) if small::is_missing(&error) => {
+                Err(Error::malformed("not a packed dataset: there is no zarr.json in it")
+                    .at(url)
+                    .with_remedy(remedy![
+                        "check the URL; give that of the folder that ",
+                        Command::Convert,
+                        " wrote"
+                    ]))
+            }
+            other => other.map(Self::Server),
         }
     }
 }
@@ -77,23 +101,26 @@ impl Held {
     fn open(path: &Path) -> io::Result<Self> {
         let flags = libc::O_DIRECTORY | libc::O_NONBLOCK;
         let folder = File::options().read(true).custom_flags(flags).open(path)?;
-        let identity = Identity::of(path, &folder.metadata()?);
-        Ok(Self { _folder: folder, identity })
+        let identity = Identity::of_folder(path, &folder.metadata()?);
+        Ok(Self { _folder: Some(folder), identity })
     }
 
-    /// As [`open`](Self::open); waits where a commit has just taken the old folder away and not yet put the new one
-    /// there.
-    fn open_soon(path: &Path) -> io::Result<Self> {
+    /// As [`open`](Self::open), also of a server; waits where a commit has just taken the old folder away and not yet put
+    /// the new one there.
+    fn open_soon(path: &Path) -> Result<Self> {
+        if remote::is_url(path) {
+            return Identity::on_server(path).map(|identity| Self { _folder: None, identity });
+        }
         let mut waited = Duration::ZERO;
         loop {
             match Self::open(path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound && waited < GAP => {
                     // Looked for last: whoever finds neither comes between two steps of a rename.
                     if !aside(path).exists() && !path.exists() {
-                        return Err(error);
+                        return Err(cannot_open(path, error));
                     }
                 }
-                opened => return opened,
+                opened => return opened.map_err(|error| cannot_open(path, error)),
             }
             std::thread::sleep(STEP);
             waited += STEP;
@@ -101,8 +128,19 @@ impl Held {
     }
 
     /// Whether `path` leads to this very folder, its metadata unchanged.
-    fn is_at(&self, path: &Path) -> bool {
-        fs::metadata(path).is_ok_and(|folder| Identity::of(path, &folder) == self.identity)
+    ///
+    /// # Errors
+    /// If a server does not say.
+    fn is_at(&self, path: &Path) -> Result<bool> {
+        if let Identity::Server(version) = &self.identity {
+            return Ok(match Identity::on_server(path) {
+                Ok(Identity::Server(now)) => version.is(&now),
+                Err(error) if error.kind() == ErrorKind::Io => return Err(error),
+                _ => false,
+            });
+        }
+        Ok(fs::metadata(path)
+            .is_ok_and(|folder| Identity::of_folder(path, &folder) == self.identity))
     }
 }
 
@@ -116,12 +154,9 @@ pub fn steadily<T>(path: &Path, mut read: impl FnMut() -> Result<T>) -> Result<T
 
 fn holding<T>(path: &Path, mut read: impl FnMut(&Arc<Held>) -> Result<T>) -> Result<T> {
     for _ in 0..TRIES {
-        let held = match Held::open_soon(path) {
-            Ok(held) => Arc::new(held),
-            Err(error) => return Err(cannot_open(path, error)),
-        };
+        let held = Arc::new(Held::open_soon(path)?);
         let result = read(&held);
-        if held.is_at(path) {
+        if held.is_at(path)? {
             return result;
         }
     }
@@ -211,7 +246,7 @@ impl Folder {
         for _ in 0..TRIES {
             let held = self.follow()?;
             let result = read();
-            if held.is_at(&self.path) {
+            if held.is_at(&self.path)? {
                 return result;
             }
         }
@@ -221,7 +256,7 @@ impl Folder {
     /// The folder at the path, which is the dataset's, or becomes so if it goes on where the dataset ended.
     fn follow(&self) -> Result<Arc<Held>> {
         let held = self.now.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if held.is_at(&self.path) {
+        if held.is_at(&self.path)? {
             return Ok(held);
         }
         let next = holding(&self.path, |next| {

@@ -10,7 +10,8 @@
 //! | [`shard`] | shard files, open for reading |
 //! | [`rows`] | taking rows of a cube out of its chunks |
 //! | [`codec`] | one chunk, compressed and decompressed |
-//! | [`stores`] | where a loader's bytes come from: memory map, pread, O_DIRECT, at a limited rate |
+//! | [`stores`] | where a loader's bytes come from: memory map, pread, O_DIRECT, servers, at a limited rate |
+//! | [`remote`] | datasets on servers |
 //! | [`mapping`] | memory maps whose I/O errors are errors |
 //! | [`small`] | metadata files, read whole, regular ones within bounds only |
 //! | [`memory`] | how much memory this process can have; asking for it |
@@ -33,10 +34,12 @@
 
 pub mod codec;
 pub mod dataset;
+mod files;
 pub mod folder;
 pub mod mapping;
 pub mod memory;
 pub mod process;
+pub mod remote;
 pub mod rows;
 pub mod shard;
 pub mod small;

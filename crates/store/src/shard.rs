@@ -1,18 +1,65 @@
 //! Shard files, open for reading.
 
+use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use hsipack_format::Result;
 use hsipack_format::shard::ShardIndex;
 
 use crate::mapping::Mapping;
+use crate::remote;
+use crate::stores::{ReadBuffer, RemoteStore, Store, StoredFile, coalesce};
 
-/// A shard file open for reading: mapped into memory, no descriptor held.
+/// A shard open for reading: a file, mapped into memory without a descriptor, or an object on a server.
 #[derive(Debug)]
 pub struct ShardFile {
-    file: Mapping,
+    bytes: Bytes,
     index: ShardIndex,
     data_len: u64,
+}
+
+#[derive(Debug)]
+enum Bytes {
+    File(Mapping),
+    Object(Arc<dyn StoredFile>),
+}
+
+impl Bytes {
+    fn open(path: &Path) -> Result<Self> {
+        match remote::is_url(path) {
+            true => RemoteStore::new().open(path).map(Self::Object),
+            false => Mapping::open(path).map(Self::File),
+        }
+    }
+
+    fn len(&self) -> u64 {
+        match self {
+            Self::File(file) => file.len(),
+            Self::Object(object) => object.len(),
+        }
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Self::File(file) => file.path(),
+            Self::Object(object) => object.path(),
+        }
+    }
+
+    fn with<T>(&self, span: Range<u64>, take: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
+        match self {
+            Self::File(file) => file.with(span, take),
+            Self::Object(object) => {
+                let (mut take, mut taken) = (Some(take), None);
+                object.with_bytes(span, &mut ReadBuffer::new(), &mut |bytes| {
+                    taken = take.take().map(|take| take(bytes)).transpose()?;
+                    Ok(())
+                })?;
+                Ok(taken.expect("the closure was called"))
+            }
+        }
+    }
 }
 
 impl ShardFile {
@@ -21,18 +68,38 @@ impl ShardFile {
     /// # Errors
     /// If the file cannot be read, is too short, or its index is damaged; all name the file.
     pub fn open(path: &Path, chunks: usize) -> Result<Self> {
-        let file = Mapping::open(path)?;
-        let span = ShardIndex::span(chunks, file.len()).map_err(|error| error.at(path))?;
+        let bytes = Bytes::open(path)?;
+        let span = ShardIndex::span(chunks, bytes.len()).map_err(|error| error.at(path))?;
         let data_len = span.start;
-        let index = file
+        let index = bytes
             .with(span, |bytes| ShardIndex::decode(bytes, data_len))
             .map_err(|error| error.at(path))?;
-        Ok(Self { file, index, data_len })
+        Ok(Self { bytes, index, data_len })
+    }
+
+    /// Says that these chunks will be wanted soon, in this order. A map of a file needs no such advice.
+    pub(crate) fn ask_ahead(&self, chunks: impl Iterator<Item = usize>) {
+        let Bytes::Object(object) = &self.bytes else { return };
+        let spans = chunks.filter_map(|chunk| self.index.0[chunk]);
+        let mut spans: Vec<_> = spans.map(|span| span.offset..span.offset + span.len).collect();
+        spans.sort_unstable_by_key(|span| span.start);
+        let near = object.near();
+        coalesce(&spans, near.gap, near.run).for_each(|run| object.prefetch(run.span));
     }
 
     /// Where the chunks lie.
     pub fn index(&self) -> &ShardIndex {
         &self.index
+    }
+
+    /// Bytes of the file.
+    pub fn len(&self) -> u64 {
+        self.bytes.len()
+    }
+
+    /// Whether it is empty; no shard that can be opened is.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// Bytes of the file before the index.
@@ -42,7 +109,7 @@ impl ShardFile {
 
     /// The file's path.
     pub fn path(&self) -> &Path {
-        self.file.path()
+        self.bytes.path()
     }
 
     /// Gives `take` stored chunk `chunk`, frame and checksum, where it lies; `None` if it was not written.
@@ -56,6 +123,6 @@ impl ShardFile {
     ) -> Result<Option<T>> {
         let Some(span) = self.index.0[chunk] else { return Ok(None) };
         // The index was refused if the sum overflows or lies outside the file.
-        self.file.with(span.offset..span.offset + span.len, take).map(Some)
+        self.bytes.with(span.offset..span.offset + span.len, take).map(Some)
     }
 }

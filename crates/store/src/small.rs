@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
-use crate::memory;
+use crate::{memory, remote};
 use hsipack_format::{Error, Result};
 
 /// Most bytes of a `zarr.json`: those of hyperspectral images with statistics of thousands of bands, and of datasets
@@ -19,11 +19,14 @@ pub const SUMS: u64 = 256 << 20;
 /// Most bytes of a `samples.jsonl`; what memory there is bounds it further.
 pub const SAMPLES: u64 = 16 << 30;
 
-/// The bytes of the regular file at `path`, which has at most `most`.
+/// The bytes of the regular file at `path`, or of the object if it is a URL, which has at most `most`.
 ///
 /// # Errors
 /// If it cannot be read, is no regular file, or is larger; if there is no memory for it.
 pub fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
+    if remote::is_url(path) {
+        return remote::read(path, most);
+    }
     let cannot = |error| Error::io(path, "cannot read", error);
     let (file, len) = open(path)?;
     if len > most {
@@ -77,6 +80,7 @@ pub fn open(path: &Path) -> Result<(File, u64)> {
 /// # Errors
 /// As [`open`].
 pub fn open_with(path: &Path, options: &OpenOptions, flags: i32) -> Result<(File, u64)> {
+    remote::refuse(path, "reading")?;
     let cannot = |error| Error::io(path, "cannot read", error);
     // Before it is opened: opening a device may already do something.
     let kind = path.metadata().map_err(cannot)?.file_type();

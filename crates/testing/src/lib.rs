@@ -1,4 +1,5 @@
-//! What the tests of all crates share: saying that one was skipped, and running programs over a fake CUDA driver.
+//! What the tests of all crates share: saying that one was skipped, and running programs over a fake CUDA driver, a web server
+//! with faults.
 //!
 //! A Rust test either passes or fails, and what one that passes prints is not shown. So a test that cannot run here says why
 //! with [`skipped`] before it returns, and `scripts/test` lists all that did at its end.
@@ -15,6 +16,7 @@ pub use fake_driver::FakeDriver;
 
 mod fake_cuda;
 mod fake_driver;
+pub mod server;
 
 /// The file that skipped tests are listed in, a line each; none if it is not set.
 pub const LIST: &str = "HSIPACK_SKIPPED";

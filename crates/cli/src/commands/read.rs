@@ -269,7 +269,7 @@ enum MemoryArg {
 
 impl Args {
     fn open(&self) -> Result<Dataset> {
-        let store = reading::store(self.store, self.rate_limit);
+        let store = reading::store(&self.dataset, self.store, self.rate_limit)?;
         let options = OpenOptions { store: Some(store), verify: self.verify, as_of: None };
         Dataset::open_with(&self.dataset, options)
     }

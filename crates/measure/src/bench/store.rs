@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
-use hsipack_read::store::{Limited, ReadBuffer, Store, StoreKind, StoredFile};
+use hsipack_read::store::{Limited, Near, ReadBuffer, Store, StoreKind, StoredFile};
 
 use crate::Result;
 
@@ -117,6 +117,10 @@ impl StoredFile for CountedFile {
 
     fn prefetch(&self, span: Range<u64>) {
         self.file.prefetch(span);
+    }
+
+    fn near(&self) -> Near {
+        self.file.near()
     }
 
     fn release(&self) {

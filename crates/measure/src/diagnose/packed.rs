@@ -13,6 +13,7 @@ use hsipack_read::{
     CacheKind, Dataset, DeviceBatch, DeviceLoader, DeviceOptions, LoaderOptions, OpenOptions,
     Outlook, ShuffleWindow,
 };
+use hsipack_store::remote::is_url;
 
 use super::driver::{Effort, Lap, Levels, Timer, Variant, diagnose};
 use super::facts::Facts;
@@ -330,7 +331,8 @@ fn levels(options: &PackedOptions) -> (Vec<Level>, Vec<String>) {
     }
     levels.extend([Level::Collate, Level::Decode, Level::Read]);
     let mut notes = Vec::new();
-    if options.cold {
+    // What a server has in its memory is not ours to drop.
+    if options.cold && !is_url(&options.path) {
         match machine::drop_file_cache(&options.path) {
             Ok(()) => levels.push(Level::Cold),
             Err(error) => notes.push(format!("reading from the disk was not measured: {error}")),
@@ -348,7 +350,11 @@ fn open(options: &PackedOptions) -> Result<Dataset> {
 fn sizes(dataset: &Dataset, samples: &[usize]) -> (u64, u64) {
     let all = dataset.len().max(1) as f64;
     let share = samples.len() as f64 / all;
-    let stored = machine::stored_bytes(dataset.path()) as f64 * share;
+    let stored = match is_url(dataset.path()) {
+        true => dataset.open_bytes(),
+        false => machine::stored_bytes(dataset.path()),
+    };
+    let stored = stored as f64 * share;
     (stored.ceil() as u64, (dataset.decoded_bytes() as f64 * share).ceil() as u64)
 }
 

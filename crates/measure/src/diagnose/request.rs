@@ -61,9 +61,10 @@ impl PackedRequest {
     /// # Errors
     /// If the library has no such device.
     pub fn options<L: TrainingLibrary>(&self, library: &L) -> Result<PackedOptions> {
+        let store = self.store.store_for(&self.path)?;
         let store = match self.rate_limit {
-            Some(rate) => Arc::new(Limited::disk(self.store.store(), rate)),
-            None => self.store.store(),
+            Some(rate) => Arc::new(Limited::disk(store, rate)),
+            None => store,
         };
         let mut loader = LoaderOptions::new(self.batch_size);
         loader.plan.order = Order::Shuffled;

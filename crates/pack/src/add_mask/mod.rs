@@ -18,7 +18,7 @@ use hsipack_format::metadata::Made;
 use hsipack_format::zarr::ArrayMeta;
 use hsipack_format::{CubeShape, DType, Error, ErrorKind, Grid, Opt, Result, remedy};
 use hsipack_store::folder::aside;
-use hsipack_store::{Dataset, Stack};
+use hsipack_store::{Dataset, Stack, remote};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -101,6 +101,7 @@ impl Adding {
     /// If it is no intact dataset of hsipack's, somebody else writes it, a conversion is to be resumed there, or a name is
     /// taken or cannot be one.
     pub fn begin(path: &Path, names: Vec<String>, force: bool) -> Result<Self> {
+        remote::refuse(path, "adding masks to")?;
         // Claiming makes a folder: not where there is nothing to claim, nor a dataset to be put back by it.
         if !aside(path).exists() {
             check_names(&Dataset::open(path)?, &names, force)?;

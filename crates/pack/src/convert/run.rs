@@ -7,7 +7,7 @@ use std::time::Instant;
 use hsipack_format::metadata::Root;
 use hsipack_format::samples::{Sample, Samples, SourceRecord};
 use hsipack_format::{Error, ErrorKind, Opt, Result, remedy};
-use hsipack_store::{Dataset, Stack};
+use hsipack_store::{Dataset, Stack, remote};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -91,6 +91,7 @@ pub fn convert(
     planned: &dyn Fn(&Plan),
 ) -> Result<Report> {
     let start = Instant::now();
+    remote::refuse(&options.output, "converting to")?;
     options.check()?;
     let request = request(options);
     check_output(options)?;

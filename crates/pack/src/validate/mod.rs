@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use hsipack_format::{Command, Error, ErrorKind, Opt, Result, remedy};
-use hsipack_store::{Dataset, folder, memory};
+use hsipack_store::{Dataset, folder, memory, remote};
 use serde::Serialize;
 
 use crate::convert::staging::is_unfinished;
@@ -141,6 +141,7 @@ pub struct Report {
 /// report.
 pub fn validate(path: &Path, options: &ValidateOptions, progress: &Progress) -> Result<Report> {
     let start = Instant::now();
+    remote::refuse(path, "validating")?;
     let parts = ["zarr.json", "samples.jsonl", hsipack_format::checksums::SHA256SUMS];
     if !parts.iter().any(|part| path.join(part).is_file()) {
         let partial = is_unfinished(path);

@@ -115,12 +115,32 @@ def path(name: str, value: object) -> str:
     """A path as text."""
     if isinstance(value, str | os.PathLike):
         given = os.fspath(value)
+        if not isinstance(value, str) and re.match(r"(s3|gs|az|https?):/[^/]", str(given)):
+            raise wrong(name, value, "give the URL as text: a path drops one of its slashes")
         if isinstance(given, str):
             return given
     if hasattr(value, "to_csv"):
         remedy = f"write it to a file first, with .to_csv('table.csv'), and give {name}='table.csv'"
         raise wrong(name, value, remedy)
     raise wrong(name, value, "give a path: text or a pathlib.Path")
+
+
+def storage(options: object) -> list[tuple[str, str]] | None:
+    """Settings of a server as names and texts, whose values no error shows."""
+    if options is None:
+        return None
+    if not isinstance(options, Mapping):
+        what = f"storage_options of type {type(options).__name__}"
+        raise ConflictError(what, remedy="give names and values in a dictionary")
+    settings = []
+    for name, value in options.items():
+        if isinstance(value, bool):
+            value = str(value).lower()
+        if not isinstance(name, str) or not isinstance(value, str | int | float):
+            what = f"storage_options[{name!r}] of type {type(value).__name__}"
+            raise ConflictError(what, remedy="give text, a number or a boolean")
+        settings.append((name, str(value)))
+    return settings
 
 
 def pixels(name: str, value: object, *, least: int = 1) -> tuple[int, int]:

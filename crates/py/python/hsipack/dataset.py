@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -220,7 +220,7 @@ class Dataset(Base):
     the whole dataset is its id: ``ds.ids``, ``sample["id"]``, ``ds.select(ids=[…])``.
 
     Args:
-        path: the dataset, a folder.
+        path: the dataset: a folder, or its URL (``s3://``, ``gs://``, ``az://``, ``http(s)://``).
         split: only samples of this split, or of several.
         samples: only these samples, by their ids, in this order; or a boolean for every sample of
             the whole dataset. With ``split``, those of them that are of it.
@@ -237,7 +237,12 @@ class Dataset(Base):
             ``"never"``. With ``"once"``, what changes on the disk after its first check is
             delivered as it is; ``"always"`` finds it. With ``"never"``, damage may pass for data.
         store: how files are read: ``"mmap"`` for local disks, ``"pread"`` for network disks,
-            ``"direct"`` past the system's cache.
+            ``"direct"`` past the system's cache. A URL needs none.
+        storage_options: for a URL, credentials and settings of its server that the environment
+            does not have, by the clouds' names in lower case: ``{"endpoint": …, "region": …,
+            "access_key_id": …, "secret_access_key": …}``, or ``{"anon": True}``; fsspec's ``key``
+            and ``secret`` do, too. They hold for the bucket in this process, go with the dataset
+            when it is pickled, and are shown nowhere.
 
     Raises:
         FileError: if there is nothing at the path, or it cannot be read.
@@ -267,12 +272,14 @@ class Dataset(Base):
         output: Literal["torch", "numpy"] | None = None,
         verify: str = "once",
         store: str = "mmap",
+        storage_options: Mapping[str, object] | None = None,
     ) -> None:
         self._output = chosen_output(output, ("torch", "numpy"))
         self._path = _options.path("path", path)
         self._reading = {
             "verify": _options.text("verify", verify),
             "store": _options.text("store", store),
+            "storage_options": _options.storage(storage_options),
         }
         self._native = _hsipack.Dataset(self._path, **self._reading)
         self._asked_masks = None if masks is None else _options.names("masks", masks)

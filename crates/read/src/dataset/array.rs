@@ -1,14 +1,14 @@
 //! The stored chunks of one array: which file and which span holds each, and decoding them.
 
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use hsipack_format::shard::{ChunkSpan, ShardIndex};
 use hsipack_format::{Command, CubeShape, DType, Error, ErrorKind, Grid, Opt, remedy};
 use hsipack_store::dataset::ChunkArray;
-use hsipack_store::memory;
+use hsipack_store::{memory, small};
 
 use super::files::{Files, ShardHandle, is_sharded};
 use super::open::{Dataset, Verify};
@@ -140,12 +140,39 @@ impl<'a> ArrayRef<'a> {
         }
         let path = self.file_path(file, index, chunk);
         // Where samples were appended meanwhile, the file of that name holds this dataset's samples, too.
-        let shard = self.dataset.folder().read(|| match path.try_exists() {
-            Ok(false) if self.dataset.may_lack_files() => self.never_written(),
-            Ok(false) => Err(Error::damaged("the shard is missing").at(&path)),
-            _ => self.open_file(path.clone()),
-        })?;
+        let shard = self.dataset.folder().read(|| self.open_there(&path))?;
         Ok(self.files.open[file].get_or_init(|| shard))
+    }
+
+    /// Opens the file at `path`, which may never have been written.
+    fn open_there(&self, path: &Path) -> Result<ShardHandle> {
+        match self.open_file(path.to_owned()) {
+            Err(error) if small::is_missing(&error) => match self.dataset.may_lack_files() {
+                true => self.never_written(),
+                false => Err(Error::damaged("the shard is missing").at(path)),
+            },
+            opened => opened,
+        }
+    }
+
+    /// Opens shard `shard` if it is not open. Whoever calls looks that the dataset was not exchanged meanwhile.
+    pub(super) fn open_shard(&self, shard: usize) -> Result<()> {
+        if self.files.open[shard].get().is_none() {
+            let opened = self.open_there(&self.chunks.shard_path(shard))?;
+            self.files.open[shard].get_or_init(|| opened);
+        }
+        Ok(())
+    }
+
+    /// Bytes of a shard's file, or of a chunk's where the array is not sharded; 0 if it cannot be looked at.
+    pub(crate) fn file_bytes(&self, file: usize, index: usize, chunk: usize) -> u64 {
+        match self.files.open[file].get() {
+            Some(shard) => shard.len(),
+            None => match std::fs::metadata(self.file_path(file, index, chunk)) {
+                Ok(metadata) => metadata.len(),
+                Err(_) => 0,
+            },
+        }
     }
 
     fn never_written(&self) -> Result<ShardHandle> {

@@ -29,6 +29,13 @@ pub(super) struct ShardHandle {
     pub index: ShardIndex,
 }
 
+impl ShardHandle {
+    /// Bytes of the file; 0 if it was never written.
+    pub(super) fn len(&self) -> u64 {
+        self.file.as_ref().map_or(0, |file| file.len())
+    }
+}
+
 impl Files {
     /// # Errors
     /// If the metadata claim more chunks than there is memory to keep a note of.

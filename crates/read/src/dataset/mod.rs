@@ -11,6 +11,7 @@
 //! | `patches.rs` | windows around labelled pixels |
 //! | `regions.rs` | windows that show regions of masks |
 //! | `pixels.rs` | how many pixels of masks are of which class |
+//! | `shards.rs` | opening the shards of a server, many at the same time |
 //! | `new_ids.rs` | class ids of masks, given other numbers |
 
 mod access;
@@ -23,6 +24,7 @@ mod open;
 mod patches;
 mod pixels;
 mod regions;
+mod shards;
 
 pub use access::Cube;
 pub use hsipack_format::statistics::BandStatistics;

@@ -7,6 +7,7 @@ use hsipack_format::statistics::BandStatistics;
 use hsipack_format::{Error, Samples};
 use hsipack_store::dataset::ChunkArray;
 use hsipack_store::folder;
+use hsipack_store::remote::is_url;
 
 use super::files::Files;
 use super::labels::Labels;
@@ -36,7 +37,7 @@ hsipack_format::option_names!(Verify, "verify", {
 /// How to open a dataset.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
-    /// Where bytes come from; a memory map unless given.
+    /// Where bytes come from; a memory map unless given, or the server that the URL names.
     pub store: Option<Arc<dyn Store>>,
     /// When checksums are compared.
     pub verify: Verify,
@@ -72,22 +73,30 @@ impl Dataset {
         Self::open_with(path, OpenOptions::default())
     }
 
-    /// Opens the dataset at `path`.
+    /// Opens the dataset at `path`, which may be a URL: `s3://`, `gs://`, `az://`, `http://` or `https://`.
     ///
     /// # Errors
     /// If it is not a packed dataset, is of a newer layout, its metadata do not match `SHA256SUMS` or
     /// each other, or it never had the fingerprint asked for. Stores of this layout that another library wrote need no
     /// `SHA256SUMS`.
     pub fn open_with(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
+        let path = path.as_ref();
+        let store = match options.store {
+            Some(store) => store,
+            None => StoreKind::default().store_for(path)?,
+        };
         let packed = hsipack_store::Dataset::open_to_read(path, options.as_of.as_deref())?;
-        let store = options.store.unwrap_or_else(|| StoreKind::default().store());
         let arrays = |stack: &hsipack_store::Stack| {
             std::iter::once(&stack.image).chain(&stack.masks).map(Files::new).collect()
         };
         let files = packed.stacks().iter().map(arrays).collect::<Result<_>>()?;
         let labels = Labels::of(packed.samples());
         let verify = options.verify;
-        Ok(Self(Arc::new(Inner { packed, files, labels, store, verify })))
+        let dataset = Self(Arc::new(Inner { packed, files, labels, store, verify }));
+        if is_url(dataset.path()) {
+            dataset.open_shards()?;
+        }
+        Ok(dataset)
     }
 
     /// Where it lies.

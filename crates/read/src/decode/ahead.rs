@@ -5,11 +5,6 @@ use std::ops::Range;
 use crate::dataset::array::Stored;
 use crate::store::{StoredFile, coalesce};
 
-/// Stored bytes between two wanted spans that are read along rather than asking twice.
-const GAP: u64 = 64 << 10;
-/// Bytes asked for at once.
-const RUN: u64 = 8 << 20;
-
 /// Gathers what will be wanted, in the order in which it will be.
 #[derive(Debug, Default)]
 pub(crate) struct Ahead<'a> {
@@ -43,7 +38,8 @@ impl<'a> Ahead<'a> {
 
     fn ask(&mut self) {
         if let Some(file) = self.file {
-            coalesce(&self.spans, GAP, RUN).for_each(|run| file.prefetch(run.span));
+            let near = file.near();
+            coalesce(&self.spans, near.gap, near.run).for_each(|run| file.prefetch(run.span));
         }
         self.spans.clear();
     }

@@ -1,7 +1,5 @@
 //! What is kept in memory where the user leaves that to us: as much as helps, and fits.
 
-use std::path::PathBuf;
-
 use hsipack_format::{Opt, remedy};
 use hsipack_store::memory;
 use serde::{Deserialize, Serialize};
@@ -302,23 +300,23 @@ fn needed(dataset: &Dataset, plan: &Plan, masks: &[String]) -> Result<Needed> {
 impl Needed {
     /// Bytes of the files that hold them; what cannot be looked at counts as nothing, reading will tell.
     fn stored(&self, dataset: &Dataset) -> u64 {
-        let length = |path: PathBuf| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
         let in_array = |(stack, array, samples): &(usize, usize, Vec<usize>)| -> u64 {
             let array = dataset.array(*stack, *array);
             let grid = array.grid();
             if !is_sharded(array.chunks) {
                 let chunks = |index: &usize| {
                     let index = *index;
-                    (0..grid.chunks_per_sample())
-                        .map(move |chunk| array.chunks.chunk_path(index, chunk))
+                    (0..grid.chunks_per_sample()).map(move |chunk| (index, chunk))
                 };
-                return samples.iter().flat_map(chunks).map(length).sum();
+                let bytes =
+                    |(index, chunk)| array.file_bytes(array.number(index, chunk), index, chunk);
+                return samples.iter().flat_map(chunks).map(bytes).sum();
             }
             let mut shards: Vec<usize> =
                 samples.iter().map(|index| grid.locate(*index).0).collect();
             shards.sort_unstable();
             shards.dedup();
-            shards.into_iter().map(|shard| length(array.chunks.shard_path(shard))).sum()
+            shards.into_iter().map(|shard| array.file_bytes(shard, 0, 0)).sum()
         };
         self.arrays.iter().map(in_array).sum()
     }

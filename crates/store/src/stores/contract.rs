@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{
-    DirectOptions, DirectStore, Limited, MappedStore, PreadStore, ReadBuffer, Store, StoreKind,
-    StoredFile,
+    DirectOptions, DirectStore, Limited, MappedStore, PreadStore, ReadBuffer, RemoteStore, Store,
+    StoreKind, StoredFile,
 };
 use hsipack_format::{Error, ErrorKind, Result};
+use hsipack_testing::server::Server;
 
 /// Three pages and a bit.
 const LEN: usize = 3 * 4096 + 17;
@@ -17,17 +18,38 @@ fn content(seed: usize) -> Vec<u8> {
     (0..LEN).map(|at| ((at * 7 + seed * 13) % 251) as u8 + 1).collect()
 }
 
-struct Folder(tempfile::TempDir);
+/// Where the tests' files lie.
+struct Folder {
+    folder: tempfile::TempDir,
+    /// What serves them, for stores that read URLs.
+    server: Option<Server>,
+}
 
 impl Folder {
-    fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
+    fn here() -> Self {
+        Self { folder: tempfile::tempdir().unwrap(), server: None }
+    }
+
+    fn served() -> Self {
+        let folder = Self::here();
+        Self { server: Some(Server::start(folder.folder.path())), ..folder }
+    }
+
+    /// Writes a file; the path or URL that it has.
+    fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        std::fs::write(self.folder.path().join(name), bytes).unwrap();
+        self.named(name)
+    }
+
+    fn named(&self, name: &str) -> PathBuf {
+        match &self.server {
+            Some(server) => server.url(name),
+            None => self.folder.path().join(name),
+        }
     }
 
     fn file(&self, seed: usize) -> PathBuf {
-        let path = self.0.path().join(format!("file{seed}"));
-        std::fs::write(&path, content(seed)).unwrap();
-        path
+        self.write(&format!("file{seed}"), &content(seed))
     }
 }
 
@@ -70,16 +92,14 @@ const NONSENSE: [Range<u64>; 6] = [
     1 << 40..1 << 41,
 ];
 
-fn a_whole_file_is_what_was_written(store: &dyn Store) {
-    let folder = Folder::new();
+fn a_whole_file_is_what_was_written(store: &dyn Store, folder: &Folder) {
     let path = folder.file(1);
     let file = store.open(&path).unwrap();
     assert_eq!((file.len(), file.is_empty(), file.path()), (LEN as u64, false, path.as_path()));
     assert_eq!(read_new(&*file, 0..LEN as u64).unwrap(), content(1));
 }
 
-fn every_span_at_a_boundary_is_right(store: &dyn Store) {
-    let folder = Folder::new();
+fn every_span_at_a_boundary_is_right(store: &dyn Store, folder: &Folder) {
     let file = store.open(&folder.file(2)).unwrap();
     let (want, mut buffer) = (content(2), ReadBuffer::new());
     for start in boundaries() {
@@ -93,22 +113,18 @@ fn every_span_at_a_boundary_is_right(store: &dyn Store) {
     }
 }
 
-fn empty_spans_and_empty_files_are_empty(store: &dyn Store) {
-    let folder = Folder::new();
+fn empty_spans_and_empty_files_are_empty(store: &dyn Store, folder: &Folder) {
     let file = store.open(&folder.file(1)).unwrap();
     for at in [0, 4096, LEN as u64] {
         assert!(read_new(&*file, at..at).unwrap().is_empty());
     }
-    let empty = folder.0.path().join("empty");
-    std::fs::write(&empty, []).unwrap();
-    let empty = store.open(&empty).unwrap();
+    let empty = store.open(&folder.write("empty", &[])).unwrap();
     assert!(empty.is_empty());
     assert!(read_new(&*empty, 0..0).unwrap().is_empty());
     assert!(read_new(&*empty, 0..1).is_err());
 }
 
-fn spans_outside_the_file_are_errors_that_name_it(store: &dyn Store) {
-    let folder = Folder::new();
+fn spans_outside_the_file_are_errors_that_name_it(store: &dyn Store, folder: &Folder) {
     let path = folder.file(1);
     let file = store.open(&path).unwrap();
     for span in NONSENSE {
@@ -118,8 +134,7 @@ fn spans_outside_the_file_are_errors_that_name_it(store: &dyn Store) {
     }
 }
 
-fn a_file_cut_short_is_an_error_with_a_remedy(store: &dyn Store) {
-    let folder = Folder::new();
+fn a_file_cut_short_is_an_error_with_a_remedy(store: &dyn Store, folder: &Folder) {
     let path = folder.file(1);
     let file = store.open(&path).unwrap();
     std::fs::File::options().write(true).open(&path).unwrap().set_len(4096).unwrap();
@@ -131,18 +146,19 @@ fn a_file_cut_short_is_an_error_with_a_remedy(store: &dyn Store) {
     }
 }
 
-fn missing_files_and_folders_are_named(store: &dyn Store) {
-    let folder = Folder::new();
-    let missing = folder.0.path().join("missing");
-    for path in [missing.as_path(), folder.0.path()] {
+fn missing_files_and_folders_are_named(store: &dyn Store, folder: &Folder) {
+    let (missing, itself) = (folder.named("missing"), folder.named(""));
+    for path in [missing.as_path(), itself.as_path()] {
         let error = store.open(path).unwrap_err();
         assert_eq!(error.path(), Some(path));
     }
-    assert_eq!(store.open(&missing).unwrap_err().remedy(), Some(&"check the path".into()));
+    let error = store.open(&missing).unwrap_err();
+    let check = if folder.server.is_some() { "check the URL" } else { "check the path" };
+    assert_eq!(error.remedy(), Some(&check.into()));
+    assert!(crate::small::is_missing(&error));
 }
 
-fn threads_read_at_the_same_time(store: &dyn Store) {
-    let folder = Folder::new();
+fn threads_read_at_the_same_time(store: &dyn Store, folder: &Folder) {
     let files: Vec<_> = (0..3).map(|seed| store.open(&folder.file(seed)).unwrap()).collect();
     std::thread::scope(|scope| {
         for thread in 0..4u64 {
@@ -164,8 +180,7 @@ fn threads_read_at_the_same_time(store: &dyn Store) {
     });
 }
 
-fn one_buffer_serves_spans_and_files_of_any_size(store: &dyn Store) {
-    let folder = Folder::new();
+fn one_buffer_serves_spans_and_files_of_any_size(store: &dyn Store, folder: &Folder) {
     let files: Vec<_> = (0..2).map(|seed| store.open(&folder.file(seed)).unwrap()).collect();
     let mut buffer = ReadBuffer::new();
     let mut capacity = None;
@@ -176,8 +191,7 @@ fn one_buffer_serves_spans_and_files_of_any_size(store: &dyn Store) {
     }
 }
 
-fn the_caller_s_error_passes_through_and_does_no_harm(store: &dyn Store) {
-    let folder = Folder::new();
+fn the_caller_s_error_passes_through_and_does_no_harm(store: &dyn Store, folder: &Folder) {
     let file = store.open(&folder.file(1)).unwrap();
     for prefetch in [false, true] {
         if prefetch {
@@ -190,8 +204,7 @@ fn the_caller_s_error_passes_through_and_does_no_harm(store: &dyn Store) {
     }
 }
 
-fn advice_is_never_wrong(store: &dyn Store) {
-    let folder = Folder::new();
+fn advice_is_never_wrong(store: &dyn Store, folder: &Folder) {
     let file = store.open(&folder.file(1)).unwrap();
     for span in NONSENSE.into_iter().chain([0..0, 0..LEN as u64, 0..LEN as u64, 1..2]) {
         file.prefetch(span);
@@ -204,7 +217,7 @@ fn advice_is_never_wrong(store: &dyn Store) {
 }
 
 fn a_file_outlives_its_path_and_its_store(store: Box<dyn Store>) {
-    let folder = Folder::new();
+    let folder = Folder::here();
     let path = folder.file(1);
     let file = store.open(&path).unwrap();
     file.prefetch(0..LEN as u64);
@@ -220,17 +233,8 @@ macro_rules! promises {
         mod $module {
             use super::*;
 
-            promises!(@tests $store;
-                a_whole_file_is_what_was_written
-                every_span_at_a_boundary_is_right
-                empty_spans_and_empty_files_are_empty
-                spans_outside_the_file_are_errors_that_name_it
-                a_file_cut_short_is_an_error_with_a_remedy
-                missing_files_and_folders_are_named
-                threads_read_at_the_same_time
-                one_buffer_serves_spans_and_files_of_any_size
-                the_caller_s_error_passes_through_and_does_no_harm
-                advice_is_never_wrong);
+            promises!(@all $store, Folder::here());
+            promises!(@tests $store, Folder::here(); a_file_cut_short_is_an_error_with_a_remedy);
 
             #[test]
             fn a_file_outlives_its_path_and_its_store() {
@@ -238,10 +242,30 @@ macro_rules! promises {
             }
         }
     };
-    (@tests $store:expr; $($test:ident)*) => {
+    // Objects are no files: one that is cut short is another one, and one that is gone is gone.
+    ($module:ident, $store:expr, of a server) => {
+        mod $module {
+            use super::*;
+
+            promises!(@all $store, Folder::served());
+        }
+    };
+    (@all $store:expr, $folder:expr) => {
+        promises!(@tests $store, $folder;
+            a_whole_file_is_what_was_written
+            every_span_at_a_boundary_is_right
+            empty_spans_and_empty_files_are_empty
+            spans_outside_the_file_are_errors_that_name_it
+            missing_files_and_folders_are_named
+            threads_read_at_the_same_time
+            one_buffer_serves_spans_and_files_of_any_size
+            the_caller_s_error_passes_through_and_does_no_harm
+            advice_is_never_wrong);
+    };
+    (@tests $store:expr, $folder:expr; $($test:ident)*) => {
         $(#[test]
         fn $test() {
-            super::$test(&$store);
+            super::$test(&$store, &$folder);
         })*
     };
 }
@@ -255,6 +279,9 @@ promises!(pread, PreadStore::new());
 promises!(direct, DirectStore::new(DirectOptions::default()));
 promises!(direct_without_threads, DirectStore::new(DirectOptions { threads: 0, bytes: 1 << 20 }));
 promises!(direct_with_one_buffer, DirectStore::new(DirectOptions { threads: 2, bytes: 256 << 10 }));
+promises!(remote, RemoteStore::new(), of a server);
+promises!(remote_without_memory, RemoteStore::with_bytes(0), of a server);
+promises!(remote_with_little_memory, RemoteStore::with_bytes(20 << 10), of a server);
 promises!(limited_mapped, limited(StoreKind::Mapped));
 promises!(limited_pread, limited(StoreKind::Pread));
 promises!(limited_direct, limited(StoreKind::Direct));

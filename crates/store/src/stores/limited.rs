@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{ReadBuffer, Store, StoredFile, checked};
+use super::{Near, ReadBuffer, Store, StoredFile, checked};
 use hsipack_format::Result;
 
 /// A store that gives at most so many bytes a second.
@@ -85,6 +85,10 @@ impl StoredFile for LimitedFile {
 
     fn prefetch(&self, span: Range<u64>) {
         self.file.prefetch(span);
+    }
+
+    fn near(&self) -> Near {
+        self.file.near()
     }
 
     fn release(&self) {

@@ -9,6 +9,7 @@
 //! | [`MappedStore`] | `mapped.rs` | local disks (the default): no copy, no descriptors |
 //! | [`PreadStore`] | `pread.rs` | network disks: few, large requests |
 //! | [`DirectStore`] | `direct.rs` | data far beyond RAM: leaves the page cache alone, reads ahead itself |
+//! | [`RemoteStore`] | `remote/` | URLs: what is asked for ahead is fetched by several requests at a time |
 //! | [`Limited`] | `limited.rs` | any of them, as if the disk were slower |
 //!
 //! `warm.rs` reads ahead into the page cache for the first two. `coalesce.rs` plans which spans are asked for
@@ -39,6 +40,7 @@ mod direct;
 mod limited;
 mod mapped;
 mod pread;
+mod remote;
 mod warm;
 
 use std::fmt::{self, Debug};
@@ -55,7 +57,9 @@ pub use direct::{DirectOptions, DirectStore};
 pub use limited::Limited;
 pub use mapped::MappedStore;
 pub use pread::PreadStore;
+pub use remote::RemoteStore;
 
+use crate::remote::is_url;
 use crate::small;
 use hsipack_format::{Opt, remedy};
 
@@ -112,8 +116,22 @@ pub trait StoredFile: Debug + Send + Sync {
     /// ignored.
     fn prefetch(&self, span: Range<u64>);
 
+    /// Which spans are asked for together with [`prefetch`](Self::prefetch).
+    fn near(&self) -> Near {
+        Near { gap: 64 << 10, run: 8 << 20 }
+    }
+
     /// Lets go of what it keeps of the file in the system's cache, so that the system can drop that when it is asked to.
     fn release(&self) {}
+}
+
+/// How near spans are asked for as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Near {
+    /// Most bytes between two of them, which are read along.
+    pub gap: u64,
+    /// Most bytes from the first to the last one.
+    pub run: u64,
 }
 
 /// The stores that a user may choose from.
@@ -141,7 +159,21 @@ impl StoreKind {
         }
     }
 
-    /// A store of this kind, with its default options.
+    /// A store for files or objects at `path`: of this kind, with its default options, or a [`RemoteStore`] for a URL.
+    ///
+    /// # Errors
+    /// If a kind that reads files of this machine only was chosen for a URL.
+    pub fn store_for(self, path: &Path) -> Result<Arc<dyn Store>> {
+        match self {
+            _ if !is_url(path) => Ok(self.store()),
+            StoreKind::Mapped => Ok(Arc::new(RemoteStore::new())),
+            _ => Err(Error::unsupported(format!("objects on a server cannot be read by {self}"))
+                .at(path)
+                .with_remedy(remedy!["leave ", Opt::Store, " out"])),
+        }
+    }
+
+    /// A store of this kind, with its default options, for files of this machine.
     pub fn store(self) -> Arc<dyn Store> {
         match self {
             StoreKind::Mapped => Arc::new(MappedStore::new()),

@@ -1,0 +1,46 @@
+//! Opening the shards of a dataset on a server, many at the same time: one by one, each would cost the way there and back.
+
+use std::sync::OnceLock;
+
+use hsipack_store::threads;
+
+use super::Dataset;
+use super::array::ArrayRef;
+use super::files::{ShardHandle, is_sharded};
+use crate::Result;
+
+/// Shards opened at the same time.
+const AT_ONCE: usize = 32;
+/// Beyond so many, each is opened when it is wanted: their indices take time and memory, too.
+const MOST: usize = 2048;
+
+impl Dataset {
+    /// Opens all shards, if there are not too many.
+    pub(super) fn open_shards(&self) -> Result<()> {
+        let arrays = self.stacks().iter().enumerate().flat_map(|(stack, arrays)| {
+            (0..=arrays.masks.len()).map(move |array| self.array(stack, array))
+        });
+        let shards: Vec<(ArrayRef<'_>, usize)> = arrays
+            .filter(|array| is_sharded(array.chunks))
+            .flat_map(|array| (0..array.chunks.shards()).map(move |shard| (array, shard)))
+            .collect();
+        if shards.len() > MOST {
+            return Ok(());
+        }
+        let pool = threads::pool(shards.len().min(AT_ONCE), "open")?;
+        let open = |(): &mut (), (array, shard): &(ArrayRef<'_>, usize)| array.open_shard(*shard);
+        self.folder().read(|| pool.in_turn(shards.iter(), || (), open)).map(drop)
+    }
+
+    /// Bytes of all shards that are open: of a dataset on a server all of them, if there are not too many.
+    pub fn open_bytes(&self) -> u64 {
+        let arrays = self.stacks().iter().enumerate().flat_map(|(stack, arrays)| {
+            (0..=arrays.masks.len()).map(move |array| self.array(stack, array))
+        });
+        arrays
+            .flat_map(|array| array.files.open.iter())
+            .filter_map(OnceLock::get)
+            .map(ShardHandle::len)
+            .sum()
+    }
+}

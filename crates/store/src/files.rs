@@ -1,0 +1,81 @@
+//! The metadata files of a dataset, in a folder of this machine or on a server.
+
+use std::fs;
+use std::path::Path;
+
+use hsipack_format::{Error, Result};
+
+use crate::remote::{self, Fetched};
+use crate::small;
+
+/// The metadata files below one place.
+#[derive(Debug)]
+pub(crate) enum MetadataFiles {
+    /// A folder, whose files are read as they are asked for.
+    Folder,
+    /// A server, of which they were fetched together.
+    Server(Fetched),
+}
+
+impl MetadataFiles {
+    /// Those of the dataset at `path`.
+    ///
+    /// # Errors
+    /// If it is a URL, and they cannot be fetched.
+    pub(crate) fn of(path: &Path) -> Result<Self> {
+        match remote::is_url(path) {
+            true => Fetched::new(path).map(Self::Server),
+            false => Ok(Self::Folder),
+        }
+    }
+
+    /// The bytes of `file`, which has at most `most`.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is larger.
+    pub(crate) fn read(&self, file: &Path, most: u64) -> Result<Vec<u8>> {
+        match self {
+            Self::Folder => small::read(file, most),
+            Self::Server(fetched) => {
+                let content = fetched.get(file, most)?;
+                content.ok_or_else(|| remote::missing(file))
+            }
+        }
+    }
+
+    /// Whether there is such a file.
+    ///
+    /// # Errors
+    /// If the server does not say.
+    pub(crate) fn has(&self, file: &Path) -> Result<bool> {
+        match self {
+            Self::Folder => Ok(file.is_file()),
+            Self::Server(fetched) => Ok(fetched.get(file, small::METADATA)?.is_some()),
+        }
+    }
+
+    /// Names of the folders directly below `folder` with a file `inside` them, sorted.
+    ///
+    /// # Errors
+    /// If the folder cannot be listed.
+    pub(crate) fn folders(&self, folder: &Path, inside: &Path) -> Result<Vec<String>> {
+        let all = match self {
+            Self::Folder => {
+                let fail = |error| Error::io(folder, "cannot list", error);
+                let names = fs::read_dir(folder).map_err(fail)?.map(|entry| {
+                    entry.map(|entry| entry.file_name().to_string_lossy().into_owned())
+                });
+                names.collect::<Result<Vec<_>, _>>().map_err(fail)?
+            }
+            Self::Server(fetched) => fetched.folders(folder)?,
+        };
+        let mut names = Vec::new();
+        for name in all {
+            if self.has(&folder.join(&name).join(inside))? {
+                names.push(name);
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+}

@@ -1,0 +1,175 @@
+//! What went wrong with an object, as an error without secrets.
+//!
+//! What libraries say of a failed request may hold its whole URL, with signatures, and the server's whole answer. Only
+//! what is known to be harmless is taken out of it: the status, the server's code for it, what the system said.
+
+use std::error::Error as _;
+use std::io;
+use std::path::Path;
+
+use hsipack_format::{Error, ErrorKind};
+
+/// Why an object, or a span of it, could not be had. Can be told to several who wait for the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// There is no such object.
+    Missing,
+    /// The server refuses: no, wrong or expired credentials.
+    Denied(String),
+    /// Another object lies there than when it was opened.
+    Replaced,
+    /// The server gives whole objects only.
+    NoRanges,
+    /// What came has another length than it should have, again and again.
+    Cut,
+    /// The server cannot be reached, or does not answer, or only with errors.
+    Away(String),
+    /// Anything else.
+    Other(String),
+    /// There is no memory for it.
+    Memory(u64),
+}
+
+impl Failure {
+    /// What the library's error is to us.
+    pub(super) fn from_library(error: &object_store::Error) -> Self {
+        use object_store::Error as Library;
+        let text = chain(error);
+        let status = status_of(&text);
+        match (error, status) {
+            (Library::NotFound { .. }, _) | (_, Some(404)) => Self::Missing,
+            (Library::PermissionDenied { .. } | Library::Unauthenticated { .. }, _)
+            | (_, Some(401 | 403)) => Self::Denied(told(&text, status)),
+            (Library::Precondition { .. }, _) | (_, Some(412)) => Self::Replaced,
+            (Library::NotSupported { .. }, _) => Self::NoRanges,
+            _ if text.contains("non-partial response") => Self::NoRanges,
+            _ if text.contains("InvalidGetRange") || status == Some(416) => Self::Replaced,
+            (_, Some(_)) => Self::Away(told(&text, status)),
+            _ => match system(error) {
+                Some(said) => Self::Away(said),
+                None if text.contains("timed out") || text.contains("timeout") => {
+                    Self::Away("no answer in time".to_owned())
+                }
+                None if text.contains("redential") => {
+                    Self::Denied("no credentials were found".to_owned())
+                }
+                None if text.contains("dns") || text.contains("resolve") => {
+                    Self::Away("the server's name is not known".to_owned())
+                }
+                None => Self::Other("the request failed".to_owned()),
+            },
+        }
+    }
+
+    /// The error, of the object at `url`.
+    pub(crate) fn of(&self, url: &Path) -> Error {
+        let io = |what: &str| Error::new(ErrorKind::Io, format!("cannot read: {what}")).at(url);
+        match self {
+            Self::Missing => {
+                let source = io::Error::new(io::ErrorKind::NotFound, "there is no such object");
+                Error::io(url, "cannot read", source).with_remedy("check the URL")
+            }
+            Self::Denied(said) => io(&format!("the server refuses ({said})")).with_remedy(
+                "check the credentials: the environment's variables, the profile or storage_options; they may have expired",
+            ),
+            Self::Replaced => Error::conflict("the object was replaced while it was open")
+                .at(url)
+                .with_remedy("open the dataset again"),
+            Self::NoRanges => Error::unsupported("the server gives whole files only, no parts of them")
+                .at(url)
+                .with_remedy("use a server that answers range requests, as nginx and object stores do"),
+            Self::Cut => io("what the server sends is cut short").with_remedy("look at the server, and what lies between"),
+            Self::Away(said) => io(&format!("the server does not serve ({said})"))
+                .with_remedy("check the URL, the endpoint and the network; try again"),
+            Self::Other(said) => io(said).with_remedy("check the URL, the endpoint and the network"),
+            Self::Memory(bytes) => Error::new(ErrorKind::Io, format!("there is no memory for {bytes} bytes"))
+                .at(url)
+                .with_remedy("raise the limit of memory"),
+        }
+    }
+}
+
+/// Everything that an error and its causes say.
+fn chain(error: &object_store::Error) -> String {
+    let (mut text, mut next) = (error.to_string(), error.source());
+    while let Some(error) = next {
+        text.push('\n');
+        text.push_str(&error.to_string());
+        next = error.source();
+    }
+    text
+}
+
+/// The status in what a failed request says.
+fn status_of(text: &str) -> Option<u16> {
+    let (_, after) = text.split_once("status code: ")?;
+    after.get(..3)?.parse().ok()
+}
+
+/// The status with the server's own short code for it: letters only.
+fn told(text: &str, status: Option<u16>) -> String {
+    let status =
+        status.map_or_else(|| "no permission".to_owned(), |status| format!("status {status}"));
+    let code = text.split_once("<Code>").and_then(|(_, after)| after.split_once("</Code>"));
+    match code {
+        Some((code, _))
+            if !code.is_empty() && code.len() < 64 && code.chars().all(char::is_alphanumeric) =>
+        {
+            format!("{status}, {code}")
+        }
+        _ => status,
+    }
+}
+
+/// What the system said, if it is the cause.
+fn system(error: &object_store::Error) -> Option<String> {
+    let mut next = error.source();
+    while let Some(error) = next {
+        if let Some(error) = error.downcast_ref::<io::Error>()
+            && error.raw_os_error().is_some()
+        {
+            return Some(error.to_string());
+        }
+        next = error.source();
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn generic(text: &str) -> object_store::Error {
+        object_store::Error::Generic { store: "S3", source: text.to_owned().into() }
+    }
+
+    #[test]
+    fn the_status_and_the_server_s_code_are_told_and_nothing_else() {
+        let text = "Error performing GET https://b.s3/k?X-Amz-Signature=hunter2 in 3ms - Server returned non-2xx \
+                    status code: 403 Forbidden: <Error><Code>ExpiredToken</Code><Message>hunter2</Message></Error>";
+        let failure = Failure::from_library(&generic(text));
+        assert_eq!(failure, Failure::Denied("status 403, ExpiredToken".to_owned()));
+        let error = failure.of(Path::new("s3://b/k")).to_string();
+        assert!(error.contains("expired") && !error.contains("hunter2"), "{error}");
+        let text = "status code: 503 Slow: <Code>hunter2 and more</Code>";
+        assert_eq!(Failure::from_library(&generic(text)), Failure::Away("status 503".to_owned()));
+        let other = Failure::from_library(&generic("hunter2"));
+        assert!(!other.of(Path::new("s3://b/k")).to_string().contains("hunter2"));
+    }
+
+    #[test]
+    fn a_missing_object_is_a_missing_file() {
+        let error = Failure::Missing.of(Path::new("s3://b/k"));
+        assert!(crate::small::is_missing(&error));
+        assert_eq!(Failure::from_library(&generic("status code: 404 Not Found")), Failure::Missing);
+    }
+
+    #[test]
+    fn what_the_system_said_is_told() {
+        let refused = io::Error::from_raw_os_error(libc::ECONNREFUSED);
+        let error = object_store::Error::Generic { store: "S3", source: Box::new(refused) };
+        // The library's own error is the first of the chain.
+        let Failure::Away(said) = Failure::from_library(&error) else { panic!() };
+        assert!(said.contains("refused"), "{said}");
+    }
+}

@@ -1,0 +1,73 @@
+//! Datasets on servers: S3, Google Cloud Storage, Azure Blob Storage and plain HTTP.
+//!
+//! A URL may stand wherever the path of a dataset does: `Path::new("s3://bucket/tissue.hsipack")`. What opens files
+//! asks [`is_url`] and comes here. Nothing of the network is started before the first URL.
+//!
+//! | file | what it knows |
+//! |---|---|
+//! | `url.rs` | which paths are URLs; the server and the object that one names |
+//! | `options.rs` | `storage_options`: credentials and endpoints, by URL |
+//! | `profile.rs` | the profile that the AWS tools would take |
+//! | `network.rs` | the threads and connections of this process |
+//! | `object.rs` | one object: its version, spans of its bytes; trying again |
+//! | `failure.rs` | what went wrong, as an error without secrets |
+//! | `metadata.rs` | the metadata files of a dataset, fetched together |
+//!
+//! The store for loaders, which reads ahead, is [`RemoteStore`](crate::stores::RemoteStore).
+
+mod failure;
+mod metadata;
+mod network;
+mod object;
+mod options;
+mod profile;
+mod url;
+
+use std::path::Path;
+
+use hsipack_format::{Error, Result};
+
+pub use options::set_options;
+pub use url::is_url;
+
+pub(crate) use failure::Failure;
+pub(crate) use metadata::Fetched;
+pub(crate) use network::{spawn, wait};
+pub(crate) use object::{Object, Version};
+
+/// The bytes of the object at `url`, which has at most `most`.
+///
+/// # Errors
+/// If it cannot be fetched or is larger; if there is no memory for it.
+pub fn read(url: &Path, most: u64) -> Result<Vec<u8>> {
+    network::wait(async { Object::at(url)?.whole(most).await })?
+}
+
+/// What tells the object at `url` from what may lie there later.
+///
+/// # Errors
+/// If there is none, or the server does not answer.
+pub(crate) fn version(url: &Path) -> Result<Version> {
+    network::wait(async {
+        let object = Object::at(url)?;
+        object.version().await.map_err(|failure| failure.of(url))
+    })?
+}
+
+/// The error that there is no object at `url`.
+pub(crate) fn missing(url: &Path) -> Error {
+    Failure::Missing.of(url)
+}
+
+/// Refuses a URL where only paths are taken.
+///
+/// # Errors
+/// If it is a URL.
+pub fn refuse(path: &Path, doing: &str) -> Result<()> {
+    if !is_url(path) {
+        return Ok(());
+    }
+    Err(Error::unsupported(format!("{doing} a URL is not possible")).at(path).with_remedy(
+        "give a path on this machine; copy the dataset there first, if it lies on a server",
+    ))
+}

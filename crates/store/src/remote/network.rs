@@ -1,0 +1,212 @@
+//! The threads and connections of this process.
+//!
+//! They are made with the first request, and made anew in a forked child, which has its parent's memory, but none of its
+//! threads, and must not speak on its connections.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use hsipack_format::{Error, Result};
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
+use object_store::http::HttpBuilder;
+use object_store::{BackoffConfig, ClientConfigKey, ClientOptions, ObjectStore, RetryConfig};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
+
+use super::options::{StorageOptions, options};
+use super::profile;
+use super::url::{Address, Scheme};
+use crate::process::OfProcess;
+
+/// How long a server may be away, or refuse to serve, before that is an error.
+pub(super) const PATIENCE: Duration = Duration::from_secs(150);
+/// How long a connection may give no byte.
+const STALL: Duration = Duration::from_secs(20);
+
+#[derive(Debug)]
+struct Network {
+    runtime: Runtime,
+    clients: Mutex<HashMap<String, (Arc<StorageOptions>, Arc<dyn ObjectStore>)>>,
+}
+
+static NETWORK: ArcSwapOption<OfProcess<Network>> = ArcSwapOption::const_empty();
+
+/// Runs `run` with what this process has.
+fn with<T>(run: impl FnOnce(&Network) -> T) -> Result<T> {
+    loop {
+        let network = NETWORK.load_full();
+        if let Some(network) = network.as_deref().and_then(OfProcess::get) {
+            return Ok(run(network));
+        }
+        let made = Some(Arc::new(OfProcess::new(Network::start()?)));
+        // Should another thread have been quicker, its network is taken, and this one ends.
+        NETWORK.compare_and_swap(&network, made);
+    }
+}
+
+/// Waits for `future`, from a thread that is none of the network's.
+///
+/// # Errors
+/// If the network's threads cannot be started.
+pub(crate) fn wait<T>(future: impl Future<Output = T>) -> Result<T> {
+    with(|network| network.runtime.block_on(future))
+}
+
+/// Has `future` done in the background.
+///
+/// # Errors
+/// If the network's threads cannot be started.
+pub(crate) fn spawn<T: Send + 'static>(
+    future: impl Future<Output = T> + Send + 'static,
+) -> Result<JoinHandle<T>> {
+    with(|network| network.runtime.spawn(future))
+}
+
+/// The client for an address, with its connections.
+pub(super) fn client(address: &Address) -> Result<Arc<dyn ObjectStore>> {
+    let base = address.base();
+    let options = options(&base);
+    with(|network| {
+        let mut clients = network.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        match clients.get(&base) {
+            Some((made_with, client)) if *made_with == options => Ok(client.clone()),
+            _ => {
+                let client = build(address, &options)?;
+                clients.insert(base, (options, client.clone()));
+                Ok(client)
+            }
+        }
+    })?
+}
+
+/// Whether a client can be made with these options.
+///
+/// # Errors
+/// If not; names of options are told, values never.
+pub(super) fn check(address: &Address, options: &StorageOptions) -> Result<()> {
+    build(address, options).map(drop)
+}
+
+impl Network {
+    fn start() -> Result<Self> {
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        let runtime = Builder::new_multi_thread()
+            // They pass bytes on and undo TLS; decoding is done by others.
+            .worker_threads(cores.clamp(1, 4))
+            .thread_name("hsipack-network")
+            .enable_all()
+            .build()
+            .map_err(|error| {
+                Error::new(
+                    hsipack_format::ErrorKind::Io,
+                    format!("cannot start the network's threads: {error}"),
+                )
+                .with_remedy(
+                    "raise the limits of threads and open files (`ulimit -u`, `ulimit -n`)",
+                )
+            })?;
+        Ok(Self { runtime, clients: Mutex::default() })
+    }
+}
+
+/// A client as the clouds' own tools would make it, but for what `options` say.
+fn build(address: &Address, options: &StorageOptions) -> Result<Arc<dyn ObjectStore>> {
+    // One TLS for all: refused only if the program has chosen one already, which serves as well.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    /// The builders have no trait in common.
+    macro_rules! built {
+        ($builder:expr, $key:ty, $options:expr) => {{
+            let mut builder = $builder.with_url(address.base()).with_retry(retry());
+            for (name, value) in $options {
+                let key = name.parse::<$key>().map_err(|_| unknown(&name))?;
+                builder = builder.with_config(key, value);
+            }
+            builder.build().map(|client| Arc::new(client) as Arc<dyn ObjectStore>)
+        }};
+    }
+    let given = options.0.iter().map(|(name, value)| (name.clone(), value.clone()));
+    let defaults = || {
+        let seconds = |time: Duration| format!("{} seconds", time.as_secs());
+        [("read_timeout".to_owned(), seconds(STALL)), ("timeout".to_owned(), seconds(PATIENCE))]
+    };
+    let built = match address.scheme {
+        Scheme::S3 => {
+            let given: Vec<_> = given.map(|(name, value)| (of_fsspec(name), value)).collect();
+            let profile = profile::of_environment();
+            let mut options: Vec<_> = defaults().into_iter().chain(profile).chain(given).collect();
+            let endpoint = options
+                .iter()
+                .rev()
+                .find(|(name, _)| name.ends_with("endpoint") || name.ends_with("endpoint_url"));
+            let endpoint = endpoint.map(|(_, value)| value.clone());
+            let endpoint = endpoint.or_else(|| {
+                std::env::var("AWS_ENDPOINT_URL_S3")
+                    .or_else(|_| std::env::var("AWS_ENDPOINT_URL"))
+                    .ok()
+            });
+            if endpoint.is_some_and(|endpoint| endpoint.starts_with("http://")) {
+                // Who names such an endpoint means it.
+                options.push(("allow_http".to_owned(), "true".to_owned()));
+            }
+            built!(AmazonS3Builder::from_env(), AmazonS3ConfigKey, options)
+        }
+        Scheme::Gs => {
+            let options = defaults().into_iter().chain(given);
+            built!(GoogleCloudStorageBuilder::from_env(), GoogleConfigKey, options)
+        }
+        Scheme::Az => {
+            let options = defaults().into_iter().chain(given);
+            built!(MicrosoftAzureBuilder::from_env(), AzureConfigKey, options)
+        }
+        Scheme::Http | Scheme::Https => {
+            let mut client = ClientOptions::new().with_allow_http(address.scheme == Scheme::Http);
+            for (name, value) in defaults().into_iter().chain(given) {
+                let key = name.parse::<ClientConfigKey>().map_err(|_| unknown(&name))?;
+                client = client.with_config(key, value);
+            }
+            let builder = HttpBuilder::new().with_url(address.base()).with_client_options(client);
+            builder.with_retry(retry()).build().map(|client| Arc::new(client) as _)
+        }
+    };
+    // What the library says may repeat values.
+    built.map_err(|_| {
+        Error::malformed("no connection can be made with these options").with_remedy(
+            "look at the values of storage_options, and at the environment's variables for this cloud",
+        )
+    })
+}
+
+/// The object store's name of an option, where fsspec (s3fs) has one of its own.
+fn of_fsspec(name: String) -> String {
+    let own = match name.as_str() {
+        "key" => "access_key_id",
+        "secret" => "secret_access_key",
+        "anon" => "skip_signature",
+        _ => return name,
+    };
+    own.to_owned()
+}
+
+fn unknown(name: &str) -> Error {
+    Error::unsupported(format!("no storage option is named {name}")).with_remedy(
+        "use the names of the clouds' settings in lower case: access_key_id, secret_access_key, token, region, \
+         endpoint, skip_signature; account_name, account_key; service_account; allow_http, timeout",
+    )
+}
+
+fn retry() -> RetryConfig {
+    RetryConfig {
+        backoff: BackoffConfig {
+            init_backoff: Duration::from_millis(100),
+            max_backoff: Duration::from_secs(4),
+            base: 2.0,
+        },
+        max_retries: 100,
+        retry_timeout: PATIENCE,
+    }
+}

@@ -1,0 +1,200 @@
+//! One object on a server: what tells its version from others, spans of its bytes, and trying again.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use hsipack_format::{Error, Result};
+use object_store::path::Path as Key;
+use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt};
+
+use super::failure::Failure;
+use super::network::{self, PATIENCE};
+use super::url::Address;
+use crate::memory;
+
+/// First pause before a body that broke off is asked for again; each one is twice as long, up to the last.
+const PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(4);
+
+/// What tells an object from others that lay, or may lie, in its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Version {
+    /// Its length in bytes.
+    pub(crate) len: u64,
+    tag: Option<String>,
+    /// When it was written, in ms since 1970.
+    modified: i64,
+}
+
+impl Version {
+    fn of(meta: &ObjectMeta) -> Self {
+        let modified = meta.last_modified.timestamp_millis();
+        Self { len: meta.size, tag: meta.e_tag.clone(), modified }
+    }
+
+    /// Whether it is the same object. Times count only where a server gives no tags: two of its machines may differ.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.len == other.len
+            && match (&self.tag, &other.tag) {
+                (Some(one), Some(other)) => one == other,
+                _ => self.modified == other.modified,
+            }
+    }
+}
+
+/// An object on a server.
+#[derive(Clone, Debug)]
+pub(crate) struct Object {
+    url: PathBuf,
+    key: Key,
+    client: Arc<dyn ObjectStore>,
+}
+
+impl Object {
+    /// The object at `url`, with a client of this process.
+    ///
+    /// # Errors
+    /// If it is no URL, or its options allow no client.
+    pub(crate) fn at(url: &Path) -> Result<Self> {
+        let address = Address::of(url)?;
+        let client = network::client(&address).map_err(|error| error.at(url))?;
+        Ok(Self { url: url.to_owned(), key: address.key, client })
+    }
+
+    /// What lies there now.
+    pub(crate) async fn version(&self) -> Result<Version, Failure> {
+        let meta = self.client.head(&self.key).await;
+        meta.map(|meta| Version::of(&meta)).map_err(|error| Failure::from_library(&error))
+    }
+
+    /// All of it, if it has at most `most` bytes.
+    pub(crate) async fn whole(&self, most: u64) -> Result<Vec<u8>> {
+        let failed = |failure: Failure| failure.of(&self.url);
+        let mut tries = Tries::default();
+        loop {
+            let broken = match self.try_whole(most).await? {
+                Ok(bytes) => return Ok(bytes),
+                Err(failure) => failure,
+            };
+            tries.again(broken).await.map_err(failed)?;
+        }
+    }
+
+    async fn try_whole(&self, most: u64) -> Result<Result<Vec<u8>, Failure>> {
+        let got = match self.client.get_opts(&self.key, GetOptions::default()).await {
+            Ok(got) => got,
+            Err(error) => return Err(Failure::from_library(&error).of(&self.url)),
+        };
+        let len = got.meta.size;
+        if len > most {
+            return Err(Error::malformed(format!(
+                "the file has {len} bytes; such a file has at most {most}"
+            ))
+            .at(&self.url)
+            .with_remedy("look what wrote it; restore the file from a copy"));
+        }
+        memory::check(len, "reading this file").map_err(|error| error.at(&self.url))?;
+        let reserved = memory::reserved(len as usize, "this file");
+        let mut bytes: Vec<u8> = reserved.map_err(|error| error.at(&self.url))?;
+        let mut stream = got.into_stream();
+        while let Some(part) = stream.next().await {
+            match part {
+                Ok(part) if (bytes.len() + part.len()) as u64 <= len => {
+                    bytes.extend_from_slice(&part)
+                }
+                Ok(_) => return Ok(Err(Failure::Cut)),
+                Err(_) => return Ok(Err(Failure::Cut)),
+            }
+        }
+        Ok(if bytes.len() as u64 == len { Ok(bytes) } else { Err(Failure::Cut) })
+    }
+
+    /// Names of what lies in it as in a folder, and has more below.
+    pub(super) async fn folders(&self) -> Result<Vec<String>, Failure> {
+        let listed = self.client.list_with_delimiter(Some(&self.key)).await;
+        let listed = listed.map_err(|error| Failure::from_library(&error))?;
+        let names = listed.common_prefixes.iter().filter_map(Key::filename);
+        let mut names: Vec<_> = names.map(str::to_owned).collect();
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// Reads `span` into `out`, which it fills. The object is still `version`, or it is an error.
+    pub(crate) async fn span(
+        &self,
+        span: Range<u64>,
+        version: &Version,
+        out: &mut [u8],
+    ) -> Result<(), Failure> {
+        let (mut done, mut tries) = (0, Tries::default());
+        loop {
+            // What came before a body broke off is not asked for again.
+            let rest = span.start + done as u64..span.end;
+            match self.part(rest, version, &mut out[done..]).await {
+                (_, Ok(())) => return Ok(()),
+                (came, Err(failure)) => {
+                    done += came;
+                    if came > 0 {
+                        tries = Tries::default();
+                    }
+                    tries.again(failure).await?;
+                }
+            }
+        }
+    }
+
+    /// One request; how many bytes came.
+    async fn part(
+        &self,
+        span: Range<u64>,
+        version: &Version,
+        out: &mut [u8],
+    ) -> (usize, Result<(), Failure>) {
+        let options = GetOptions { range: Some(GetRange::Bounded(span)), ..GetOptions::default() };
+        let got = match self.client.get_opts(&self.key, options).await {
+            Ok(got) => got,
+            Err(error) => return (0, Err(Failure::from_library(&error))),
+        };
+        if !Version::of(&got.meta).is(version) {
+            return (0, Err(Failure::Replaced));
+        }
+        let (mut done, mut stream) = (0, got.into_stream());
+        while let Some(part) = stream.next().await {
+            let Ok(part) = part else { return (done, Err(Failure::Cut)) };
+            let Some(room) = out.get_mut(done..done + part.len()) else {
+                return (0, Err(Failure::Cut));
+            };
+            room.copy_from_slice(&part);
+            done += part.len();
+        }
+        (done, if done == out.len() { Ok(()) } else { Err(Failure::Cut) })
+    }
+}
+
+/// How often, and for how long, something was tried. The client tries requests again by itself; this is for bodies.
+#[derive(Debug)]
+struct Tries {
+    since: Instant,
+    pause: Duration,
+}
+
+impl Default for Tries {
+    fn default() -> Self {
+        Self { since: Instant::now(), pause: PAUSE }
+    }
+}
+
+impl Tries {
+    /// Waits before the next try; gives the failure back if there is none.
+    async fn again(&mut self, failure: Failure) -> Result<(), Failure> {
+        if failure != Failure::Cut || self.since.elapsed() > PATIENCE {
+            return Err(failure);
+        }
+        tokio::time::sleep(self.pause).await;
+        self.pause = (2 * self.pause).min(LONGEST_PAUSE);
+        Ok(())
+    }
+}

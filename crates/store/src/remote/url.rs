@@ -1,0 +1,159 @@
+//! URLs in the place of paths.
+
+use std::path::Path;
+
+use hsipack_format::{Error, Result};
+use object_store::path::Path as Key;
+
+/// Kinds of servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Scheme {
+    S3,
+    Gs,
+    Az,
+    Http,
+    Https,
+}
+
+impl Scheme {
+    const ALL: [Scheme; 5] = [Self::S3, Self::Gs, Self::Az, Self::Http, Self::Https];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::S3 => "s3",
+            Self::Gs => "gs",
+            Self::Az => "az",
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+}
+
+/// Whether a path is a URL that datasets are read from: `s3://`, `gs://`, `az://`, `http://` or `https://`.
+pub fn is_url(path: &Path) -> bool {
+    split(path).is_some()
+}
+
+/// The scheme, and what follows `://`.
+fn split(path: &Path) -> Option<(Scheme, &str)> {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    // Most paths are none, and need not be UTF-8.
+    let colon = bytes.iter().take(6).position(|byte| *byte == b':')?;
+    let scheme = Scheme::ALL
+        .into_iter()
+        .find(|scheme| scheme.name().as_bytes().eq_ignore_ascii_case(&bytes[..colon]))?;
+    let rest = path.to_str()?.get(colon..)?.strip_prefix("://")?;
+    Some((scheme, rest))
+}
+
+/// A server's bucket (S3, Google), container (Azure) or host, and the name of an object there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Address {
+    pub(super) scheme: Scheme,
+    /// Bucket, container, or host with its port.
+    pub(super) authority: String,
+    pub(super) key: Key,
+}
+
+impl Address {
+    /// Takes a URL apart.
+    ///
+    /// # Errors
+    /// If it is none, or holds what may be a secret: a user's name, a query.
+    pub(super) fn of(url: &Path) -> Result<Self> {
+        let (scheme, rest) = split(url)
+            .ok_or_else(|| Error::malformed("not a URL that datasets are read from").at(url))?;
+        let (authority, key) = rest.split_once('/').unwrap_or((rest, ""));
+        let wrong = |what: &str, remedy: &'static str| {
+            // Not with the URL as it is: errors are logged.
+            let shown = format!(
+                "{}://{}/…",
+                scheme.name(),
+                authority.rsplit('@').next().unwrap_or_default()
+            );
+            Err(Error::malformed(what.to_owned()).at(shown).with_remedy(remedy))
+        };
+        if authority.contains('@') {
+            return wrong(
+                "the URL has a user's name or password in it",
+                "give credentials by the environment or storage_options",
+            );
+        }
+        if rest.contains(['?', '#']) {
+            return wrong(
+                "the URL has a query or a fragment, which names no folder",
+                "give the dataset's own URL, and signatures by the environment or storage_options",
+            );
+        }
+        if authority.is_empty() {
+            return wrong(
+                "the URL names no bucket or host",
+                "write s3://BUCKET/FOLDER or https://HOST/FOLDER",
+            );
+        }
+        let key = key.trim_end_matches('/');
+        let parsed = match scheme {
+            Scheme::Http | Scheme::Https => Key::from_url_path(key),
+            _ => Key::parse(key),
+        };
+        match parsed {
+            Ok(key) => Ok(Self { scheme, authority: authority.to_owned(), key }),
+            Err(error) => wrong(
+                &format!("no name of an object: {error}"),
+                "write names without `//`, `.` and `..`",
+            ),
+        }
+    }
+
+    /// The URL of the bucket, container or host.
+    pub(super) fn base(&self) -> String {
+        format!("{}://{}", self.scheme.name(), self.authority)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_told_from_paths() {
+        for url in ["s3://b/d", "gs://b", "az://c/d", "http://h:80/d", "https://h/d", "S3://b/d"] {
+            assert!(is_url(Path::new(url)), "{url}");
+        }
+        for path in
+            ["/s3://b", "s3:/b", "s3", "", "ftp://h/d", "a.hsipack", "C:\\d", "dataset:/x", "s3:"]
+        {
+            assert!(!is_url(Path::new(path)), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_url_is_joined_like_a_path() {
+        let file = Path::new("s3://b/d.hsipack/").join("s/image").join("c/0/0");
+        assert!(is_url(&file));
+        let address = Address::of(&file).unwrap();
+        assert_eq!(
+            (address.base().as_str(), address.key.as_ref()),
+            ("s3://b", "d.hsipack/s/image/c/0/0")
+        );
+        let address = Address::of(Path::new("http://h:8000/a%20b/c d")).unwrap();
+        assert_eq!((address.base().as_str(), address.key.as_ref()), ("http://h:8000", "a b/c d"));
+    }
+
+    #[test]
+    fn what_may_hold_a_secret_is_refused_and_not_repeated() {
+        for url in [
+            "https://me:hunter2@h/d",
+            "https://h/d?sig=hunter2",
+            "s3://hunter2@b/d",
+            "https://h/d#hunter2",
+        ] {
+            let error = Address::of(Path::new(url)).unwrap_err();
+            assert!(error.remedy().is_some());
+            assert!(!error.to_string().contains("hunter2"), "{error}");
+        }
+        for url in ["s3://", "s3:///d", "s3://b/a//b", "s3://b/../c"] {
+            assert!(Address::of(Path::new(url)).is_err(), "{url}");
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! Spans of objects that were asked for ahead.
+//!
+//! ```text
+//! queued ──▶ being fetched ──▶ there ──all its bytes were taken──▶ gone, its memory spare
+//!    └─somebody waits for it: fetched at once      └─failed: told to whoever waits, then gone
+//! ```
+//!
+//! - Spans are fetched in the order in which they were asked for, as many at a time as [`Pace`] says, while the memory of
+//!   those that are being fetched or there is within the limit. What somebody waits for is fetched at once, limit or not:
+//!   so nobody waits for ever for memory that others hold.
+//! - Bytes between wanted spans are fetched along and never taken. So a span that is there, and was passed over by four
+//!   times as many reads as there are spans, gives way when memory is wanted.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use hsipack_format::Result;
+use tokio::task::AbortHandle;
+
+use super::OpenObject;
+use super::pace::Pace;
+use crate::memory;
+use crate::remote::{self, Failure};
+
+/// Spans that may wait; advice beyond that is not taken.
+const QUEUE: usize = 4096;
+/// For how long a failure is told to all who wait for the same span; later, it is tried again.
+const FAILED_FOR: Duration = Duration::from_secs(1);
+
+/// Number of the object, start of the span.
+type Place = (u64, u64);
+
+/// What was asked for and not yet taken.
+#[derive(Debug)]
+pub(super) struct Ahead {
+    /// Most bytes that are being fetched or there.
+    limit: u64,
+    table: Mutex<Table>,
+    /// Something is there, or failed.
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    spans: BTreeMap<Place, Asked>,
+    /// Those to be fetched, oldest first; some may be gone by now.
+    queue: VecDeque<Place>,
+    /// Requests that run.
+    running: usize,
+    /// Bytes of all that are being fetched or there.
+    held: u64,
+    /// Memory to be used again, and its bytes.
+    spare: Vec<Vec<u8>>,
+    /// Reads so far, of any span.
+    reads: u64,
+    pace: Pace,
+}
+
+#[derive(Debug)]
+struct Asked {
+    object: Arc<OpenObject>,
+    span: Range<u64>,
+    /// Bytes that were not yet taken.
+    left: u64,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Queued,
+    /// `None` until its request has started.
+    Fetching(Option<AbortHandle>),
+    /// The bytes, and the number of reads when they came.
+    There(Arc<Vec<u8>>, u64),
+    Failed(Failure, Instant),
+}
+
+/// Bytes of a span that is there.
+pub(super) struct There {
+    memory: Arc<Vec<u8>>,
+    place: Range<usize>,
+}
+
+impl There {
+    /// Those that were wanted.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.memory[self.place.clone()]
+    }
+}
+
+/// How a request went.
+struct Done {
+    place: Place,
+    bytes: Vec<u8>,
+    result: Result<(), Failure>,
+}
+
+impl Ahead {
+    /// Nothing is asked for yet.
+    pub(super) fn new(limit: u64) -> Self {
+        Self { limit, table: Mutex::default(), changed: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks for a span, unless it is known, or too many are.
+    pub(super) fn ask(self: &Arc<Self>, object: &Arc<OpenObject>, span: Range<u64>) {
+        let mut table = self.lock();
+        let len = span.end - span.start;
+        if len > self.limit || table.spans.len() == QUEUE || table.queue.len() == QUEUE {
+            return;
+        }
+        let place = (object.number, span.start);
+        if table.spans.contains_key(&place) || table.holding(object.number, &span).is_some() {
+            return;
+        }
+        let asked = Asked { object: object.clone(), span, left: len, state: State::Queued };
+        table.spans.insert(place, asked);
+        table.queue.push_back(place);
+        self.go_on(&mut table);
+    }
+
+    /// The bytes of a span that was asked for; waits until they are there. `None` if it was not asked for.
+    ///
+    /// # Errors
+    /// If they could not be fetched.
+    pub(super) fn take(
+        self: &Arc<Self>,
+        object: &Arc<OpenObject>,
+        span: &Range<u64>,
+    ) -> Result<Option<There>> {
+        let mut table = self.lock();
+        table.reads += 1;
+        loop {
+            let Some(place) = table.holding(object.number, span) else { return Ok(None) };
+            let asked = &table.spans[&place];
+            match &asked.state {
+                State::Queued => self.start(&mut table, place),
+                State::Fetching(_) => {
+                    table = self.changed.wait(table).unwrap_or_else(PoisonError::into_inner);
+                }
+                State::There(memory, _) => {
+                    let start = (span.start - asked.span.start) as usize;
+                    let place_in = start..start + (span.end - span.start) as usize;
+                    let there = There { memory: memory.clone(), place: place_in };
+                    table.took(place, span.end - span.start);
+                    self.go_on(&mut table);
+                    return Ok(Some(there));
+                }
+                State::Failed(failure, when) => {
+                    if when.elapsed() < FAILED_FOR {
+                        return Err(failure.of(&object.url));
+                    }
+                    table.remove(place);
+                }
+            }
+        }
+    }
+
+    /// Drops what was asked for of an object.
+    pub(super) fn forget(self: &Arc<Self>, number: u64) {
+        let mut table = self.lock();
+        let places = table.spans.range((number, 0)..=(number, u64::MAX));
+        let places: Vec<Place> = places.map(|(place, _)| *place).collect();
+        for place in places {
+            table.remove(place);
+        }
+        self.go_on(&mut table);
+    }
+
+    /// Starts requests for what is queued, as many as there may be.
+    fn go_on(self: &Arc<Self>, table: &mut Table) {
+        while table.running < table.pace.at_once() {
+            let Some(place) = table.queue.pop_front() else { return };
+            let Some(asked) = table.spans.get(&place) else { continue };
+            if !matches!(asked.state, State::Queued) {
+                continue;
+            }
+            let len = asked.span.end - asked.span.start;
+            if !table.make_room(len, self.limit) {
+                table.queue.push_front(place);
+                return;
+            }
+            self.start(table, place);
+        }
+    }
+
+    /// Starts the request for a span that is queued.
+    fn start(self: &Arc<Self>, table: &mut Table, place: Place) {
+        let len = table.spans[&place].span.end - table.spans[&place].span.start;
+        let memory = table.memory(len);
+        let asked = table.spans.get_mut(&place).expect("it was just looked at");
+        let mut bytes = match memory {
+            Ok(bytes) => bytes,
+            Err(failure) => {
+                asked.state = State::Failed(failure, Instant::now());
+                self.changed.notify_all();
+                return;
+            }
+        };
+        asked.state = State::Fetching(None);
+        let (object, span) = (asked.object.clone(), asked.span.clone());
+        table.running += 1;
+        table.held += len;
+        table.pace.started(Instant::now());
+        // Not the other way round: a store that is dropped does not wait for its requests.
+        let ahead = Arc::downgrade(self);
+        let started = remote::spawn(async move {
+            let result = object.fetch(span, &mut bytes).await;
+            if let Some(ahead) = ahead.upgrade() {
+                ahead.done(Done { place, bytes, result });
+            }
+        });
+        // The table is locked: the request cannot be noted as done before this.
+        let asked = table.spans.get_mut(&place).expect("it was just looked at");
+        match started {
+            Ok(started) => asked.state = State::Fetching(Some(started.abort_handle())),
+            Err(error) => {
+                let failure = Failure::Other(error.what().to_owned());
+                asked.state = State::Failed(failure, Instant::now());
+                table.running -= 1;
+                table.held -= len;
+                self.changed.notify_all();
+            }
+        }
+    }
+
+    fn done(self: &Arc<Self>, done: Done) {
+        let mut table = self.lock();
+        let reads = table.reads;
+        // Otherwise it was forgotten meanwhile, and is counted no more.
+        if let Some(asked) = table.spans.get_mut(&done.place) {
+            let len = asked.span.end - asked.span.start;
+            match done.result {
+                Ok(()) => asked.state = State::There(Arc::new(done.bytes), reads),
+                Err(failure) => {
+                    asked.state = State::Failed(failure, Instant::now());
+                    table.held -= len;
+                }
+            }
+            let busy = !table.queue.is_empty();
+            table.running -= 1;
+            table.pace.finished(len, busy, Instant::now());
+            self.go_on(&mut table);
+        }
+        drop(table);
+        self.changed.notify_all();
+    }
+}
+
+impl Table {
+    /// The place of the span that holds `span` of an object.
+    fn holding(&self, number: u64, span: &Range<u64>) -> Option<Place> {
+        let (place, asked) = self.spans.range((number, 0)..=(number, span.start)).next_back()?;
+        (span.end <= asked.span.end).then_some(*place)
+    }
+
+    /// Notes that bytes of a span were taken.
+    fn took(&mut self, place: Place, bytes: u64) {
+        let asked = self.spans.get_mut(&place).expect("whoever took them found it");
+        asked.left = asked.left.saturating_sub(bytes);
+        if asked.left == 0 {
+            self.remove(place);
+        }
+    }
+
+    /// Removes a span, whatever its state.
+    fn remove(&mut self, place: Place) {
+        let Some(asked) = self.spans.remove(&place) else { return };
+        let len = asked.span.end - asked.span.start;
+        match asked.state {
+            State::Queued | State::Failed(..) => {}
+            State::Fetching(request) => {
+                if let Some(request) = request {
+                    request.abort();
+                }
+                self.running -= 1;
+                self.held -= len;
+            }
+            State::There(memory, _) => {
+                self.held -= len;
+                // Where somebody still reads it, the last one gives it back to the system.
+                self.spare.extend(Arc::into_inner(memory));
+            }
+        }
+    }
+
+    /// Whether `len` more bytes are within the limit, after what nobody wants any more has given way.
+    fn make_room(&mut self, len: u64, limit: u64) -> bool {
+        while self.held + len > limit {
+            let passed = 4 * self.spans.len() as u64;
+            let is_stale = |asked: &Asked| matches!(asked.state, State::There(_, since) if self.reads - since > passed);
+            let stale = self.spans.iter().find(|(_, asked)| is_stale(asked));
+            let Some(place) = stale.map(|(place, _)| *place) else { return false };
+            self.remove(place);
+        }
+        while self.held + len + self.spare_bytes() > limit && !self.spare.is_empty() {
+            // The one that is taken below is among those that stay, or is allocated anew.
+            self.spare.pop();
+        }
+        true
+    }
+
+    fn spare_bytes(&self) -> u64 {
+        self.spare.iter().map(|spare| spare.capacity() as u64).sum()
+    }
+
+    /// Memory of `len` bytes, used before if there is some that fits.
+    fn memory(&mut self, len: u64) -> Result<Vec<u8>, Failure> {
+        let len = len as usize;
+        let fits = |spare: &Vec<u8>| spare.capacity() >= len && spare.capacity() <= 2 * len;
+        if let Some(place) = self.spare.iter().position(fits) {
+            let mut spare = self.spare.swap_remove(place);
+            spare.resize(len, 0);
+            return Ok(spare);
+        }
+        memory::zeroed(len, "what is read ahead").map_err(|_| Failure::Memory(len as u64))
+    }
+}

@@ -1,0 +1,148 @@
+//! Objects on servers: what is asked for ahead is fetched by several requests at the same time, and waits in memory.
+//!
+//! | file | what it knows |
+//! |---|---|
+//! | `ahead.rs` | spans that were asked for: queued, being fetched, there |
+//! | `pace.rs` | how many requests at the same time fill the link |
+
+mod ahead;
+mod pace;
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hsipack_format::Result;
+
+use super::{Near, ReadBuffer, Store, StoredFile, check_room, checked, readable};
+use crate::remote::{self, Object, Version};
+use ahead::Ahead;
+
+/// Most bytes that wait in memory, unless a store is made with other options.
+const BYTES: u64 = 512 << 20;
+/// A request costs its way there and back: bytes between two wanted spans are fetched along up to a mebibyte.
+const NEAR: Near = Near { gap: 1 << 20, run: 8 << 20 };
+
+/// Reads objects by their URLs. Its requests run on the network's threads, and end with it.
+#[derive(Debug)]
+pub struct RemoteStore {
+    ahead: Arc<Ahead>,
+    files: AtomicU64,
+}
+
+impl RemoteStore {
+    /// A store that keeps up to 512 MiB of what was asked for ahead.
+    pub fn new() -> Self {
+        Self::with_bytes(BYTES)
+    }
+
+    /// A store that keeps up to `bytes` of what was asked for ahead; 0 fetches nothing ahead.
+    pub fn with_bytes(bytes: u64) -> Self {
+        Self { ahead: Arc::new(Ahead::new(bytes)), files: AtomicU64::new(0) }
+    }
+}
+
+impl Default for RemoteStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Store for RemoteStore {
+    fn open(&self, path: &Path) -> Result<Arc<dyn StoredFile>> {
+        let version = remote::version(path)?;
+        let number = self.files.fetch_add(1, Ordering::Relaxed);
+        let file = Arc::new(OpenObject { number, url: path.to_owned(), version });
+        Ok(Arc::new(RemoteFile { file, ahead: self.ahead.clone() }))
+    }
+}
+
+/// An object as it was when it was opened.
+#[derive(Debug)]
+struct OpenObject {
+    /// Which one it is of its store's.
+    number: u64,
+    url: PathBuf,
+    version: Version,
+}
+
+impl OpenObject {
+    /// Fetches a span into `out`, which it fills.
+    async fn fetch(&self, span: Range<u64>, out: &mut [u8]) -> Result<(), remote::Failure> {
+        let object = Object::at(&self.url)
+            .map_err(|error| remote::Failure::Other(error.what().to_owned()))?;
+        object.span(span, &self.version, out).await
+    }
+
+    /// Waits for a span.
+    fn read(&self, span: Range<u64>, out: &mut [u8]) -> Result<()> {
+        remote::wait(self.fetch(span, out))?.map_err(|failure| failure.of(&self.url))
+    }
+}
+
+#[derive(Debug)]
+struct RemoteFile {
+    file: Arc<OpenObject>,
+    ahead: Arc<Ahead>,
+}
+
+impl StoredFile for RemoteFile {
+    fn path(&self) -> &Path {
+        &self.file.url
+    }
+
+    fn len(&self) -> u64 {
+        self.file.version.len
+    }
+
+    fn with_bytes(
+        &self,
+        span: Range<u64>,
+        buffer: &mut ReadBuffer,
+        take: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let len = checked(self.path(), &span, self.len())?.len();
+        if len == 0 {
+            return take(&[]);
+        }
+        if let Some(there) = self.ahead.take(&self.file, &span)? {
+            return take(there.bytes());
+        }
+        let room = &mut buffer.room(len)?[..len];
+        self.file.read(span, room)?;
+        take(room)
+    }
+
+    fn read_into(&self, span: Range<u64>, out: &mut [u8]) -> Result<()> {
+        let len = checked(self.path(), &span, self.len())?.len();
+        check_room(self.path(), len, out)?;
+        if len == 0 {
+            return Ok(());
+        }
+        match self.ahead.take(&self.file, &span)? {
+            Some(there) => out.copy_from_slice(there.bytes()),
+            None => self.file.read(span, out)?,
+        }
+        Ok(())
+    }
+
+    fn prefetch(&self, span: Range<u64>) {
+        let Some(span) = readable(&span, self.len()) else { return };
+        for start in span.clone().step_by(NEAR.run as usize) {
+            self.ahead.ask(&self.file, start..span.end.min(start + NEAR.run));
+        }
+    }
+
+    fn near(&self) -> Near {
+        NEAR
+    }
+}
+
+impl Drop for RemoteFile {
+    fn drop(&mut self) {
+        self.ahead.forget(self.file.number);
+    }
+}

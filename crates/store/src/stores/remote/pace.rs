@@ -1,0 +1,160 @@
+//! How many requests at the same time fill a link.
+//!
+//! A link of one fat pipe is full with a few; a server that gives each connection a share wants many. Too many make the
+//! first bytes late, as all of them share the link. So the number is tried out: a step more is kept where it brought more
+//! bytes a second, else it goes back, and is tried again much later.
+
+use std::time::{Duration, Instant};
+
+/// At the start; as many as browsers and the clouds' own tools begin with.
+const FIRST: usize = 8;
+const MOST: usize = 64;
+/// How much more a step has to bring.
+const GAIN: f64 = 1.08;
+/// Measurements between two trials of a step that brought nothing.
+const REST: u32 = 24;
+/// A measurement takes so long, at least.
+const SHORTEST: Duration = Duration::from_millis(200);
+
+/// Finds the number by what comes.
+#[derive(Debug)]
+pub(super) struct Pace {
+    at_once: usize,
+    /// The number before the step that is being tried.
+    before: Option<usize>,
+    /// Bytes a second with the number that was kept.
+    best: f64,
+    /// Measurements until the next step is tried.
+    rest: u32,
+    /// The measurement that is being made: its start, what came, and of how many requests.
+    since: Option<Instant>,
+    bytes: u64,
+    requests: usize,
+    /// Requests were waiting for their turn all the time.
+    busy: bool,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            at_once: FIRST,
+            before: None,
+            best: 0.0,
+            rest: 0,
+            since: None,
+            bytes: 0,
+            requests: 0,
+            busy: true,
+        }
+    }
+}
+
+impl Pace {
+    /// Requests that may run at the same time.
+    pub(super) fn at_once(&self) -> usize {
+        self.at_once
+    }
+
+    /// A request started.
+    pub(super) fn started(&mut self, now: Instant) {
+        if self.since.is_none() {
+            self.begin(now);
+        }
+    }
+
+    /// A request of `bytes` is done; `busy`: others are waiting for their turn.
+    pub(super) fn finished(&mut self, bytes: u64, busy: bool, now: Instant) {
+        let Some(since) = self.since else { return };
+        self.bytes += bytes;
+        self.requests += 1;
+        self.busy &= busy;
+        let took = now.saturating_duration_since(since);
+        if took < SHORTEST || self.requests < 2 * self.at_once {
+            return;
+        }
+        // While nobody waits, the link is not what limits, and nothing is learnt.
+        if self.busy {
+            self.learn(self.bytes as f64 / took.as_secs_f64());
+        }
+        self.begin(now);
+    }
+
+    fn begin(&mut self, now: Instant) {
+        (self.since, self.bytes, self.requests, self.busy) = (Some(now), 0, 0, true);
+    }
+
+    fn learn(&mut self, rate: f64) {
+        match self.before.take() {
+            Some(_) if rate > GAIN * self.best => {
+                self.best = rate;
+                self.step();
+            }
+            Some(before) => {
+                self.at_once = before;
+                self.rest = REST;
+            }
+            None if self.rest == 0 => {
+                self.best = rate;
+                self.step();
+            }
+            None => {
+                self.rest -= 1;
+                // Links change.
+                self.best += (rate - self.best) / 4.0;
+            }
+        }
+    }
+
+    fn step(&mut self) {
+        if self.at_once < MOST {
+            self.before = Some(self.at_once);
+            self.at_once = (self.at_once + self.at_once.div_ceil(2)).min(MOST);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A link that gives `rate(n)` bytes a second for n requests at a time; how many are chosen on the average of the last
+    /// half of `seconds`.
+    fn settles(seconds: f64, rate: impl Fn(usize) -> f64) -> f64 {
+        const BYTES: u64 = 8 << 20;
+        let (mut pace, start, mut time) = (Pace::default(), Instant::now(), 0.0);
+        let (mut sum, mut count) = (0, 0);
+        pace.started(start);
+        while time < seconds {
+            time += BYTES as f64 / rate(pace.at_once());
+            pace.finished(BYTES, true, start + Duration::from_secs_f64(time));
+            if time > seconds / 2.0 {
+                (sum, count) = (sum + pace.at_once(), count + 1);
+            }
+        }
+        sum as f64 / f64::from(count)
+    }
+
+    #[test]
+    fn a_pipe_that_is_full_gets_no_more_requests() {
+        let chosen = settles(600.0, |_| 200e6);
+        assert!(chosen < 1.2 * FIRST as f64, "{chosen}");
+    }
+
+    #[test]
+    fn connections_with_a_share_each_are_as_many_as_fill_the_link() {
+        let chosen = settles(600.0, |n| (n as f64 * 50e6).min(1.6e9));
+        assert!((28.0..50.0).contains(&chosen), "{chosen}");
+        let chosen = settles(600.0, |n| n as f64 * 50e6);
+        assert!(chosen > 60.0, "{chosen}");
+    }
+
+    #[test]
+    fn whoever_does_not_wait_teaches_nothing() {
+        let (mut pace, start) = (Pace::default(), Instant::now());
+        pace.started(start);
+        for request in 0..1000u32 {
+            pace.finished(1 << 20, false, start + request * Duration::from_millis(50));
+        }
+        assert_eq!(pace.at_once(), FIRST);
+    }
+}

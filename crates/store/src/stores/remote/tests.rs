@@ -1,0 +1,194 @@
+//! What a store makes of servers that fail.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use hsipack_format::{Error, ErrorKind, Result};
+use hsipack_testing::server::{Fault, Request, Server};
+
+use super::super::{ReadBuffer, Store, StoredFile};
+use super::{NEAR, RemoteStore};
+use crate::remote::set_options;
+
+/// More than two requests fetch at once.
+const LEN: usize = 2 * NEAR.run as usize + 12_345;
+
+fn content() -> Vec<u8> {
+    (0..LEN).map(|at| (at as u32).wrapping_mul(2_654_435_761) as u8).collect()
+}
+
+/// A served file, open; what happens to requests for its bytes.
+fn open(
+    faults: impl Fn(&Request) -> Fault + Send + Sync + 'static,
+) -> (tempfile::TempDir, Server, Arc<dyn StoredFile>) {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("shard"), content()).unwrap();
+    let faults = move |request: &Request| match request.method.as_str() {
+        "HEAD" => Fault::None,
+        _ => faults(request),
+    };
+    let server = Server::with_faults(folder.path(), faults);
+    let file = RemoteStore::new().open(&server.url("shard")).unwrap();
+    (folder, server, file)
+}
+
+fn read(file: &dyn StoredFile, start: usize, end: usize) -> Result<Vec<u8>> {
+    let mut got = Vec::new();
+    file.with_bytes(start as u64..end as u64, &mut ReadBuffer::new(), &mut |bytes| {
+        got.extend_from_slice(bytes);
+        Ok(())
+    })?;
+    Ok(got)
+}
+
+/// Reads all, by itself and after asking ahead.
+fn all_is_right(file: &dyn StoredFile) {
+    let want = content();
+    assert!(read(file, 0, LEN).unwrap() == want, "by itself");
+    file.prefetch(0..LEN as u64);
+    let run = NEAR.run as usize;
+    for start in (0..LEN).step_by(run / 4) {
+        let end = LEN.min(start + run / 4);
+        assert!(read(file, start, end).unwrap() == want[start..end], "{start} to {end}");
+    }
+}
+
+/// The error of reading, by itself and after asking ahead, which comes soon.
+fn fails(file: &dyn StoredFile) -> [Error; 2] {
+    let begun = Instant::now();
+    let alone = read(file, 10, 20).unwrap_err();
+    file.prefetch(0..100);
+    let ahead = read(file, 10, 20).unwrap_err();
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    [alone, ahead]
+}
+
+#[test]
+fn errors_and_breaks_of_a_server_are_tried_again() {
+    let (_folder, _server, file) = open(|request| match request.number % 5 {
+        1 => Fault::Status(503),
+        2 => Fault::Reset,
+        3 => Fault::CutAfter(1 << 20),
+        _ => Fault::None,
+    });
+    all_is_right(&*file);
+}
+
+#[test]
+fn what_came_before_a_break_is_not_fetched_again() {
+    let broken = AtomicBool::new(false);
+    let (_folder, server, file) = open(move |_| match broken.swap(true, Ordering::SeqCst) {
+        false => Fault::CutAfter(1 << 20),
+        true => Fault::None,
+    });
+    let len = NEAR.run as usize;
+    assert!(read(&*file, 0, len).unwrap() == content()[..len]);
+    let ranges: Vec<_> = server.requests().iter().filter_map(|request| request.range).collect();
+    assert_eq!(ranges.len(), 2, "{ranges:?}");
+    assert!(ranges[1].0 > 0 && ranges[1].0 <= 1 << 20, "{ranges:?}");
+}
+
+#[test]
+fn a_server_that_stalls_is_asked_again() {
+    let stalled = AtomicBool::new(false);
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("shard"), content()).unwrap();
+    let server = Server::with_faults(folder.path(), move |request| {
+        match request.method == "GET" && !stalled.swap(true, Ordering::SeqCst) {
+            true => Fault::Late(Duration::from_secs(600)),
+            false => Fault::None,
+        }
+    });
+    let quick = [("read_timeout".to_owned(), "500ms".to_owned())];
+    set_options(&server.url("shard"), quick).unwrap();
+    let file = RemoteStore::new().open(&server.url("shard")).unwrap();
+    assert!(read(&*file, 10, 20).unwrap() == content()[10..20]);
+}
+
+#[test]
+fn a_refusal_is_an_error_at_once_and_nobody_tries_for_minutes() {
+    for (status, remedy) in [(403, "expired"), (401, "credentials")] {
+        let (_folder, server, file) = open(move |_| Fault::Status(status));
+        for error in fails(&*file) {
+            assert_eq!(error.kind(), ErrorKind::Io);
+            assert_eq!(error.path(), Some(server.url("shard").as_path()));
+            assert!(error.to_string().contains(&format!("status {status}")), "{error}");
+            assert!(error.to_string().contains(remedy), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_server_without_ranges_is_refused() {
+    let (_folder, _server, file) = open(|_| Fault::NoRange);
+    for error in fails(&*file) {
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.to_string().contains("range requests"), "{error}");
+    }
+}
+
+#[test]
+fn an_object_that_is_replaced_is_never_mixed_with_the_one_that_was_opened() {
+    let (folder, _server, file) = open(|_| Fault::None);
+    assert!(read(&*file, 0, 100).unwrap() == content()[..100]);
+    // As long as the other one.
+    let path = folder.path().join("shard");
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(folder.path().join("new"), vec![0; LEN]).unwrap();
+    std::fs::rename(folder.path().join("new"), &path).unwrap();
+    for error in fails(&*file) {
+        assert_eq!(error.kind(), ErrorKind::Conflict);
+        assert!(error.to_string().contains("open the dataset again"), "{error}");
+    }
+    std::fs::remove_file(&path).unwrap();
+    // The failure before is told for a second.
+    std::thread::sleep(Duration::from_millis(1100));
+    for error in fails(&*file) {
+        assert!(crate::small::is_missing(&error), "{error}");
+    }
+}
+
+#[test]
+fn a_failure_is_told_once_and_later_tried_again() {
+    let down = Arc::new(AtomicBool::new(true));
+    let still = down.clone();
+    let (_folder, _server, file) = open(move |_| match still.load(Ordering::SeqCst) {
+        true => Fault::Status(403),
+        false => Fault::None,
+    });
+    file.prefetch(0..LEN as u64);
+    assert!(read(&*file, 10, 20).is_err());
+    down.store(false, Ordering::SeqCst);
+    std::thread::sleep(Duration::from_millis(1100));
+    all_is_right(&*file);
+}
+
+#[test]
+fn what_is_asked_ahead_is_fetched_once_and_several_at_a_time() {
+    let (_folder, server, file) = open(|_| Fault::Late(Duration::from_millis(300)));
+    let begun = Instant::now();
+    file.prefetch(0..LEN as u64);
+    file.prefetch(100..200);
+    for start in (0..LEN).step_by(1 << 20) {
+        read(&*file, start, LEN.min(start + (1 << 20))).unwrap();
+    }
+    assert!(begun.elapsed() >= Duration::from_millis(300));
+    assert!(
+        begun.elapsed() < Duration::from_millis(850),
+        "one after the other: {:?}",
+        begun.elapsed()
+    );
+    let fetched = server.requests().into_iter().filter_map(|request| request.range);
+    let fetched: u64 = fetched.map(|(first, last)| last + 1 - first).sum();
+    assert_eq!(fetched, LEN as u64);
+}
+
+#[test]
+fn a_file_that_is_closed_ends_its_requests() {
+    let (_folder, _server, file) = open(|_| Fault::Late(Duration::from_secs(600)));
+    file.prefetch(0..LEN as u64);
+    let begun = Instant::now();
+    drop(file);
+    assert!(begun.elapsed() < Duration::from_secs(5));
+}

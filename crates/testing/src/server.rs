@@ -1,0 +1,275 @@
+//! A web server for tests: the files of a folder, by ranges, and whatever goes wrong with servers, on demand.
+
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// A request that came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Which one it is of the server's, from 0.
+    pub number: usize,
+    /// `GET` or `HEAD`.
+    pub method: String,
+    /// The path of the file, below the folder.
+    pub path: String,
+    /// The bytes asked for, the first and the last; `None` for all.
+    pub range: Option<(u64, u64)>,
+}
+
+/// What happens to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It is answered as it should be.
+    None,
+    /// The answer is this status.
+    Status(u16),
+    /// The connection is closed without an answer.
+    Reset,
+    /// The connection is closed after so many bytes of the body.
+    CutAfter(usize),
+    /// One bit of the body's middle is turned over.
+    Corrupt,
+    /// The whole file is sent, whatever range was asked for.
+    NoRange,
+    /// The answer comes so much later.
+    Late(Duration),
+}
+
+type Faults = dyn Fn(&Request) -> Fault + Send + Sync;
+
+/// A server of a folder's files on a port of this machine; ends when it is dropped.
+pub struct Server {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    folder: PathBuf,
+    faults: Box<Faults>,
+    requests: Mutex<Vec<Request>>,
+    number: AtomicUsize,
+    closed: AtomicBool,
+}
+
+impl Server {
+    /// Serves the files below `folder`.
+    pub fn start(folder: &Path) -> Self {
+        Self::with_faults(folder, |_| Fault::None)
+    }
+
+    /// Serves the files below `folder`; `faults` says what happens to each request.
+    ///
+    /// # Panics
+    /// If this machine gives no port.
+    pub fn with_faults(
+        folder: &Path,
+        faults: impl Fn(&Request) -> Fault + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port of this machine");
+        let address = listener.local_addr().expect("the port that was given");
+        let shared = Arc::new(Shared {
+            folder: folder.to_owned(),
+            faults: Box::new(faults),
+            requests: Mutex::default(),
+            number: AtomicUsize::new(0),
+            closed: AtomicBool::new(false),
+        });
+        let (own, name) = (shared.clone(), "test server".to_owned());
+        let accept = move || {
+            for stream in listener.incoming().flatten() {
+                if own.closed.load(Ordering::SeqCst) {
+                    return;
+                }
+                let own = own.clone();
+                // A client that goes away is no matter of the test's.
+                std::thread::spawn(move || own.serve(&stream).unwrap_or_default());
+            }
+        };
+        let thread = std::thread::Builder::new().name(name).spawn(accept).expect("a thread");
+        Self { shared, address, thread: Some(thread) }
+    }
+
+    /// The URL of a file or folder below the server's.
+    pub fn url(&self, path: &str) -> PathBuf {
+        format!("http://{}/{path}", self.address).into()
+    }
+
+    /// All requests that came so far.
+    pub fn requests(&self) -> Vec<Request> {
+        self.shared.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shared.closed.store(true, Ordering::SeqCst);
+        // Wakes whoever waits for a connection.
+        let _ = TcpStream::connect(self.address);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    /// Answers the requests of one connection.
+    fn serve(&self, mut stream: &TcpStream) -> io::Result<()> {
+        stream.set_nodelay(true)?;
+        let mut lines = BufReader::new(stream);
+        while let Some(request) = self.next(&mut lines)? {
+            if self.closed.load(Ordering::SeqCst) {
+                return Ok(());
+            }
+            self.requests.lock().unwrap_or_else(PoisonError::into_inner).push(request.clone());
+            let fault = (self.faults)(&request);
+            match fault {
+                Fault::Reset => return stream.shutdown(Shutdown::Both),
+                Fault::Status(status) => {
+                    write!(stream, "HTTP/1.1 {status} Planned\r\nContent-Length: 0\r\n\r\n")?;
+                    continue;
+                }
+                Fault::Late(late) => std::thread::sleep(late),
+                _ => {}
+            }
+            if !self.answer(stream, &request, fault)? {
+                return stream.shutdown(Shutdown::Both);
+            }
+        }
+        Ok(())
+    }
+
+    fn next(&self, lines: &mut BufReader<&TcpStream>) -> io::Result<Option<Request>> {
+        let mut line = String::new();
+        if lines.read_line(&mut line)? == 0 {
+            return Ok(None);
+        }
+        let mut words = line.split_whitespace();
+        let method = words.next().unwrap_or_default().to_owned();
+        let path = decoded(words.next().unwrap_or_default().trim_start_matches('/'));
+        let mut range = None;
+        loop {
+            let mut header = String::new();
+            if lines.read_line(&mut header)? == 0 || header.trim().is_empty() {
+                break;
+            }
+            let lower = header.to_ascii_lowercase();
+            if let Some(bytes) = lower.strip_prefix("range: bytes=")
+                && let Some((first, last)) = bytes.trim().split_once('-')
+            {
+                range = first.parse().ok().zip(last.parse().ok());
+            }
+        }
+        let number = self.number.fetch_add(1, Ordering::SeqCst);
+        Ok(Some(Request { number, method, path, range }))
+    }
+
+    /// Sends a file, or a part of it; `false` if the connection is to be closed.
+    fn answer(&self, mut stream: &TcpStream, request: &Request, fault: Fault) -> io::Result<bool> {
+        let found = File::open(self.folder.join(&request.path));
+        let Some(file) = found.ok().filter(|file| file.metadata().is_ok_and(|meta| meta.is_file()))
+        else {
+            write!(stream, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")?;
+            return Ok(true);
+        };
+        let meta = file.metadata()?;
+        let tag = format!("\"{:x}-{:x}-{:x}\"", meta.ino(), meta.mtime_nsec(), meta.len());
+        let range = request.range.filter(|_| fault != Fault::NoRange);
+        let (first, end) = range.map_or((0, meta.len()), |(first, last)| (first, last + 1));
+        if end > meta.len() || first > end {
+            write!(stream, "HTTP/1.1 416 Range\r\nContent-Length: 0\r\n\r\n")?;
+            return Ok(true);
+        }
+        match range {
+            Some((first, last)) => write!(
+                stream,
+                "HTTP/1.1 206 Part\r\nContent-Range: bytes {first}-{last}/{}\r\n",
+                meta.len()
+            )?,
+            None => write!(stream, "HTTP/1.1 200 OK\r\n")?,
+        }
+        write!(
+            stream,
+            "ETag: {tag}\r\nLast-Modified: Wed, 25 Nov 2026 00:00:00 GMT\r\nContent-Length: {}\r\n\r\n",
+            end - first
+        )?;
+        if request.method == "HEAD" {
+            return Ok(true);
+        }
+        let mut body = vec![0; (end - first) as usize];
+        file.read_exact_at(&mut body, first)?;
+        match fault {
+            Fault::CutAfter(bytes) => {
+                stream.write_all(&body[..bytes.min(body.len())])?;
+                return Ok(false);
+            }
+            Fault::Corrupt if !body.is_empty() => {
+                let middle = body.len() / 2;
+                body[middle] ^= 1;
+            }
+            _ => {}
+        }
+        stream.write_all(&body)?;
+        Ok(true)
+    }
+}
+
+/// A path of a URL with its `%20` and the like as the bytes that they stand for.
+fn decoded(path: &str) -> String {
+    let (mut bytes, mut rest) = (Vec::new(), path.bytes());
+    while let Some(byte) = rest.next() {
+        let hex = |digit: Option<u8>| digit.and_then(|digit| char::from(digit).to_digit(16));
+        match byte {
+            b'%' => {
+                let (high, low) = (hex(rest.next()), hex(rest.next()));
+                bytes.push((16 * high.unwrap_or(0) + low.unwrap_or(0)) as u8);
+            }
+            byte => bytes.push(byte),
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read as _;
+
+    fn get(server: &Server, head: &str) -> String {
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        write!(stream, "{head}\r\n\r\n").unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    #[test]
+    fn ranges_missing_files_and_faults_are_answered() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a b"), "0123456789").unwrap();
+        let faults = |request: &Request| match request.number {
+            3 => Fault::Status(503),
+            4 => Fault::CutAfter(3),
+            5 => Fault::Corrupt,
+            _ => Fault::None,
+        };
+        let server = Server::with_faults(folder.path(), faults);
+        let part = get(&server, "GET /a%20b HTTP/1.1\r\nRange: bytes=2-4");
+        assert!(part.starts_with("HTTP/1.1 206") && part.ends_with("\r\n\r\n234"), "{part}");
+        assert!(get(&server, "HEAD /a%20b HTTP/1.1").ends_with("Content-Length: 10\r\n\r\n"));
+        assert!(get(&server, "GET /c HTTP/1.1").starts_with("HTTP/1.1 404"));
+        assert!(get(&server, "GET /a%20b HTTP/1.1").starts_with("HTTP/1.1 503"));
+        assert!(get(&server, "GET /a%20b HTTP/1.1").ends_with("\r\n\r\n012"));
+        assert!(get(&server, "GET /a%20b HTTP/1.1").ends_with("\r\n\r\n0123446789"));
+        let first = &server.requests()[0];
+        assert_eq!((first.path.as_str(), first.range), ("a b", Some((2, 4))));
+    }
+}
