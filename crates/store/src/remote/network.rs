@@ -23,15 +23,25 @@ use super::profile;
 use super::url::{Address, Scheme};
 use crate::process::OfProcess;
 
-/// How long a server may be away, or refuse to serve, before that is an error.
+/// How long a server may be away, or answer with errors, in the middle of reading before that is an error.
 pub(super) const PATIENCE: Duration = Duration::from_secs(150);
+/// The same for the first request, where the likeliest reason is a wrong URL or endpoint.
+const FIRST: Duration = Duration::from_secs(8);
 /// How long a connection may give no byte.
 const STALL: Duration = Duration::from_secs(20);
 
 #[derive(Debug)]
 struct Network {
     runtime: Runtime,
-    clients: Mutex<HashMap<String, (Arc<StorageOptions>, Arc<dyn ObjectStore>)>>,
+    /// By the URL of the bucket, container or host.
+    clients: Mutex<HashMap<String, Client>>,
+}
+
+/// A client, and the options that it was made with.
+#[derive(Debug)]
+struct Client {
+    made_with: Arc<StorageOptions>,
+    client: Arc<dyn ObjectStore>,
 }
 
 static NETWORK: ArcSwapOption<OfProcess<Network>> = ArcSwapOption::const_empty();
@@ -74,10 +84,10 @@ pub(super) fn client(address: &Address) -> Result<Arc<dyn ObjectStore>> {
     with(|network| {
         let mut clients = network.clients.lock().unwrap_or_else(PoisonError::into_inner);
         match clients.get(&base) {
-            Some((made_with, client)) if *made_with == options => Ok(client.clone()),
+            Some(known) if known.made_with == options => Ok(known.client.clone()),
             _ => {
                 let client = build(address, &options)?;
-                clients.insert(base, (options, client.clone()));
+                clients.insert(base, Client { made_with: options, client: client.clone() });
                 Ok(client)
             }
         }
@@ -203,10 +213,10 @@ fn retry() -> RetryConfig {
     RetryConfig {
         backoff: BackoffConfig {
             init_backoff: Duration::from_millis(100),
-            max_backoff: Duration::from_secs(4),
+            max_backoff: Duration::from_secs(2),
             base: 2.0,
         },
         max_retries: 100,
-        retry_timeout: PATIENCE,
+        retry_timeout: FIRST,
     }
 }

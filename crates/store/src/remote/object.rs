@@ -174,7 +174,8 @@ impl Object {
     }
 }
 
-/// How often, and for how long, something was tried. The client tries requests again by itself; this is for bodies.
+/// How often, and for how long, something was tried. The client tries requests again by itself for some seconds; this is
+/// for bodies that break off, and for servers that are away for longer in the middle of reading.
 #[derive(Debug)]
 struct Tries {
     since: Instant,
@@ -190,7 +191,8 @@ impl Default for Tries {
 impl Tries {
     /// Waits before the next try; gives the failure back if there is none.
     async fn again(&mut self, failure: Failure) -> Result<(), Failure> {
-        if failure != Failure::Cut || self.since.elapsed() > PATIENCE {
+        let passes = matches!(failure, Failure::Cut | Failure::Away(_));
+        if !passes || self.since.elapsed() > PATIENCE {
             return Err(failure);
         }
         tokio::time::sleep(self.pause).await;

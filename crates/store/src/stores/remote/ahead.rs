@@ -1,13 +1,14 @@
 //! Spans of objects that were asked for ahead.
 //!
 //! ```text
-//! queued ──▶ being fetched ──▶ there ──all its bytes were taken──▶ gone, its memory spare
+//! queued ──▶ being fetched ──▶ there ──all its bytes were taken──▶ kept for a while ──▶ gone, its memory spare
 //!    └─somebody waits for it: fetched at once      └─failed: told to whoever waits, then gone
 //! ```
 //!
 //! - Spans are fetched in the order in which they were asked for, as many at a time as [`Pace`] says, while the memory of
 //!   those that are being fetched or there is within the limit. What somebody waits for is fetched at once, limit or not:
 //!   so nobody waits for ever for memory that others hold.
+//! - What was taken is kept while newer spans leave room for it, as windows of one chunk follow one another.
 //! - Bytes between wanted spans are fetched along and never taken. So a span that is there, and was passed over by four
 //!   times as many reads as there are spans, gives way when memory is wanted.
 
@@ -29,6 +30,9 @@ const QUEUE: usize = 4096;
 /// For how long a failure is told to all who wait for the same span; later, it is tried again.
 const FAILED_FOR: Duration = Duration::from_secs(1);
 
+/// Most bytes that are kept of what was taken.
+const KEPT: u64 = 64 << 20;
+
 /// Number of the object, start of the span.
 type Place = (u64, u64);
 
@@ -47,6 +51,9 @@ struct Table {
     spans: BTreeMap<Place, Asked>,
     /// Those to be fetched, oldest first; some may be gone by now.
     queue: VecDeque<Place>,
+    /// Those of which all was taken, oldest first, and their bytes; some may be gone by now.
+    taken: VecDeque<Place>,
+    kept: u64,
     /// Requests that run.
     running: usize,
     /// Bytes of all that are being fetched or there.
@@ -111,6 +118,9 @@ impl Ahead {
     pub(super) fn ask(self: &Arc<Self>, object: &Arc<OpenObject>, span: Range<u64>) {
         let mut table = self.lock();
         let len = span.end - span.start;
+        if table.spans.len() == QUEUE {
+            table.give_way();
+        }
         if len > self.limit || table.spans.len() == QUEUE || table.queue.len() == QUEUE {
             return;
         }
@@ -262,16 +272,35 @@ impl Table {
     /// Notes that bytes of a span were taken.
     fn took(&mut self, place: Place, bytes: u64) {
         let asked = self.spans.get_mut(&place).expect("whoever took them found it");
+        if asked.left == 0 {
+            return;
+        }
         asked.left = asked.left.saturating_sub(bytes);
         if asked.left == 0 {
-            self.remove(place);
+            self.kept += asked.span.end - asked.span.start;
+            self.taken.push_back(place);
         }
+        while self.kept > KEPT && self.give_way() {}
+    }
+
+    /// Removes the span of which all was taken first; `false` if there is none.
+    fn give_way(&mut self) -> bool {
+        while let Some(place) = self.taken.pop_front() {
+            if self.spans.get(&place).is_some_and(|asked| asked.left == 0) {
+                self.remove(place);
+                return true;
+            }
+        }
+        false
     }
 
     /// Removes a span, whatever its state.
     fn remove(&mut self, place: Place) {
         let Some(asked) = self.spans.remove(&place) else { return };
         let len = asked.span.end - asked.span.start;
+        if asked.left == 0 {
+            self.kept -= len;
+        }
         match asked.state {
             State::Queued | State::Failed(..) => {}
             State::Fetching(request) => {
@@ -292,6 +321,9 @@ impl Table {
     /// Whether `len` more bytes are within the limit, after what nobody wants any more has given way.
     fn make_room(&mut self, len: u64, limit: u64) -> bool {
         while self.held + len > limit {
+            if self.give_way() {
+                continue;
+            }
             let passed = 4 * self.spans.len() as u64;
             let is_stale = |asked: &Asked| matches!(asked.state, State::There(_, since) if self.reads - since > passed);
             let stale = self.spans.iter().find(|(_, asked)| is_stale(asked));

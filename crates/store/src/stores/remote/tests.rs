@@ -192,3 +192,24 @@ fn a_file_that_is_closed_ends_its_requests() {
     drop(file);
     assert!(begun.elapsed() < Duration::from_secs(5));
 }
+
+#[test]
+fn what_was_taken_is_kept_for_a_while_and_gives_way() {
+    let (_folder, server, file) = open(|_| Fault::None);
+    let bytes = || {
+        let fetched = server.requests().into_iter().filter_map(|request| request.range);
+        fetched.map(|(first, last)| last + 1 - first).sum::<u64>()
+    };
+    for _ in 0..5 {
+        file.prefetch(0..1000);
+        assert!(read(&*file, 0, 1000).unwrap() == content()[..1000]);
+    }
+    assert_eq!(bytes(), 1000);
+    // Of a store with room for little, it is gone when others come.
+    let small = RemoteStore::with_bytes(2000).open(&server.url("shard")).unwrap();
+    for start in [0, 1000, 2000, 0] {
+        small.prefetch(start..start + 1000);
+        read(&*small, start as usize, start as usize + 1000).unwrap();
+    }
+    assert_eq!(bytes(), 5000);
+}

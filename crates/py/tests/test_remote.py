@@ -1,0 +1,237 @@
+"""Datasets on servers: an S3 server of another make gives what the folder gives."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import hsipack
+import hsipack_command
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("moto.server", reason="the tests' S3 server: pip install moto flask flask-cors")
+import boto3
+import botocore.exceptions
+
+# Nothing may show it.
+SECRET = "planted-7f3a-secret"
+
+
+class S3:
+    """A moto server, a bucket in it, and the options for both."""
+
+    def __init__(self, log: Path) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        self.endpoint = f"http://127.0.0.1:{port}"
+        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+        with log.open("wb") as output:
+            self.process = subprocess.Popen(command, stdout=output, stderr=output)
+        self.client = boto3.client(
+            "s3",
+            endpoint_url=self.endpoint,
+            region_name="us-east-1",
+            aws_access_key_id="somebody",
+            aws_secret_access_key=SECRET,
+        )
+        for _ in range(300):
+            try:
+                self.client.create_bucket(Bucket="bucket")
+            except botocore.exceptions.ConnectionError:
+                assert self.process.poll() is None, log.read_text()
+                time.sleep(0.1)
+            else:
+                break
+        self.options = {
+            "endpoint": self.endpoint,
+            "region": "us-east-1",
+            "access_key_id": "somebody",
+            "secret_access_key": SECRET,
+        }
+
+    def upload(self, folder: str | os.PathLike[str], name: str) -> str:
+        """Puts a folder's files into the bucket; its URL."""
+        for file in sorted(Path(folder).rglob("*")):
+            if file.is_file():
+                key = f"{name}/{file.relative_to(folder)}"
+                self.client.put_object(Bucket="bucket", Key=key, Body=file.read_bytes())
+        return f"s3://bucket/{name}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_REGION": "us-east-1",
+            "AWS_ACCESS_KEY_ID": "somebody",
+            "AWS_SECRET_ACCESS_KEY": SECRET,
+        }
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    server = S3(tmp_path_factory.mktemp("s3") / "log")
+    yield server
+    server.process.kill()
+    server.process.wait()
+
+
+@pytest.fixture(scope="module")
+def url(s3: S3, dataset: str) -> str:
+    """The URL of the packed dataset in the bucket."""
+    return s3.upload(dataset, "folder/scans.hsipack")
+
+
+def opened(s3: S3, url: str, **options: Any) -> hsipack.Dataset:
+    return hsipack.open(url, storage_options=s3.options, **options)
+
+
+def same(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert one.keys() == other.keys()
+    for key, value in one.items():
+        if isinstance(value, torch.Tensor):
+            assert torch.equal(value, other[key]), key
+        else:
+            assert value == other[key], key
+
+
+def test_samples_are_those_of_the_folder(s3: S3, url: str, dataset: str) -> None:
+    here, there = hsipack.open(dataset), opened(s3, url)
+    assert (there.path, there.fingerprint, len(there)) == (url, here.fingerprint, len(here))
+    assert there.wavelengths.tolist() == here.wavelengths.tolist()
+    assert there.classes == here.classes
+    assert np.array_equal(there.stats.mean, here.stats.mean)
+    for one, other in zip(here, there, strict=True):
+        same(one, other)
+    rows = here.read(3, rows=slice(5, 9), columns=slice(2, 20))
+    same(rows, there.read(3, rows=slice(5, 9), columns=slice(2, 20)))
+
+
+@pytest.mark.parametrize(
+    "cache", [{"cache": None}, {"cache": "decoded", "cache_size": 40_000}, {"cache": "auto"}]
+)
+def test_batches_are_those_of_the_folder(
+    s3: S3, url: str, dataset: str, cache: dict[str, Any]
+) -> None:
+    options: dict[str, Any] = {"shuffle": True, "seed": 3, "device": "cpu", **cache}
+    patches = {"crop": hsipack.LabelledPatches((3, 3), mask="labels"), "masks": ["labels"]}
+    for more, size in (({}, 5), (patches, 64)):
+        with (
+            hsipack.Loader(hsipack.open(dataset), size, **options, **more) as here,
+            hsipack.Loader(opened(s3, url), size, **options, **more) as there,
+        ):
+            for _ in range(2):
+                for one, other in zip(here, there, strict=True):
+                    same(one, other)
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_workers_of_a_dataloader_read_there_themselves(s3: S3, url: str, context: str) -> None:
+    ds = opened(s3, url)
+    first = ds[0]["image"].clone()  # connections are open before the fork
+    loader: Any = torch.utils.data.DataLoader(
+        ds, batch_size=4, num_workers=2, multiprocessing_context=context
+    )
+    images = torch.cat([batch["image"] for batch in loader])
+    assert torch.equal(images[0], first)
+    assert torch.equal(images, torch.stack([sample["image"] for sample in ds]))
+
+
+def test_the_command_reads_there(s3: S3, url: str, dataset: str, tmp_path: Path) -> None:
+    def run(*words: str) -> str:
+        command = [hsipack_command.PROGRAM, *words]
+        env = {**os.environ, **s3.environment}
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        assert SECRET not in done.stdout + done.stderr
+        return done.stdout
+
+    options = ("--epochs", "2", "--batch-size", "3", "--order", "shuffled", "--checksum", "--json")
+    here, there = (
+        [epoch["items"] for epoch in json.loads(run("read", path, *options))["per_epoch"]]
+        for path in (dataset, url)
+    )
+    assert here == there
+    assert [len(items) for items in here] == [12, 12]
+    report = json.loads(run("info", url, "--json"))
+    assert report["samples"] == 12
+    run("preview", url, "-o", str(tmp_path / "sheet.png"))
+    assert (tmp_path / "sheet.png").read_bytes().startswith(b"\x89PNG")
+    run("export", url, "--sample", "2", "-o", str(tmp_path / "cube.npy"))
+    exported = np.load(tmp_path / "cube.npy")
+    assert np.array_equal(
+        exported, hsipack.open(dataset, output="numpy").read(2)["image"].transpose(1, 2, 0)
+    )
+    trace = tmp_path / "trace.json"
+    run("read", url, "--epochs", "1", "--batch-size", "3", "--json", "--trace", str(trace))
+    assert SECRET not in trace.read_text()
+
+
+def test_secrets_are_shown_nowhere(s3: S3, url: str) -> None:
+    ds = opened(s3, url)
+    with hsipack.Loader(ds, 4, device="cpu") as loader:
+        list(loader)
+        shown = [repr(ds), str(ds), repr(loader), str(loader.report), str(loader.state_dict())]
+    wrong = {**s3.options, "secret_access_key": SECRET, "region": "moon"}
+    refused = [
+        (f"{url}-missing", s3.options, "check the URL"),
+        ("s3://other/x", s3.options, "check the URL|credentials"),
+        (url, {**wrong, "secret_acess_key": SECRET}, "no storage option is named"),
+        (url, {**wrong, "key": [SECRET]}, "give text"),
+        (f"s3://{SECRET}@bucket/x", s3.options, "storage_options"),
+        (f"https://host/x?signature={SECRET}", None, "query"),
+    ]
+    for place, options, words in refused:
+        with pytest.raises(hsipack.Error, match=words) as error:
+            hsipack.open(place, storage_options=options)
+        shown += [str(error.value), repr(error.value)]
+    assert not [text for text in shown if SECRET in text]
+
+
+def test_options_go_with_a_dataset_that_is_sent_elsewhere(s3: S3, url: str) -> None:
+    script = (
+        "import pickle, sys; ds = pickle.load(sys.stdin.buffer); print(float(ds[1]['image'].sum()))"
+    )
+    ds = opened(s3, url)
+    done = subprocess.run(
+        [sys.executable, "-c", script], input=pickle.dumps(ds), capture_output=True, check=True
+    )
+    assert float(done.stdout) == float(ds[1]["image"].sum())
+
+
+def test_a_dataset_that_is_replaced_is_an_error(s3: S3, dataset: str, cubes: Path) -> None:
+    url = s3.upload(dataset, "replaced.hsipack")
+    ds = opened(s3, url, verify="always")
+    ds[0]
+    other = cubes.parent / "other.hsipack"
+    if not other.exists():
+        hsipack.convert(cubes, other, chunk=8)
+    s3.upload(other, "replaced.hsipack")
+    with pytest.raises(hsipack.ConflictError, match="replaced"):
+        ds[5]
+
+
+def test_a_server_that_is_not_there_is_told_soon(s3: S3) -> None:
+    begun = time.monotonic()
+    gone = {**s3.options, "endpoint": "http://127.0.0.1:9"}
+    with pytest.raises(hsipack.FileError, match="endpoint"):
+        hsipack.open("s3://elsewhere/x", storage_options=gone)
+    assert time.monotonic() - begun < 30
+
+
+def test_a_url_as_a_path_and_options_of_no_url_are_refused(dataset: str) -> None:
+    with pytest.raises(hsipack.ConflictError, match="URL as text"):
+        hsipack.open(Path("s3://bucket/x"))
+    with pytest.raises(hsipack.Error, match="not a URL"):
+        hsipack.open(dataset, storage_options={"anon": True})
+    with pytest.raises(hsipack.UnsupportedError, match="converting to a URL"):
+        hsipack.convert(dataset, "s3://bucket/x")
