@@ -89,19 +89,27 @@ impl Dataset {
     /// As [`open`](Self::open), and if the dataset never had that fingerprint.
     pub fn open_to_read(path: impl AsRef<Path>, as_of: Option<&str>) -> Result<Self> {
         let path = path.as_ref();
-        folder::steadily(path, || {
-            let listed = match remote::is_url(path) {
-                true => small::read_if_there(&path.join(SHA256SUMS), small::SUMS)?.is_some(),
-                false => path.join(SHA256SUMS).exists(),
+        let open = || {
+            let dataset = if remote::is_url(path) {
+                match Self::open(path) {
+                    // Not asked for beforehand: it costs the way there and back.
+                    Err(error) if small::is_missing(&error) => Self::open_foreign(path)?,
+                    opened => opened?,
+                }
+            } else if path.join(SHA256SUMS).exists() {
+                Self::open(path)?
+            } else {
+                Self::open_foreign(path)?
             };
-            let dataset = if listed { Self::open(path)? } else { Self::open_foreign(path)? };
             let Some(fingerprint) = as_of else { return Ok(dataset) };
             dataset.as_it_was(fingerprint)?.ok_or_else(|| {
                 Error::conflict("the dataset was replaced by another one")
                     .at(path)
                     .with_remedy("open it again")
             })
-        })
+        };
+        // Objects of a server are compared where each of them is opened.
+        if remote::is_url(path) { open() } else { folder::steadily(path, open) }
     }
 
     /// Opens a store without `SHA256SUMS`, which no other library writes.

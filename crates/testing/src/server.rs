@@ -8,7 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// Bytes of a body that pass the link together.
+const PIECE: usize = 128 << 10;
 
 /// A request that came.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +24,8 @@ pub struct Request {
     pub path: String,
     /// The bytes asked for, the first and the last; `None` for all.
     pub range: Option<(u64, u64)>,
+    /// How many bytes of the end were asked for instead.
+    pub tail: Option<u64>,
 }
 
 /// What happens to a request.
@@ -44,6 +49,15 @@ pub enum Fault {
 
 type Faults = dyn Fn(&Request) -> Fault + Send + Sync;
 
+/// The way between the server and whoever asks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Link {
+    /// From a request to the first byte of its answer.
+    pub latency: Duration,
+    /// Bytes a second of all connections together, if there is a limit.
+    pub rate: Option<u64>,
+}
+
 /// A server of a folder's files on a port of this machine; ends when it is dropped.
 pub struct Server {
     shared: Arc<Shared>,
@@ -53,6 +67,9 @@ pub struct Server {
 
 struct Shared {
     folder: PathBuf,
+    link: Link,
+    /// When what was sent so far has passed the link.
+    passed: Mutex<Instant>,
     faults: Box<Faults>,
     requests: Mutex<Vec<Request>>,
     number: AtomicUsize,
@@ -73,10 +90,28 @@ impl Server {
         folder: &Path,
         faults: impl Fn(&Request) -> Fault + Send + Sync + 'static,
     ) -> Self {
+        Self::with(folder, Link::default(), faults)
+    }
+
+    /// Serves the files below `folder` at the end of a link.
+    ///
+    /// # Panics
+    /// If this machine gives no port.
+    pub fn behind(folder: &Path, link: Link) -> Self {
+        Self::with(folder, link, |_| Fault::None)
+    }
+
+    fn with(
+        folder: &Path,
+        link: Link,
+        faults: impl Fn(&Request) -> Fault + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port of this machine");
         let address = listener.local_addr().expect("the port that was given");
         let shared = Arc::new(Shared {
             folder: folder.to_owned(),
+            link,
+            passed: Mutex::new(Instant::now()),
             faults: Box::new(faults),
             requests: Mutex::default(),
             number: AtomicUsize::new(0),
@@ -129,6 +164,7 @@ impl Shared {
                 return Ok(());
             }
             self.requests.lock().unwrap_or_else(PoisonError::into_inner).push(request.clone());
+            std::thread::sleep(self.link.latency);
             let fault = (self.faults)(&request);
             match fault {
                 Fault::Reset => return stream.shutdown(Shutdown::Both),
@@ -154,7 +190,7 @@ impl Shared {
         let mut words = line.split_whitespace();
         let method = words.next().unwrap_or_default().to_owned();
         let path = decoded(words.next().unwrap_or_default().trim_start_matches('/'));
-        let mut range = None;
+        let (mut range, mut tail) = (None, None);
         loop {
             let mut header = String::new();
             if lines.read_line(&mut header)? == 0 || header.trim().is_empty() {
@@ -165,10 +201,11 @@ impl Shared {
                 && let Some((first, last)) = bytes.trim().split_once('-')
             {
                 range = first.parse().ok().zip(last.parse().ok());
+                tail = if first.is_empty() { last.parse().ok() } else { None };
             }
         }
         let number = self.number.fetch_add(1, Ordering::SeqCst);
-        Ok(Some(Request { number, method, path, range }))
+        Ok(Some(Request { number, method, path, range, tail }))
     }
 
     /// Sends a file, or a part of it; `false` if the connection is to be closed.
@@ -181,7 +218,9 @@ impl Shared {
         };
         let meta = file.metadata()?;
         let tag = format!("\"{:x}-{:x}-{:x}\"", meta.ino(), meta.mtime_nsec(), meta.len());
-        let range = request.range.filter(|_| fault != Fault::NoRange);
+        let tail = request.tail.filter(|_| meta.len() > 0);
+        let tail = tail.map(|tail| (meta.len().saturating_sub(tail), meta.len() - 1));
+        let range = request.range.or(tail).filter(|_| fault != Fault::NoRange);
         let (first, end) = range.map_or((0, meta.len()), |(first, last)| (first, last + 1));
         if end > meta.len() || first > end {
             write!(stream, "HTTP/1.1 416 Range\r\nContent-Length: 0\r\n\r\n")?;
@@ -216,8 +255,22 @@ impl Shared {
             }
             _ => {}
         }
-        stream.write_all(&body)?;
+        for piece in body.chunks(PIECE) {
+            self.pass(piece.len());
+            stream.write_all(piece)?;
+        }
         Ok(true)
+    }
+
+    /// Waits until so many bytes more have passed the link.
+    fn pass(&self, bytes: usize) {
+        let Some(rate) = self.link.rate else { return };
+        let now = Instant::now();
+        let mut passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
+        *passed = (*passed).max(now) + Duration::from_secs_f64(bytes as f64 / rate as f64);
+        let until = *passed;
+        drop(passed);
+        std::thread::sleep(until.saturating_duration_since(now));
     }
 }
 
@@ -269,6 +322,8 @@ mod tests {
         assert!(get(&server, "GET /a%20b HTTP/1.1").starts_with("HTTP/1.1 503"));
         assert!(get(&server, "GET /a%20b HTTP/1.1").ends_with("\r\n\r\n012"));
         assert!(get(&server, "GET /a%20b HTTP/1.1").ends_with("\r\n\r\n0123446789"));
+        let tail = get(&server, "GET /a%20b HTTP/1.1\r\nRange: bytes=-3");
+        assert!(tail.contains("bytes 7-9/10") && tail.ends_with("\r\n\r\n789"), "{tail}");
         let first = &server.requests()[0];
         assert_eq!((first.path.as_str(), first.range), ("a b", Some((2, 4))));
     }

@@ -54,6 +54,17 @@ pub(crate) fn version(url: &Path) -> Result<Version> {
     })?
 }
 
+/// As [`version`], with the object's last bytes, at most `len` of them, where they can be had at once.
+///
+/// # Errors
+/// As [`version`].
+pub(crate) fn tail(url: &Path, len: u64) -> Result<(Version, Vec<u8>)> {
+    network::wait(async {
+        let object = Object::at(url)?;
+        object.tail(len).await.map_err(|failure| failure.of(url))
+    })?
+}
+
 /// The error that there is no object at `url`.
 pub(crate) fn missing(url: &Path) -> Error {
     Failure::Missing.of(url)

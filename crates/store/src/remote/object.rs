@@ -70,6 +70,22 @@ impl Object {
         meta.map(|meta| Version::of(&meta)).map_err(|error| Failure::from_library(&error))
     }
 
+    /// What lies there now, and its last bytes, at most `len`; the server says both at once, where it can.
+    pub(crate) async fn tail(&self, len: u64) -> Result<(Version, Vec<u8>), Failure> {
+        // Azure knows no ranges from the end, and of an empty object there are none.
+        let options = GetOptions { range: Some(GetRange::Suffix(len)), ..GetOptions::default() };
+        let Ok(got) = self.client.get_opts(&self.key, options).await else {
+            return Ok((self.version().await?, Vec::new()));
+        };
+        let version = Version::of(&got.meta);
+        let is_tail = got.range.end == version.len;
+        match got.bytes().await {
+            Ok(bytes) if is_tail => Ok((version, bytes.to_vec())),
+            // It is asked for again where it is wanted.
+            _ => Ok((version, Vec::new())),
+        }
+    }
+
     /// All of it, if it has at most `most` bytes.
     pub(crate) async fn whole(&self, most: u64) -> Result<Vec<u8>> {
         let failed = |failure: Failure| failure.of(&self.url);

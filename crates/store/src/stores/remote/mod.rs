@@ -23,8 +23,11 @@ use ahead::Ahead;
 
 /// Most bytes that wait in memory, unless a store is made with other options.
 const BYTES: u64 = 512 << 20;
-/// A request costs its way there and back: bytes between two wanted spans are fetched along up to a mebibyte.
-const NEAR: Near = Near { gap: 1 << 20, run: 8 << 20 };
+/// A request costs its way there and back: bytes between two wanted spans are fetched along up to a mebibyte. Several
+/// requests at a time share the link, so long ones make all of them late.
+const NEAR: Near = Near { gap: 1 << 20, run: 4 << 20 };
+/// Bytes at the end of an object that come with opening it: a shard's index, which is wanted first, has 16 for each chunk.
+const TAIL: u64 = 32 << 10;
 
 /// Reads objects by their URLs. Its requests run on the network's threads, and end with it.
 #[derive(Debug)]
@@ -53,9 +56,9 @@ impl Default for RemoteStore {
 
 impl Store for RemoteStore {
     fn open(&self, path: &Path) -> Result<Arc<dyn StoredFile>> {
-        let version = remote::version(path)?;
+        let (version, tail) = remote::tail(path, TAIL)?;
         let number = self.files.fetch_add(1, Ordering::Relaxed);
-        let file = Arc::new(OpenObject { number, url: path.to_owned(), version });
+        let file = Arc::new(OpenObject { number, url: path.to_owned(), version, tail });
         Ok(Arc::new(RemoteFile { file, ahead: self.ahead.clone() }))
     }
 }
@@ -67,9 +70,18 @@ struct OpenObject {
     number: u64,
     url: PathBuf,
     version: Version,
+    /// Its last bytes.
+    tail: Vec<u8>,
 }
 
 impl OpenObject {
+    /// A span, if it lies in the last bytes.
+    fn in_tail(&self, span: &Range<u64>) -> Option<&[u8]> {
+        let first = self.version.len - self.tail.len() as u64;
+        let start = span.start.checked_sub(first)? as usize;
+        self.tail.get(start..start + (span.end - span.start) as usize)
+    }
+
     /// Fetches a span into `out`, which it fills.
     async fn fetch(&self, span: Range<u64>, out: &mut [u8]) -> Result<(), remote::Failure> {
         let object = Object::at(&self.url)
@@ -108,6 +120,9 @@ impl StoredFile for RemoteFile {
         if len == 0 {
             return take(&[]);
         }
+        if let Some(bytes) = self.file.in_tail(&span) {
+            return take(bytes);
+        }
         if let Some(there) = self.ahead.take(&self.file, &span)? {
             return take(there.bytes());
         }
@@ -122,6 +137,10 @@ impl StoredFile for RemoteFile {
         if len == 0 {
             return Ok(());
         }
+        if let Some(bytes) = self.file.in_tail(&span) {
+            out.copy_from_slice(bytes);
+            return Ok(());
+        }
         match self.ahead.take(&self.file, &span)? {
             Some(there) => out.copy_from_slice(there.bytes()),
             None => self.file.read(span, out)?,
@@ -131,6 +150,9 @@ impl StoredFile for RemoteFile {
 
     fn prefetch(&self, span: Range<u64>) {
         let Some(span) = readable(&span, self.len()) else { return };
+        if self.file.in_tail(&span).is_some() {
+            return;
+        }
         for start in span.clone().step_by(NEAR.run as usize) {
             self.ahead.ask(&self.file, start..span.end.min(start + NEAR.run));
         }

@@ -2,17 +2,20 @@
 //!
 //! A link of one fat pipe is full with a few; a server that gives each connection a share wants many. Too many make the
 //! first bytes late, as all of them share the link. So the number is tried out: a step more is kept where it brought more
-//! bytes a second, else it goes back, and is tried again much later.
+//! bytes a second, one to fewer where it cost none; else it goes back, and the other way is tried later.
 
 use std::time::{Duration, Instant};
 
 /// At the start; as many as browsers and the clouds' own tools begin with.
 const FIRST: usize = 8;
+const LEAST: usize = 3;
 const MOST: usize = 64;
-/// How much more a step has to bring.
+/// How much more a step to more has to bring.
 const GAIN: f64 = 1.08;
-/// Measurements between two trials of a step that brought nothing.
-const REST: u32 = 24;
+/// How much a step to fewer may cost.
+const LOSS: f64 = 0.98;
+/// Measurements between two trials after one that was in vain.
+const REST: u32 = 12;
 /// A measurement takes so long, at least.
 const SHORTEST: Duration = Duration::from_millis(200);
 
@@ -26,6 +29,8 @@ pub(super) struct Pace {
     best: f64,
     /// Measurements until the next step is tried.
     rest: u32,
+    /// Whether that is one to fewer.
+    down: bool,
     /// The measurement that is being made: its start, what came, and of how many requests.
     since: Option<Instant>,
     bytes: u64,
@@ -41,6 +46,7 @@ impl Default for Pace {
             before: None,
             best: 0.0,
             rest: 0,
+            down: false,
             since: None,
             bytes: 0,
             requests: 0,
@@ -84,14 +90,16 @@ impl Pace {
     }
 
     fn learn(&mut self, rate: f64) {
+        let enough = if self.down { LOSS } else { GAIN };
         match self.before.take() {
-            Some(_) if rate > GAIN * self.best => {
-                self.best = rate;
+            Some(_) if rate > enough * self.best => {
+                self.best = self.best.max(rate);
                 self.step();
             }
             Some(before) => {
                 self.at_once = before;
                 self.rest = REST;
+                self.down = !self.down;
             }
             None if self.rest == 0 => {
                 self.best = rate;
@@ -106,10 +114,15 @@ impl Pace {
     }
 
     fn step(&mut self) {
-        if self.at_once < MOST {
-            self.before = Some(self.at_once);
-            self.at_once = (self.at_once + self.at_once.div_ceil(2)).min(MOST);
+        let next = match self.down {
+            true => (self.at_once - self.at_once.div_ceil(4)).max(LEAST),
+            false => (self.at_once + self.at_once.div_ceil(2)).min(MOST),
+        };
+        if next == self.at_once {
+            (self.rest, self.down) = (REST, !self.down);
+            return;
         }
+        self.before = Some(std::mem::replace(&mut self.at_once, next));
     }
 }
 
@@ -135,9 +148,12 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_that_is_full_gets_no_more_requests() {
+    fn a_pipe_that_is_full_gets_few_requests() {
         let chosen = settles(600.0, |_| 200e6);
-        assert!(chosen < 1.2 * FIRST as f64, "{chosen}");
+        assert!(chosen < 4.0, "{chosen}");
+        // Two are not enough to hide the latency, five are.
+        let chosen = settles(600.0, |n| 200e6 * (n as f64 / 5.0).min(1.0));
+        assert!((4.5..7.0).contains(&chosen), "{chosen}");
     }
 
     #[test]

@@ -24,8 +24,9 @@ fn open(
 ) -> (tempfile::TempDir, Server, Arc<dyn StoredFile>) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("shard"), content()).unwrap();
-    let faults = move |request: &Request| match request.method.as_str() {
-        "HEAD" => Fault::None,
+    // Opening is the first request.
+    let faults = move |request: &Request| match request.number {
+        0 => Fault::None,
         _ => faults(request),
     };
     let server = Server::with_faults(folder.path(), faults);
