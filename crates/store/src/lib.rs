@@ -15,6 +15,7 @@
 //! | [`mapping`] | memory maps whose I/O errors are errors |
 //! | [`small`] | metadata files, read whole, regular ones within bounds only |
 //! | [`memory`] | how much memory this process can have; asking for it |
+//! | [`stopping`] | waiting for a server that ends when the reader is wanted no more |
 //! | [`threads`] | starting threads; a refusal is an error |
 //!
 //! ```
@@ -43,6 +44,7 @@ pub mod remote;
 pub mod rows;
 pub mod shard;
 pub mod small;
+pub mod stopping;
 pub mod stores;
 pub mod threads;
 

@@ -60,7 +60,7 @@ use crate::ring::{Lease, Next};
 use crate::{Error, Result};
 use batch_plan::BatchPlan;
 use hsipack_format::{Opt, remedy};
-use hsipack_store::threads;
+use hsipack_store::{stopping, threads};
 use loading::Loads;
 
 /// Streams batches of a dataset, epoch after epoch; threads and ring live as long as it does.
@@ -176,9 +176,12 @@ impl Loader {
 
     fn spawn(&mut self, name: String, run: impl FnOnce(&Shared) + Send + 'static) -> Result<()> {
         let shared = self.shared.clone();
+        let ring = shared.ring.clone();
+        let stop = Arc::new(move || ring.slots().is_stopped());
         self.threads.push(threads::start(name, move || {
             background::wait_for_turns();
-            run(&shared);
+            // Whoever closes the loader does not wait for a server that is away.
+            stopping::until(stop, || run(&shared));
         })?);
         Ok(())
     }

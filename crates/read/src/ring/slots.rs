@@ -270,6 +270,12 @@ impl Slots {
         self.ready.notify_all();
     }
 
+    /// Whether it was stopped.
+    #[cfg(not(loom))]
+    pub(crate) fn is_stopped(&self) -> bool {
+        lock(&self.inner).stopped
+    }
+
     /// The present generation.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn generation(&self) -> u64 {

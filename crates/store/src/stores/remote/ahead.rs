@@ -22,8 +22,8 @@ use tokio::task::AbortHandle;
 
 use super::OpenObject;
 use super::pace::Pace;
-use crate::memory;
 use crate::remote::{self, Failure};
+use crate::{memory, stopping};
 
 /// Spans that may wait; advice beyond that is not taken.
 const QUEUE: usize = 4096;
@@ -151,7 +151,11 @@ impl Ahead {
             match &asked.state {
                 State::Queued => self.start(&mut table, place),
                 State::Fetching(_) => {
-                    table = self.changed.wait(table).unwrap_or_else(PoisonError::into_inner);
+                    if stopping::stopped() {
+                        return Err(stopping::interrupted().at(&object.url));
+                    }
+                    let woken = self.changed.wait_timeout(table, stopping::LOOK);
+                    table = woken.unwrap_or_else(PoisonError::into_inner).0;
                 }
                 State::There(memory, _) => {
                     let start = (span.start - asked.span.start) as usize;

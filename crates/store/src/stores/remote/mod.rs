@@ -12,13 +12,14 @@ mod tests;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use hsipack_format::Result;
 
 use super::{Near, ReadBuffer, Store, StoredFile, check_room, checked, readable};
 use crate::remote::{self, Object, Version};
+use crate::stopping;
 use ahead::Ahead;
 
 /// Most bytes that wait in memory, unless a store is made with other options.
@@ -58,7 +59,12 @@ impl Store for RemoteStore {
     fn open(&self, path: &Path) -> Result<Arc<dyn StoredFile>> {
         let (version, tail) = remote::tail(path, TAIL)?;
         let number = self.files.fetch_add(1, Ordering::Relaxed);
-        let file = Arc::new(OpenObject { number, url: path.to_owned(), version, tail });
+        let file = Arc::new(OpenObject {
+            number,
+            url: path.to_owned(),
+            version,
+            tail: Mutex::new(Some(tail)),
+        });
         Ok(Arc::new(RemoteFile { file, ahead: self.ahead.clone() }))
     }
 }
@@ -70,16 +76,28 @@ struct OpenObject {
     number: u64,
     url: PathBuf,
     version: Version,
-    /// Its last bytes.
-    tail: Vec<u8>,
+    /// Its last bytes, until they are read: an index is read once.
+    tail: Mutex<Option<Vec<u8>>>,
 }
 
 impl OpenObject {
-    /// A span, if it lies in the last bytes.
-    fn in_tail(&self, span: &Range<u64>) -> Option<&[u8]> {
-        let first = self.version.len - self.tail.len() as u64;
+    /// The last bytes and where `span` lies in them, if it does; once.
+    fn take_tail(&self, span: &Range<u64>) -> Option<(Vec<u8>, Range<usize>)> {
+        let mut tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = self.in_tail(tail.as_deref()?, span)?;
+        Some((tail.take()?, place))
+    }
+
+    /// Whether `take_tail` would have a span.
+    fn has_tail(&self, span: &Range<u64>) -> bool {
+        let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        tail.as_deref().is_some_and(|tail| self.in_tail(tail, span).is_some())
+    }
+
+    fn in_tail(&self, tail: &[u8], span: &Range<u64>) -> Option<Range<usize>> {
+        let first = self.version.len - tail.len() as u64;
         let start = span.start.checked_sub(first)? as usize;
-        self.tail.get(start..start + (span.end - span.start) as usize)
+        Some(start..start + (span.end - span.start) as usize)
     }
 
     /// Fetches a span into `out`, which it fills.
@@ -91,7 +109,20 @@ impl OpenObject {
 
     /// Waits for a span.
     fn read(&self, span: Range<u64>, out: &mut [u8]) -> Result<()> {
-        remote::wait(self.fetch(span, out))?.map_err(|failure| failure.of(&self.url))
+        let fetched = remote::wait(async {
+            let mut fetch = std::pin::pin!(self.fetch(span, out));
+            loop {
+                match tokio::time::timeout(stopping::LOOK, &mut fetch).await {
+                    Ok(fetched) => return Some(fetched),
+                    Err(_) if stopping::stopped() => return None,
+                    Err(_) => {}
+                }
+            }
+        });
+        match fetched? {
+            Some(fetched) => fetched.map_err(|failure| failure.of(&self.url)),
+            None => Err(stopping::interrupted().at(&self.url)),
+        }
     }
 }
 
@@ -120,8 +151,10 @@ impl StoredFile for RemoteFile {
         if len == 0 {
             return take(&[]);
         }
-        if let Some(bytes) = self.file.in_tail(&span) {
-            return take(bytes);
+        if let Some((tail, place)) = self.file.take_tail(&span) {
+            let room = &mut buffer.room(len)?[..len];
+            room.copy_from_slice(&tail[place]);
+            return take(room);
         }
         if let Some(there) = self.ahead.take(&self.file, &span)? {
             return take(there.bytes());
@@ -137,8 +170,8 @@ impl StoredFile for RemoteFile {
         if len == 0 {
             return Ok(());
         }
-        if let Some(bytes) = self.file.in_tail(&span) {
-            out.copy_from_slice(bytes);
+        if let Some((tail, place)) = self.file.take_tail(&span) {
+            out.copy_from_slice(&tail[place]);
             return Ok(());
         }
         match self.ahead.take(&self.file, &span)? {
@@ -150,7 +183,7 @@ impl StoredFile for RemoteFile {
 
     fn prefetch(&self, span: Range<u64>) {
         let Some(span) = readable(&span, self.len()) else { return };
-        if self.file.in_tail(&span).is_some() {
+        if self.file.has_tail(&span) {
             return;
         }
         for start in span.clone().step_by(NEAR.run as usize) {

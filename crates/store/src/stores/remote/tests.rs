@@ -10,6 +10,7 @@ use hsipack_testing::server::{Fault, Request, Server};
 use super::super::{ReadBuffer, Store, StoredFile};
 use super::{NEAR, RemoteStore};
 use crate::remote::set_options;
+use crate::stopping;
 
 /// More than two requests fetch at once.
 const LEN: usize = 2 * NEAR.run as usize + 12_345;
@@ -213,4 +214,17 @@ fn what_was_taken_is_kept_for_a_while_and_gives_way() {
         read(&*small, start as usize, start as usize + 1000).unwrap();
     }
     assert_eq!(bytes(), 5000);
+}
+
+#[test]
+fn whoever_is_wanted_no_more_waits_no_longer() {
+    let (_folder, _server, file) = open(|_| Fault::Late(Duration::from_secs(600)));
+    file.prefetch(0..100);
+    let begun = Instant::now();
+    let ends = Arc::new(move || begun.elapsed() > Duration::from_millis(300));
+    for (start, end) in [(0, 100), (1000, 1100)] {
+        let error = stopping::until(ends.clone(), || read(&*file, start, end)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Interrupted);
+    }
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
 }

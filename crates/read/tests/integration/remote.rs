@@ -1,0 +1,152 @@
+//! Datasets on servers.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use hsipack_read::{CacheKind, Dataset, ErrorKind, Loader, LoaderOptions};
+use hsipack_testing::server::{Fault, Request, Server};
+use serde_json::json;
+
+use crate::images;
+use crate::support::{StackSpec, write_dataset};
+
+/// A dataset of two stacks below a folder, of slabs and of tiles, in several shards.
+fn made() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let stacks = [
+        StackSpec { per_shard: 2, ..StackSpec::new(30, 20, 7, 8).masks(&["a"]).tile(5, 20) },
+        StackSpec::new(40, 23, 7, 4).masks(&["a"]).tile(6, 9),
+    ];
+    write_dataset(&folder.path().join("made"), &stacks, |_| json!({}));
+    folder
+}
+
+fn is_chunk(request: &Request) -> bool {
+    request.path.contains("/c/") && request.range.is_some()
+}
+
+/// The images of two epochs.
+fn epochs(path: &Path, cache: CacheKind) -> Vec<(Vec<usize>, Vec<u8>)> {
+    let dataset = Dataset::open(path).unwrap();
+    let options = LoaderOptions { cache, cache_bytes: 1 << 20, ..images::options(3) };
+    let mut loader = Loader::new(&dataset, options).unwrap();
+    let mut all = Vec::new();
+    for _ in 0..2 {
+        for batch in loader.epoch() {
+            let batch = batch.unwrap();
+            let ids = batch.items().iter().map(|item| item.sample).collect();
+            all.push((ids, batch.image().bytes.to_vec()));
+        }
+    }
+    all
+}
+
+#[test]
+fn batches_are_those_of_the_files_whatever_breaks() {
+    let folder = made();
+    let files = epochs(&folder.path().join("made"), CacheKind::None);
+    let server = Server::with_faults(folder.path(), |request| match request.number % 7 {
+        3 if request.number > 30 => Fault::Reset,
+        5 if request.number > 30 => Fault::CutAfter(10),
+        _ => Fault::None,
+    });
+    for cache in [CacheKind::None, CacheKind::Decoded, CacheKind::Auto] {
+        assert!(epochs(&server.url("made"), cache) == files, "{cache:?}");
+    }
+}
+
+#[test]
+fn a_second_epoch_that_is_cached_fetches_nothing() {
+    let folder = made();
+    let server = Server::start(folder.path());
+    let dataset = Dataset::open(server.url("made")).unwrap();
+    let options = LoaderOptions { end_epoch: Some(2), ..images::options(3) };
+    let mut loader = Loader::new(&dataset, options).unwrap();
+    let chunks = || server.requests().iter().filter(|request| is_chunk(request)).count();
+    loader.epoch().for_each(|batch| drop(batch.unwrap()));
+    let first = chunks();
+    loader.epoch().for_each(|batch| drop(batch.unwrap()));
+    assert!(first > 0);
+    assert_eq!(chunks(), first);
+}
+
+#[test]
+fn opening_costs_few_ways_there_and_back() {
+    let folder = made();
+    let server = Server::with_faults(folder.path(), |_| Fault::Late(Duration::from_millis(100)));
+    let begun = Instant::now();
+    Dataset::open(server.url("made")).unwrap();
+    let took = begun.elapsed();
+    let requests = server.requests().len();
+    assert!(requests > 15, "{requests}");
+    assert!(took < Duration::from_millis(1200), "{took:?} for {requests} requests");
+}
+
+#[test]
+fn a_turned_bit_is_found_and_the_chunk_is_named() {
+    let folder = made();
+    let server = Server::with_faults(folder.path(), |request| match is_chunk(request) {
+        true => Fault::Corrupt,
+        false => Fault::None,
+    });
+    let dataset = Dataset::open(server.url("made")).unwrap();
+    let mut loader = Loader::new(&dataset, images::options(3)).unwrap();
+    let error = loader.epoch().next().unwrap().map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Damaged);
+    assert!(
+        error.to_string().contains("chunk") && error.to_string().contains("http://"),
+        "{error}"
+    );
+}
+
+#[test]
+fn credentials_that_expire_are_an_error_of_the_batch() {
+    let folder = made();
+    let expired = Arc::new(AtomicBool::new(false));
+    let now = expired.clone();
+    let server = Server::with_faults(folder.path(), move |request| {
+        match is_chunk(request) && now.load(Ordering::SeqCst) {
+            true => Fault::Status(403),
+            false => Fault::None,
+        }
+    });
+    let dataset = Dataset::open(server.url("made")).unwrap();
+    let options = LoaderOptions { cache: CacheKind::None, slots: 2, ..images::options(1) };
+    let mut loader = Loader::new(&dataset, options).unwrap();
+    let mut batches = loader.epoch();
+    drop(batches.next().unwrap().unwrap());
+    expired.store(true, Ordering::SeqCst);
+    let error = batches.find_map(Result::err).expect("nothing can be fetched any more");
+    assert!(error.to_string().contains("status 403"), "{error}");
+}
+
+#[test]
+fn a_loader_is_closed_at_once_while_its_server_is_away() {
+    let folder = made();
+    let server = Server::with_faults(folder.path(), |request| match is_chunk(request) {
+        true => Fault::Late(Duration::from_secs(600)),
+        false => Fault::None,
+    });
+    let dataset = Dataset::open(server.url("made")).unwrap();
+    let loader = Loader::new(&dataset, images::options(3)).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(server.requests().iter().any(is_chunk));
+    let begun = Instant::now();
+    drop(loader);
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_dataset_without_its_metadata_is_none() {
+    let folder = made();
+    let server = Server::start(folder.path());
+    for (place, words) in [("nothing", "check the URL"), ("made/samples.jsonl", "check the URL")] {
+        let error = Dataset::open(server.url(place)).unwrap_err();
+        assert!(error.to_string().contains(words), "{error}");
+    }
+    std::fs::remove_file(folder.path().join("made/samples.jsonl")).unwrap();
+    let error = Dataset::open(server.url("made")).unwrap_err();
+    assert_eq!(error.path(), Some(server.url("made/samples.jsonl").as_path()));
+}

@@ -1,0 +1,61 @@
+//! Waiting that ends when whoever waits is wanted no more.
+//!
+//! A server may be away for a minute, and reading from it goes on then. A loader that is closed meanwhile has to end its
+//! threads at once: they say so here for all that they read.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hsipack_format::{Error, ErrorKind};
+
+/// Whether the thread has to end.
+pub type Stop = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// How often whoever waits looks.
+pub(crate) const LOOK: Duration = Duration::from_millis(100);
+
+thread_local! {
+    static STOP: RefCell<Option<Stop>> = const { RefCell::new(None) };
+}
+
+/// Does `work` on this thread; what it waits for of a server ends with an error of kind [`ErrorKind::Interrupted`] once
+/// `stop` says so.
+pub fn until<T>(stop: Stop, work: impl FnOnce() -> T) -> T {
+    /// Puts back what was there before, also after a panic.
+    struct Before(Option<Stop>);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            STOP.set(self.0.take());
+        }
+    }
+    let _before = Before(STOP.replace(Some(stop)));
+    work()
+}
+
+/// Whether this thread has to end.
+pub(crate) fn stopped() -> bool {
+    STOP.with_borrow(|stop| stop.as_ref().is_some_and(|stop| stop()))
+}
+
+/// The error of what ended early.
+pub(crate) fn interrupted() -> Error {
+    Error::new(ErrorKind::Interrupted, "stopped while a server was waited for")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_has_to_end_only_where_it_was_said() {
+        assert!(!stopped());
+        until(Arc::new(|| true), || {
+            assert!(stopped());
+            until(Arc::new(|| false), || assert!(!stopped()));
+            assert!(stopped());
+            assert!(std::thread::spawn(|| !stopped()).join().unwrap());
+        });
+        assert!(!stopped());
+    }
+}
