@@ -300,7 +300,7 @@ def test_a_remedy_is_tried_in_more_rounds_while_its_times_differ(
     def slower_at_last(batch: object) -> None:
         if told[-1].endswith("the remedy"):
             steps.append(batch)
-            time.sleep(0.001 * len(steps))
+            time.sleep(0.0005 * len(steps))
         else:
             steps.clear()
 

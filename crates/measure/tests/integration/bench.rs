@@ -12,7 +12,7 @@ use hsipack_pack::convert::{ConvertOptions, convert};
 use hsipack_pack::progress;
 use hsipack_read::augment::{Array, Device, ElementType, Host, Pipeline};
 
-use crate::beside_others;
+use crate::machine::beside_others;
 
 const SHAPE: CubeSize = CubeSize { rows: 24, columns: 32, bands: 8 };
 

@@ -20,7 +20,7 @@ use hsipack_read::plan::{Crop, Pad, Patches, Windows};
 use hsipack_read::store::{Limited, StoreKind};
 use hsipack_read::{CacheKind, DeviceOptions, LoaderOptions};
 
-use crate::alone;
+use crate::machine::{alone, waiting};
 
 /// Rows, columns and bands of the cubes.
 const SHAPE: [usize; 3] = [32, 24, 16];
@@ -115,7 +115,7 @@ fn bytes(samples: usize) -> f64 {
 
 #[test]
 fn nobody_is_accused_where_the_step_dominates() {
-    let _machine = alone();
+    let _machine = waiting();
     let folder = tempfile::tempdir().unwrap();
     let path = dataset(folder.path());
     let options = PackedOptions { cold: true, ..options(&path) };
@@ -134,7 +134,7 @@ fn nobody_is_accused_where_the_step_dominates() {
 
 #[test]
 fn a_slow_disk_is_named_and_memory_helps_as_predicted() {
-    let _machine = alone();
+    let _machine = waiting();
     let folder = tempfile::tempdir().unwrap();
     let path = dataset(folder.path());
     let shards = path.join("32x24x16/image/c");
@@ -152,7 +152,7 @@ fn a_slow_disk_is_named_and_memory_helps_as_predicted() {
 
 #[test]
 fn a_slow_copy_is_named_and_crops_help() {
-    let _machine = alone();
+    let _machine = waiting();
     let folder = tempfile::tempdir().unwrap();
     let path = dataset(folder.path());
     let mut options = options(&path);
@@ -211,7 +211,7 @@ fn walk(folder: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn rounds_that_differ_are_followed_by_more_up_to_a_bound() {
-    let _machine = alone();
+    let _machine = waiting();
     let folder = tempfile::tempdir().unwrap();
     let path = dataset(folder.path());
     let effort = Effort { time: Duration::ZERO, ..EFFORT };
@@ -239,13 +239,13 @@ const TRIED: usize = 4;
 
 #[test]
 fn all_is_measured_again_if_the_machine_changed_its_speed_before_the_remedy_was_tried() {
-    let _machine = alone();
+    let _machine = waiting();
     changed_speed(0..TRIED);
 }
 
 #[test]
 fn all_is_measured_again_if_only_what_the_prediction_rests_on_changed_its_speed() {
-    let _machine = alone();
+    let _machine = waiting();
     changed_speed(2 * TRIED..3 * TRIED);
 }
 
