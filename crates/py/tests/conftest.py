@@ -109,6 +109,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "alone: judges times, so that no other test may run beside")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The files with the longest tests first: at the end, all but one worker would wait for one."""
+    longest = ("test_examples.py", "test_lightning.py", "test_measure.py", "test_classification.py")
+    items.sort(key=lambda item: item.path.name not in longest)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Says how long scripts/test took in all, so that pytest's own closing line stays the last."""
     started = os.environ.get("HSIPACK_TEST_STARTED")

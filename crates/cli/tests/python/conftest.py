@@ -37,3 +37,9 @@ def fixtures() -> Path:
 def pytest_configure(config: pytest.Config) -> None:
     """Marks."""
     config.addinivalue_line("markers", "alone: judges times, so that no other test may run beside")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The files with the longest tests first: at the end, all but one worker would wait for one."""
+    longest = ("test_refusals.py", "test_split.py", "test_crash.py")
+    items.sort(key=lambda item: item.path.name not in longest)

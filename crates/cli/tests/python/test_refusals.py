@@ -256,8 +256,9 @@ def test_little_address_space_is_an_error_that_names_the_limit(
     assert "ulimit -v" in done.stderr, done.stderr
 
 
+@pytest.mark.parametrize("command", ["convert", "preview", "validate", "export"])
 def test_no_limit_of_the_address_space_ends_a_command_by_a_signal(
-    hsipack: Hsipack, tmp_path: Path
+    hsipack: Hsipack, tmp_path: Path, command: str
 ) -> None:
     """From what a program just starts with, up to enough: memory is refused at later places."""
     cube = tmp_path / "cube.npy"
@@ -270,21 +271,19 @@ def test_no_limit_of_the_address_space_ends_a_command_by_a_signal(
     least = next(starts)
     for mebibytes in range(least, least + 66):
         new = tmp_path / str(mebibytes)
-        for command in (
-            f"convert {cube} -o {new} --jobs 2",
-            f"preview {data} -o {new}.png",
-            f"validate {data} --jobs 2",
-            f"export {data} --sample 0 -o {new}.npy",
-        ):
-            done = hsipack.run(*command.split(), memory=mebibytes << 20)
-            which = (command, mebibytes, done.returncode, done.stdout, done.stderr)
-            no_panic(done.stderr)
-            # 1 of `validate` would mean damage.
-            assert done.returncode in ((0, 2) if command.startswith("validate") else (0, 1, 2)), (
-                which
-            )
-            assert (done.returncode == 0) == (not done.stderr.startswith("hsipack: ")), which
-            enough.append(done.returncode == 0)
+        words = {
+            "convert": f"{cube} -o {new} --jobs 2",
+            "preview": f"{data} -o {new}.png",
+            "validate": f"{data} --jobs 2",
+            "export": f"{data} --sample 0 -o {new}.npy",
+        }[command]
+        done = hsipack.run(command, *words.split(), memory=mebibytes << 20)
+        which = (words, mebibytes, done.returncode, done.stdout, done.stderr)
+        no_panic(done.stderr)
+        # 1 of `validate` would mean damage.
+        assert done.returncode in ((0, 2) if command == "validate" else (0, 1, 2)), which
+        assert (done.returncode == 0) == (not done.stderr.startswith("hsipack: ")), which
+        enough.append(done.returncode == 0)
     assert True in enough
     assert False in enough
 
