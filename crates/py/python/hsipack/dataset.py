@@ -276,7 +276,7 @@ class Dataset(Base):
     ) -> None:
         self._output = chosen_output(output, ("torch", "numpy"))
         self._path = _options.path("path", path)
-        self._reading = {
+        self._reading: dict[str, Any] = {
             "verify": _options.text("verify", verify),
             "store": _options.text("store", store),
             "storage_options": _options.storage(storage_options),
