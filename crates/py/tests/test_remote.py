@@ -235,3 +235,25 @@ def test_a_url_as_a_path_and_options_of_no_url_are_refused(dataset: str) -> None
         hsipack.open(dataset, storage_options={"anon": True})
     with pytest.raises(hsipack.UnsupportedError, match="converting to a URL"):
         hsipack.convert(dataset, "s3://bucket/x")
+
+
+NETWORK = """
+import pathlib, sys
+import hsipack
+def names():
+    return [task.joinpath("comm").read_text().strip() for task in pathlib.Path("/proc/self/task").iterdir()]
+ds = hsipack.open(sys.argv[1], output="numpy")
+ds[0]
+with hsipack.Loader(ds, 4, output="numpy") as loader:
+    assert len(list(loader)) == 3
+assert not [name for name in names() if "network" in name], names()
+try:
+    hsipack.open("http://127.0.0.1:9/x")
+except hsipack.FileError:
+    pass
+assert [name for name in names() if "network" in name], names()
+"""
+
+
+def test_without_a_url_no_network_is_started(dataset: str) -> None:
+    subprocess.run([sys.executable, "-c", NETWORK, dataset], check=True, timeout=100)
