@@ -123,23 +123,25 @@ need_cmake() {
   note "CMake $(cmake --version | sed -n '1s/^cmake version //p') from $1 (the system's is ${have:-missing})"
 }
 
-# want_chromium: the tests of pages look at them in Chromium. As root on Debian it is installed, elsewhere they are skipped.
-want_chromium() {
-  local name
-  for name in chromium chromium-browser google-chrome; do
-    if command -v "$name" >/dev/null; then
+# want_program WHAT PACKAGE NAME...: some tests need a program, under one of these names. As root on Debian its package is
+# installed, elsewhere these tests are skipped.
+want_program() {
+  local what=$1 package=$2 name
+  shift 2
+  for name in "$@"; do
+    if command -v "$name" >/dev/null || [[ -x /usr/sbin/$name ]]; then
       note "$name"
       return
     fi
   done
-  # Ubuntu's package of that name brings no browser but a snap.
+  # Ubuntu's package chromium brings no browser but a snap.
   if [[ $EUID -eq 0 ]] && command -v apt-get >/dev/null && grep -qx 'ID=debian' /etc/os-release 2>/dev/null; then
-    note "installing Chromium"
+    note "installing $package"
     if { apt-get -qq update && DEBIAN_FRONTEND=noninteractive \
-      apt-get -qq install --yes --no-install-recommends chromium; } >/dev/null 2>&1; then
+      apt-get -qq install --yes --no-install-recommends "$package"; } >/dev/null 2>&1; then
       return
     fi
-    note "apt-get could not install Chromium; is there a network?"
+    note "apt-get could not install $package; is there a network?"
   fi
-  note "no Chromium: the tests that look at pages are skipped; on Debian run: apt-get install chromium"
+  note "no ${package}: the tests $what are skipped; on Debian run: apt-get install $package"
 }

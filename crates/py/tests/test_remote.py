@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pickle
+import shutil
 import socket
 import subprocess
 import sys
@@ -31,8 +33,7 @@ class S3:
     """A moto server, a bucket in it, and the options for both."""
 
     def __init__(self, log: Path) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         self.endpoint = f"http://127.0.0.1:{port}"
         command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
         with log.open("wb") as output:
@@ -237,11 +238,57 @@ def test_a_url_as_a_path_and_options_of_no_url_are_refused(dataset: str) -> None
         hsipack.convert(dataset, "s3://bucket/x")
 
 
+NGINX = """
+daemon off; pid {folder}/pid; error_log {folder}/errors;
+events {{}}
+http {{
+  access_log off; client_body_temp_path {folder}/a; proxy_temp_path {folder}/b;
+  fastcgi_temp_path {folder}/c; uwsgi_temp_path {folder}/d; scgi_temp_path {folder}/e;
+  server {{ listen 127.0.0.1:{port}; root {root}; }}
+}}
+"""
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
+def test_a_web_server_serves_a_dataset(dataset: str, tmp_path: Path) -> None:
+    nginx = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
+    if nginx is None:
+        pytest.skip("needs nginx; on Debian: apt-get install nginx-light")
+    root, port = tmp_path / "root", free_port()
+    shutil.copytree(dataset, root / "my scans.hsipack")
+    # As root, nginx reads files as another user.
+    for folder in (*tmp_path.parents[:2], tmp_path):
+        folder.chmod(0o755)
+    config = tmp_path / "config"
+    config.write_text(NGINX.format(folder=tmp_path, port=port, root=root))
+    with subprocess.Popen([nginx, "-c", str(config), "-p", str(tmp_path)]) as server:
+        try:
+            for _ in range(100):
+                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                    break
+                time.sleep(0.1)
+            here = hsipack.open(dataset)
+            there = hsipack.open(f"http://127.0.0.1:{port}/my scans.hsipack")
+            for one, other in zip(here, there, strict=True):
+                same(one, other)
+            with hsipack.Loader(there, 5, device="cpu") as loader:
+                assert sum(len(batch["id"]) for batch in loader) == len(here)
+            with pytest.raises(hsipack.Error, match="check the URL"):
+                hsipack.open(f"http://127.0.0.1:{port}/nothing")
+        finally:
+            server.terminate()
+
+
 NETWORK = """
 import pathlib, sys
 import hsipack
 def names():
-    return [task.joinpath("comm").read_text().strip() for task in pathlib.Path("/proc/self/task").iterdir()]
+    tasks = pathlib.Path("/proc/self/task").iterdir()
+    return [task.joinpath("comm").read_text().strip() for task in tasks]
 ds = hsipack.open(sys.argv[1], output="numpy")
 ds[0]
 with hsipack.Loader(ds, 4, output="numpy") as loader:

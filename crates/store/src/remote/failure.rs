@@ -43,6 +43,9 @@ impl Failure {
             (Library::Precondition { .. }, _) | (_, Some(412)) => Self::Replaced,
             (Library::NotSupported { .. }, _) => Self::NoRanges,
             _ if text.contains("non-partial response") => Self::NoRanges,
+            _ if text.contains("redirect") => {
+                Self::Other("the server sends elsewhere; is the region right?".to_owned())
+            }
             _ if text.contains("InvalidGetRange") || status == Some(416) => Self::Replaced,
             (_, Some(_)) => Self::Away(told(&text, status)),
             _ => match system(error) {
