@@ -260,11 +260,10 @@ def test_a_web_server_serves_a_dataset(dataset: str, tmp_path: Path) -> None:
         pytest.skip("needs nginx; on Debian: apt-get install nginx-light")
     root, port = tmp_path / "root", free_port()
     shutil.copytree(dataset, root / "my scans.hsipack")
-    # As root, nginx reads files as another user.
-    for folder in (*tmp_path.parents[:2], tmp_path):
-        folder.chmod(0o755)
     config = tmp_path / "config"
-    config.write_text(NGINX.format(folder=tmp_path, port=port, root=root))
+    # Otherwise, as root it would read files as a user who may not look into folders of tests.
+    user = "user root;" if os.geteuid() == 0 else ""
+    config.write_text(user + NGINX.format(folder=tmp_path, port=port, root=root))
     with subprocess.Popen([nginx, "-c", str(config), "-p", str(tmp_path)]) as server:
         try:
             for _ in range(100):
