@@ -27,6 +27,16 @@ pub(crate) struct ChunkRef {
 }
 
 impl ChunkRef {
+    /// Chunk `chunk` of the cube at `index` of an array.
+    pub(crate) fn new(array: ArrayRef<'_>, index: usize, chunk: usize) -> Self {
+        Self {
+            stack: array.stack as u32,
+            array: array.array as u32,
+            index: index as u32,
+            chunk: chunk as u32,
+        }
+    }
+
     /// The array that it is of.
     pub(crate) fn array(self, dataset: &Dataset) -> ArrayRef<'_> {
         dataset.array(self.stack as usize, self.array as usize)

@@ -16,8 +16,8 @@ use hsipack_format::zarr::{self, ArrayMeta};
 use hsipack_format::{Command, CubeShape, DType, Error, Grid, Result, codec, remedy};
 
 use crate::codec::decode_frame;
-use crate::files::MetadataFiles;
 use crate::folder::{self, Folder};
+use crate::metadata::MetadataFiles;
 use crate::rows::{self, Chunks, Part};
 use crate::shard::ShardFile;
 use crate::{memory, remote, small};

@@ -12,6 +12,8 @@
 //!   So does whoever adds masks, unless they replace others.
 //!   So an open dataset goes on with its own samples in the new folder ([`Folder::read`]). Any other dataset at the same
 //!   name is an error.
+//!
+//! A server has no folders, only objects with versions: there, that of `SHA256SUMS` stands for the folder.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -135,8 +137,10 @@ impl Held {
         if let Identity::Server(version) = &self.identity {
             return Ok(match Identity::on_server(path) {
                 Ok(Identity::Server(now)) => version.is(&now),
-                Err(error) if error.kind() == ErrorKind::Io => return Err(error),
-                _ => false,
+                // Nothing lies there any more.
+                Err(error) if error.kind() == ErrorKind::Malformed => false,
+                Ok(_) => false,
+                Err(error) => return Err(error),
             });
         }
         Ok(fs::metadata(path)
@@ -279,6 +283,10 @@ impl Folder {
                 Err(Error::conflict("the dataset was removed or renamed while it was open")
                     .at(&self.path)
                     .with_remedy("open it again"))
+            }
+            // A server that does not answer has replaced nothing.
+            Err(error) if remote::is_url(&self.path) && error.kind() != ErrorKind::Malformed => {
+                Err(error)
             }
             _ => Err(self.replaced()),
         }

@@ -35,10 +35,10 @@
 
 pub mod codec;
 pub mod dataset;
-mod files;
 pub mod folder;
 pub mod mapping;
 pub mod memory;
+mod metadata;
 pub mod process;
 pub mod remote;
 pub mod rows;

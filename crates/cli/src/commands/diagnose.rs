@@ -26,7 +26,7 @@ use crate::training::NetworkArg;
 #[command(after_long_help = EXAMPLES)]
 #[command(group = clap::ArgGroup::new("windows").args(["patch"]))]
 pub struct Args {
-    /// The dataset
+    /// The dataset: a folder, or its URL
     dataset: PathBuf,
 
     /// How long the training step takes for a batch, without its augmentations, such as 50ms: the device is

@@ -17,7 +17,7 @@ use crate::output;
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
-    /// A packed dataset
+    /// A packed dataset: a folder, or its URL
     dataset: PathBuf,
 
     /// The sample: its id, counted from 0, or its name

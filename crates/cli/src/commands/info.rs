@@ -22,7 +22,7 @@ use crate::output;
 #[derive(clap::Args)]
 #[command(after_long_help = KEYS)]
 pub struct Args {
-    /// A cube, file::variable, or a packed dataset
+    /// A cube, file::variable, or a packed dataset (a folder, or its URL)
     path: String,
 
     /// Print one JSON object on stdout; its keys are stable and listed by --help

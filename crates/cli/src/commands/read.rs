@@ -48,7 +48,7 @@ use stream::{End, Stream};
 #[command(after_long_help = EXAMPLES)]
 #[command(group = clap::ArgGroup::new("windows").args(["patch", "grid"]))]
 pub struct Args {
-    /// The dataset
+    /// The dataset: a folder, or its URL
     dataset: PathBuf,
 
     /// Cubes, or crops, in a batch

@@ -21,7 +21,7 @@ use crate::{output, parse};
 #[derive(clap::Args)]
 #[command(after_long_help = FILES)]
 pub struct Args {
-    /// A packed dataset
+    /// A packed dataset: a folder, or its URL
     dataset: PathBuf,
 
     /// The mask whose classes, or layers, are the regions

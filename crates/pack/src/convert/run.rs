@@ -91,7 +91,9 @@ pub fn convert(
     planned: &dyn Fn(&Plan),
 ) -> Result<Report> {
     let start = Instant::now();
-    remote::refuse(&options.output, "converting to")?;
+    remote::refuse(&options.output, "converting to").map_err(|error| {
+        error.with_remedy("pack into a folder, and copy that to the server with its own tool")
+    })?;
     options.check()?;
     let request = request(options);
     check_output(options)?;

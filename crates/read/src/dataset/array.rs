@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use hsipack_format::shard::{ChunkSpan, ShardIndex};
 use hsipack_format::{Command, CubeShape, DType, Error, ErrorKind, Grid, Opt, remedy};
 use hsipack_store::dataset::ChunkArray;
+use hsipack_store::remote::is_url;
 use hsipack_store::{memory, small};
 
 use super::files::{Files, ShardHandle, is_sharded};
@@ -164,10 +165,14 @@ impl<'a> ArrayRef<'a> {
         Ok(())
     }
 
-    /// Bytes of a shard's file, or of a chunk's where the array is not sharded; 0 if it cannot be looked at.
+    /// Bytes of a shard's file, or of a chunk's where the array is not sharded; 0 if it cannot be looked at. Of one on a server
+    /// that is not open yet, what it would have uncompressed.
     pub(crate) fn file_bytes(&self, file: usize, index: usize, chunk: usize) -> u64 {
         match self.files.open[file].get() {
             Some(shard) => shard.len(),
+            None if is_url(self.chunks.folder()) => {
+                (self.chunks_per_file() * self.chunks.chunk_bytes()) as u64
+            }
             None => match std::fs::metadata(self.file_path(file, index, chunk)) {
                 Ok(metadata) => metadata.len(),
                 Err(_) => 0,

@@ -17,10 +17,8 @@ const MOST: usize = 2048;
 impl Dataset {
     /// Opens all shards, if there are not too many.
     pub(super) fn open_shards(&self) -> Result<()> {
-        let arrays = self.stacks().iter().enumerate().flat_map(|(stack, arrays)| {
-            (0..=arrays.masks.len()).map(move |array| self.array(stack, array))
-        });
-        let shards: Vec<(ArrayRef<'_>, usize)> = arrays
+        let shards: Vec<(ArrayRef<'_>, usize)> = self
+            .all_arrays()
             .filter(|array| is_sharded(array.chunks))
             .flat_map(|array| (0..array.chunks.shards()).map(move |shard| (array, shard)))
             .collect();
@@ -34,13 +32,14 @@ impl Dataset {
 
     /// Bytes of all shards that are open: of a dataset on a server all of them, if there are not too many.
     pub fn open_bytes(&self) -> u64 {
-        let arrays = self.stacks().iter().enumerate().flat_map(|(stack, arrays)| {
-            (0..=arrays.masks.len()).map(move |array| self.array(stack, array))
-        });
-        arrays
+        self.all_arrays()
             .flat_map(|array| array.files.open.iter())
             .filter_map(OnceLock::get)
             .map(ShardHandle::len)
             .sum()
+    }
+
+    fn all_arrays(&self) -> impl Iterator<Item = ArrayRef<'_>> {
+        (0..self.stacks().len()).flat_map(|stack| self.arrays(stack))
     }
 }

@@ -248,17 +248,6 @@ struct CubeChunks<'a, 'd> {
     held: Option<HeldChunk>,
 }
 
-impl CubeChunks<'_, '_> {
-    fn chunk_ref(&self, chunk: usize) -> ChunkRef {
-        ChunkRef {
-            stack: self.array.stack as u32,
-            array: self.array.array as u32,
-            index: self.index as u32,
-            chunk: chunk as u32,
-        }
-    }
-}
-
 impl Chunks for CubeChunks<'_, '_> {
     fn decode(&mut self, chunk: usize, out: &mut [u8]) -> Result<()> {
         self.decoder.chunk(self.array, self.index, chunk, out, self.scratch)
@@ -271,7 +260,8 @@ impl Chunks for CubeChunks<'_, '_> {
                 if !held.holds(self.array, number) {
                     // Another thread is about to, or is not that far: a batch's windows in one chunk do not wait for it,
                     // but decode it once. What fails here fails again where errors are told.
-                    self.decoder.hold(held, self.chunk_ref(chunk), self.scratch).ok()?;
+                    let chunk = ChunkRef::new(self.array, self.index, chunk);
+                    self.decoder.hold(held, chunk, self.scratch).ok()?;
                 }
                 self.held = held.get(self.array, number);
                 self.held.as_ref()?.bytes()

@@ -185,12 +185,7 @@ fn push_chunks(
         for chunk in
             array.grid().chunk_rows(&rows).flat_map(|down| array.grid().chunks_in(down, &columns))
         {
-            push(ChunkRef {
-                stack: stack as u32,
-                array: array.array as u32,
-                index: index as u32,
-                chunk: chunk as u32,
-            });
+            push(ChunkRef::new(array, index, chunk));
         }
     }
     Ok(())

@@ -150,3 +150,26 @@ fn a_dataset_without_its_metadata_is_none() {
     let error = Dataset::open(server.url("made")).unwrap_err();
     assert_eq!(error.path(), Some(server.url("made/samples.jsonl").as_path()));
 }
+
+#[test]
+fn a_server_that_refuses_has_replaced_nothing() {
+    let folder = made();
+    let refuses = Arc::new(AtomicBool::new(false));
+    let now = refuses.clone();
+    let server = Server::with_faults(folder.path(), move |_| match now.load(Ordering::SeqCst) {
+        true => Fault::Status(403),
+        false => Fault::None,
+    });
+    let dataset = Dataset::open(server.url("made")).unwrap();
+    refuses.store(true, Ordering::SeqCst);
+    let before = server.requests().len();
+    let error = dataset.check_unchanged().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io);
+    assert!(error.to_string().contains("status 403"), "{error}");
+    assert_eq!(server.requests().len(), before + 1);
+    refuses.store(false, Ordering::SeqCst);
+    dataset.check_unchanged().unwrap();
+    std::fs::remove_dir_all(folder.path().join("made")).unwrap();
+    let error = dataset.check_unchanged().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+}

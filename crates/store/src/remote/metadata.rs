@@ -107,7 +107,7 @@ fn fetch_all<'a>(
         });
         let fetched: Vec<_> = stream::iter(fetched).buffer_unordered(AT_ONCE).collect().await;
         fetched.into_iter().collect()
-    })?
+    })
 }
 
 /// Names of the folders directly below the URL `folder`, as the server lists them.
@@ -115,7 +115,7 @@ fn fetch_all<'a>(
 /// # Errors
 /// If it lists no names: plain web servers do not.
 pub(crate) fn list(folder: &Path) -> Result<Vec<String>> {
-    let names = network::wait(async {
+    network::wait(async {
         let object = Object::at(folder)?;
         object.folders().await.map_err(|failure| match failure {
             Failure::Missing | Failure::Other(_) | Failure::Away(_) => {
@@ -125,6 +125,5 @@ pub(crate) fn list(folder: &Path) -> Result<Vec<String>> {
             }
             failure => failure.of(folder),
         })
-    })??;
-    Ok(names)
+    })
 }

@@ -40,7 +40,7 @@ pub(crate) use object::{Object, Version};
 /// # Errors
 /// If it cannot be fetched or is larger; if there is no memory for it.
 pub fn read(url: &Path, most: u64) -> Result<Vec<u8>> {
-    network::wait(async { Object::at(url)?.whole(most).await })?
+    network::wait(async { Object::at(url)?.whole(most).await }).map_err(|error| of(error, url))
 }
 
 /// What tells the object at `url` from what may lie there later.
@@ -51,7 +51,8 @@ pub(crate) fn version(url: &Path) -> Result<Version> {
     network::wait(async {
         let object = Object::at(url)?;
         object.version().await.map_err(|failure| failure.of(url))
-    })?
+    })
+    .map_err(|error| of(error, url))
 }
 
 /// As [`version`], with the object's last bytes, at most `len` of them, where they can be had at once.
@@ -62,7 +63,13 @@ pub(crate) fn tail(url: &Path, len: u64) -> Result<(Version, Vec<u8>)> {
     network::wait(async {
         let object = Object::at(url)?;
         object.tail(len).await.map_err(|failure| failure.of(url))
-    })?
+    })
+    .map_err(|error| of(error, url))
+}
+
+/// Names the object that an error is of, where it names none.
+fn of(error: Error, url: &Path) -> Error {
+    if error.path().is_some() { error } else { error.at(url) }
 }
 
 /// The error that there is no object at `url`.

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,13 +16,14 @@ use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::http::HttpBuilder;
 use object_store::{BackoffConfig, ClientConfigKey, ClientOptions, ObjectStore, RetryConfig};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinHandle;
 
 use super::options::{StorageOptions, options};
 use super::profile;
 use super::url::{Address, Scheme};
 use crate::process::OfProcess;
+use crate::stopping;
 
 /// How long a server may be away, or answer with errors, in the middle of reading before that is an error.
 pub(super) const PATIENCE: Duration = Duration::from_secs(150);
@@ -59,12 +61,26 @@ fn with<T>(run: impl FnOnce(&Network) -> T) -> Result<T> {
     }
 }
 
-/// Waits for `future`, from a thread that is none of the network's.
+/// Waits for `future`, or until this thread has to end ([`stopping`]).
 ///
 /// # Errors
-/// If the network's threads cannot be started.
-pub(crate) fn wait<T>(future: impl Future<Output = T>) -> Result<T> {
-    with(|network| network.runtime.block_on(future))
+/// If the network's threads cannot be started, the thread has to end, or it is one of tokio's, which may not wait.
+pub(crate) fn wait<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
+    if Handle::try_current().is_ok() {
+        return Err(Error::unsupported("a thread of tokio's would wait for a server")
+            .with_remedy("call hsipack from a thread of its own: tokio::task::spawn_blocking"));
+    }
+    let until_stopped = async {
+        let mut future = pin!(future);
+        loop {
+            match tokio::time::timeout(stopping::LOOK, &mut future).await {
+                Ok(done) => return done,
+                Err(_) if stopping::stopped() => return Err(stopping::interrupted()),
+                Err(_) => {}
+            }
+        }
+    };
+    with(|network| network.runtime.block_on(until_stopped))?
 }
 
 /// Has `future` done in the background.

@@ -74,8 +74,14 @@ impl Object {
     pub(crate) async fn tail(&self, len: u64) -> Result<(Version, Vec<u8>), Failure> {
         // Azure knows no ranges from the end, and of an empty object there are none.
         let options = GetOptions { range: Some(GetRange::Suffix(len)), ..GetOptions::default() };
-        let Ok(got) = self.client.get_opts(&self.key, options).await else {
-            return Ok((self.version().await?, Vec::new()));
+        let got = match self.client.get_opts(&self.key, options).await {
+            Ok(got) => got,
+            Err(error) => match Failure::from_library(&error) {
+                Failure::NoRanges | Failure::Replaced => {
+                    return Ok((self.version().await?, Vec::new()));
+                }
+                failure => return Err(failure),
+            },
         };
         let version = Version::of(&got.meta);
         let is_tail = got.range.end == version.len;

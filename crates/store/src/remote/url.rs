@@ -61,8 +61,11 @@ impl Address {
     /// # Errors
     /// If it is none, or holds what may be a secret: a user's name, a query.
     pub(super) fn of(url: &Path) -> Result<Self> {
-        let (scheme, rest) = split(url)
-            .ok_or_else(|| Error::malformed("not a URL that datasets are read from").at(url))?;
+        let (scheme, rest) = split(url).ok_or_else(|| {
+            Error::malformed("not a URL that datasets are read from").at(url).with_remedy(
+                "write s3://, gs://, az://, http:// or https://; a folder has no storage_options",
+            )
+        })?;
         let (authority, key) = rest.split_once('/').unwrap_or((rest, ""));
         let wrong = |what: &str, remedy: &'static str| {
             // Not with the URL as it is: errors are logged.

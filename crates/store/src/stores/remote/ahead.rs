@@ -58,7 +58,7 @@ struct Table {
     running: usize,
     /// Bytes of all that are being fetched or there.
     held: u64,
-    /// Memory to be used again, and its bytes.
+    /// Memory to be used again.
     spare: Vec<Vec<u8>>,
     /// Reads so far, of any span.
     reads: u64,
@@ -77,8 +77,7 @@ struct Asked {
 #[derive(Debug)]
 enum State {
     Queued,
-    /// `None` until its request has started.
-    Fetching(Option<AbortHandle>),
+    Fetching(AbortHandle),
     /// The bytes, and the number of reads when they came.
     There(Arc<Vec<u8>>, u64),
     Failed(Failure, Instant),
@@ -216,11 +215,7 @@ impl Ahead {
                 return;
             }
         };
-        asked.state = State::Fetching(None);
         let (object, span) = (asked.object.clone(), asked.span.clone());
-        table.running += 1;
-        table.held += len;
-        table.pace.started(Instant::now());
         // Not the other way round: a store that is dropped does not wait for its requests.
         let ahead = Arc::downgrade(self);
         let started = remote::spawn(async move {
@@ -229,15 +224,17 @@ impl Ahead {
                 ahead.done(Done { place, bytes, result });
             }
         });
-        // The table is locked: the request cannot be noted as done before this.
-        let asked = table.spans.get_mut(&place).expect("it was just looked at");
         match started {
-            Ok(started) => asked.state = State::Fetching(Some(started.abort_handle())),
+            // The table is locked: the request cannot be noted as done before this.
+            Ok(started) => {
+                asked.state = State::Fetching(started.abort_handle());
+                table.running += 1;
+                table.held += len;
+                table.pace.started(Instant::now());
+            }
             Err(error) => {
                 let failure = Failure::Other(error.what().to_owned());
                 asked.state = State::Failed(failure, Instant::now());
-                table.running -= 1;
-                table.held -= len;
                 self.changed.notify_all();
             }
         }
@@ -308,9 +305,7 @@ impl Table {
         match asked.state {
             State::Queued | State::Failed(..) => {}
             State::Fetching(request) => {
-                if let Some(request) = request {
-                    request.abort();
-                }
+                request.abort();
                 self.running -= 1;
                 self.held -= len;
             }

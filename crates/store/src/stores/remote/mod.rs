@@ -18,8 +18,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use hsipack_format::Result;
 
 use super::{Near, ReadBuffer, Store, StoredFile, check_room, checked, readable};
+use crate::memory;
 use crate::remote::{self, Object, Version};
-use crate::stopping;
 use ahead::Ahead;
 
 /// Most bytes that wait in memory, unless a store is made with other options.
@@ -38,9 +38,11 @@ pub struct RemoteStore {
 }
 
 impl RemoteStore {
-    /// A store that keeps up to 512 MiB of what was asked for ahead.
+    /// A store that keeps up to 512 MiB of what was asked for ahead, or an eighth of the memory that is free if that is
+    /// less.
     pub fn new() -> Self {
-        Self::with_bytes(BYTES)
+        let free = memory::available().map_or(u64::MAX, |available| available.bytes);
+        Self::with_bytes(BYTES.min(free / 8))
     }
 
     /// A store that keeps up to `bytes` of what was asked for ahead; 0 fetches nothing ahead.
@@ -109,20 +111,9 @@ impl OpenObject {
 
     /// Waits for a span.
     fn read(&self, span: Range<u64>, out: &mut [u8]) -> Result<()> {
-        let fetched = remote::wait(async {
-            let mut fetch = std::pin::pin!(self.fetch(span, out));
-            loop {
-                match tokio::time::timeout(stopping::LOOK, &mut fetch).await {
-                    Ok(fetched) => return Some(fetched),
-                    Err(_) if stopping::stopped() => return None,
-                    Err(_) => {}
-                }
-            }
-        });
-        match fetched? {
-            Some(fetched) => fetched.map_err(|failure| failure.of(&self.url)),
-            None => Err(stopping::interrupted().at(&self.url)),
-        }
+        let fetched =
+            async { self.fetch(span, out).await.map_err(|failure| failure.of(&self.url)) };
+        remote::wait(fetched).map_err(|error| error.at(&self.url))
     }
 }
 

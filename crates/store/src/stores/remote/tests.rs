@@ -228,3 +228,26 @@ fn whoever_is_wanted_no_more_waits_no_longer() {
     }
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
 }
+
+#[test]
+fn a_refusal_to_open_is_not_asked_for_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("shard"), content()).unwrap();
+    let server = Server::with_faults(folder.path(), |_| Fault::Status(403));
+    RemoteStore::new().open(&server.url("shard")).unwrap_err();
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[test]
+fn a_thread_of_tokio_s_is_an_error_and_no_panic() {
+    let (_folder, server, file) = open(|_| Fault::None);
+    let runtime = tokio::runtime::Builder::new_multi_thread().build().unwrap();
+    let url = server.url("shard");
+    runtime.block_on(async {
+        for error in [read(&*file, 0, 10).unwrap_err(), RemoteStore::new().open(&url).unwrap_err()]
+        {
+            assert_eq!(error.path(), Some(url.as_path()));
+            assert!(error.to_string().contains("spawn_blocking"), "{error}");
+        }
+    });
+}
