@@ -55,6 +55,7 @@ enum Command {
     Diagnose(Box<commands::diagnose::Args>),
     Simulate(Box<commands::simulate::Args>),
     Tune(Box<commands::tune::Args>),
+    Cache(commands::cache::Args),
     Completions(commands::completions::Args),
     Man(commands::man::Args),
 }
@@ -92,6 +93,7 @@ fn main() -> ExitCode {
         Command::Diagnose(args) => commands::diagnose::run(*args),
         Command::Simulate(args) => commands::simulate::run(*args),
         Command::Tune(args) => commands::tune::run(*args),
+        Command::Cache(args) => commands::cache::run(args),
         Command::Completions(args) => commands::completions::run(args, &mut Cli::command()),
         Command::Man(args) => commands::man::run(args, Cli::command()),
     };

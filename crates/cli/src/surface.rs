@@ -147,6 +147,8 @@ fn flags(option: Opt) -> &'static [&'static str] {
         Opt::Cache => &["cache"],
         Opt::CacheSize => &["cache-size"],
         Opt::ShuffleWindow => &["shuffle-window"],
+        Opt::LocalCache => &["local-cache"],
+        Opt::LocalCacheSize => &["local-cache-size"],
         Opt::Store => &["store"],
         Opt::RateLimit => &["rate-limit"],
         Opt::SkipDamaged => &["skip-damaged"],

@@ -47,7 +47,7 @@ compile_error!(
 
 pub mod checksums;
 pub mod codec;
-mod crc;
+pub mod crc;
 mod cube;
 mod dtype;
 mod error;

@@ -74,6 +74,8 @@ fn taker(option: Opt) -> Taker {
         Opt::Cache => of("Loader", "cache"),
         Opt::CacheSize => of("Loader", "cache_size"),
         Opt::ShuffleWindow => of("Loader", "shuffle_window"),
+        Opt::LocalCache => of("Dataset", "local_cache"),
+        Opt::LocalCacheSize => of("Dataset", "local_cache_size"),
         Opt::Store => of("Dataset", "store"),
         Opt::SkipDamaged => of("Loader", "on_damage"),
         Opt::Device => of("Loader", "device"),

@@ -12,6 +12,7 @@
 //! | [`codec`] | one chunk, compressed and decompressed |
 //! | [`stores`] | where a loader's bytes come from: memory map, pread, O_DIRECT, servers, at a limited rate |
 //! | [`remote`] | datasets on servers |
+//! | [`local_cache`] | a cache on the local disk for these |
 //! | [`mapping`] | memory maps whose I/O errors are errors |
 //! | [`small`] | metadata files, read whole, regular ones within bounds only |
 //! | [`memory`] | how much memory this process can have; asking for it |
@@ -36,6 +37,7 @@
 pub mod codec;
 pub mod dataset;
 pub mod folder;
+pub mod local_cache;
 pub mod mapping;
 pub mod memory;
 mod metadata;

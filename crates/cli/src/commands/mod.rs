@@ -1,6 +1,7 @@
 //! The commands, one a file: arguments as typed, and how they become library options.
 
 pub mod bench;
+pub mod cache;
 pub mod completions;
 pub mod convert;
 pub mod diagnose;

@@ -28,6 +28,7 @@ use hsipack_pack::convert::BandSelection;
 use hsipack_pack::progress::Progress;
 use hsipack_read::plan::{Crop, LastBatch, Order, PlanOptions, Share, State};
 use hsipack_read::store::StoreKind;
+use hsipack_store::local_cache::LocalCache;
 use hsipack_read::{
     CacheKind, Dataset, Loader, LoaderOptions, MemoryOptions, OnDamage, OpenOptions, ShuffleWindow,
     Verify,
@@ -220,6 +221,16 @@ pub struct Args {
     #[arg(long, value_name = "BYTES/s", value_parser = parse::rate, help_heading = "Reading")]
     rate_limit: Option<u64>,
 
+    /// Keep what is fetched from a server in this folder, a cache on the local disk, for the next epochs, other processes and
+    /// later runs. `hsipack cache DIR` shows it
+    #[arg(long, value_name = "DIR", help_heading = "Reading")]
+    local_cache: Option<PathBuf>,
+
+    /// Most bytes in that folder, of all datasets. Where not all fit, those stay that are needed next
+    /// [default: half of what is free on its disk]
+    #[arg(long, value_name = "BYTES", value_parser = parse::bytes, requires = "local_cache", help_heading = "Reading")]
+    local_cache_size: Option<usize>,
+
     /// Drop the dataset from the system's file cache first, to measure reading from the disk
     #[arg(long, help_heading = "Reading")]
     drop_cache: bool,
@@ -244,6 +255,7 @@ Examples:
   hsipack read flight.hsipack --crop 64x64 --crops-per-cube 16 --batch-size 64 --min-labelled 0.5
   hsipack read scenes.hsipack --patch 9x9 --mask classes --batch-size 512 --epochs 3
   hsipack read tissue.hsipack --epochs 5 --cache decoded --cache-size 16GB
+  hsipack read s3://bucket/tissue.hsipack --epochs 3 --local-cache /scratch/hsipack --local-cache-size 500GB
   hsipack read tissue.hsipack --step-time 40ms --trace trace.json
   hsipack read tissue.hsipack --drop-cache --json | jq '.gb_per_s, .limit'
 
@@ -254,10 +266,13 @@ Keys of --json (times in seconds, sizes in bytes, GB are 10^9 bytes, shares from
            cache{kind,chosen,limit_bytes,needed_bytes,shared,why,bytes,
                  shuffle_window{bytes,blocks,of_blocks,decoded}} advice
            first_epoch{figures} later_epochs{figures} per_epoch[]{epoch,complete,items,figures}
+           local_cache{folder,limit_bytes,total_bytes,read_bytes,kept_bytes,passed_bytes,dropped_bytes,
+                       damaged,problem} (null without one)
            statistics (see docs/statistics.md; `hsipack simulate --from` reads it)
   figures: batches samples padding skipped seconds bytes stored_bytes disk_bytes chunks
            cached_chunks cubes_per_s gb_per_s stored_gb_per_s ratio decode_busy read idle plan_busy
            consumer_waiting consumer_waiting_s mean_ready limit
+           requests fetched_bytes (of a server, for chunks; null of files)
            (of all epochs together they stand at the top level)
   items[] (--checksum): sample repeat padding row column rows columns label image masks{NAME}";
 
@@ -270,7 +285,12 @@ enum MemoryArg {
 impl Args {
     fn open(&self) -> Result<Dataset> {
         let store = reading::store(&self.dataset, self.store, self.rate_limit)?;
-        let options = OpenOptions { store: Some(store), verify: self.verify, as_of: None };
+        let local_cache = self.local_cache.as_ref().map(|folder| LocalCache {
+            folder: folder.clone(),
+            bytes: self.local_cache_size.map(|bytes| bytes as u64),
+        });
+        let (store, verify) = (Some(store), self.verify);
+        let options = OpenOptions { store, verify, local_cache, ..OpenOptions::default() };
         Dataset::open_with(&self.dataset, options)
     }
 
@@ -409,6 +429,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
         args.state.as_ref().map_or(Ok(()), |path| files::replace(path, &loader.state().to_json()));
     let report = Report::new(&args, &loader, saved.as_ref(), &end, setup, epochs);
     let traced = args.write_trace(&loader);
+    if let Some(cache) = loader.dataset().local_cache() {
+        cache.flush();
+    }
     // The process ends; a thread that sleeps to keep to a slow rate need not be waited for.
     std::mem::forget(loader);
     if let End::Failed(error) = end {

@@ -148,6 +148,10 @@ options! {
     CacheSize "cache_size" = Value::Bytes(51_000_000);
     /// Bytes of the chunks whose windows are shuffled together.
     ShuffleWindow "shuffle_window" = Value::Bytes(2_000_000_000);
+    /// The folder of the cache on the local disk for datasets on servers.
+    LocalCache "local_cache" = "/scratch/hsipack";
+    /// Bytes of that cache.
+    LocalCacheSize "local_cache_size" = Value::Bytes(500_000_000_000);
     /// How files are read.
     Store "store" = "pread";
     /// The rate that reading is limited to.

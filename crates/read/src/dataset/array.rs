@@ -134,6 +134,13 @@ impl<'a> ArrayRef<'a> {
         Ok(shard.file.as_deref().zip(span).map(|(file, span)| Stored { file, span }))
     }
 
+    /// As [`locate`](Self::locate), of a file that is open.
+    pub(crate) fn locate_if_open(&self, index: usize, chunk: usize) -> Option<Stored<'a>> {
+        let (shard, _) = self.grid().locate(index);
+        let is_open = is_sharded(self.chunks) && self.files.open[shard].get().is_some();
+        is_open.then(|| self.locate(index, chunk).ok().flatten()).flatten()
+    }
+
     fn open(&self, file: usize, index: usize, chunk: usize) -> Result<&'a ShardHandle> {
         let _alone = self.files.opening.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(shard) = self.files.open[file].get() {
@@ -204,6 +211,11 @@ impl<'a> ArrayRef<'a> {
             Ok(index.expect("the closure was called"))
         });
         let index = read.map_err(|error| error.at(path))?;
+        if self.chunks.meta().codecs.checksum {
+            let span = |span: &Option<ChunkSpan>| span.map(|span| span.offset..span.offset + span.len);
+            let spans: Vec<_> = index.0.iter().map(span).collect();
+            file.divide(&spans, self.grid().chunks_per_sample());
+        }
         Ok(ShardHandle { file: Some(file), index })
     }
 
@@ -220,15 +232,23 @@ impl<'a> ArrayRef<'a> {
         }
     }
 
-    /// Decodes stored bytes of a chunk into `out`, comparing the checksum if that is due.
+    /// Decodes stored bytes of a chunk into `out`, comparing the checksum if that is due; of a file that may change, it
+    /// always is.
     ///
     /// # Errors
     /// If the chunk is damaged.
-    pub(crate) fn decode(&self, number: usize, stored: &[u8], out: &mut [u8]) -> Result<()> {
+    pub(crate) fn decode(
+        &self,
+        number: usize,
+        stored: &[u8],
+        is_trusted: bool,
+        out: &mut [u8],
+    ) -> Result<()> {
         let meta = self.chunks.meta();
         let (word, bit) = (&self.files.verified[number / 64], 1 << (number % 64));
         let due = meta.codecs.checksum
             && match self.dataset.verify() {
+                _ if !is_trusted => true,
                 Verify::Always => true,
                 Verify::Once => word.load(Ordering::Relaxed) & bit == 0,
                 Verify::Never => false,

@@ -7,12 +7,13 @@ use hsipack_format::statistics::BandStatistics;
 use hsipack_format::{Error, Samples};
 use hsipack_store::dataset::ChunkArray;
 use hsipack_store::folder;
+use hsipack_store::local_cache::{CachedDataset, LocalCache};
 use hsipack_store::remote::is_url;
 
 use super::files::Files;
 use super::labels::Labels;
 use crate::Result;
-use crate::store::{Store, StoreKind};
+use crate::store::{Store, StoreKind, Traffic};
 
 /// When checksums of chunks are compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -44,6 +45,8 @@ pub struct OpenOptions {
     /// The fingerprint that the dataset had: only the samples that it had then, or an error if it never had that one. The
     /// statistics are those of all samples.
     pub as_of: Option<String>,
+    /// A cache on the local disk, where the dataset lies on a server; of files of this machine nothing is copied.
+    pub local_cache: Option<LocalCache>,
 }
 
 /// A packed dataset, open. Cloning it is cheap and shares everything; all methods may be called from many
@@ -61,6 +64,7 @@ struct Inner {
     files: Vec<Vec<Files>>,
     labels: Labels,
     store: Arc<dyn Store>,
+    local_cache: Option<Arc<CachedDataset>>,
     verify: Verify,
 }
 
@@ -86,13 +90,20 @@ impl Dataset {
             None => StoreKind::default().store_for(path)?,
         };
         let packed = hsipack_store::Dataset::open_to_read(path, options.as_of.as_deref())?;
+        let local_cache = match options.local_cache.filter(|_| is_url(path)) {
+            Some(cache) => Some(Arc::new(cache.dataset(packed.fingerprint(), path)?)),
+            None => None,
+        };
+        if let Some(cache) = &local_cache {
+            store.keep_in(cache);
+        }
         let arrays = |stack: &hsipack_store::Stack| {
             std::iter::once(&stack.image).chain(&stack.masks).map(Files::new).collect()
         };
         let files = packed.stacks().iter().map(arrays).collect::<Result<_>>()?;
         let labels = Labels::of(packed.samples());
         let verify = options.verify;
-        let dataset = Self(Arc::new(Inner { packed, files, labels, store, verify }));
+        let dataset = Self(Arc::new(Inner { packed, files, labels, store, local_cache, verify }));
         if is_url(dataset.path()) {
             dataset.open_shards()?;
         }
@@ -230,6 +241,16 @@ impl Dataset {
 
     pub(super) fn may_lack_files(&self) -> bool {
         self.0.packed.may_lack_files()
+    }
+
+    /// What was asked of the server for shards so far; `None` of a dataset of this machine.
+    pub fn traffic(&self) -> Option<Traffic> {
+        self.store().traffic()
+    }
+
+    /// Its cache on the local disk, if it has one.
+    pub fn local_cache(&self) -> Option<&CachedDataset> {
+        self.0.local_cache.as_deref()
     }
 
     pub(crate) fn store(&self) -> &dyn Store {

@@ -183,7 +183,7 @@ impl Decoder<'_> {
             }
             if let Some(stored) = cache.stored(array, number) {
                 scratch.meter.cached_chunks += 1;
-                return decode(array, index, chunk, stored, out);
+                return decode(array, (index, chunk), stored, true, out);
             }
         }
         self.load(array, index, chunk, out, scratch)
@@ -222,14 +222,14 @@ impl Decoder<'_> {
         let Some(stored) = located else { return array.chunks.fill(out) };
         let Scratch { read, meter, traced, reads, .. } = scratch;
         meter.stored_bytes += stored.span.end - stored.span.start;
-        let before = Instant::now();
+        let (before, is_trusted) = (Instant::now(), stored.file.is_trusted());
         stored.file.with_bytes(stored.span, read, &mut |bytes| {
             let after = Instant::now();
             meter.read += after - before;
             if *traced {
                 reads.push((before, after));
             }
-            decode(array, index, chunk, bytes, out)?;
+            decode(array, (index, chunk), bytes, is_trusted, out)?;
             if let Some(cache) = self.cache {
                 cache.keep(array, number, bytes, out);
             }
@@ -277,13 +277,13 @@ impl Chunks for CubeChunks<'_, '_> {
 /// Decodes, with an error that names sample, shard and chunk.
 fn decode(
     array: ArrayRef<'_>,
-    index: usize,
-    chunk: usize,
+    (index, chunk): (usize, usize),
     stored: &[u8],
+    is_trusted: bool,
     out: &mut [u8],
 ) -> Result<()> {
     let number = array.number(index, chunk);
-    array.decode(number, stored, out).map_err(|error| array.in_chunk(index, chunk, error))
+    array.decode(number, stored, is_trusted, out).map_err(|error| array.in_chunk(index, chunk, error))
 }
 
 /// Whether a sample with this error may be left out instead of ending the epoch: it is this sample's data

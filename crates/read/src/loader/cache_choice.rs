@@ -264,7 +264,7 @@ pub fn shuffle_window_bytes(limit: u64) -> u64 {
 }
 
 /// Processes of this machine that train together, as torchrun says.
-fn ranks_here() -> u64 {
+pub(super) fn ranks_here() -> u64 {
     let said = std::env::var("LOCAL_WORLD_SIZE").ok();
     said.and_then(|said| said.parse().ok()).unwrap_or(1).max(1)
 }

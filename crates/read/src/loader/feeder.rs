@@ -7,6 +7,7 @@ use std::time::Instant;
 use super::batch_plan::{BatchPlan, Part, array_of, lay_out};
 use super::labelled::LabelledMasks;
 use super::loading::Loading;
+use super::local_plan::LocalPlan;
 use super::rotation::Rotation;
 use super::shared::{Shared, Start};
 use crate::dataset::array::ArrayRef;
@@ -32,6 +33,8 @@ struct Feeder<'a> {
     generation: u64,
     labelled: LabelledMasks<'a>,
     rotation: Rotation,
+    /// What the cache on the local disk is told.
+    local: LocalPlan,
     /// What the latest batch has decoded ahead.
     ahead: Vec<ChunkRef>,
     /// The latest batch's windows and parts: the slot's own are out of reach once it is published.
@@ -49,9 +52,9 @@ pub(super) fn run(shared: &Shared) {
             let generation = start.generation;
             let labelled = LabelledMasks::new(shared);
             let (ahead, items, parts, spans) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-            let rotation = Rotation::default();
+            let (rotation, local) = (Rotation::default(), LocalPlan::new(shared));
             let mut feeder =
-                Feeder { shared, generation, labelled, rotation, ahead, items, parts, spans };
+                Feeder { shared, generation, labelled, rotation, local, ahead, items, parts, spans };
             match feeder.run(start) {
                 Leave::Restarted => {}
                 Leave::Stopped => return,
@@ -88,6 +91,10 @@ impl<'a> Feeder<'a> {
                 if let Err(leave) = self.batch(&batches, number) {
                     return leave;
                 }
+                // Once the first batches are on their way.
+                if number + 1 == options.slots.min(batches.batches()) {
+                    self.local.tell(self.shared, epoch, &given);
+                }
             }
             epoch += 1;
             given.clear();
@@ -120,6 +127,7 @@ impl<'a> Feeder<'a> {
             self.ahead.extend_from_slice(&plan.ahead);
         }
         slot.publish();
+        self.local.go_on(epoch.epoch(), number);
         self.prefetch();
         let end = Instant::now();
         if let Some(trace) = &self.shared.options.trace {

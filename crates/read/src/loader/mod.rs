@@ -28,6 +28,7 @@ mod cache_choice;
 mod feeder;
 mod labelled;
 mod loading;
+mod local_plan;
 mod new_ids;
 mod options;
 mod outlook;

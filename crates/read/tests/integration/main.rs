@@ -6,6 +6,7 @@ mod device;
 mod driver;
 mod images;
 mod loading;
+mod local_cache;
 mod remote;
 mod shuffle_window;
 mod soak;

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
@@ -14,6 +15,7 @@ use super::failure::Failure;
 use super::network::{self, PATIENCE};
 use super::url::Address;
 use crate::memory;
+use crate::stores::Counts;
 
 /// First pause before a body that broke off is asked for again; each one is twice as long, up to the last.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -150,14 +152,18 @@ impl Object {
         span: Range<u64>,
         version: &Version,
         out: &mut [u8],
+        traffic: &Counts,
     ) -> Result<(), Failure> {
         let (mut done, mut tries) = (0, Tries::default());
         loop {
             // What came before a body broke off is not asked for again.
             let rest = span.start + done as u64..span.end;
-            match self.part(rest, version, &mut out[done..]).await {
-                (_, Ok(())) => return Ok(()),
-                (came, Err(failure)) => {
+            let (came, result) = self.part(rest, version, &mut out[done..]).await;
+            traffic.requests.fetch_add(1, Ordering::Relaxed);
+            traffic.bytes.fetch_add(came as u64, Ordering::Relaxed);
+            match result {
+                Ok(()) => return Ok(()),
+                Err(failure) => {
                     done += came;
                     if came > 0 {
                         tries = Tries::default();

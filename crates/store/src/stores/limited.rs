@@ -10,7 +10,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{Near, ReadBuffer, Store, StoredFile, checked};
+use super::{Near, ReadBuffer, Store, StoredFile, Traffic, checked};
+use crate::local_cache::CachedDataset;
 use hsipack_format::Result;
 
 /// A store that gives at most so many bytes a second.
@@ -47,6 +48,14 @@ impl Store for Limited {
     fn open(&self, path: &Path) -> Result<Arc<dyn StoredFile>> {
         let file = self.store.open(path)?;
         Ok(Arc::new(LimitedFile { file, limit: self.limit.clone() }))
+    }
+
+    fn keep_in(&self, cache: &Arc<CachedDataset>) {
+        self.store.keep_in(cache);
+    }
+
+    fn traffic(&self) -> Option<Traffic> {
+        self.store.traffic()
     }
 }
 
@@ -89,6 +98,18 @@ impl StoredFile for LimitedFile {
 
     fn near(&self) -> Near {
         self.file.near()
+    }
+
+    fn divide(&self, chunks: &[Option<Range<u64>>], per_sample: usize) {
+        self.file.divide(chunks, per_sample);
+    }
+
+    fn is_trusted(&self) -> bool {
+        self.file.is_trusted()
+    }
+
+    fn cached_as(&self) -> Option<u32> {
+        self.file.cached_as()
     }
 
     fn release(&self) {

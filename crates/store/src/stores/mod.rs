@@ -58,7 +58,9 @@ pub use limited::Limited;
 pub use mapped::MappedStore;
 pub use pread::PreadStore;
 pub use remote::RemoteStore;
+pub(crate) use remote::Counts;
 
+use crate::local_cache::CachedDataset;
 use crate::remote::is_url;
 use crate::small;
 use hsipack_format::{Opt, remedy};
@@ -72,6 +74,26 @@ pub trait Store: Debug + Send + Sync {
     /// # Errors
     /// If it cannot be opened; the file is named.
     fn open(&self, path: &Path) -> Result<Arc<dyn StoredFile>>;
+
+    /// Keeps what is fetched of a dataset, in files opened from now on, in a cache on the local disk. A store of files of this
+    /// machine keeps nothing.
+    fn keep_in(&self, cache: &Arc<CachedDataset>) {
+        let _ = cache;
+    }
+
+    /// What was asked of a server so far; `None` if there is none.
+    fn traffic(&self) -> Option<Traffic> {
+        None
+    }
+}
+
+/// What was asked of a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Requests for parts of shards.
+    pub requests: u64,
+    /// Bytes that came.
+    pub bytes: u64,
 }
 
 /// A file open for reading, by several threads at once.
@@ -87,8 +109,9 @@ pub trait StoredFile: Debug + Send + Sync {
         self.len() == 0
     }
 
-    /// Calls `take`, once, with the bytes of `span`: a view of the file, or what was read into `buffer`,
-    /// which is working memory to be used again for the next call.
+    /// Calls `take` with the bytes of `span`: a view of the file, or what was read into `buffer`,
+    /// which is working memory to be used again for the next call. Once; but where `take` finds bytes of a local cache
+    /// damaged, once more with those that are fetched instead.
     ///
     /// # Errors
     /// If the span lies outside the file, the file cannot be read or has become shorter, or `take` fails.
@@ -119,6 +142,22 @@ pub trait StoredFile: Debug + Send + Sync {
     /// Which spans are asked for together with [`prefetch`](Self::prefetch).
     fn near(&self) -> Near {
         Near { gap: 64 << 10, run: 8 << 20 }
+    }
+
+    /// Says where the file's chunks lie, `per_sample` for each cube, before any of them is asked for.
+    fn divide(&self, chunks: &[Option<Range<u64>>], per_sample: usize) {
+        let _ = (chunks, per_sample);
+    }
+
+    /// Whether bytes that were right once stay so, as far as anybody can tell. Chunks of other files are compared with
+    /// their checksums whenever they are read.
+    fn is_trusted(&self) -> bool {
+        true
+    }
+
+    /// Its number in the local cache, if that keeps it ([`Plan`](crate::local_cache::Plan)).
+    fn cached_as(&self) -> Option<u32> {
+        None
     }
 
     /// Lets go of what it keeps of the file in the system's cache, so that the system can drop that when it is asked to.

@@ -3,6 +3,7 @@
 use hsipack_measure::diagnose::{Limit, Observed};
 use hsipack_measure::machine::Usage;
 use hsipack_read::plan::Crop;
+use hsipack_read::store::Traffic;
 use hsipack_read::{Loader, LoaderStats};
 use serde::Serialize;
 
@@ -11,6 +12,7 @@ use serde::Serialize;
 pub struct Look {
     stats: LoaderStats,
     usage: Usage,
+    traffic: Option<Traffic>,
     /// Items that only filled up batches.
     padding: u64,
 }
@@ -19,11 +21,14 @@ impl Look {
     /// Before the loader began: its threads work from its first moment on.
     pub fn start(loader: &Loader, usage: Usage) -> Self {
         let LoaderStats { threads, slots, .. } = loader.statistics().loader;
-        Self { stats: LoaderStats { threads, slots, ..LoaderStats::default() }, usage, padding: 0 }
+        let stats = LoaderStats { threads, slots, ..LoaderStats::default() };
+        let traffic = loader.dataset().traffic().map(|_| Traffic::default());
+        Self { stats, usage, traffic, padding: 0 }
     }
 
     pub fn at(loader: &Loader, padding: u64) -> Self {
-        Self { stats: loader.statistics().loader, usage: Usage::now(), padding }
+        let traffic = loader.dataset().traffic();
+        Self { stats: loader.statistics().loader, usage: Usage::now(), traffic, padding }
     }
 }
 
@@ -63,6 +68,9 @@ pub struct Figures {
     pub consumer_waiting_s: f64,
     pub mean_ready: f64,
     pub limit: Limit,
+    /// Of a server, for chunks.
+    pub requests: Option<u64>,
+    pub fetched_bytes: Option<u64>,
 }
 
 impl Figures {
@@ -70,6 +78,7 @@ impl Figures {
     pub fn between(earlier: &Look, later: &Look) -> Self {
         let stats = later.stats.since(&earlier.stats);
         let usage = later.usage.since(earlier.usage);
+        let before = earlier.traffic.unwrap_or_default();
         let seconds = stats.elapsed_s.max(f64::MIN_POSITIVE);
         let threads = seconds * stats.threads.max(1) as f64;
         // Work is counted when it ends, so that short times may seem to hold more than fits.
@@ -99,6 +108,8 @@ impl Figures {
             consumer_waiting_s: stats.consumer_waiting_s,
             mean_ready: stats.mean_ready,
             limit: Limit::Decode,
+            requests: later.traffic.map(|traffic| traffic.requests - before.requests),
+            fetched_bytes: later.traffic.map(|traffic| traffic.bytes - before.bytes),
         };
         figures.limit = Observed {
             consumer_waiting: figures.consumer_waiting,

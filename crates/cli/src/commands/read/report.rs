@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hsipack_read::plan::State;
 use hsipack_read::{CacheChoice, CacheKind, Loader, MemoryReport, Shuffled, Statistics};
+use hsipack_store::local_cache::{CachedDataset, LocalCacheUse};
 use serde::Serialize;
 
 use super::Args;
@@ -42,6 +43,7 @@ pub struct Report {
     slots: usize,
     memory: MemoryReport,
     cache: Cache,
+    local_cache: Option<LocalCacheUse>,
     /// What could make it faster.
     advice: Vec<String>,
     first_epoch: Option<Figures>,
@@ -109,6 +111,7 @@ impl Report {
             slots: options.slots,
             memory: loader.memory().clone(),
             cache: Cache { choice: loader.cache().clone(), bytes: loader.cached_bytes() },
+            local_cache: loader.dataset().local_cache().map(CachedDataset::used),
             advice: advice(total.limit, loader, args),
             first_epoch: list.first().map(|epoch| epoch.figures.clone()),
             later_epochs: (list.len() > 1).then(|| Figures::between(&looks[1], &last)),
@@ -146,6 +149,7 @@ impl Report {
             line("later epochs", later.rates(self.unit));
         }
         line("data", self.data());
+        self.print_network();
         line("threads", self.threads());
         line("ring", self.ring());
         line("consumer", format!("waited {} of the time", percent(total.consumer_waiting)));
@@ -186,6 +190,48 @@ impl Report {
             text += &format!(", {} of it from disk", output::bytes(disk));
         }
         text
+    }
+
+    fn print_network(&self) {
+        let of = |figures: &Figures| {
+            let bytes = output::bytes(figures.fetched_bytes.unwrap_or(0));
+            format!("{}, {bytes}", output::count(figures.requests.unwrap_or(0) as usize, "request"))
+        };
+        if self.total.requests.is_some() {
+            let later = (self.epochs - 1) as u64;
+            let each = match (&self.first_epoch, &self.later_epochs) {
+                (Some(first), Some(rest)) if later > 0 => {
+                    let mut one = rest.clone();
+                    one.requests = rest.requests.map(|requests| requests.div_ceil(later));
+                    one.fetched_bytes = rest.fetched_bytes.map(|bytes| bytes / later);
+                    format!("first epoch {}; each later one {}", of(first), of(&one))
+                }
+                _ => of(&self.total),
+            };
+            line("server", each);
+        }
+        let Some(cache) = &self.local_cache else { return };
+        let bytes = output::bytes;
+        line(
+            "local cache",
+            format!(
+                "{} read from it, {} kept, {} dropped, {} fetched and not kept; {} of {} in {}",
+                bytes(cache.read_bytes),
+                bytes(cache.kept_bytes),
+                bytes(cache.dropped_bytes),
+                bytes(cache.passed_bytes),
+                bytes(cache.total_bytes),
+                bytes(cache.limit_bytes),
+                cache.folder.display()
+            ),
+        );
+        if cache.damaged > 0 {
+            let blocks = output::count(cache.damaged as usize, "block");
+            line("", format!("{blocks} of it damaged, dropped and fetched again; is its disk well?"));
+        }
+        if let Some(problem) = &cache.problem {
+            line("", format!("it could not be written: {problem}"));
+        }
     }
 
     fn threads(&self) -> String {

@@ -247,7 +247,11 @@ impl Ahead {
         if let Some(asked) = table.spans.get_mut(&done.place) {
             let len = asked.span.end - asked.span.start;
             match done.result {
-                Ok(()) => asked.state = State::There(Arc::new(done.bytes), reads),
+                Ok(()) => {
+                    let bytes = Arc::new(done.bytes);
+                    asked.object.has_come(&asked.span, &bytes);
+                    asked.state = State::There(bytes, reads);
+                }
                 Err(failure) => {
                     asked.state = State::Failed(failure, Instant::now());
                     table.held -= len;

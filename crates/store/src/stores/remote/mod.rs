@@ -13,11 +13,12 @@ mod tests;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use hsipack_format::Result;
 
-use super::{Near, ReadBuffer, Store, StoredFile, check_room, checked, readable};
+use super::{Near, ReadBuffer, Store, StoredFile, Traffic, check_room, checked, readable};
+use crate::local_cache::{CachedDataset, CachedShard};
 use crate::memory;
 use crate::remote::{self, Object, Version};
 use ahead::Ahead;
@@ -35,6 +36,16 @@ const TAIL: u64 = 32 << 10;
 pub struct RemoteStore {
     ahead: Arc<Ahead>,
     files: AtomicU64,
+    traffic: Arc<Counts>,
+    /// Caches on the local disk, of the datasets that have one.
+    caches: Mutex<Vec<Arc<CachedDataset>>>,
+}
+
+/// What was asked of the server.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) requests: AtomicU64,
+    pub(crate) bytes: AtomicU64,
 }
 
 impl RemoteStore {
@@ -47,7 +58,17 @@ impl RemoteStore {
 
     /// A store that keeps up to `bytes` of what was asked for ahead; 0 fetches nothing ahead.
     pub fn with_bytes(bytes: u64) -> Self {
-        Self { ahead: Arc::new(Ahead::new(bytes)), files: AtomicU64::new(0) }
+        Self {
+            ahead: Arc::new(Ahead::new(bytes)),
+            files: AtomicU64::new(0),
+            traffic: Arc::default(),
+            caches: Mutex::default(),
+        }
+    }
+
+    fn cache_of(&self, path: &Path) -> Option<Arc<CachedDataset>> {
+        let caches = self.caches.lock().unwrap_or_else(PoisonError::into_inner);
+        caches.iter().find(|cache| path.starts_with(cache.root())).cloned()
     }
 }
 
@@ -66,8 +87,21 @@ impl Store for RemoteStore {
             url: path.to_owned(),
             version,
             tail: Mutex::new(Some(tail)),
+            traffic: self.traffic.clone(),
+            kept: OnceLock::new(),
         });
-        Ok(Arc::new(RemoteFile { file, ahead: self.ahead.clone() }))
+        let (ahead, cache) = (self.ahead.clone(), self.cache_of(path));
+        Ok(Arc::new(RemoteFile { file, ahead, cache }))
+    }
+
+    fn keep_in(&self, cache: &Arc<CachedDataset>) {
+        self.caches.lock().unwrap_or_else(PoisonError::into_inner).push(cache.clone());
+    }
+
+    fn traffic(&self) -> Option<Traffic> {
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let Counts { requests, bytes } = &*self.traffic;
+        Some(Traffic { requests: count(requests), bytes: count(bytes) })
     }
 }
 
@@ -80,6 +114,9 @@ struct OpenObject {
     version: Version,
     /// Its last bytes, until they are read: an index is read once.
     tail: Mutex<Option<Vec<u8>>>,
+    traffic: Arc<Counts>,
+    /// Its blocks in the local cache, if there is one.
+    kept: OnceLock<CachedShard>,
 }
 
 impl OpenObject {
@@ -106,7 +143,14 @@ impl OpenObject {
     async fn fetch(&self, span: Range<u64>, out: &mut [u8]) -> Result<(), remote::Failure> {
         let object = Object::at(&self.url)
             .map_err(|error| remote::Failure::Other(error.what().to_owned()))?;
-        object.span(span, &self.version, out).await
+        object.span(span, &self.version, out, &self.traffic).await
+    }
+
+    /// A span that was asked for ahead has come.
+    fn has_come(&self, span: &Range<u64>, bytes: &Arc<Vec<u8>>) {
+        if let Some(kept) = self.kept.get() {
+            kept.keep(span, bytes);
+        }
     }
 
     /// Waits for a span.
@@ -121,6 +165,27 @@ impl OpenObject {
 struct RemoteFile {
     file: Arc<OpenObject>,
     ahead: Arc<Ahead>,
+    cache: Option<Arc<CachedDataset>>,
+}
+
+impl RemoteFile {
+    /// Gives `take` the bytes of `span` from the local cache, if they are there. If not, their block is asked for, since
+    /// that is what can be kept.
+    fn with_kept(
+        &self,
+        span: &Range<u64>,
+        take: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Option<Result<()>> {
+        let kept = self.file.kept.get()?;
+        if let Some(taken) = kept.with(span, take) {
+            return Some(taken);
+        }
+        if let Some(block) = kept.block_of(span) {
+            self.ahead.ask(&self.file, block);
+        }
+        kept.help();
+        None
+    }
 }
 
 impl StoredFile for RemoteFile {
@@ -147,6 +212,9 @@ impl StoredFile for RemoteFile {
             room.copy_from_slice(&tail[place]);
             return take(room);
         }
+        if let Some(taken) = self.with_kept(&span, take) {
+            return taken;
+        }
         if let Some(there) = self.ahead.take(&self.file, &span)? {
             return take(there.bytes());
         }
@@ -165,6 +233,8 @@ impl StoredFile for RemoteFile {
             out.copy_from_slice(&tail[place]);
             return Ok(());
         }
+        // What is read here is compared with its checksum by whoever asked, too late to be fetched instead. So bytes of the
+        // local cache are not taken.
         match self.ahead.take(&self.file, &span)? {
             Some(there) => out.copy_from_slice(there.bytes()),
             None => self.file.read(span, out)?,
@@ -177,6 +247,9 @@ impl StoredFile for RemoteFile {
         if self.file.has_tail(&span) {
             return;
         }
+        if let Some(kept) = self.file.kept.get() {
+            return kept.prefetch(&span).into_iter().for_each(|block| self.ahead.ask(&self.file, block));
+        }
         for start in span.clone().step_by(NEAR.run as usize) {
             self.ahead.ask(&self.file, start..span.end.min(start + NEAR.run));
         }
@@ -184,6 +257,20 @@ impl StoredFile for RemoteFile {
 
     fn near(&self) -> Near {
         NEAR
+    }
+
+    fn divide(&self, chunks: &[Option<Range<u64>>], per_sample: usize) {
+        if let Some(cache) = &self.cache {
+            self.file.kept.get_or_init(|| cache.shard(&self.file.url, chunks, per_sample));
+        }
+    }
+
+    fn is_trusted(&self) -> bool {
+        self.file.kept.get().is_none()
+    }
+
+    fn cached_as(&self) -> Option<u32> {
+        self.file.kept.get().map(CachedShard::number)
     }
 }
 

@@ -1,0 +1,95 @@
+//! Telling the cache on the local disk which chunks an epoch and the next one will want, and when.
+
+use hsipack_store::local_cache::{EpochUses, Plan};
+
+use super::batch_plan::array_of;
+use super::cache_choice::ranks_here;
+use super::shared::Shared;
+use crate::Result;
+use crate::decode::inside;
+use crate::plan::{Crop, EpochPlan, Item, Segment, Share};
+
+/// Of longer epochs nothing is told: it would take too long, and windows that are drawn from everywhere want every chunk
+/// all the time.
+const MOST_ITEMS: usize = 4 << 20;
+
+/// What the local cache knows of a loader.
+#[derive(Debug)]
+pub(super) struct LocalPlan(Option<Plan>);
+
+impl LocalPlan {
+    pub(super) fn new(shared: &Shared) -> Self {
+        let cache = shared.dataset.local_cache();
+        // Which crops have labels is only known when their masks are read.
+        let is_known = !matches!(shared.plan.options().crop, Crop::Random { min_labelled, .. } if min_labelled > 0.0);
+        Self(cache.filter(|_| is_known).map(|cache| cache.plan(shared.options.slots)))
+    }
+
+    /// Says what the rest of epoch `epoch` and the next one will want, unless that is known. What of the epoch was `given`
+    /// is no part of it.
+    pub(super) fn tell(&self, shared: &Shared, epoch: u64, given: &[Segment]) {
+        let Some(plan) = &self.0 else { return };
+        let next = epoch + 1;
+        let has_next = shared.options.end_epoch.is_none_or(|end| next < end);
+        for (epoch, given) in [(epoch, given)].into_iter().chain(has_next.then_some((next, &[][..]))) {
+            if plan.knows(epoch) {
+                continue;
+            }
+            match uses(shared, plan, epoch, given) {
+                Ok(Some(uses)) => plan.add(epoch, uses),
+                // Whatever is wrong with it is told to those who read.
+                Ok(None) | Err(_) => return,
+            }
+        }
+    }
+
+    /// Batch `n` of an epoch is about to be asked for.
+    pub(super) fn go_on(&self, epoch: u64, n: usize) {
+        if let Some(plan) = &self.0 {
+            plan.go_on(epoch, n);
+        }
+    }
+}
+
+/// What all processes of this machine that train together will want in an epoch; `None` of too long a one.
+fn uses(shared: &Shared, plan: &Plan, epoch: u64, given: &[Segment]) -> Result<Option<EpochUses>> {
+    let Share { rank, world_size } = shared.options.share;
+    let here = (ranks_here() as usize).min(world_size);
+    let first = rank - rank % here;
+    let shares = (first..(first + here).min(world_size)).map(|rank| Share { rank, world_size });
+    let epochs = shares.map(|share| shared.plan.epoch(epoch, given, share));
+    let epochs: Vec<EpochPlan> = epochs.collect::<Result<_>>()?;
+    if epochs.iter().map(EpochPlan::items).sum::<usize>() > MOST_ITEMS {
+        return Ok(None);
+    }
+    let steps = epochs.iter().map(EpochPlan::batches).max().unwrap_or(0);
+    let mut uses = plan.epoch(steps);
+    let mut items = Vec::new();
+    for step in 0..steps {
+        for epoch in epochs.iter().filter(|epoch| step < epoch.batches()) {
+            epoch.batch(step, None, &mut items)?;
+            for item in &items {
+                want(shared, *item, step as u32, &mut uses)?;
+            }
+        }
+    }
+    Ok(Some(uses))
+}
+
+/// Notes the chunks of an item's image and masks.
+fn want(shared: &Shared, item: Item, step: u32, uses: &mut EpochUses) -> Result<()> {
+    let index = shared.dataset.samples().index(item.sample);
+    for number in 0..=shared.masks.len() {
+        let array = array_of(&shared.dataset, &shared.masks, item, number)?;
+        let (rows, columns) = inside(item.window, array.shape(), shared.pad(array));
+        for down in array.grid().chunk_rows(&rows) {
+            for chunk in array.grid().chunks_in(down, &columns) {
+                let Some(stored) = array.locate_if_open(index, chunk) else { continue };
+                if let Some(shard) = stored.file.cached_as() {
+                    uses.want(shard, &stored.span, step);
+                }
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,697 @@
+//! The blocks of one dataset: reading them, keeping new ones, dropping those that are wanted last.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::fs::{self, File};
+use std::hash::Hasher as _;
+use std::io::Write as _;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use hsipack_format::crc::crc32c;
+use hsipack_format::{Error, ErrorKind, Result};
+
+use super::blocks;
+use super::folder::{self, BlockName, CacheFolder, Locked};
+use super::uses::{Expected, Gathering, Latest, NEVER};
+use super::writer::Writer;
+use super::LocalCache;
+use crate::stores::{MappedStore, ReadBuffer, Store, StoredFile};
+use crate::{memory, small};
+
+/// Blocks kept open: those of some batches. A block that another process dropped takes its place on the disk as long as it
+/// is open here.
+const OPEN: usize = 128;
+/// How long nothing is written after the disk refused.
+const REST: Duration = Duration::from_secs(30);
+/// How often the folder is looked through for what other processes did, where there is no room.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// What the local cache holds, and keeps, of one dataset.
+#[derive(Debug)]
+pub struct CachedDataset {
+    shared: Arc<Shared>,
+    writer: Arc<Writer>,
+}
+
+/// What became of bytes, since the dataset was opened, in this process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct LocalCacheUse {
+    /// The cache's folder.
+    pub folder: PathBuf,
+    /// Most bytes in it.
+    pub limit_bytes: u64,
+    /// Bytes in it now, of all datasets.
+    pub total_bytes: u64,
+    /// Bytes of chunks that were read from it.
+    pub read_bytes: u64,
+    /// Bytes of blocks that were written into it.
+    pub kept_bytes: u64,
+    /// Bytes of blocks that were fetched and not kept, since what is there is wanted sooner.
+    pub passed_bytes: u64,
+    /// Bytes of blocks that gave way.
+    pub dropped_bytes: u64,
+    /// Blocks that were not what was written.
+    pub damaged: u64,
+    /// The last thing that went wrong, such as a full disk: reading goes on without the cache then.
+    pub problem: Option<String>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    cache: CacheFolder,
+    /// The dataset's folder in it.
+    folder: PathBuf,
+    /// Where the dataset lies.
+    root: PathBuf,
+    limit: u64,
+    /// Locked as long as the dataset is open.
+    in_use: Mutex<Option<File>>,
+    table: Mutex<Table>,
+    files: MappedStore,
+    read: AtomicU64,
+    kept: AtomicU64,
+    passed: AtomicU64,
+    dropped: AtomicU64,
+    damaged: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    shards: Vec<Arc<ShardBlocks>>,
+    numbers: HashMap<BlockName, u32>,
+    /// The name of every block, by its number.
+    names: Vec<BlockName>,
+    /// Whether each is there, as far as this process knows.
+    present: Vec<bool>,
+    count: usize,
+    /// Blocks in the folder that belong to no shard that is open.
+    others: HashSet<BlockName>,
+    latest: Latest,
+    expected: Vec<(u64, Expected)>,
+    plans: u64,
+    /// Steps of all loaders together.
+    steps: u64,
+    open: VecDeque<(u32, Arc<dyn StoredFile>)>,
+    /// The disk refused; nothing is written until then.
+    rest_until: Option<Instant>,
+    looked: Option<Instant>,
+    problem: Option<String>,
+}
+
+/// The blocks of a shard.
+#[derive(Debug)]
+struct ShardBlocks {
+    /// Number of the first one.
+    first: u32,
+    spans: Vec<Range<u64>>,
+}
+
+/// A shard of a dataset that the local cache keeps.
+#[derive(Clone, Debug)]
+pub(crate) struct CachedShard {
+    shared: Arc<Shared>,
+    writer: Arc<Writer>,
+    number: u32,
+    blocks: Arc<ShardBlocks>,
+}
+
+impl LocalCache {
+    /// What the cache has of the dataset at the URL `root` with this fingerprint.
+    ///
+    /// # Errors
+    /// If the folder cannot be made or is something else, or its disk knows no locks.
+    pub fn dataset(&self, fingerprint: &str, root: &Path) -> Result<CachedDataset> {
+        let cache = CacheFolder::create(&self.folder)?;
+        let folder = cache.dataset(fingerprint);
+        let in_use = folder::use_dataset(&folder, root)?;
+        let held = {
+            let mut locked = cache.lock()?;
+            cache.recount(&mut locked)?;
+            locked.total()
+        };
+        let limit = match self.bytes {
+            Some(bytes) => bytes,
+            None => (free(cache.path())? + held) / 2,
+        };
+        let table = Table { others: found(&folder), ..Table::default() };
+        let shared = Shared {
+            cache,
+            folder,
+            root: root.to_owned(),
+            limit,
+            in_use: Mutex::new(Some(in_use)),
+            table: Mutex::new(table),
+            files: MappedStore::new(),
+            read: AtomicU64::new(0),
+            kept: AtomicU64::new(0),
+            passed: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            damaged: AtomicU64::new(0),
+        };
+        Ok(CachedDataset { shared: Arc::new(shared), writer: Arc::default() })
+    }
+}
+
+/// Bytes that are free on the disk of a folder.
+fn free(folder: &Path) -> Result<u64> {
+    let disk = rustix::fs::statvfs(folder)
+        .map_err(|error| Error::io(folder, "cannot ask how much room there is", error.into()))?;
+    Ok(disk.f_bavail * disk.f_frsize)
+}
+
+fn found(folder: &Path) -> HashSet<BlockName> {
+    let blocks = folder::blocks_in(folder).into_iter();
+    blocks.filter(|(_, is_part)| !is_part).map(|(block, _)| block.name).collect()
+}
+
+impl CachedDataset {
+    /// The shard at `path`, whose chunks lie at `chunks`, `per_sample` for each cube.
+    pub(crate) fn shard(
+        &self,
+        path: &Path,
+        chunks: &[Option<Range<u64>>],
+        per_sample: usize,
+    ) -> CachedShard {
+        let below = path.strip_prefix(&self.shared.root).unwrap_or(path);
+        let shard = hash(below, chunks);
+        let spans = blocks::cut(chunks, per_sample);
+        let mut table = self.shared.lock();
+        let number = table.shards.len() as u32;
+        let blocks = Arc::new(ShardBlocks { first: table.names.len() as u32, spans });
+        for span in &blocks.spans {
+            let name = BlockName { shard, offset: span.start, len: span.end - span.start };
+            let block = table.names.len() as u32;
+            table.names.push(name);
+            table.present.push(false);
+            table.numbers.insert(name, block);
+            if table.others.remove(&name) {
+                table.is_there(block);
+            }
+        }
+        table.shards.push(blocks.clone());
+        drop(table);
+        CachedShard { shared: self.shared.clone(), writer: self.writer.clone(), number, blocks }
+    }
+
+    /// Where the dataset lies.
+    pub fn root(&self) -> &Path {
+        &self.shared.root
+    }
+
+    /// Waits until all that is to be kept is written.
+    pub fn flush(&self) {
+        self.writer.flush(|block, bytes| self.shared.keep(block, bytes));
+    }
+
+    /// What became of bytes so far.
+    pub fn used(&self) -> LocalCacheUse {
+        let shared = &self.shared;
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        LocalCacheUse {
+            folder: shared.cache.path().to_owned(),
+            limit_bytes: shared.limit,
+            total_bytes: shared.cache.lock().map_or(0, |locked| locked.total()),
+            read_bytes: count(&shared.read),
+            kept_bytes: count(&shared.kept),
+            passed_bytes: count(&shared.passed),
+            dropped_bytes: count(&shared.dropped),
+            damaged: count(&shared.damaged),
+            problem: shared.lock().problem.clone(),
+        }
+    }
+
+    /// Tells the cache what a loader will want, which has read what it asks for at most `lag` steps later.
+    pub fn plan(&self, lag: usize) -> Plan {
+        let mut table = self.shared.lock();
+        table.plans += 1;
+        let number = table.plans;
+        table.expected.push((number, Expected::new(lag)));
+        Plan { shared: self.shared.clone(), number }
+    }
+}
+
+/// What one loader will want; forgotten when it is dropped.
+#[derive(Debug)]
+pub struct Plan {
+    shared: Arc<Shared>,
+    number: u64,
+}
+
+/// Gathers what an epoch will want, for [`Plan::add`].
+#[derive(Debug)]
+pub struct EpochUses {
+    shards: Vec<Arc<ShardBlocks>>,
+    gathering: Gathering,
+}
+
+impl EpochUses {
+    /// Bytes `span` of shard `shard` ([`StoredFile::cached_as`]) are wanted in step `step`. For each shard, steps ascend.
+    pub fn want(&mut self, shard: u32, span: &Range<u64>, step: u32) {
+        let Some(blocks) = self.shards.get(shard as usize) else { return };
+        if let Some(block) = blocks::holding(&blocks.spans, span) {
+            self.gathering.want(blocks.first + block as u32, step);
+        }
+    }
+}
+
+impl Plan {
+    /// Whether an epoch is known.
+    pub fn knows(&self, epoch: u64) -> bool {
+        self.with(|_, expected| expected.knows(epoch))
+    }
+
+    /// For what an epoch of so many steps will want.
+    pub fn epoch(&self, steps: usize) -> EpochUses {
+        let table = self.shared.lock();
+        let gathering = Gathering::new(u32::try_from(steps).unwrap_or(u32::MAX), table.names.len());
+        EpochUses { shards: table.shards.clone(), gathering }
+    }
+
+    /// Says what the epoch after all that are known will want.
+    pub fn add(&self, epoch: u64, uses: EpochUses) {
+        if let Some(uses) = uses.gathering.done() {
+            self.with(|_, expected| expected.add(epoch, uses));
+        }
+    }
+
+    /// The loader asks for what a step of an epoch wants.
+    pub fn go_on(&self, epoch: u64, step: usize) {
+        let mut table = self.shared.lock();
+        let (steps, over) = table.expected_of(self.number).go_on(epoch, step as u32);
+        table.steps += steps;
+        for block in over {
+            table.note(block);
+        }
+        if table.latest.is_long(table.count) {
+            table.note_all();
+        }
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&Shared, &mut Expected) -> T) -> T {
+        let mut table = self.shared.lock();
+        work(&self.shared, table.expected_of(self.number))
+    }
+}
+
+impl Drop for Plan {
+    fn drop(&mut self) {
+        self.shared.lock().expected.retain(|(number, _)| *number != self.number);
+    }
+}
+
+/// What tells a shard from those of other names or contents.
+fn hash(below: &Path, chunks: &[Option<Range<u64>>]) -> u64 {
+    // Of the standard library's hashers none gives the same for ever; this is FNV-1a.
+    struct Fnv(u64);
+    impl std::hash::Hasher for Fnv {
+        fn write(&mut self, bytes: &[u8]) {
+            for byte in bytes {
+                self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+            }
+        }
+
+        fn finish(&self) -> u64 {
+            self.0
+        }
+    }
+    let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
+    hasher.write(below.to_string_lossy().as_bytes());
+    for span in chunks {
+        let (start, end) = span.as_ref().map_or((u64::MAX, u64::MAX), |span| (span.start, span.end));
+        hasher.write(&start.to_le_bytes());
+        hasher.write(&end.to_le_bytes());
+    }
+    hasher.finish()
+}
+
+impl CachedShard {
+    /// Its number among the dataset's.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// The block that holds `span`.
+    pub(crate) fn block_of(&self, span: &Range<u64>) -> Option<Range<u64>> {
+        let block = blocks::holding(&self.blocks.spans, span)?;
+        Some(self.blocks.spans[block].clone())
+    }
+
+    /// Says that `span` will be wanted soon. Gives the blocks of it that have to be fetched.
+    pub(crate) fn prefetch(&self, span: &Range<u64>) -> Vec<Range<u64>> {
+        let touched = blocks::touched(&self.blocks.spans, span);
+        let missing = touched.filter(|block| {
+            let Some(file) = self.shared.open(self.blocks.first + *block as u32) else { return true };
+            file.prefetch(0..file.len());
+            false
+        });
+        missing.map(|block| self.blocks.spans[block].clone()).collect()
+    }
+
+    /// Calls `take` with the bytes of `span` if they are here. `None` if they are not, or turned out to be something else:
+    /// then `take` may have been called in vain.
+    pub(crate) fn with(
+        &self,
+        span: &Range<u64>,
+        take: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Option<Result<()>> {
+        let place = blocks::holding(&self.blocks.spans, span)?;
+        let block = self.blocks.first + place as u32;
+        let file = self.shared.open(block)?;
+        let start = self.blocks.spans[place].start;
+        let taken = file.with_bytes(
+            span.start - start..span.end - start,
+            &mut ReadBuffer::new(),
+            take,
+        );
+        match taken {
+            Err(error) if is_of_file(&error) => {
+                self.shared.drop_block(block, Some(&file));
+                None
+            }
+            taken => {
+                self.shared.read.fetch_add(span.end - span.start, Ordering::Relaxed);
+                Some(taken)
+            }
+        }
+    }
+
+    /// Keeps a block that was fetched, if there is room for it; written later.
+    pub(crate) fn keep(&self, span: &Range<u64>, bytes: &Arc<Vec<u8>>) {
+        let Some(place) = blocks::holding(&self.blocks.spans, span) else { return };
+        if self.blocks.spans[place] != *span || bytes.len() as u64 != span.end - span.start {
+            return;
+        }
+        let block = self.blocks.first + place as u32;
+        let shared = self.shared.clone();
+        if !self.writer.add(block, bytes, move |block, bytes| shared.keep(block, bytes)) {
+            self.shared.passed.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Helps to write what waits, if that is much.
+    pub(crate) fn help(&self) {
+        self.writer.help(|block, bytes| self.shared.keep(block, bytes));
+    }
+}
+
+/// Whether an error is about the block's file, or what is in it.
+fn is_of_file(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Damaged | ErrorKind::Io) && !memory::refused(error)
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A block's file, if it is there.
+    fn open(&self, block: u32) -> Option<Arc<dyn StoredFile>> {
+        let name = {
+            let mut table = self.lock();
+            if let Some(place) = table.open.iter().position(|(open, _)| *open == block) {
+                let entry = table.open.remove(place)?;
+                let file = entry.1.clone();
+                table.open.push_back(entry);
+                return Some(file);
+            }
+            table.names[block as usize]
+        };
+        let path = self.folder.join(name.file());
+        let file = match self.files.open(&path) {
+            Ok(file) if file.len() == name.file_bytes() => file,
+            Ok(_) => {
+                self.drop_block(block, None);
+                return None;
+            }
+            Err(_) => {
+                self.lock().is_gone(block);
+                return None;
+            }
+        };
+        let mut table = self.lock();
+        table.is_there(block);
+        if table.open.len() >= OPEN {
+            table.open.pop_front();
+        }
+        table.open.push_back((block, file.clone()));
+        Some(file)
+    }
+
+    /// Drops a block that is not what was written: of the file that was read, not one that was written since.
+    fn drop_block(&self, block: u32, read: Option<&Arc<dyn StoredFile>>) {
+        let name = {
+            let mut table = self.lock();
+            let open = table.open.iter().find(|(open, _)| *open == block).map(|(_, file)| file);
+            let is_other = matches!((open, read), (Some(open), Some(read)) if !Arc::ptr_eq(open, read));
+            if is_other || (read.is_some() && !table.present[block as usize]) {
+                return;
+            }
+            table.is_gone(block);
+            table.names[block as usize]
+        };
+        self.damaged.fetch_add(1, Ordering::Relaxed);
+        let dropped = self.cache.lock().and_then(|mut locked| {
+            folder::remove(&self.folder.join(name.file()), name, &mut locked)
+        });
+        if let Err(error) = dropped {
+            self.refused(&error);
+        }
+    }
+
+    /// Writes a block, if there is room for it.
+    fn keep(&self, block: u32, bytes: &[u8]) {
+        let resting = {
+            let mut table = self.lock();
+            let resting = table.rest_until.is_some_and(|until| Instant::now() < until);
+            if !resting {
+                table.rest_until = None;
+            }
+            resting
+        };
+        let kept = if resting { Ok(false) } else { self.try_keep(block, bytes) };
+        let kept = match kept {
+            // All of it was deleted: it begins anew.
+            Err(error) if small::is_missing(&error) => {
+                self.make_again().and_then(|()| self.try_keep(block, bytes))
+            }
+            kept => kept,
+        };
+        let count = match kept {
+            Ok(true) => &self.kept,
+            Ok(false) => &self.passed,
+            Err(error) => {
+                self.refused(&error);
+                &self.passed
+            }
+        };
+        count.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+    }
+
+    fn refused(&self, error: &Error) {
+        let mut table = self.lock();
+        table.rest_until = Some(Instant::now() + REST);
+        table.problem = Some(error.to_string());
+    }
+
+    fn make_again(&self) -> Result<()> {
+        let cache = CacheFolder::create(self.cache.path())?;
+        let in_use = folder::use_dataset(&self.folder, &self.root)?;
+        *self.in_use.lock().unwrap_or_else(PoisonError::into_inner) = Some(in_use);
+        self.lock().all_gone();
+        cache.recount(&mut cache.lock()?)
+    }
+
+    fn try_keep(&self, block: u32, bytes: &[u8]) -> Result<bool> {
+        let name = self.lock().names[block as usize];
+        let path = self.folder.join(name.file());
+        let part = folder::part_of(&self.folder, name);
+        let cannot = |error| Error::io(&path, "cannot write", error);
+        let mut file = {
+            let mut locked = self.cache.lock()?;
+            if path.exists() {
+                self.lock().is_there(block);
+                return Ok(true);
+            }
+            if !self.make_room(&mut locked, block, name)? {
+                return Ok(false);
+            }
+            let file = match File::options().write(true).create_new(true).open(&part) {
+                // Another loader of this process writes it.
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => return Ok(false),
+                file => file.map_err(cannot)?,
+            };
+            file.try_lock().map_err(|error| cannot(error.into()))?;
+            locked.set(locked.total() + name.file_bytes())?;
+            file
+        };
+        let written = file
+            .write_all(bytes)
+            .and_then(|()| file.write_all(&crc32c(bytes).to_le_bytes()))
+            .map_err(cannot);
+        let mut locked = self.cache.lock()?;
+        let written = written.and_then(|()| fs::rename(&part, &path).map_err(cannot));
+        match written {
+            Ok(()) => {
+                self.lock().is_there(block);
+                Ok(true)
+            }
+            Err(error) => {
+                let _ = fs::remove_file(&part);
+                locked.set(locked.total().saturating_sub(name.file_bytes()))?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes room for a block, unless all that is there is wanted sooner.
+    fn make_room(&self, locked: &mut Locked, block: u32, name: BlockName) -> Result<bool> {
+        let need = name.file_bytes();
+        if need > self.limit {
+            return Ok(false);
+        }
+        let mut looked = false;
+        while locked.total() + need > self.limit {
+            let victim = self.lock().victim(block);
+            if let Some((victim, name)) = victim {
+                let path = self.folder.join(name.file());
+                let freed = folder::remove(&path, name, locked)?;
+                self.lock().is_gone(victim);
+                self.dropped.fetch_add(freed, Ordering::Relaxed);
+                continue;
+            }
+            if looked || !self.look(locked)? {
+                return Ok(false);
+            }
+            looked = true;
+        }
+        Ok(true)
+    }
+
+    /// Looks for what other processes did: blocks of this dataset that they wrote, datasets that nobody reads any more, whose
+    /// blocks are dropped. `false` if it did so a moment ago.
+    fn look(&self, locked: &mut Locked) -> Result<bool> {
+        {
+            let mut table = self.lock();
+            if table.looked.is_some_and(|looked| looked.elapsed() < LOOK) {
+                return Ok(false);
+            }
+            table.looked = Some(Instant::now());
+        }
+        // What the user deleted is counted no more.
+        self.cache.recount(locked)?;
+        let mut others: Vec<PathBuf> = self.cache.folders()?;
+        others.retain(|folder| *folder != self.folder);
+        others.sort_by_key(|folder| folder::used(folder));
+        // Some at a time, the longest unread first.
+        let mut freed_any = false;
+        let enough = self.limit - self.limit / 16;
+        for other in others {
+            if locked.total() <= enough {
+                break;
+            }
+            let Some(_alone) = folder::lock_unused(&other, false) else { continue };
+            for (block, _) in folder::blocks_in(&other).iter().filter(|(_, is_part)| !is_part) {
+                if locked.total() <= enough {
+                    break;
+                }
+                let freed = folder::remove(&other.join(&block.file), block.name, locked)?;
+                self.dropped.fetch_add(freed, Ordering::Relaxed);
+                freed_any |= freed > 0;
+            }
+            if folder::blocks_in(&other).is_empty() {
+                folder::forget(&other);
+            }
+        }
+        let there = found(&self.folder);
+        let mut table = self.lock();
+        if freed_any {
+            // There may be more.
+            table.looked = None;
+        }
+        table.others.clear();
+        for name in there {
+            match table.numbers.get(&name).copied() {
+                Some(block) => table.is_there(block),
+                None => drop(table.others.insert(name)),
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Table {
+    fn expected_of(&mut self, plan: u64) -> &mut Expected {
+        let found = self.expected.iter_mut().find(|(number, _)| *number == plan);
+        &mut found.expect("a plan is forgotten when it is dropped").1
+    }
+
+    /// Steps until a block is wanted by any loader.
+    fn until(&self, block: u32) -> u64 {
+        self.expected.iter().map(|(_, expected)| expected.until(block)).min().unwrap_or(NEVER)
+    }
+
+    fn note(&mut self, block: u32) {
+        if self.present[block as usize] {
+            let when = self.steps.saturating_add(self.until(block));
+            self.latest.note(block, when);
+        }
+    }
+
+    fn note_all(&mut self) {
+        self.latest.clear();
+        for block in 0..self.names.len() as u32 {
+            self.note(block);
+        }
+    }
+
+    fn is_there(&mut self, block: u32) {
+        if !std::mem::replace(&mut self.present[block as usize], true) {
+            self.count += 1;
+            self.note(block);
+        }
+    }
+
+    fn is_gone(&mut self, block: u32) {
+        if std::mem::replace(&mut self.present[block as usize], false) {
+            self.count -= 1;
+        }
+        self.open.retain(|(open, _)| *open != block);
+    }
+
+    fn all_gone(&mut self) {
+        self.present.fill(false);
+        self.count = 0;
+        self.open.clear();
+        self.latest.clear();
+        self.others.clear();
+    }
+
+    /// The block that is wanted last, if that is later than block `new` is; it stays noted as there.
+    fn victim(&mut self, new: u32) -> Option<(u32, BlockName)> {
+        let again = self.expected.iter().map(|(_, expected)| expected.until_again(new));
+        let wanted = again.min().unwrap_or(NEVER);
+        if wanted == NEVER {
+            return None;
+        }
+        let mut latest = std::mem::take(&mut self.latest);
+        let now = self.steps;
+        let when = |block: u32| {
+            self.present[block as usize].then(|| now.saturating_add(self.until(block)))
+        };
+        let found = latest.take(when);
+        self.latest = latest;
+        match found {
+            Some((block, when)) if when > now.saturating_add(wanted) => {
+                Some((block, self.names[block as usize]))
+            }
+            Some((block, when)) => {
+                self.latest.note(block, when);
+                None
+            }
+            None => None,
+        }
+    }
+}

@@ -1,0 +1,493 @@
+//! The folder of a cache: names, the lock and the total; listing, checking and clearing.
+
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use hsipack_format::codec::CHECKSUM_LEN;
+use hsipack_format::crc::crc32c;
+use hsipack_format::{Error, ErrorKind, Opt, Result, remedy};
+
+use crate::{remote, small};
+
+/// Says to programs that save files that these need not be saved (<https://bford.info/cachedir/>), and to us that the
+/// folder is a cache of this layout.
+const TAG: &str = "CACHEDIR.TAG";
+const TAG_TEXT: &str = "Signature: 8a477f597d28d172789f06886806bc55\n\
+    # A local cache of hsipack, layout 1: copies of what lies on servers. All of it may be deleted at any time.\n";
+const TOTAL: &str = "total";
+const DATASETS: &str = "datasets";
+const IN_USE: &str = "in-use";
+const ABOUT: &str = "about.json";
+const PART: &str = "part";
+/// Digits of the total.
+const DIGITS: usize = 20;
+
+/// The name of a block: which shard, and which of its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct BlockName {
+    /// Hash of the shard's name and index.
+    pub(super) shard: u64,
+    pub(super) offset: u64,
+    /// Bytes of the object; the file has the checksum, too.
+    pub(super) len: u64,
+}
+
+impl BlockName {
+    /// Bytes of the file.
+    pub(super) fn file_bytes(self) -> u64 {
+        self.len + CHECKSUM_LEN as u64
+    }
+
+    pub(super) fn file(self) -> String {
+        format!("{:016x}-{:x}-{:x}", self.shard, self.offset, self.len)
+    }
+
+    /// The block with this file's name, and whether that is being written.
+    fn parse(name: &str) -> Option<(Self, bool)> {
+        let (name, rest) = name.split_once('.').unwrap_or((name, ""));
+        let mut numbers = name.split('-').map(|digits| u64::from_str_radix(digits, 16).ok());
+        let mut next = || numbers.next().flatten();
+        let block = Self { shard: next()?, offset: next()?, len: next()? };
+        (block.file() == name).then_some((block, !rest.is_empty()))
+    }
+}
+
+/// The folder of a cache on the local disk.
+#[derive(Clone, Debug)]
+pub struct CacheFolder {
+    path: PathBuf,
+}
+
+/// What a cache holds of one dataset.
+#[derive(Clone, Debug)]
+pub struct CachedInfo {
+    /// The dataset's fingerprint.
+    pub fingerprint: String,
+    /// Where it was read from, where that is known.
+    pub url: Option<String>,
+    /// Blocks that are there.
+    pub blocks: u64,
+    /// Their bytes on the disk.
+    pub bytes: u64,
+    /// When it was last opened, where the system tells.
+    pub used: Option<SystemTime>,
+    /// Whether a process reads it now.
+    pub in_use: bool,
+}
+
+/// What [`CacheFolder::check`] found.
+#[derive(Clone, Debug, Default)]
+pub struct Checked {
+    /// Blocks that are what was written.
+    pub good: u64,
+    /// Those that are not; they were deleted.
+    pub damaged: Vec<PathBuf>,
+}
+
+/// The total, locked.
+#[derive(Debug)]
+pub(super) struct Locked {
+    file: File,
+    path: PathBuf,
+    total: u64,
+}
+
+impl CacheFolder {
+    /// The cache at `path`, which is made if nothing is there, or an empty folder.
+    ///
+    /// # Errors
+    /// If it cannot be made, or the folder holds something else.
+    pub fn create(path: &Path) -> Result<Self> {
+        if remote::is_url(path) {
+            return Err(Error::unsupported("a local cache cannot lie on a server")
+                .at(path)
+                .with_remedy("give a folder of this machine, best on a fast disk"));
+        }
+        let cannot = |error| Error::io(path, "cannot make the local cache", error);
+        fs::create_dir_all(path).map_err(cannot)?;
+        let path = fs::canonicalize(path).map_err(cannot)?;
+        let cache = Self { path };
+        if !cache.is_tagged()? {
+            let is_empty = fs::read_dir(&cache.path).map_err(cannot)?.next().is_none();
+            // Another process may have begun to make it.
+            if !is_empty && !cache.path.join(TAG).exists() {
+                return Err(cache.foreign());
+            }
+            let part = cache.path.join(format!("{TAG}.{}", std::process::id()));
+            fs::write(&part, TAG_TEXT).and_then(|()| fs::rename(&part, cache.path.join(TAG))).map_err(cannot)?;
+        }
+        fs::create_dir_all(cache.path.join(DATASETS)).map_err(cannot)?;
+        Ok(cache)
+    }
+
+    /// The cache at `path`, which is there.
+    ///
+    /// # Errors
+    /// If the folder is no cache.
+    pub fn open(path: &Path) -> Result<Self> {
+        remote::refuse(path, "looking for a local cache at")?;
+        let cannot = |error| Error::io(path, "cannot open", error);
+        let cache = Self { path: fs::canonicalize(path).map_err(cannot)? };
+        match cache.is_tagged()? {
+            true => Ok(cache),
+            false => Err(cache.foreign()),
+        }
+    }
+
+    fn is_tagged(&self) -> Result<bool> {
+        let tag = small::read_if_there(&self.path.join(TAG), 4096)?;
+        Ok(tag.is_some_and(|tag| tag == TAG_TEXT.as_bytes()))
+    }
+
+    fn foreign(&self) -> Error {
+        Error::conflict("the folder is no local cache of this version of hsipack")
+            .at(&self.path)
+            .with_remedy(remedy!["give an empty folder, or a new one, as ", Opt::LocalCache])
+    }
+
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The folder of a dataset.
+    pub(super) fn dataset(&self, fingerprint: &str) -> PathBuf {
+        self.path.join(DATASETS).join(fingerprint)
+    }
+
+    /// Locks the total; waits for whoever holds the lock, which nobody does for long.
+    ///
+    /// # Errors
+    /// If the folder is gone, or its disk knows no locks.
+    pub(super) fn lock(&self) -> Result<Locked> {
+        let path = self.path.join(TOTAL);
+        let cannot = |error| Error::io(&path, "cannot lock", error);
+        loop {
+            let file = File::options().read(true).write(true).create(true).truncate(false).open(&path);
+            let file = file.map_err(cannot)?;
+            file.lock().map_err(cannot)?;
+            // Whoever clears the cache, or the user, may have deleted it meanwhile.
+            if !is_at(&file, &path) {
+                continue;
+            }
+            let mut digits = [0; DIGITS];
+            let read = file.read_exact_at(&mut digits, 0).ok();
+            let total = read.and_then(|()| std::str::from_utf8(&digits).ok()?.trim().parse().ok());
+            let mut locked = Locked { file, path, total: total.unwrap_or(0) };
+            if total.is_none() {
+                self.recount(&mut locked)?;
+            }
+            return Ok(locked);
+        }
+    }
+
+    /// Counts the bytes of all blocks anew, and deletes what killed processes left half-written.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub(super) fn recount(&self, locked: &mut Locked) -> Result<()> {
+        let mut total = 0;
+        for dataset in self.folders()? {
+            for (block, is_part) in blocks_in(&dataset) {
+                let path = dataset.join(&block.file);
+                if is_part && is_left_behind(&path) {
+                    let _ = fs::remove_file(&path);
+                } else {
+                    total += block.name.file_bytes();
+                }
+            }
+        }
+        locked.set(total)
+    }
+
+    /// The folders of all datasets.
+    pub(super) fn folders(&self) -> Result<Vec<PathBuf>> {
+        let path = self.path.join(DATASETS);
+        let entries = match fs::read_dir(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(|error| Error::io(&path, "cannot list", error))?,
+        };
+        Ok(entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect())
+    }
+
+    /// What is there of each dataset, the one opened latest first.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn list(&self) -> Result<Vec<CachedInfo>> {
+        let mut list: Vec<CachedInfo> = self.folders()?.iter().map(|folder| info(folder)).collect();
+        list.sort_by_key(|info| std::cmp::Reverse(info.used));
+        Ok(list)
+    }
+
+    /// Compares every block with its checksum; deletes those that differ.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn check(&self) -> Result<Checked> {
+        let mut checked = Checked::default();
+        for folder in self.folders()? {
+            for (block, _) in blocks_in(&folder).into_iter().filter(|(_, is_part)| !is_part) {
+                let path = folder.join(&block.file);
+                let is_whole = match small::read_if_there(&path, block.name.file_bytes()) {
+                    // Dropped meanwhile.
+                    Ok(None) => continue,
+                    Ok(Some(bytes)) => is_whole(&bytes, block.name),
+                    // Too long.
+                    Err(error) if error.kind() == ErrorKind::Malformed => false,
+                    Err(error) => return Err(error),
+                };
+                if is_whole {
+                    checked.good += 1;
+                    continue;
+                }
+                let mut locked = self.lock()?;
+                remove(&path, block.name, &mut locked)?;
+                checked.damaged.push(path);
+            }
+        }
+        Ok(checked)
+    }
+
+    /// Deletes the blocks of all datasets that no process reads; of all if `also_in_use`: who reads them fetches again.
+    /// Gives the bytes that were deleted.
+    ///
+    /// # Errors
+    /// If a file cannot be deleted.
+    pub fn clear(&self, also_in_use: bool) -> Result<u64> {
+        let mut deleted = 0;
+        for folder in self.folders()? {
+            let Some(_alone) = lock_unused(&folder, also_in_use) else { continue };
+            let mut locked = self.lock()?;
+            for (block, is_part) in blocks_in(&folder) {
+                if !is_part {
+                    deleted += remove(&folder.join(&block.file), block.name, &mut locked)?;
+                }
+            }
+            if !also_in_use {
+                forget(&folder);
+            }
+        }
+        let mut locked = self.lock()?;
+        self.recount(&mut locked)?;
+        Ok(deleted)
+    }
+}
+
+impl Locked {
+    /// Bytes of all blocks, also of those that are being written.
+    pub(super) fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// # Errors
+    /// If it cannot be written.
+    pub(super) fn set(&mut self, total: u64) -> Result<()> {
+        let text = format!("{total:>width$}", width = DIGITS);
+        let written = self.file.write_all_at(text.as_bytes(), 0);
+        written.map_err(|error| Error::io(&self.path, "cannot write", error))?;
+        self.total = total;
+        Ok(())
+    }
+}
+
+/// Whether an open file still lies at `path`.
+fn is_at(file: &File, path: &Path) -> bool {
+    let (Ok(open), Ok(there)) = (file.metadata(), fs::metadata(path)) else { return false };
+    (open.dev(), open.ino()) == (there.dev(), there.ino())
+}
+
+/// A block's file in a dataset's folder.
+pub(super) struct BlockFile {
+    pub(super) name: BlockName,
+    pub(super) file: String,
+}
+
+/// The blocks in a dataset's folder, and whether each is being written.
+pub(super) fn blocks_in(folder: &Path) -> Vec<(BlockFile, bool)> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let block = |entry: fs::DirEntry| {
+        let file = entry.file_name().into_string().ok()?;
+        let (name, is_part) = BlockName::parse(&file)?;
+        Some((BlockFile { name, file }, is_part))
+    };
+    entries.filter_map(block).collect()
+}
+
+/// The file in which process `process` writes a block.
+pub(super) fn part_of(folder: &Path, block: BlockName) -> PathBuf {
+    folder.join(format!("{}.{PART}{}", block.file(), std::process::id()))
+}
+
+/// Whether nobody writes this file any more.
+fn is_left_behind(path: &Path) -> bool {
+    File::open(path).is_ok_and(|file| file.try_lock().is_ok())
+}
+
+/// Whether the file's bytes are a block as it was written.
+fn is_whole(bytes: &[u8], block: BlockName) -> bool {
+    let Some((content, sum)) = bytes.split_last_chunk::<CHECKSUM_LEN>() else { return false };
+    content.len() as u64 == block.len && crc32c(content).to_le_bytes() == *sum
+}
+
+/// Deletes a block, and counts it no more; gives its bytes, 0 if it was gone.
+///
+/// # Errors
+/// If it cannot be deleted.
+pub(super) fn remove(path: &Path, block: BlockName, locked: &mut Locked) -> Result<u64> {
+    match fs::remove_file(path) {
+        Ok(()) => {
+            locked.set(locked.total().saturating_sub(block.file_bytes()))?;
+            Ok(block.file_bytes())
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+        Err(error) => Err(Error::io(path, "cannot delete", error)),
+    }
+}
+
+/// Says that this process reads a dataset, as long as the file that it gives is open.
+///
+/// # Errors
+/// If the folder cannot be made, or its disk knows no locks.
+pub(super) fn use_dataset(folder: &Path, url: &Path) -> Result<File> {
+    let path = folder.join(IN_USE);
+    let cannot = |error| Error::io(&path, "cannot lock", error);
+    loop {
+        fs::create_dir_all(folder).map_err(cannot)?;
+        let file = File::options().read(true).write(true).create(true).truncate(false).open(&path);
+        let file = match file {
+            // Cleared at this very moment.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            file => file.map_err(cannot)?,
+        };
+        file.lock_shared().map_err(cannot)?;
+        if !is_at(&file, &path) {
+            continue;
+        }
+        // When it was opened latest.
+        let _ = file.set_modified(SystemTime::now());
+        let about = serde_json::json!({ "url": url.display().to_string() });
+        // Only for people.
+        let _ = fs::write(folder.join(ABOUT), about.to_string());
+        return Ok(file);
+    }
+}
+
+/// The lock of a dataset that nobody reads; of any if `also_in_use`, which does not lock.
+pub(super) fn lock_unused(folder: &Path, also_in_use: bool) -> Option<Option<File>> {
+    if also_in_use {
+        return Some(None);
+    }
+    let path = folder.join(IN_USE);
+    let file = File::options().read(true).write(true).create(true).truncate(false).open(&path).ok()?;
+    file.try_lock().ok()?;
+    is_at(&file, &path).then_some(Some(file))
+}
+
+/// Removes what is left of a dataset's folder whose blocks are gone.
+pub(super) fn forget(folder: &Path) {
+    let _ = fs::remove_file(folder.join(ABOUT));
+    let _ = fs::remove_file(folder.join(IN_USE));
+    let _ = fs::remove_dir(folder);
+}
+
+/// When a dataset was opened latest.
+pub(super) fn used(folder: &Path) -> Option<SystemTime> {
+    fs::metadata(folder.join(IN_USE)).and_then(|file| file.modified()).ok()
+}
+
+fn info(folder: &Path) -> CachedInfo {
+    let blocks = blocks_in(folder);
+    let whole = blocks.iter().filter(|(_, is_part)| !is_part).map(|(block, _)| block.name);
+    let about = small::read_if_there(&folder.join(ABOUT), 1 << 16).ok().flatten();
+    let about: Option<serde_json::Value> = about.and_then(|text| serde_json::from_slice(&text).ok());
+    let url = about.and_then(|about| about.get("url")?.as_str().map(str::to_owned));
+    let in_use = File::open(folder.join(IN_USE))
+        .is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)));
+    CachedInfo {
+        fingerprint: folder.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        url,
+        blocks: whole.clone().count() as u64,
+        bytes: whole.map(BlockName::file_bytes).sum(),
+        used: used(folder),
+        in_use,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_back_from_files_and_nothing_else_passes_for_one() {
+        let block = BlockName { shard: 0x0123_4567_89ab_cdef, offset: 4096, len: 77 };
+        assert_eq!(block.file(), "0123456789abcdef-1000-4d");
+        assert_eq!(BlockName::parse(&block.file()), Some((block, false)));
+        let part = part_of(Path::new("x"), block);
+        let name = part.file_name().unwrap().to_str().unwrap();
+        assert_eq!(BlockName::parse(name), Some((block, true)));
+        for other in ["in-use", "about.json", "", "1-2-3", "0123456789abcdef-1000", "0123456789ABCDEF-1000-4d"] {
+            assert_eq!(BlockName::parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_folder_with_other_files_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("thesis.tex"), "years of work").unwrap();
+        for opened in [CacheFolder::create(folder.path()), CacheFolder::open(folder.path())] {
+            let error = opened.unwrap_err().to_string();
+            assert!(error.contains("no local cache") && error.contains("empty folder"), "{error}");
+        }
+        let cache = folder.path().join("cache/of/mine");
+        CacheFolder::create(&cache).unwrap();
+        CacheFolder::create(&cache).unwrap();
+        assert!(CacheFolder::open(&cache).unwrap().list().unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_deleted_and_counted_no_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = CacheFolder::create(&folder.path().join("cache")).unwrap();
+        let dataset = cache.dataset("f1");
+        drop(use_dataset(&dataset, Path::new("s3://b/d")).unwrap());
+        let block = BlockName { shard: 1, offset: 0, len: 10 };
+        fs::write(part_of(&dataset, block), "half").unwrap();
+        fs::write(dataset.join(BlockName { offset: 10, ..block }.file()), "0123456789abcd").unwrap();
+        let mut locked = cache.lock().unwrap();
+        locked.set(1_000_000).unwrap();
+        cache.recount(&mut locked).unwrap();
+        assert_eq!(locked.total(), 14);
+        drop(locked);
+        assert!(!part_of(&dataset, block).exists());
+        assert_eq!(cache.lock().unwrap().total(), 14);
+        // One that is not what was written.
+        let checked = cache.check().unwrap();
+        assert_eq!((checked.good, checked.damaged.len()), (0, 1));
+        assert_eq!(cache.lock().unwrap().total(), 0);
+    }
+
+    #[test]
+    fn only_what_nobody_reads_is_cleared_unless_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = CacheFolder::create(folder.path()).unwrap();
+        let block = BlockName { shard: 1, offset: 0, len: 0 };
+        let mut open = Vec::new();
+        for (name, read) in [("f1", true), ("f2", false)] {
+            let dataset = cache.dataset(name);
+            open.extend(Some(use_dataset(&dataset, Path::new("s3://b/d")).unwrap()).filter(|_| read));
+            fs::write(dataset.join(block.file()), "\0\0\0\0").unwrap();
+        }
+        let list = || cache.list().unwrap().into_iter().map(|info| (info.fingerprint, info.in_use, info.blocks));
+        let mut before: Vec<_> = list().collect();
+        before.sort();
+        assert_eq!(before, [("f1".to_owned(), true, 1), ("f2".to_owned(), false, 1)]);
+        assert_eq!(cache.clear(false).unwrap(), 4);
+        assert_eq!(list().collect::<Vec<_>>(), [("f1".to_owned(), true, 1)]);
+        assert_eq!(cache.clear(true).unwrap(), 4);
+        assert_eq!(list().collect::<Vec<_>>(), [("f1".to_owned(), true, 0)]);
+    }
+}

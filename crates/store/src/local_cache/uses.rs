@@ -1,0 +1,267 @@
+//! When each block is wanted.
+
+use std::collections::{BinaryHeap, VecDeque};
+
+/// Uses of one epoch, at most; of more, nothing is known.
+const MOST: usize = 8 << 20;
+/// Uses of a block within so small a part of an epoch count as one.
+const PARTS: u32 = 256;
+
+/// Which blocks a loader wants in one epoch, and in which of its steps.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Uses {
+    /// (step, block), by steps.
+    by_step: Vec<(u32, u32)>,
+    /// (block, step), sorted.
+    by_block: Vec<(u32, u32)>,
+    steps: u32,
+}
+
+/// Gathers [`Uses`].
+#[derive(Debug)]
+pub(super) struct Gathering {
+    uses: Uses,
+    /// For each block the step, counted from 1, of the last use that was noted.
+    noted: Vec<u32>,
+    full: bool,
+}
+
+impl Gathering {
+    pub(super) fn new(steps: u32, blocks: usize) -> Self {
+        let uses = Uses { steps, ..Uses::default() };
+        Self { uses, noted: vec![0; blocks], full: false }
+    }
+
+    /// Block `block` is wanted in step `step`; of each block, steps ascend.
+    pub(super) fn want(&mut self, block: u32, step: u32) {
+        let Some(noted) = self.noted.get_mut(block as usize) else { return };
+        let near = self.uses.steps / PARTS;
+        if self.full || (*noted > 0 && step + 1 - *noted <= near) || *noted == step + 1 {
+            return;
+        }
+        *noted = step + 1;
+        self.full = self.uses.by_step.len() == MOST;
+        self.uses.by_step.push((step, block));
+    }
+
+    /// All of them; `None` if they were too many.
+    pub(super) fn done(self) -> Option<Uses> {
+        let mut uses = self.uses;
+        uses.by_step.sort_unstable();
+        uses.by_block = uses.by_step.iter().map(|(step, block)| (*block, *step)).collect();
+        uses.by_block.sort_unstable();
+        (!self.full).then_some(uses)
+    }
+}
+
+impl Uses {
+    /// The first step from `from` on that wants the block.
+    fn next(&self, block: u32, from: u32) -> Option<u32> {
+        let place = self.by_block.partition_point(|entry| *entry < (block, from));
+        let (found, step) = self.by_block.get(place)?;
+        (*found == block).then_some(*step)
+    }
+}
+
+/// What one loader will want: the rest of its epoch, and the one after it. Steps are counted on over all epochs.
+#[derive(Debug)]
+pub(super) struct Expected {
+    epochs: VecDeque<Epoch>,
+    /// Steps between asking for blocks and having read them, at most.
+    lag: u64,
+    /// The step whose blocks are asked for.
+    asked: u64,
+    /// The first step whose blocks may not be read yet.
+    unread: u64,
+    /// The first use of the first epoch that is not over.
+    cursor: usize,
+}
+
+#[derive(Debug)]
+struct Epoch {
+    number: u64,
+    /// Its first step.
+    start: u64,
+    uses: Uses,
+}
+
+impl Epoch {
+    fn end(&self) -> u64 {
+        self.start + u64::from(self.uses.steps)
+    }
+
+    /// The first step from `from` on that wants the block.
+    fn next(&self, block: u32, from: u64) -> Option<u64> {
+        let from = u32::try_from(from.saturating_sub(self.start)).ok()?;
+        self.uses.next(block, from).map(|step| self.start + u64::from(step))
+    }
+}
+
+impl Expected {
+    /// Nothing yet, of a loader that has read what it asked for `lag` steps later.
+    pub(super) fn new(lag: usize) -> Self {
+        Self { epochs: VecDeque::new(), lag: lag as u64, asked: 0, unread: 0, cursor: 0 }
+    }
+
+    pub(super) fn knows(&self, number: u64) -> bool {
+        self.epochs.iter().any(|epoch| epoch.number == number)
+    }
+
+    /// Adds an epoch behind the others.
+    pub(super) fn add(&mut self, number: u64, uses: Uses) {
+        let start = self.epochs.back().map_or(self.asked, Epoch::end);
+        self.epochs.push_back(Epoch { number, start, uses });
+    }
+
+    /// The blocks of a step are asked for. Gives how many steps, and which blocks' uses, are over with that.
+    pub(super) fn go_on(&mut self, number: u64, step: u32) -> (u64, Vec<u32>) {
+        let mut over = Vec::new();
+        let Some(epoch) = self.epochs.iter().find(|epoch| epoch.number == number) else {
+            return (0, over);
+        };
+        self.asked = epoch.start + u64::from(step);
+        let before = self.unread;
+        self.unread = before.max(self.asked.saturating_sub(self.lag));
+        while let Some(first) = self.epochs.front() {
+            let until = u32::try_from(self.unread.saturating_sub(first.start)).unwrap_or(u32::MAX);
+            let rest = &first.uses.by_step[self.cursor..];
+            let passed = rest.partition_point(|(step, _)| *step < until);
+            over.extend(rest[..passed].iter().map(|(_, block)| *block));
+            self.cursor += passed;
+            if first.end() > self.unread {
+                break;
+            }
+            self.cursor = 0;
+            self.epochs.pop_front();
+        }
+        (self.unread - before, over)
+    }
+
+    /// Steps until a block that is there is wanted, from those on that may not have read theirs; [`NEVER`] if nobody knows
+    /// that it will be.
+    pub(super) fn until(&self, block: u32) -> u64 {
+        self.next(block, self.unread)
+    }
+
+    /// The same of a block that was fetched for the steps up to the one that is asked for: until it is wanted again.
+    pub(super) fn until_again(&self, block: u32) -> u64 {
+        self.next(block, self.asked + 1)
+    }
+
+    fn next(&self, block: u32, from: u64) -> u64 {
+        let next = self.epochs.iter().find_map(|epoch| epoch.next(block, from));
+        next.map_or(NEVER, |step| step - self.unread)
+    }
+}
+
+/// No use is known.
+pub(super) const NEVER: u64 = u64::MAX;
+
+/// Blocks that are there, by when they are wanted. What is noted of a block may be out of date; it is asked again before a
+/// block is dropped.
+#[derive(Debug, Default)]
+pub(super) struct Latest {
+    heap: BinaryHeap<(u64, u32)>,
+}
+
+impl Latest {
+    /// Notes that a block is wanted at that time.
+    pub(super) fn note(&mut self, block: u32, when: u64) {
+        self.heap.push((when, block));
+    }
+
+    /// Takes out the block that is wanted last. `when` tells of a block when it is wanted now; `None` if it is not there.
+    pub(super) fn take(&mut self, when: impl Fn(u32) -> Option<u64>) -> Option<(u32, u64)> {
+        while let Some((noted, block)) = self.heap.pop() {
+            match when(block) {
+                None => {}
+                // Sooner than was thought: others may be wanted later.
+                Some(now) if now < noted => self.heap.push((now, block)),
+                Some(now) => return Some((block, now)),
+            }
+        }
+        None
+    }
+
+    /// Whether there are so many notes that most are out of date.
+    pub(super) fn is_long(&self, present: usize) -> bool {
+        self.heap.len() > 4 * present + 1024
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.heap.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn uses(steps: u32, wants: &[(u32, u32)]) -> Uses {
+        let mut gathering = Gathering::new(steps, 100);
+        for (step, block) in wants {
+            gathering.want(*block, *step);
+        }
+        gathering.done().unwrap()
+    }
+
+    #[test]
+    fn the_next_use_is_looked_for_in_this_epoch_and_the_next() {
+        let mut expected = Expected::new(0);
+        expected.add(7, uses(10, &[(0, 1), (3, 2), (5, 1)]));
+        expected.add(8, uses(10, &[(2, 2), (9, 3)]));
+        assert_eq!((expected.until(1), expected.until(2), expected.until(3)), (0, 3, 19));
+        assert_eq!(expected.until_again(1), 5);
+        assert_eq!(expected.until(4), NEVER);
+        assert_eq!(expected.go_on(7, 1), (1, vec![1]));
+        assert_eq!((expected.until(1), expected.until(2)), (4, 2));
+        assert_eq!(expected.go_on(7, 6), (5, vec![2, 1]));
+        assert_eq!((expected.until(1), expected.until(2)), (NEVER, 6));
+        assert_eq!(expected.go_on(8, 0), (4, vec![]));
+        assert!(!expected.knows(7) && expected.knows(8));
+        assert_eq!((expected.until(2), expected.until(3)), (2, 9));
+        expected.add(9, uses(4, &[(1, 2)]));
+        assert_eq!(expected.go_on(8, 9), (9, vec![2]));
+        assert_eq!(expected.until(2), 2);
+    }
+
+    #[test]
+    fn what_was_asked_for_is_wanted_until_it_is_read() {
+        let mut expected = Expected::new(3);
+        expected.add(0, uses(4, &[(0, 1), (2, 2)]));
+        expected.add(1, uses(4, &[(0, 2), (1, 1)]));
+        assert_eq!(expected.go_on(0, 3), (0, vec![]));
+        assert_eq!((expected.until(1), expected.until_again(1)), (0, 5));
+        assert_eq!(expected.go_on(1, 0), (1, vec![1]));
+        assert_eq!((expected.until(1), expected.until(2), expected.until_again(2)), (4, 1, NEVER));
+        assert_eq!(expected.go_on(1, 3), (3, vec![2]));
+        assert!(!expected.knows(0));
+    }
+
+    #[test]
+    fn uses_near_each_other_count_as_one_and_too_many_as_none() {
+        let mut gathering = Gathering::new(2560, 1);
+        (0..2560).for_each(|step| gathering.want(0, step));
+        assert_eq!(gathering.done().unwrap().by_step.len(), 233);
+    }
+
+    proptest! {
+        #[test]
+        fn the_one_taken_is_wanted_last(times in prop::collection::vec((0u64..50, 0u64..50, any::<bool>()), 1..40)) {
+            let mut latest = Latest::default();
+            for (block, (noted, now, _)) in times.iter().enumerate() {
+                // What is noted is never too soon: whoever is wanted later than was noted is noted again.
+                latest.note(block as u32, *noted);
+                latest.note(block as u32, *now);
+            }
+            let when = |block: u32| {
+                let (_, now, there) = times[block as usize];
+                there.then_some(now)
+            };
+            let last = times.iter().filter(|(_, _, there)| *there).map(|(_, now, _)| *now).max();
+            prop_assert_eq!(latest.take(when).map(|(_, now)| now), last);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The thread that writes blocks, so that nobody who reads waits for the disk.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use crate::threads;
+
+/// Bytes that wait to be written, at most; more are not kept.
+const MOST: u64 = 128 << 20;
+/// From so many on, whoever reads writes, too.
+const MANY: u64 = 32 << 20;
+
+/// A block to be written, and its bytes.
+type Job = (u32, Arc<Vec<u8>>);
+
+/// Blocks that wait, and the thread that writes them; it starts with the first one.
+#[derive(Debug, Default)]
+pub(super) struct Writer {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    /// There is more to write, or nothing any more.
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    bytes: u64,
+    /// Blocks that are being written.
+    running: usize,
+    closed: bool,
+}
+
+impl Writer {
+    /// Has a block written by `write`, unless too many wait: then `false`.
+    pub(super) fn add(
+        &self,
+        block: u32,
+        bytes: &Arc<Vec<u8>>,
+        write: impl Fn(u32, &[u8]) + Send + 'static,
+    ) -> bool {
+        let mut queue = self.shared.lock();
+        if queue.bytes + bytes.len() as u64 > MOST || queue.closed {
+            return false;
+        }
+        queue.bytes += bytes.len() as u64;
+        queue.jobs.push_back((block, bytes.clone()));
+        drop(queue);
+        self.shared.changed.notify_all();
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if thread.is_none() {
+            let shared = self.shared.clone();
+            // Where it is refused, those who read write.
+            *thread = threads::start("hsipack-cache", move || shared.work(&write)).ok();
+        }
+        true
+    }
+
+    /// Writes one block on this thread where many wait.
+    pub(super) fn help(&self, write: impl Fn(u32, &[u8])) {
+        let job = {
+            let mut queue = self.shared.lock();
+            if queue.bytes < MANY { None } else { queue.next() }
+        };
+        if let Some(job) = job {
+            self.shared.run(job, &write);
+        }
+    }
+
+    /// Waits until all is written.
+    pub(super) fn flush(&self, write: impl Fn(u32, &[u8])) {
+        while let Some(job) = { self.shared.lock().next() } {
+            self.shared.run(job, &write);
+        }
+        let mut queue = self.shared.lock();
+        while queue.running > 0 {
+            queue = self.shared.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.shared.lock().closed = true;
+        self.shared.changed.notify_all();
+        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(thread) = thread.take() {
+            // It has nothing to tell.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Queue {
+    fn next(&mut self) -> Option<Job> {
+        let job = self.jobs.pop_front()?;
+        self.bytes -= job.1.len() as u64;
+        self.running += 1;
+        Some(job)
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes until the writer is dropped and nothing is left.
+    fn work(&self, write: &dyn Fn(u32, &[u8])) {
+        loop {
+            let job = {
+                let mut queue = self.lock();
+                loop {
+                    if let Some(job) = queue.next() {
+                        break job;
+                    }
+                    if queue.closed {
+                        return;
+                    }
+                    queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                }
+            };
+            self.run(job, write);
+        }
+    }
+
+    fn run(&self, (block, bytes): Job, write: &dyn Fn(u32, &[u8])) {
+        write(block, &bytes);
+        self.lock().running -= 1;
+        self.changed.notify_all();
+    }
+}
