@@ -71,7 +71,8 @@ fn open_at(
     store: StoreKind,
     as_of: Option<String>,
 ) -> Result<hsipack_read::Dataset> {
-    let options = OpenOptions { store: Some(store.store_for(&path)?), verify, as_of, local_cache: None };
+    let options =
+        OpenOptions { store: Some(store.store_for(&path)?), verify, as_of, local_cache: None };
     hsipack_read::Dataset::open_with(path, options)
 }
 

@@ -79,7 +79,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let cache = CacheFolder::open(&args.folder)?;
     let checked = args.check.then(|| cache.check()).transpose()?;
     let checked = checked.map(|found| Checked { good: found.good, damaged: found.damaged });
-    let deleted_bytes = if args.clear || args.clear_all { cache.clear(args.clear_all)? } else { 0 };
+    let deleted_bytes =
+        if args.clear || args.clear_all { cache.clear(args.clear_all)? } else { 0 };
     let datasets: Vec<Dataset> = cache.list()?.into_iter().map(Dataset::of).collect();
     let report = Report {
         folder: cache.path().to_owned(),
@@ -103,7 +104,9 @@ impl Dataset {
     /// When it was last opened: `2 h ago`.
     fn used(&self) -> String {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let (Some(used), Ok(now)) = (self.used_s, now) else { return "at an unknown time".to_owned() };
+        let (Some(used), Ok(now)) = (self.used_s, now) else {
+            return "at an unknown time".to_owned();
+        };
         match now.as_secs().saturating_sub(used) {
             seconds @ ..120 => format!("{seconds} s ago"),
             seconds @ ..7200 => format!("{} min ago", seconds / 60),

@@ -28,11 +28,11 @@ use hsipack_pack::convert::BandSelection;
 use hsipack_pack::progress::Progress;
 use hsipack_read::plan::{Crop, LastBatch, Order, PlanOptions, Share, State};
 use hsipack_read::store::StoreKind;
-use hsipack_store::local_cache::LocalCache;
 use hsipack_read::{
     CacheKind, Dataset, Loader, LoaderOptions, MemoryOptions, OnDamage, OpenOptions, ShuffleWindow,
     Verify,
 };
+use hsipack_store::local_cache::LocalCache;
 
 use crate::patches::PatchArgs;
 use crate::{files, output, parse, reading, task};

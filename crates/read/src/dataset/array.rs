@@ -212,7 +212,8 @@ impl<'a> ArrayRef<'a> {
         });
         let index = read.map_err(|error| error.at(path))?;
         if self.chunks.meta().codecs.checksum {
-            let span = |span: &Option<ChunkSpan>| span.map(|span| span.offset..span.offset + span.len);
+            let span =
+                |span: &Option<ChunkSpan>| span.map(|span| span.offset..span.offset + span.len);
             let spans: Vec<_> = index.0.iter().map(span).collect();
             file.divide(&spans, self.grid().chunks_per_sample());
         }

@@ -283,7 +283,9 @@ fn decode(
     out: &mut [u8],
 ) -> Result<()> {
     let number = array.number(index, chunk);
-    array.decode(number, stored, is_trusted, out).map_err(|error| array.in_chunk(index, chunk, error))
+    array
+        .decode(number, stored, is_trusted, out)
+        .map_err(|error| array.in_chunk(index, chunk, error))
 }
 
 /// Whether a sample with this error may be left out instead of ending the epoch: it is this sample's data

@@ -53,8 +53,17 @@ pub(super) fn run(shared: &Shared) {
             let labelled = LabelledMasks::new(shared);
             let (ahead, items, parts, spans) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
             let (rotation, local) = (Rotation::default(), LocalPlan::new(shared));
-            let mut feeder =
-                Feeder { shared, generation, labelled, rotation, local, ahead, items, parts, spans };
+            let mut feeder = Feeder {
+                shared,
+                generation,
+                labelled,
+                rotation,
+                local,
+                ahead,
+                items,
+                parts,
+                spans,
+            };
             match feeder.run(start) {
                 Leave::Restarted => {}
                 Leave::Stopped => return,

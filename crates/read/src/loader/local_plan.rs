@@ -1,4 +1,4 @@
-//! Telling the cache on the local disk which chunks an epoch and the next one will want, and when.
+//! Telling the cache on the local disk which chunks this epoch and the next one will want, and when.
 
 use hsipack_store::local_cache::{EpochUses, Plan};
 
@@ -29,14 +29,13 @@ impl LocalPlan {
     /// is no part of it.
     pub(super) fn tell(&self, shared: &Shared, epoch: u64, given: &[Segment]) {
         let Some(plan) = &self.0 else { return };
-        let next = epoch + 1;
-        let has_next = shared.options.end_epoch.is_none_or(|end| next < end);
-        for (epoch, given) in [(epoch, given)].into_iter().chain(has_next.then_some((next, &[][..]))) {
-            if plan.knows(epoch) {
+        let end = shared.options.end_epoch.unwrap_or(u64::MAX);
+        for next in (epoch..=epoch + 1).filter(|next| *next < end) {
+            if plan.knows(next) {
                 continue;
             }
-            match uses(shared, plan, epoch, given) {
-                Ok(Some(uses)) => plan.add(epoch, uses),
+            match uses(shared, plan, next, if next == epoch { given } else { &[] }) {
+                Ok(Some(uses)) => plan.add(next, uses),
                 // Whatever is wrong with it is told to those who read.
                 Ok(None) | Err(_) => return,
             }

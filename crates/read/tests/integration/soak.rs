@@ -61,8 +61,11 @@ fn open(written: &Written, dice: &mut Dice) -> Dataset {
         store = std::sync::Arc::new(Limited::new(store, 20_000_000, 100_000));
     }
     let verify = dice.one_of(&[Verify::Once, Verify::Always]);
-    Dataset::open_with(&written.path, OpenOptions { store: Some(store), verify, as_of: None, local_cache: None })
-        .unwrap()
+    Dataset::open_with(
+        &written.path,
+        OpenOptions { store: Some(store), verify, as_of: None, local_cache: None },
+    )
+    .unwrap()
 }
 
 /// One loader's life. Gives the batches and errors it gave.

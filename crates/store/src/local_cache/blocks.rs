@@ -34,9 +34,7 @@ pub(super) fn cut(chunks: &[Option<Range<u64>>], per_sample: usize) -> Vec<Range
                     // Chunks that overlap come from no writer of ours.
                     Some(piece.start..piece.end.max(span.end))
                 }
-                Some(piece) if span.end - piece.start <= MOST => {
-                    Some(piece.start..span.end)
-                }
+                Some(piece) if span.end - piece.start <= MOST => Some(piece.start..span.end),
                 Some(piece) => {
                     blocks.push(piece);
                     Some(span)

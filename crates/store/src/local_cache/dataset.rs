@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 use hsipack_format::crc::crc32c;
 use hsipack_format::{Error, ErrorKind, Result};
 
+use super::LocalCache;
 use super::blocks;
 use super::folder::{self, BlockName, CacheFolder, Locked};
 use super::uses::{Expected, Gathering, Latest, NEVER};
 use super::writer::Writer;
-use super::LocalCache;
 use crate::stores::{MappedStore, ReadBuffer, Store, StoredFile};
 use crate::{memory, small};
 
@@ -320,7 +320,8 @@ fn hash(below: &Path, chunks: &[Option<Range<u64>>]) -> u64 {
     let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
     hasher.write(below.to_string_lossy().as_bytes());
     for span in chunks {
-        let (start, end) = span.as_ref().map_or((u64::MAX, u64::MAX), |span| (span.start, span.end));
+        let (start, end) =
+            span.as_ref().map_or((u64::MAX, u64::MAX), |span| (span.start, span.end));
         hasher.write(&start.to_le_bytes());
         hasher.write(&end.to_le_bytes());
     }
@@ -343,7 +344,9 @@ impl CachedShard {
     pub(crate) fn prefetch(&self, span: &Range<u64>) -> Vec<Range<u64>> {
         let touched = blocks::touched(&self.blocks.spans, span);
         let missing = touched.filter(|block| {
-            let Some(file) = self.shared.open(self.blocks.first + *block as u32) else { return true };
+            let Some(file) = self.shared.open(self.blocks.first + *block as u32) else {
+                return true;
+            };
             file.prefetch(0..file.len());
             false
         });
@@ -361,11 +364,8 @@ impl CachedShard {
         let block = self.blocks.first + place as u32;
         let file = self.shared.open(block)?;
         let start = self.blocks.spans[place].start;
-        let taken = file.with_bytes(
-            span.start - start..span.end - start,
-            &mut ReadBuffer::new(),
-            take,
-        );
+        let taken =
+            file.with_bytes(span.start - start..span.end - start, &mut ReadBuffer::new(), take);
         match taken {
             Err(error) if is_of_file(&error) => {
                 self.shared.drop_block(block, Some(&file));
@@ -445,7 +445,8 @@ impl Shared {
         let name = {
             let mut table = self.lock();
             let open = table.open.iter().find(|(open, _)| *open == block).map(|(_, file)| file);
-            let is_other = matches!((open, read), (Some(open), Some(read)) if !Arc::ptr_eq(open, read));
+            let is_other =
+                matches!((open, read), (Some(open), Some(read)) if !Arc::ptr_eq(open, read));
             if is_other || (read.is_some() && !table.present[block as usize]) {
                 return;
             }
@@ -520,7 +521,9 @@ impl Shared {
             }
             let file = match File::options().write(true).create_new(true).open(&part) {
                 // Another loader of this process writes it.
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => return Ok(false),
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                    return Ok(false);
+                }
                 file => file.map_err(cannot)?,
             };
             file.try_lock().map_err(|error| cannot(error.into()))?;

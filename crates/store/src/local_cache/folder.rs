@@ -117,7 +117,9 @@ impl CacheFolder {
                 return Err(cache.foreign());
             }
             let part = cache.path.join(format!("{TAG}.{}", std::process::id()));
-            fs::write(&part, TAG_TEXT).and_then(|()| fs::rename(&part, cache.path.join(TAG))).map_err(cannot)?;
+            fs::write(&part, TAG_TEXT)
+                .and_then(|()| fs::rename(&part, cache.path.join(TAG)))
+                .map_err(cannot)?;
         }
         fs::create_dir_all(cache.path.join(DATASETS)).map_err(cannot)?;
         Ok(cache)
@@ -166,7 +168,8 @@ impl CacheFolder {
         let path = self.path.join(TOTAL);
         let cannot = |error| Error::io(&path, "cannot lock", error);
         loop {
-            let file = File::options().read(true).write(true).create(true).truncate(false).open(&path);
+            let file =
+                File::options().read(true).write(true).create(true).truncate(false).open(&path);
             let file = file.map_err(cannot)?;
             file.lock().map_err(cannot)?;
             // Whoever clears the cache, or the user, may have deleted it meanwhile.
@@ -382,7 +385,8 @@ pub(super) fn lock_unused(folder: &Path, also_in_use: bool) -> Option<Option<Fil
         return Some(None);
     }
     let path = folder.join(IN_USE);
-    let file = File::options().read(true).write(true).create(true).truncate(false).open(&path).ok()?;
+    let file =
+        File::options().read(true).write(true).create(true).truncate(false).open(&path).ok()?;
     file.try_lock().ok()?;
     is_at(&file, &path).then_some(Some(file))
 }
@@ -403,7 +407,8 @@ fn info(folder: &Path) -> CachedInfo {
     let blocks = blocks_in(folder);
     let whole = blocks.iter().filter(|(_, is_part)| !is_part).map(|(block, _)| block.name);
     let about = small::read_if_there(&folder.join(ABOUT), 1 << 16).ok().flatten();
-    let about: Option<serde_json::Value> = about.and_then(|text| serde_json::from_slice(&text).ok());
+    let about: Option<serde_json::Value> =
+        about.and_then(|text| serde_json::from_slice(&text).ok());
     let url = about.and_then(|about| about.get("url")?.as_str().map(str::to_owned));
     let in_use = File::open(folder.join(IN_USE))
         .is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)));
@@ -429,7 +434,14 @@ mod tests {
         let part = part_of(Path::new("x"), block);
         let name = part.file_name().unwrap().to_str().unwrap();
         assert_eq!(BlockName::parse(name), Some((block, true)));
-        for other in ["in-use", "about.json", "", "1-2-3", "0123456789abcdef-1000", "0123456789ABCDEF-1000-4d"] {
+        for other in [
+            "in-use",
+            "about.json",
+            "",
+            "1-2-3",
+            "0123456789abcdef-1000",
+            "0123456789ABCDEF-1000-4d",
+        ] {
             assert_eq!(BlockName::parse(other), None, "{other}");
         }
     }
@@ -456,7 +468,8 @@ mod tests {
         drop(use_dataset(&dataset, Path::new("s3://b/d")).unwrap());
         let block = BlockName { shard: 1, offset: 0, len: 10 };
         fs::write(part_of(&dataset, block), "half").unwrap();
-        fs::write(dataset.join(BlockName { offset: 10, ..block }.file()), "0123456789abcd").unwrap();
+        fs::write(dataset.join(BlockName { offset: 10, ..block }.file()), "0123456789abcd")
+            .unwrap();
         let mut locked = cache.lock().unwrap();
         locked.set(1_000_000).unwrap();
         cache.recount(&mut locked).unwrap();
@@ -478,10 +491,18 @@ mod tests {
         let mut open = Vec::new();
         for (name, read) in [("f1", true), ("f2", false)] {
             let dataset = cache.dataset(name);
-            open.extend(Some(use_dataset(&dataset, Path::new("s3://b/d")).unwrap()).filter(|_| read));
+            open.extend(
+                Some(use_dataset(&dataset, Path::new("s3://b/d")).unwrap()).filter(|_| read),
+            );
             fs::write(dataset.join(block.file()), "\0\0\0\0").unwrap();
         }
-        let list = || cache.list().unwrap().into_iter().map(|info| (info.fingerprint, info.in_use, info.blocks));
+        let list = || {
+            cache
+                .list()
+                .unwrap()
+                .into_iter()
+                .map(|info| (info.fingerprint, info.in_use, info.blocks))
+        };
         let mut before: Vec<_> = list().collect();
         before.sort();
         assert_eq!(before, [("f1".to_owned(), true, 1), ("f2".to_owned(), false, 1)]);

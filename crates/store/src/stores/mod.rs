@@ -57,8 +57,8 @@ pub use direct::{DirectOptions, DirectStore};
 pub use limited::Limited;
 pub use mapped::MappedStore;
 pub use pread::PreadStore;
-pub use remote::RemoteStore;
 pub(crate) use remote::Counts;
+pub use remote::RemoteStore;
 
 use crate::local_cache::CachedDataset;
 use crate::remote::is_url;

@@ -227,7 +227,10 @@ impl Report {
         );
         if cache.damaged > 0 {
             let blocks = output::count(cache.damaged as usize, "block");
-            line("", format!("{blocks} of it damaged, dropped and fetched again; is its disk well?"));
+            line(
+                "",
+                format!("{blocks} of it damaged, dropped and fetched again; is its disk well?"),
+            );
         }
         if let Some(problem) = &cache.problem {
             line("", format!("it could not be written: {problem}"));

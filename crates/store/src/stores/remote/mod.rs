@@ -248,7 +248,10 @@ impl StoredFile for RemoteFile {
             return;
         }
         if let Some(kept) = self.file.kept.get() {
-            return kept.prefetch(&span).into_iter().for_each(|block| self.ahead.ask(&self.file, block));
+            return kept
+                .prefetch(&span)
+                .into_iter()
+                .for_each(|block| self.ahead.ask(&self.file, block));
         }
         for start in span.clone().step_by(NEAR.run as usize) {
             self.ahead.ask(&self.file, start..span.end.min(start + NEAR.run));
