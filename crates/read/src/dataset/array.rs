@@ -211,12 +211,9 @@ impl<'a> ArrayRef<'a> {
             Ok(index.expect("the closure was called"))
         });
         let index = read.map_err(|error| error.at(path))?;
-        if self.chunks.meta().codecs.checksum {
-            let span =
-                |span: &Option<ChunkSpan>| span.map(|span| span.offset..span.offset + span.len);
-            let spans: Vec<_> = index.0.iter().map(span).collect();
-            file.divide(&spans, self.grid().chunks_per_sample());
-        }
+        let span = |span: &Option<ChunkSpan>| span.map(|span| span.offset..span.offset + span.len);
+        let spans: Vec<_> = index.0.iter().map(span).collect();
+        file.divide(&spans, self.grid().chunks_per_sample());
         Ok(ShardHandle { file: Some(file), index })
     }
 
@@ -233,23 +230,15 @@ impl<'a> ArrayRef<'a> {
         }
     }
 
-    /// Decodes stored bytes of a chunk into `out`, comparing the checksum if that is due; of a file that may change, it
-    /// always is.
+    /// Decodes stored bytes of a chunk into `out`, comparing the checksum if that is due.
     ///
     /// # Errors
     /// If the chunk is damaged.
-    pub(crate) fn decode(
-        &self,
-        number: usize,
-        stored: &[u8],
-        is_trusted: bool,
-        out: &mut [u8],
-    ) -> Result<()> {
+    pub(crate) fn decode(&self, number: usize, stored: &[u8], out: &mut [u8]) -> Result<()> {
         let meta = self.chunks.meta();
         let (word, bit) = (&self.files.verified[number / 64], 1 << (number % 64));
         let due = meta.codecs.checksum
             && match self.dataset.verify() {
-                _ if !is_trusted => true,
                 Verify::Always => true,
                 Verify::Once => word.load(Ordering::Relaxed) & bit == 0,
                 Verify::Never => false,

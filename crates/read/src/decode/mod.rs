@@ -183,7 +183,7 @@ impl Decoder<'_> {
             }
             if let Some(stored) = cache.stored(array, number) {
                 scratch.meter.cached_chunks += 1;
-                return decode(array, (index, chunk), stored, true, out);
+                return decode(array, index, chunk, stored, out);
             }
         }
         self.load(array, index, chunk, out, scratch)
@@ -222,14 +222,14 @@ impl Decoder<'_> {
         let Some(stored) = located else { return array.chunks.fill(out) };
         let Scratch { read, meter, traced, reads, .. } = scratch;
         meter.stored_bytes += stored.span.end - stored.span.start;
-        let (before, is_trusted) = (Instant::now(), stored.file.is_trusted());
+        let before = Instant::now();
         stored.file.with_bytes(stored.span, read, &mut |bytes| {
             let after = Instant::now();
             meter.read += after - before;
             if *traced {
                 reads.push((before, after));
             }
-            decode(array, (index, chunk), bytes, is_trusted, out)?;
+            decode(array, index, chunk, bytes, out)?;
             if let Some(cache) = self.cache {
                 cache.keep(array, number, bytes, out);
             }
@@ -277,15 +277,13 @@ impl Chunks for CubeChunks<'_, '_> {
 /// Decodes, with an error that names sample, shard and chunk.
 fn decode(
     array: ArrayRef<'_>,
-    (index, chunk): (usize, usize),
+    index: usize,
+    chunk: usize,
     stored: &[u8],
-    is_trusted: bool,
     out: &mut [u8],
 ) -> Result<()> {
     let number = array.number(index, chunk);
-    array
-        .decode(number, stored, is_trusted, out)
-        .map_err(|error| array.in_chunk(index, chunk, error))
+    array.decode(number, stored, out).map_err(|error| array.in_chunk(index, chunk, error))
 }
 
 /// Whether a sample with this error may be left out instead of ending the epoch: it is this sample's data

@@ -11,19 +11,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hsipack_format::crc::crc32c;
-use hsipack_format::{Error, ErrorKind, Result};
+use hsipack_format::{Error, Result};
 
 use super::LocalCache;
+use super::block::{OpenBlock, Stamp};
 use super::blocks;
 use super::folder::{self, BlockName, CacheFolder, Locked};
 use super::uses::{Expected, Gathering, Latest, NEVER};
 use super::writer::Writer;
-use crate::stores::{MappedStore, ReadBuffer, Store, StoredFile};
-use crate::{memory, small};
+use crate::small;
+use crate::stores::{MappedStore, raise_descriptor_limit};
 
-/// Blocks kept open: those of some batches. A block that another process dropped takes its place on the disk as long as it
-/// is open here.
-const OPEN: usize = 128;
+/// Blocks kept open, at most: pages of a file that stays mapped are found at once in the next epoch.
+const OPEN: usize = 8192;
 /// How long nothing is written after the disk refused.
 const REST: Duration = Duration::from_secs(30);
 /// How often the folder is looked through for what other processes did, where there is no room.
@@ -94,7 +94,14 @@ struct Table {
     plans: u64,
     /// Steps of all loaders together.
     steps: u64,
-    open: VecDeque<(u32, Arc<dyn StoredFile>)>,
+    /// Blocks that are open, by their numbers.
+    open: Vec<Option<Arc<OpenBlock>>>,
+    /// Their numbers, the one that was opened first first; some may be closed by now.
+    opened: VecDeque<u32>,
+    /// What those were like that this process wrote.
+    written: HashMap<u32, Stamp>,
+    /// How many are kept open.
+    may_be_open: usize,
     /// The disk refused; nothing is written until then.
     rest_until: Option<Instant>,
     looked: Option<Instant>,
@@ -136,7 +143,8 @@ impl LocalCache {
             Some(bytes) => bytes,
             None => (free(cache.path())? + held) / 2,
         };
-        let table = Table { others: found(&folder), ..Table::default() };
+        let may_be_open = OPEN.min(raise_descriptor_limit() as usize / 4);
+        let table = Table { others: found(&folder), may_be_open, ..Table::default() };
         let shared = Shared {
             cache,
             folder,
@@ -151,7 +159,7 @@ impl LocalCache {
             dropped: AtomicU64::new(0),
             damaged: AtomicU64::new(0),
         };
-        Ok(CachedDataset { shared: Arc::new(shared), writer: Arc::default() })
+        Ok(CachedDataset { shared: Arc::new(shared), writer: Arc::new(Writer::new()) })
     }
 }
 
@@ -186,6 +194,7 @@ impl CachedDataset {
             let block = table.names.len() as u32;
             table.names.push(name);
             table.present.push(false);
+            table.open.push(None);
             table.numbers.insert(name, block);
             if table.others.remove(&name) {
                 table.is_there(block);
@@ -344,17 +353,24 @@ impl CachedShard {
     pub(crate) fn prefetch(&self, span: &Range<u64>) -> Vec<Range<u64>> {
         let touched = blocks::touched(&self.blocks.spans, span);
         let missing = touched.filter(|block| {
-            let Some(file) = self.shared.open(self.blocks.first + *block as u32) else {
-                return true;
-            };
-            file.prefetch(0..file.len());
-            false
+            let number = self.blocks.first + *block as u32;
+            match self.shared.open(number) {
+                Some(open) if open.is_deleted() => {
+                    self.shared.lock().is_gone(number);
+                    true
+                }
+                Some(open) => {
+                    open.prefetch();
+                    false
+                }
+                None => true,
+            }
         });
         missing.map(|block| self.blocks.spans[block].clone()).collect()
     }
 
-    /// Calls `take` with the bytes of `span` if they are here. `None` if they are not, or turned out to be something else:
-    /// then `take` may have been called in vain.
+    /// Calls `take` with the bytes of `span` if they are here. `None` if they are not, or turned out to be something else;
+    /// `take` may have been called in vain then.
     pub(crate) fn with(
         &self,
         span: &Range<u64>,
@@ -362,20 +378,14 @@ impl CachedShard {
     ) -> Option<Result<()>> {
         let place = blocks::holding(&self.blocks.spans, span)?;
         let block = self.blocks.first + place as u32;
-        let file = self.shared.open(block)?;
+        let open = self.shared.open(block)?;
         let start = self.blocks.spans[place].start;
-        let taken =
-            file.with_bytes(span.start - start..span.end - start, &mut ReadBuffer::new(), take);
-        match taken {
-            Err(error) if is_of_file(&error) => {
-                self.shared.drop_block(block, Some(&file));
-                None
-            }
-            taken => {
-                self.shared.read.fetch_add(span.end - span.start, Ordering::Relaxed);
-                Some(taken)
-            }
+        let taken = open.with(span.start - start..span.end - start, take);
+        match taken.is_some() {
+            true => drop(self.shared.read.fetch_add(span.end - span.start, Ordering::Relaxed)),
+            false => self.shared.drop_block(block, Some(&open)),
         }
+        taken
     }
 
     /// Keeps a block that was fetched, if there is room for it; written later.
@@ -390,16 +400,6 @@ impl CachedShard {
             self.shared.passed.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         }
     }
-
-    /// Helps to write what waits, if that is much.
-    pub(crate) fn help(&self) {
-        self.writer.help(|block, bytes| self.shared.keep(block, bytes));
-    }
-}
-
-/// Whether an error is about the block's file, or what is in it.
-fn is_of_file(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Damaged | ErrorKind::Io) && !memory::refused(error)
 }
 
 impl Shared {
@@ -407,22 +407,19 @@ impl Shared {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A block's file, if it is there.
-    fn open(&self, block: u32) -> Option<Arc<dyn StoredFile>> {
-        let name = {
-            let mut table = self.lock();
-            if let Some(place) = table.open.iter().position(|(open, _)| *open == block) {
-                let entry = table.open.remove(place)?;
-                let file = entry.1.clone();
-                table.open.push_back(entry);
-                return Some(file);
+    /// A block, if it is there.
+    fn open(&self, block: u32) -> Option<Arc<OpenBlock>> {
+        let (name, written) = {
+            let table = self.lock();
+            if let Some(open) = &table.open[block as usize] {
+                return Some(open.clone());
             }
-            table.names[block as usize]
+            (table.names[block as usize], table.written.get(&block).copied())
         };
         let path = self.folder.join(name.file());
-        let file = match self.files.open(&path) {
-            Ok(file) if file.len() == name.file_bytes() => file,
-            Ok(_) => {
+        let open = match OpenBlock::open(&self.files, &path, name, written) {
+            Ok(Some(open)) => Arc::new(open),
+            Ok(None) => {
                 self.drop_block(block, None);
                 return None;
             }
@@ -433,20 +430,21 @@ impl Shared {
         };
         let mut table = self.lock();
         table.is_there(block);
-        if table.open.len() >= OPEN {
-            table.open.pop_front();
+        if table.opened.len() >= table.may_be_open
+            && let Some(first) = table.opened.pop_front()
+        {
+            table.open[first as usize] = None;
         }
-        table.open.push_back((block, file.clone()));
-        Some(file)
+        table.opened.push_back(block);
+        table.open[block as usize] = Some(open.clone());
+        Some(open)
     }
 
     /// Drops a block that is not what was written: of the file that was read, not one that was written since.
-    fn drop_block(&self, block: u32, read: Option<&Arc<dyn StoredFile>>) {
+    fn drop_block(&self, block: u32, read: Option<&Arc<OpenBlock>>) {
         let name = {
             let mut table = self.lock();
-            let open = table.open.iter().find(|(open, _)| *open == block).map(|(_, file)| file);
-            let is_other =
-                matches!((open, read), (Some(open), Some(read)) if !Arc::ptr_eq(open, read));
+            let is_other = matches!((&table.open[block as usize], read), (Some(open), Some(read)) if !Arc::ptr_eq(open, read));
             if is_other || (read.is_some() && !table.present[block as usize]) {
                 return;
             }
@@ -533,12 +531,14 @@ impl Shared {
         let written = file
             .write_all(bytes)
             .and_then(|()| file.write_all(&crc32c(bytes).to_le_bytes()))
-            .map_err(cannot);
+            .and_then(|()| Stamp::put_on(&file));
         let mut locked = self.cache.lock()?;
-        let written = written.and_then(|()| fs::rename(&part, &path).map_err(cannot));
-        match written {
-            Ok(()) => {
-                self.lock().is_there(block);
+        let written = written.and_then(|stamp| fs::rename(&part, &path).map(|()| stamp));
+        match written.map_err(cannot) {
+            Ok(stamp) => {
+                let mut table = self.lock();
+                table.written.extend(stamp.map(|stamp| (block, stamp)));
+                table.is_there(block);
                 Ok(true)
             }
             Err(error) => {
@@ -661,13 +661,16 @@ impl Table {
         if std::mem::replace(&mut self.present[block as usize], false) {
             self.count -= 1;
         }
-        self.open.retain(|(open, _)| *open != block);
+        self.open[block as usize] = None;
+        self.written.remove(&block);
     }
 
     fn all_gone(&mut self) {
         self.present.fill(false);
         self.count = 0;
-        self.open.clear();
+        self.open.fill(None);
+        self.opened.clear();
+        self.written.clear();
         self.latest.clear();
         self.others.clear();
     }

@@ -330,8 +330,8 @@ fn is_left_behind(path: &Path) -> bool {
     File::open(path).is_ok_and(|file| file.try_lock().is_ok())
 }
 
-/// Whether the file's bytes are a block as it was written.
-fn is_whole(bytes: &[u8], block: BlockName) -> bool {
+/// Whether a file's bytes are a block as it was written.
+pub(super) fn is_whole(bytes: &[u8], block: BlockName) -> bool {
     let Some((content, sum)) = bytes.split_last_chunk::<CHECKSUM_LEN>() else { return false };
     content.len() as u64 == block.len && crc32c(content).to_le_bytes() == *sum
 }

@@ -14,8 +14,8 @@
 //!
 //! - **Nothing needs repair.** A block gets its name when it is whole. Locks are advisory ones of the system's, which end
 //!   with their process. What a killed process left (a `.part`, a total that is too high) is found by the next one that
-//!   opens the cache. Chunks are compared with their own checksums whenever they are read from here; a block that is not
-//!   what was written is dropped and fetched again.
+//!   opens the cache. A block is compared with its checksum when a process first reads it, and again if the file was
+//!   changed since; one that is not what was written is dropped and fetched again.
 //! - **What is dropped is what is needed last.** A loader says what its epoch and the next one will want ([`Plan`]). When
 //!   there is no room, the block that is wanted last gives way, or the new one is not kept if that is wanted later still.
 //!   Blocks of datasets that nobody reads go first; those of datasets that others read are left alone. Without a plan
@@ -25,11 +25,13 @@
 //! | file | what it knows |
 //! |---|---|
 //! | `folder.rs` | the names in the folder, the lock and the total; listing, checking and clearing |
+//! | `block.rs` | one block, open; whether it is what was written |
 //! | `blocks.rs` | where the blocks of a shard begin and end |
 //! | `uses.rs` | when each block is wanted |
 //! | `dataset.rs` | the blocks of one dataset: reading, dropping |
 //! | `writer.rs` | the thread that writes blocks |
 
+mod block;
 mod blocks;
 mod dataset;
 mod folder;

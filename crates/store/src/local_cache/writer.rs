@@ -4,19 +4,19 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use crate::threads;
+use crate::{memory, threads};
 
-/// Bytes that wait to be written, at most; more are not kept.
-const MOST: u64 = 128 << 20;
-/// From so many on, whoever reads writes, too.
-const MANY: u64 = 32 << 20;
+/// Bytes that wait to be written, at most, or an eighth of the memory that is free if that is less. What comes while so many
+/// wait is not kept: a disk that is slower than the link must not hold up those who read. The next epoch keeps it.
+const MOST: u64 = 512 << 20;
 
 /// A block to be written, and its bytes.
 type Job = (u32, Arc<Vec<u8>>);
 
 /// Blocks that wait, and the thread that writes them; it starts with the first one.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Writer {
+    most: u64,
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -38,6 +38,11 @@ struct Queue {
 }
 
 impl Writer {
+    pub(super) fn new() -> Self {
+        let free = memory::available().map_or(u64::MAX, |available| available.bytes);
+        Self { most: MOST.min(free / 8), shared: Arc::default(), thread: Mutex::default() }
+    }
+
     /// Has a block written by `write`, unless too many wait: then `false`.
     pub(super) fn add(
         &self,
@@ -46,7 +51,7 @@ impl Writer {
         write: impl Fn(u32, &[u8]) + Send + 'static,
     ) -> bool {
         let mut queue = self.shared.lock();
-        if queue.bytes + bytes.len() as u64 > MOST || queue.closed {
+        if queue.bytes + bytes.len() as u64 > self.most || queue.closed {
             return false;
         }
         queue.bytes += bytes.len() as u64;
@@ -56,21 +61,10 @@ impl Writer {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if thread.is_none() {
             let shared = self.shared.clone();
-            // Where it is refused, those who read write.
+            // Where it is refused, nothing is written until somebody waits for it.
             *thread = threads::start("hsipack-cache", move || shared.work(&write)).ok();
         }
         true
-    }
-
-    /// Writes one block on this thread where many wait.
-    pub(super) fn help(&self, write: impl Fn(u32, &[u8])) {
-        let job = {
-            let mut queue = self.shared.lock();
-            if queue.bytes < MANY { None } else { queue.next() }
-        };
-        if let Some(job) = job {
-            self.shared.run(job, &write);
-        }
     }
 
     /// Waits until all is written.

@@ -104,10 +104,6 @@ impl StoredFile for LimitedFile {
         self.file.divide(chunks, per_sample);
     }
 
-    fn is_trusted(&self) -> bool {
-        self.file.is_trusted()
-    }
-
     fn cached_as(&self) -> Option<u32> {
         self.file.cached_as()
     }

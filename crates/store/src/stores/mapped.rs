@@ -5,6 +5,7 @@
 //! (see `warm.rs`). No descriptors are held but a few of those threads, so the number of files is bounded by
 //! the system's number of maps (`vm.max_map_count`, usually 65530) only.
 
+use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -28,13 +29,27 @@ impl MappedStore {
     }
 }
 
-impl Store for MappedStore {
-    fn open(&self, path: &Path) -> Result<Arc<dyn StoredFile>> {
-        let map = Mapping::open(path).map_err(|error| {
+impl MappedStore {
+    /// Maps a file that is open, and need not stay so; it lies at `path`.
+    ///
+    /// # Errors
+    /// If it cannot be mapped.
+    pub(crate) fn open_file(&self, file: &File, path: &Path) -> Result<Arc<dyn StoredFile>> {
+        self.file(Mapping::of(file, path), path)
+    }
+
+    fn file(&self, map: Result<Mapping>, path: &Path) -> Result<Arc<dyn StoredFile>> {
+        let map = map.map_err(|error| {
             let bytes = path.metadata().map_or(0, |meta| meta.len());
             explained(error, memory::exceeds_address_space(bytes))
         })?;
         Ok(Arc::new(MappedFile { map, path: path.into(), warmer: self.0.clone() }))
+    }
+}
+
+impl Store for MappedStore {
+    fn open(&self, path: &Path) -> Result<Arc<dyn StoredFile>> {
+        self.file(Mapping::open(path), path)
     }
 }
 

@@ -49,7 +49,7 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::str::FromStr;
-use std::sync::{Arc, Once};
+use std::sync::{Arc, OnceLock};
 
 pub use buffer::{PAGE, ReadBuffer};
 pub use coalesce::{Run, coalesce};
@@ -110,8 +110,8 @@ pub trait StoredFile: Debug + Send + Sync {
     }
 
     /// Calls `take` with the bytes of `span`: a view of the file, or what was read into `buffer`,
-    /// which is working memory to be used again for the next call. Once; but where `take` finds bytes of a local cache
-    /// damaged, once more with those that are fetched instead.
+    /// which is working memory to be used again for the next call. Once; but where a file of the local cache changed
+    /// meanwhile, once more with the bytes that are fetched instead.
     ///
     /// # Errors
     /// If the span lies outside the file, the file cannot be read or has become shorter, or `take` fails.
@@ -147,12 +147,6 @@ pub trait StoredFile: Debug + Send + Sync {
     /// Says where the file's chunks lie, `per_sample` for each cube, before any of them is asked for.
     fn divide(&self, chunks: &[Option<Range<u64>>], per_sample: usize) {
         let _ = (chunks, per_sample);
-    }
-
-    /// Whether bytes that were right once stay so, as far as anybody can tell. Chunks of other files are compared with
-    /// their checksums whenever they are read.
-    fn is_trusted(&self) -> bool {
-        true
     }
 
     /// Its number in the local cache, if that keeps it ([`Plan`](crate::local_cache::Plan)).
@@ -306,19 +300,23 @@ fn explained(error: Error) -> Error {
 }
 
 /// Raises this process's limit of open files as far as it may, once: a dataset may have thousands of
-/// shards, and the usual limit of 1024 is there for programs that use `select`.
-fn raise_descriptor_limit() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
+/// shards, and the usual limit of 1024 is there for programs that use `select`. Gives the limit.
+pub(crate) fn raise_descriptor_limit() -> u64 {
+    static LIMIT: OnceLock<u64> = OnceLock::new();
+    *LIMIT.get_or_init(|| {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: both calls only look at `limit`. If they fail, the limit stays as it is.
         unsafe {
             if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
+                let before = limit.rlim_cur;
                 limit.rlim_cur = limit.rlim_max;
-                libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+                if libc::setrlimit(libc::RLIMIT_NOFILE, &limit) != 0 {
+                    limit.rlim_cur = before;
+                }
             }
         }
-    });
+        limit.rlim_cur
+    })
 }
 
 #[cfg(test)]

@@ -183,7 +183,6 @@ impl RemoteFile {
         if let Some(block) = kept.block_of(span) {
             self.ahead.ask(&self.file, block);
         }
-        kept.help();
         None
     }
 }
@@ -233,8 +232,13 @@ impl StoredFile for RemoteFile {
             out.copy_from_slice(&tail[place]);
             return Ok(());
         }
-        // What is read here is compared with its checksum by whoever asked, too late to be fetched instead. So bytes of the
-        // local cache are not taken.
+        let mut copy = |bytes: &[u8]| {
+            out.copy_from_slice(bytes);
+            Ok(())
+        };
+        if let Some(taken) = self.with_kept(&span, &mut copy) {
+            return taken;
+        }
         match self.ahead.take(&self.file, &span)? {
             Some(there) => out.copy_from_slice(there.bytes()),
             None => self.file.read(span, out)?,
@@ -266,10 +270,6 @@ impl StoredFile for RemoteFile {
         if let Some(cache) = &self.cache {
             self.file.kept.get_or_init(|| cache.shard(&self.file.url, chunks, per_sample));
         }
-    }
-
-    fn is_trusted(&self) -> bool {
-        self.file.kept.get().is_none()
     }
 
     fn cached_as(&self) -> Option<u32> {
