@@ -11,6 +11,7 @@ use hsipack_format::samples::{Condition, RESERVED_KEYS};
 use hsipack_measure::machine;
 use hsipack_read::store::StoreKind;
 use hsipack_read::{BandStatistics, OfProcess, OpenOptions, Result, Verify};
+use hsipack_store::local_cache::LocalCache;
 use hsipack_store::remote::set_options;
 use hsipack_store::threads;
 use pyo3::prelude::*;
@@ -28,6 +29,7 @@ pub struct Dataset {
     path: PathBuf,
     verify: Verify,
     store: StoreKind,
+    local_cache: Option<LocalCache>,
     fingerprint: String,
     open: Mutex<OfProcess<hsipack_read::Dataset>>,
 }
@@ -59,7 +61,9 @@ impl Dataset {
         }
         // With the samples that it has in the parent, also where others were appended since.
         let as_of = Some(self.fingerprint.clone());
-        let dataset = open_at(self.path.clone(), self.verify, self.store, as_of).or_raise(py)?;
+        let local_cache = self.local_cache.clone();
+        let opened = open_at(self.path.clone(), self.verify, self.store, local_cache, as_of);
+        let dataset = opened.or_raise(py)?;
         *open = OfProcess::new(dataset.clone());
         Ok(dataset)
     }
@@ -69,17 +73,17 @@ fn open_at(
     path: PathBuf,
     verify: Verify,
     store: StoreKind,
+    local_cache: Option<LocalCache>,
     as_of: Option<String>,
 ) -> Result<hsipack_read::Dataset> {
-    let options =
-        OpenOptions { store: Some(store.store_for(&path)?), verify, as_of, local_cache: None };
-    hsipack_read::Dataset::open_with(path, options)
+    let store = Some(store.store_for(&path)?);
+    hsipack_read::Dataset::open_with(path, OpenOptions { store, verify, as_of, local_cache })
 }
 
 #[pymethods]
 impl Dataset {
     #[new]
-    #[pyo3(signature = (path, verify, store, as_of=None, storage_options=None))]
+    #[pyo3(signature = (path, verify, store, as_of=None, storage_options=None, local_cache=None))]
     fn new(
         py: Python<'_>,
         path: PathBuf,
@@ -87,17 +91,22 @@ impl Dataset {
         store: &str,
         as_of: Option<String>,
         storage_options: Option<Vec<(String, String)>>,
+        local_cache: Option<(PathBuf, Option<u64>)>,
     ) -> PyResult<Self> {
+        let local_cache = local_cache.map(|(folder, bytes)| LocalCache { folder, bytes });
         let verify = verify.parse::<Verify>().or_raise(py)?;
         let store = store.parse::<StoreKind>().or_raise(py)?;
         if let Some(options) = storage_options {
             set_options(&path, options).or_raise(py)?;
         }
-        let dataset = patiently(py, move || open_at(path, verify, store, as_of))?.or_raise(py)?;
+        let cache = local_cache.clone();
+        let dataset =
+            patiently(py, move || open_at(path, verify, store, cache, as_of))?.or_raise(py)?;
         Ok(Self {
             path: dataset.path().to_owned(),
             verify,
             store,
+            local_cache,
             fingerprint: dataset.fingerprint().to_owned(),
             open: Mutex::new(OfProcess::new(dataset)),
         })
@@ -110,6 +119,25 @@ impl Dataset {
     #[getter]
     fn fingerprint(&self) -> &str {
         &self.fingerprint
+    }
+
+    /// What was asked of its server for shards so far, and what became of it in the local cache; of files of this machine `None`.
+    fn network_json(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        let dataset = self.get(py)?;
+        let Some(traffic) = dataset.traffic() else { return Ok(None) };
+        let cache = dataset.local_cache();
+        let used = py.detach(|| {
+            cache.map(|cache| {
+                cache.flush();
+                cache.used()
+            })
+        });
+        let report = json!({
+            "requests": traffic.requests,
+            "bytes": traffic.bytes,
+            "local_cache": used,
+        });
+        Ok(Some(report.to_string()))
     }
 
     /// What is known of these samples, as one list.

@@ -6,13 +6,18 @@ import csv
 import os
 import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hsipack
 import numpy as np
 import pytest
 import spectral.io.envi as envi
 from PIL import Image
+
+if TYPE_CHECKING:
+    from s3_server import S3
 
 CUBES = 12
 ROWS, COLUMNS, BANDS = 20, 24, 7
@@ -34,6 +39,17 @@ def layers(number: int) -> dict[str, np.ndarray]:
     """Boolean layers of a cube, (rows, columns)."""
     y, x = np.mgrid[:ROWS, :COLUMNS]
     return {"valid": (x + number) % 4 > 0, "tissue": y > x - number}
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    """A server, while the tests of a file run."""
+    from s3_server import S3
+
+    server = S3(tmp_path_factory.mktemp("s3") / "log")
+    yield server
+    server.process.kill()
+    server.process.wait()
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,70 +20,7 @@ import numpy as np
 import pytest
 import torch
 
-pytest.importorskip("moto.server", reason="the tests' S3 server: pip install moto flask flask-cors")
-import boto3
-import botocore.exceptions
-
-# Nothing may show it.
-SECRET = "planted-7f3a-secret"
-
-
-class S3:
-    """A moto server, a bucket in it, and the options for both."""
-
-    def __init__(self, log: Path) -> None:
-        port = free_port()
-        self.endpoint = f"http://127.0.0.1:{port}"
-        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-        with log.open("wb") as output:
-            self.process = subprocess.Popen(command, stdout=output, stderr=output)
-        self.client = boto3.client(
-            "s3",
-            endpoint_url=self.endpoint,
-            region_name="us-east-1",
-            aws_access_key_id="somebody",
-            aws_secret_access_key=SECRET,
-        )
-        for _ in range(300):
-            try:
-                self.client.create_bucket(Bucket="bucket")
-            except botocore.exceptions.ConnectionError:
-                assert self.process.poll() is None, log.read_text()
-                time.sleep(0.1)
-            else:
-                break
-        self.options = {
-            "endpoint": self.endpoint,
-            "region": "us-east-1",
-            "access_key_id": "somebody",
-            "secret_access_key": SECRET,
-        }
-
-    def upload(self, folder: str | os.PathLike[str], name: str) -> str:
-        """Puts a folder's files into the bucket; its URL."""
-        for file in sorted(Path(folder).rglob("*")):
-            if file.is_file():
-                key = f"{name}/{file.relative_to(folder)}"
-                self.client.put_object(Bucket="bucket", Key=key, Body=file.read_bytes())
-        return f"s3://bucket/{name}"
-
-    @property
-    def environment(self) -> dict[str, str]:
-        return {
-            "AWS_ENDPOINT_URL": self.endpoint,
-            "AWS_REGION": "us-east-1",
-            "AWS_ACCESS_KEY_ID": "somebody",
-            "AWS_SECRET_ACCESS_KEY": SECRET,
-        }
-
-
-@pytest.fixture(scope="module")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
-    server = S3(tmp_path_factory.mktemp("s3") / "log")
-    yield server
-    server.process.kill()
-    server.process.wait()
-
+from s3_server import SECRET, S3, free_port
 
 @pytest.fixture(scope="module")
 def url(s3: S3, dataset: str) -> str:
@@ -247,11 +183,6 @@ http {{
   server {{ listen 127.0.0.1:{port}; root {root}; }}
 }}
 """
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
 
 
 def test_a_web_server_serves_a_dataset(dataset: str, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -243,6 +243,11 @@ class Dataset(Base):
             "access_key_id": …, "secret_access_key": …}``, or ``{"anon": True}``; fsspec's ``key``
             and ``secret`` do, too. They hold for the bucket in this process, go with the dataset
             when it is pickled, and are shown nowhere.
+        local_cache: a folder of its own on a disk of this machine, in which is kept what is fetched
+            from a server, for the next epochs, other processes and later runs. Files of this
+            machine are not copied there. ``hsipack cache FOLDER`` shows and clears it.
+        local_cache_size: most bytes in that folder, of all datasets; half of what is free on its
+            disk if ``None``. Where not all fit, those stay that the loader needs next.
 
     Raises:
         FileError: if there is nothing at the path, or it cannot be read.
@@ -273,6 +278,8 @@ class Dataset(Base):
         verify: str = "once",
         store: str = "mmap",
         storage_options: Mapping[str, object] | None = None,
+        local_cache: str | os.PathLike[str] | None = None,
+        local_cache_size: int | None = None,
     ) -> None:
         self._output = chosen_output(output, ("torch", "numpy"))
         self._path = _options.path("path", path)
@@ -280,6 +287,7 @@ class Dataset(Base):
             "verify": _options.text("verify", verify),
             "store": _options.text("store", store),
             "storage_options": _options.storage(storage_options),
+            "local_cache": _local_cache(local_cache, local_cache_size),
         }
         self._native = _hsipack.Dataset(self._path, **self._reading)
         self._asked_masks = None if masks is None else _options.names("masks", masks)
@@ -325,6 +333,18 @@ class Dataset(Base):
     def path(self) -> str:
         """Where it lies."""
         return self._path
+
+    @property
+    def network(self) -> dict[str, Any] | None:
+        """What was fetched from the server so far, by this process; ``None`` of files.
+
+        ``requests`` and ``bytes`` for chunks; ``local_cache`` (``None`` without one): bytes that
+        were read from it (``read_bytes``), kept, passed (fetched and not kept) and dropped, what
+        is in it (``total_bytes``), its ``limit_bytes``, blocks that were ``damaged``, and the last
+        ``problem``, such as a full disk. Waits until all that is to be kept is written.
+        """
+        text = self._native.network_json()
+        return None if text is None else cast("dict[str, Any]", json.loads(text))
 
     @property
     def fingerprint(self) -> str:
@@ -759,3 +779,18 @@ def _bounds(name: str, part: slice | None, axis: int) -> tuple[int, int] | None:
 
 
 open = Dataset
+
+
+def _local_cache(folder: object, size: object) -> tuple[str, int | None] | None:
+    """The folder of a cache, and its size in bytes."""
+    if folder is None:
+        if size is not None:
+            raise ConflictError(
+                f"local_cache_size={_options.shown(size)} without a cache",
+                remedy="give local_cache, the folder, too",
+            )
+        return None
+    most = None
+    if size is not None:
+        most = _options.natural("local_cache_size", size, least=0, most=(1 << 63) - 1)
+    return _options.path("local_cache", folder), most
