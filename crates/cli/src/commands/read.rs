@@ -425,13 +425,13 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let mut stream = Stream::new(&loader, start, &args, &progress.stop);
     let end = stream.run(&mut loader);
     let epochs = stream.finish(&loader);
+    if let (End::Complete | End::Enough, Some(cache)) = (&end, loader.dataset().local_cache()) {
+        cache.flush();
+    }
     let written =
         args.state.as_ref().map_or(Ok(()), |path| files::replace(path, &loader.state().to_json()));
     let report = Report::new(&args, &loader, saved.as_ref(), &end, setup, epochs);
     let traced = args.write_trace(&loader);
-    if let Some(cache) = loader.dataset().local_cache() {
-        cache.flush();
-    }
     // The process ends; a thread that sleeps to keep to a slow rate need not be waited for.
     std::mem::forget(loader);
     if let End::Failed(error) = end {
