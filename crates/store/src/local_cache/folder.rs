@@ -4,6 +4,7 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use hsipack_format::codec::CHECKSUM_LEN;
@@ -111,12 +112,16 @@ impl CacheFolder {
         let path = fs::canonicalize(path).map_err(cannot)?;
         let cache = Self { path };
         if !cache.is_tagged()? {
-            let is_empty = fs::read_dir(&cache.path).map_err(cannot)?.next().is_none();
-            // Another process may have begun to make it.
-            if !is_empty && !cache.path.join(TAG).exists() {
+            // Another process may be about to make it, or was killed doing so.
+            let is_other =
+                |entry: &fs::DirEntry| !entry.file_name().to_string_lossy().starts_with(TAG);
+            let entries = fs::read_dir(&cache.path).map_err(cannot)?.flatten();
+            if entries.filter(is_other).count() > 0 && !cache.is_tagged()? {
                 return Err(cache.foreign());
             }
-            let part = cache.path.join(format!("{TAG}.{}", std::process::id()));
+            static NUMBER: AtomicU64 = AtomicU64::new(0);
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            let part = cache.path.join(format!("{TAG}.{}.{number}", std::process::id()));
             fs::write(&part, TAG_TEXT)
                 .and_then(|()| fs::rename(&part, cache.path.join(TAG)))
                 .map_err(cannot)?;
@@ -458,6 +463,22 @@ mod tests {
         CacheFolder::create(&cache).unwrap();
         CacheFolder::create(&cache).unwrap();
         assert!(CacheFolder::open(&cache).unwrap().list().unwrap().is_empty());
+    }
+
+    #[test]
+    fn many_may_make_it_at_the_same_time() {
+        for _ in 0..50 {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("cache");
+            // What a process left that was killed as it made the folder.
+            fs::create_dir(&path).unwrap();
+            fs::write(path.join(format!("{TAG}.1")), "").unwrap();
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| CacheFolder::create(&path).unwrap());
+                }
+            });
+        }
     }
 
     #[test]
