@@ -257,7 +257,7 @@ pub struct EpochUses {
 }
 
 impl EpochUses {
-    /// Bytes `span` of shard `shard` ([`StoredFile::cached_as`]) are wanted in step `step`. For each shard, steps ascend.
+    /// Bytes `span` of shard `shard` ([`StoredFile::cached_as`](crate::stores::StoredFile::cached_as)) are wanted in step `step`. For each shard, steps ascend.
     pub fn want(&mut self, shard: u32, span: &Range<u64>, step: u32) {
         let Some(blocks) = self.shards.get(shard as usize) else { return };
         if let Some(block) = blocks::holding(&blocks.spans, span) {
