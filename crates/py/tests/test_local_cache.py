@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 import spectral.io.envi as envi
 import torch
-from s3_server import SECRET, S3
+from s3_server import S3, SECRET
 
 # HSIPACK_KILLS=100 for all that is asked of it.
 ROUNDS = int(os.environ.get("HSIPACK_KILLS", "4"))

@@ -19,8 +19,8 @@ import hsipack_command
 import numpy as np
 import pytest
 import torch
+from s3_server import S3, SECRET, free_port
 
-from s3_server import SECRET, S3, free_port
 
 @pytest.fixture(scope="module")
 def url(s3: S3, dataset: str) -> str:
