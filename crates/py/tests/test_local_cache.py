@@ -115,6 +115,30 @@ def test_what_was_fetched_is_not_fetched_again(
     assert np.array_equal(again[7]["image"], want[7]["image"])
 
 
+def test_a_slow_link_is_named_and_emulated(s3: S3, url: str, scenes: str) -> None:
+    env = {**os.environ, **s3.environment}
+    words = ["--batch-size", "2", "--cache", "none", "--latency", "100ms"]
+    shown = subprocess.run(
+        [hsipack_command.PROGRAM, "read", url, "--epochs", "1", *words],
+        env=env, capture_output=True, text=True, check=True,
+    ).stdout
+    assert "the network" in shown
+    assert "--local-cache" in shown
+    assert "20 requests" in shown
+    diagnosed = subprocess.run(
+        [hsipack_command.PROGRAM, "diagnose", url, "--batch-size", "2", "--latency", "100ms"]
+        + ["--step-time", "1ms", "--rounds", "2", "--time", "100ms"],
+        env=env, capture_output=True, text=True, check=True,
+    ).stdout
+    assert "to blame" in diagnosed
+    assert "the network" in diagnosed
+    # Files, too: every read waits.
+    begun = time.monotonic()
+    told = report(read(s3, scenes, "--latency", "20ms", "--threads", "1"))
+    assert time.monotonic() - begun > 0.4
+    assert (told["latency_s"], told["requests"]) == (0.02, None)
+
+
 def test_wrong_folders_and_sizes_are_refused(s3: S3, url: str, tmp_path: Path) -> None:
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "thesis.tex").write_text("years")

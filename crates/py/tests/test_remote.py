@@ -113,6 +113,46 @@ def test_the_command_reads_there(s3: S3, url: str, dataset: str, tmp_path: Path)
     assert SECRET not in trace.read_text()
 
 
+def test_validate_proves_what_lies_on_a_server(s3: S3, dataset: str, cubes: Path) -> None:
+    def validated(url: str, *words: str, **env: str) -> tuple[int, str]:
+        done = subprocess.run(
+            [hsipack_command.PROGRAM, "validate", url, *words],
+            env={**os.environ, **s3.environment, **env},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert SECRET not in done.stdout + done.stderr
+        return done.returncode, done.stdout + done.stderr
+
+    url = s3.upload(dataset, "checked.hsipack")
+    assert validated(url)[0] == 0
+    assert validated(url, "--quick")[0] == 0
+    assert validated(url, "--source", "--source-root", str(cubes.parent))[0] == 0
+    assert hsipack.open(url, storage_options=s3.options).fingerprint
+    assert hsipack.validate(url).ok
+
+    key = "checked.hsipack/20x24x7/image/c/0/0/0/0"
+    good = s3.client.get_object(Bucket="bucket", Key=key)["Body"].read()
+    damaged = bytearray(good)
+    damaged[100] ^= 1
+    s3.client.put_object(Bucket="bucket", Key=key, Body=bytes(damaged))
+    code, told = validated(url, "--json")
+    assert code == 1
+    report = json.loads(told)
+    assert [problem["kind"] for problem in report["problems"]] == ["chunk"]
+    assert report["damaged_samples"] == ["cube_00"]
+    s3.client.delete_object(Bucket="bucket", Key=key)
+    code, told = validated(url)
+    assert code == 1
+    assert key in told
+    # What a server does not give is not damaged.
+    code, told = validated(url, AWS_ENDPOINT_URL="http://127.0.0.1:9")
+    assert code == 2
+    assert "check the URL, the endpoint" in told
+    assert validated(f"{url}-missing")[0] == 2
+
+
 def test_secrets_are_shown_nowhere(s3: S3, url: str) -> None:
     ds = opened(s3, url)
     with hsipack.Loader(ds, 4, device="cpu") as loader:

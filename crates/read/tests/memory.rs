@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hsipack_read::plan::{Crop, Pad, Windows};
-use hsipack_read::store::{Limited, ReadBuffer, Store, StoreKind, StoredFile};
+use hsipack_read::store::{Limited, Link, ReadBuffer, Store, StoreKind, StoredFile};
 use hsipack_read::{CacheKind, Dataset, Loader, LoaderOptions};
 use serde_json::json;
 use support::{StackSpec, write_dataset};
@@ -114,7 +114,7 @@ fn reading_allocates_nothing_once_buffers_have_grown() {
     for kind in StoreKind::ALL {
         let holds_bytes = kind == StoreKind::Direct;
         assert_eq!(counted(&*kind.store(), folder.path(), holds_bytes), 0, "{kind}");
-        let limited = Limited::new(kind.store(), 1 << 30, 1 << 30);
+        let limited = Limited::new(kind.store(), Link::of_rate(1 << 30), 1 << 30);
         assert_eq!(counted(&limited, folder.path(), holds_bytes), 0, "{kind}, limited");
     }
 }

@@ -647,6 +647,20 @@ impl ChunkArray {
         self.root.read(|| ShardFile::open(&path, self.grid.chunks_per_shard()))
     }
 
+    /// Says that the chunks of sample `index` will be wanted soon, where they lie on a server.
+    ///
+    /// # Errors
+    /// As [`shard`](Self::shard).
+    pub fn ask_ahead(&self, index: usize) -> Result<()> {
+        if self.meta.chunk_shape.is_none() || !remote::is_url(&self.folder) {
+            return Ok(());
+        }
+        let (shard, first) = self.grid.locate(index);
+        let chunks = first..first + self.grid.chunks_per_sample();
+        self.shard(shard)?.ask_ahead(chunks);
+        Ok(())
+    }
+
     /// Reads and decodes chunk `chunk` of sample `index` into `out`, [`chunk_bytes`](Self::chunk_bytes)
     /// long, values little-endian. `stored` is working memory for arrays without shards.
     ///

@@ -43,6 +43,8 @@ pub enum Fault {
     Corrupt,
     /// The whole file is sent, whatever range was asked for.
     NoRange,
+    /// Bytes of the end are taken for bytes of the start, as some servers do.
+    WrongTail,
     /// The answer comes so much later.
     Late(Duration),
 }
@@ -219,7 +221,10 @@ impl Shared {
         let meta = file.metadata()?;
         let tag = format!("\"{:x}-{:x}-{:x}\"", meta.ino(), meta.mtime_nsec(), meta.len());
         let tail = request.tail.filter(|_| meta.len() > 0);
-        let tail = tail.map(|tail| (meta.len().saturating_sub(tail), meta.len() - 1));
+        let tail = tail.map(|tail| match fault {
+            Fault::WrongTail => (0, tail.min(meta.len() - 1)),
+            _ => (meta.len().saturating_sub(tail), meta.len() - 1),
+        });
         let range = request.range.or(tail).filter(|_| fault != Fault::NoRange);
         let (first, end) = range.map_or((0, meta.len()), |(first, last)| (first, last + 1));
         if end > meta.len() || first > end {

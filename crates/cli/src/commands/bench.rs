@@ -61,6 +61,10 @@ pub struct Args {
     #[arg(long, value_name = "BYTES/s", value_parser = limit, help_heading = "Cases")]
     rate_limit: Vec<Limit>,
 
+    /// Wait so long before every read of a file, such as 2ms, as from a network disk [default: not at all]
+    #[arg(long, value_name = "TIME", value_parser = parse::duration, help_heading = "Cases")]
+    latency: Option<Duration>,
+
     /// How often every case is measured
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Cases")]
     repeats: u32,

@@ -11,6 +11,7 @@ use hsipack_read::store::StoreKind;
 
 use crate::parse;
 use crate::patches::PatchArgs;
+use crate::reading::LinkArgs;
 use crate::training::NetworkArg;
 
 /// Find out what training waits for: the disk, decoding, the copy, augmentation, or the step itself.
@@ -85,9 +86,8 @@ pub struct Args {
     #[arg(long, value_name = "HOW", value_parser = parse::one_of(&StoreKind::ALL), default_value_t = StoreKind::Mapped)]
     store: StoreKind,
 
-    /// Read at most so many stored bytes a second, such as 1000MB/s, as from a slower disk
-    #[arg(long, value_name = "BYTES/s", value_parser = parse::rate)]
-    rate_limit: Option<u64>,
+    #[command(flatten)]
+    link: LinkArgs,
 
     /// Drop the dataset from the system's file cache in every round, too, to see what the disk costs
     #[arg(long)]

@@ -35,7 +35,8 @@ use hsipack_read::{
 use hsipack_store::local_cache::LocalCache;
 
 use crate::patches::PatchArgs;
-use crate::{files, output, parse, reading, task};
+use crate::reading::LinkArgs;
+use crate::{files, output, parse, task};
 use figures::Look;
 use report::Report;
 use stream::{End, Stream};
@@ -217,9 +218,8 @@ pub struct Args {
     #[arg(long, value_name = "HOW", value_parser = parse::one_of(&StoreKind::ALL), default_value_t = StoreKind::Mapped, help_heading = "Reading")]
     store: StoreKind,
 
-    /// Read at most so many stored bytes a second, such as 1000MB/s, as from a slower disk
-    #[arg(long, value_name = "BYTES/s", value_parser = parse::rate, help_heading = "Reading")]
-    rate_limit: Option<u64>,
+    #[command(flatten, next_help_heading = "Reading")]
+    link: LinkArgs,
 
     /// Keep what is fetched from a server in this folder, a cache on the local disk, for the next epochs, other processes and
     /// later runs. `hsipack cache DIR` shows it
@@ -261,7 +261,7 @@ Examples:
 
 Keys of --json (times in seconds, sizes in bytes, GB are 10^9 bytes, shares from 0 to 1):
   run:     dataset fingerprint ended resumed{epoch,batches} state epochs setup_s batch_size
-           batches_per_epoch rank world_size order seed store verify rate_limit masks threads slots
+           batches_per_epoch rank world_size order seed store verify rate_limit latency_s masks threads slots
            memory{bytes,kind,huge_page_bytes,notes}
            cache{kind,chosen,limit_bytes,needed_bytes,shared,why,bytes,
                  shuffle_window{bytes,blocks,of_blocks,decoded}} advice
@@ -284,7 +284,7 @@ enum MemoryArg {
 
 impl Args {
     fn open(&self) -> Result<Dataset> {
-        let store = reading::store(&self.dataset, self.store, self.rate_limit)?;
+        let store = self.store.behind(&self.dataset, self.link.link())?;
         let local_cache = self.local_cache.as_ref().map(|folder| LocalCache {
             folder: folder.clone(),
             bytes: self.local_cache_size.map(|bytes| bytes as u64),

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hsipack_read::augment::{Device, Library, Pipeline, SampleKey};
-use hsipack_read::store::StoreKind;
+use hsipack_read::store::{Link, StoreKind};
 use hsipack_read::{
     BatchTimes, CacheKind, Dataset, DeviceBatch, DeviceLoader, DeviceOptions, Distribution,
     LoaderOptions, LoaderStats, OpenOptions, Statistics,
@@ -75,7 +76,8 @@ impl<L: TrainingLibrary> Feed<L> {
             Strategy::Original => StoreKind::Pread,
             _ => StoreKind::Mapped,
         };
-        let store = store(kind, rate_limit);
+        let latency = Duration::from_secs_f64(settings.latency_s);
+        let store = store(kind, Link { rate: rate_limit, latency });
         let kept = store.clone();
         let plan = plan(data.cubes, data.shape, settings.batch_size, settings.seed)?;
         let batches_per_epoch = plan.epoch(0, &[], hsipack_read::plan::Share::ALL)?.batches();

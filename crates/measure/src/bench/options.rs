@@ -152,6 +152,9 @@ pub struct Settings {
     pub seed: u64,
     /// Have the system forget the files after every epoch.
     pub drop_cache: bool,
+    /// Seconds that every read of a file waits first, as from a network disk.
+    #[serde(default)]
+    pub latency_s: f64,
 }
 
 /// What is asked for.

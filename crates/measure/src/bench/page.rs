@@ -188,6 +188,7 @@ impl Report {
                 "file cache",
                 if settings.drop_cache { "dropped after every epoch" } else { "warm" }.to_owned(),
             ),
+            ("wait before every read", format!("{} ms", settings.latency_s * 1e3)),
         ];
         let mut out = String::from("<dl class=\"settings\">");
         for (name, value) in rows {

@@ -1,4 +1,4 @@
-//! Reading, counted and at a limited rate.
+//! Reading, counted and over a limited link.
 
 use std::ops::Range;
 use std::path::Path;
@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
-use hsipack_read::store::{Limited, Near, ReadBuffer, Store, StoreKind, StoredFile};
+use hsipack_read::store::{Limited, Link, Near, ReadBuffer, Store, StoreKind, StoredFile};
 
 use crate::Result;
 
-/// The store of a case: of this kind, at this rate, counted.
-pub fn store(kind: StoreKind, rate: Option<u64>) -> Counted {
+/// The store of a case: of this kind, over this link, counted.
+pub fn store(kind: StoreKind, link: Link) -> Counted {
     let mut store = kind.store();
-    if let Some(rate) = rate {
-        store = Arc::new(Limited::disk(store, rate));
+    if !link.is_free() {
+        store = Arc::new(Limited::disk(store, link));
     }
     Counted { store, counts: Arc::default(), open: Arc::default() }
 }
@@ -140,7 +140,7 @@ mod tests {
         let path = folder.path().join("file");
         std::fs::write(&path, [7; 100]).unwrap();
         for kind in StoreKind::ALL {
-            let store = store(kind, Some(1 << 30));
+            let store = store(kind, Link::of_rate(1 << 30));
             let file = store.open(&path).unwrap();
             file.read_into(10..40, &mut [0; 30]).unwrap();
             file.with_bytes(0..50, &mut ReadBuffer::new(), &mut |_| Ok(())).unwrap();
@@ -169,7 +169,7 @@ mod tests {
         for path in [&path, &plain] {
             std::fs::write(path, vec![7; 1 << 20]).unwrap();
         }
-        let store = store(StoreKind::Mapped, None);
+        let store = store(StoreKind::Mapped, Link::default());
         let file = store.open(&path).unwrap();
         let read = |file: &dyn StoredFile| {
             let mut bytes = vec![0; 1 << 20];

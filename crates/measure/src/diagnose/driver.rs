@@ -214,7 +214,7 @@ impl Driver<'_> {
         if facts.cores == 0 {
             facts.cores = machine::cores();
         }
-        let verdict = timed.verdict;
+        let verdict = if facts.remote { timed.verdict.of_server() } else { timed.verdict };
         if verdict.culprit == Some(Level::Augment) {
             facts.augmentations = self.augmentations()?;
         }

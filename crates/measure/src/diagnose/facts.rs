@@ -2,6 +2,7 @@
 
 use hsipack_read::plan::{Crop, Patches, Regions};
 use hsipack_read::{CacheChoice, Dataset, LoaderOptions, Outlook};
+use hsipack_store::remote::is_url;
 use serde::{Deserialize, Serialize};
 
 use crate::machine;
@@ -48,8 +49,12 @@ pub struct Facts {
     pub cache: String,
     /// Whether crops are chosen by their labels.
     pub labelled_crops: bool,
-    /// Whether reads are limited to a rate, to emulate a slower disk.
+    /// Whether reads are made slower, to emulate a slower disk or link.
     pub rate_limited: bool,
+    /// Whether the dataset lies on a server.
+    pub remote: bool,
+    /// Whether there is a cache of it on the local disk.
+    pub locally_cached: bool,
     /// Whether files are read through memory maps.
     pub mapped: bool,
     /// The compressor of the images' chunks, such as `zstd`.
@@ -140,6 +145,8 @@ impl Facts {
             cores: machine::cores(),
             available_memory: machine::available_memory(),
             cache: options.cache.name().to_owned(),
+            remote: is_url(dataset.path()),
+            locally_cached: dataset.local_cache().is_some(),
             labelled_crops: matches!(crop, Crop::Random { min_labelled, .. } if *min_labelled > 0.0),
             compressor: codec.map(|codec| codec.compressor.name().to_owned()),
             tiles: tiles.map(|size| size.map(|side| side.max(32))),

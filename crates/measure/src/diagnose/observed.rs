@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::facts::Facts;
 use super::level::Level;
 use super::remedy::{self, Action};
+use super::verdict::NETWORK;
 
 /// What keeps batches from coming faster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,9 +87,10 @@ impl Limit {
         }
     }
 
-    /// What that means, for people.
-    pub fn meaning(self) -> &'static str {
+    /// What that means, for people; of a dataset on a server if `remote`.
+    pub fn meaning(self, remote: bool) -> &'static str {
         match (self, self.culprit()) {
+            (Limit::Disk, _) if remote => NETWORK,
             (_, Some(level)) => level.adds(),
             (Limit::Plan, None) => "planning: opening files, or finding crops with labels",
             (_, None) => "the consumer: batches are ready before they are wanted",
@@ -170,6 +172,12 @@ mod tests {
         }
         let many = Facts { cores: 8, ..facts.clone() };
         assert_eq!(Limit::Decode.remedies(&many).0[0], Action::Threads { threads: 8 });
+        let served = Facts { remote: true, ..facts.clone() };
+        let (_, advice) = Limit::Disk.remedies(&served);
+        assert!(advice[0].contains("local_cache"), "{advice:?}");
+        assert!(!advice.iter().any(|line| line.contains("disk:") || line.contains("faster disk")));
+        assert_eq!(Limit::Disk.meaning(true), "the network");
+        assert_ne!(Limit::Disk.meaning(false), "the network");
         let cached = Facts { cache: "compressed".into(), ..facts };
         assert!(Limit::Disk.remedies(&cached).0.is_empty(), "it is in use already");
     }

@@ -229,7 +229,11 @@ pub(super) fn disk_advice(facts: &Facts) -> Vec<String> {
     let mut advice: Vec<String> = windowed::cost(facts).into_iter().collect();
     if facts.rate_limited {
         advice.push(format!("a higher {}", Opt::RateLimit));
-    } else if facts.mapped {
+    }
+    if facts.remote {
+        return network_advice(facts, advice);
+    }
+    if !facts.rate_limited && facts.mapped {
         advice.push(format!(
             "{}, or {} on a network disk",
             Opt::Store.to("direct"),
@@ -242,6 +246,27 @@ pub(super) fn disk_advice(facts: &Facts) -> Vec<String> {
         Command::Convert.with(Opt::KeepBits)
     ));
     advice.push("a faster disk".to_owned());
+    advice
+}
+
+/// The same of a loader that waits for a server.
+fn network_advice(facts: &Facts, mut advice: Vec<String>) -> Vec<String> {
+    if !facts.locally_cached {
+        advice.push(format!(
+            "{}: later epochs, and other processes, read from the local disk",
+            Opt::LocalCache
+        ));
+    }
+    advice.push(format!(
+        "fewer stored bytes: {} finds the codec; fewer mantissa bits help, too: {}",
+        Command::Tune.with(Opt::DiskRate),
+        Command::Convert.with(Opt::KeepBits)
+    ));
+    advice.push(format!(
+        "more {}, for which chunks are fetched ahead, if the link is not full",
+        Opt::Slots
+    ));
+    advice.push("a machine nearer to the data".to_owned());
     advice
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hsipack_read::augment::Pipeline;
 use hsipack_read::plan::{Crop, Order, Patches};
-use hsipack_read::store::{Limited, StoreKind};
+use hsipack_read::store::{Link, StoreKind};
 use hsipack_read::{CacheKind, Dataset, DeviceOptions, LoaderOptions};
 use serde::{Deserialize, Serialize};
 
@@ -23,8 +23,8 @@ pub struct PackedRequest {
     /// How its files are read.
     #[serde(with = "store_name")]
     pub store: StoreKind,
-    /// Stored bytes that are read a second at most; unlimited if `None`.
-    pub rate_limit: Option<u64>,
+    /// As if the disk, or the way to the server, were so slow.
+    pub link: Link,
     /// Samples of a batch.
     pub batch_size: usize,
     /// Rows and columns of random crops; whole cubes if `None`.
@@ -61,11 +61,7 @@ impl PackedRequest {
     /// # Errors
     /// If the library has no such device.
     pub fn options<L: TrainingLibrary>(&self, library: &L) -> Result<PackedOptions> {
-        let store = self.store.store_for(&self.path)?;
-        let store = match self.rate_limit {
-            Some(rate) => Arc::new(Limited::disk(store, rate)),
-            None => store,
-        };
+        let store = self.store.behind(&self.path, self.link)?;
         let mut loader = LoaderOptions::new(self.batch_size);
         loader.plan.order = Order::Shuffled;
         // What it costs to read and decode is looked for, whatever memory would spare.

@@ -83,6 +83,19 @@ pub struct Verdict {
     pub settled: bool,
 }
 
+impl Verdict {
+    /// The same of a dataset on a server, where reading is fetching.
+    pub(super) fn of_server(mut self) -> Self {
+        for row in self.rows.iter_mut().filter(|row| row.level == Level::Read) {
+            (row.kept, row.adds) = ("nothing", NETWORK);
+        }
+        self
+    }
+}
+
+/// What fetching from a server is called.
+pub(super) const NETWORK: &str = "the network";
+
 /// Compares every level with those before. Levels without times are left out.
 pub fn verdict(measured: &[Measured], limits: Limits) -> Verdict {
     let mut measured: Vec<&Measured> =

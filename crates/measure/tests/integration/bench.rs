@@ -34,6 +34,7 @@ fn options(folder: &Path, augment: Augment) -> BenchOptions {
             augment,
             seed: 3,
             drop_cache: false,
+            latency_s: 0.0,
         },
     }
 }

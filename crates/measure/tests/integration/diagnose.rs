@@ -17,7 +17,7 @@ use hsipack_pack::progress::Progress;
 use hsipack_read::augment::array::Buffer;
 use hsipack_read::augment::{Array, Device, Host, Pipeline};
 use hsipack_read::plan::{Crop, Pad, Patches, Windows};
-use hsipack_read::store::{Limited, StoreKind};
+use hsipack_read::store::{Limited, Link, StoreKind};
 use hsipack_read::{CacheKind, DeviceOptions, LoaderOptions};
 
 use crate::machine::{alone, waiting};
@@ -141,7 +141,7 @@ fn a_slow_disk_is_named_and_memory_helps_as_predicted() {
     let stored: u64 = walk(&shards).iter().map(|file| file.metadata().unwrap().len()).sum();
     // Reading a batch takes three steps.
     let rate = stored as f64 / (CUBES / 3) as f64 / (3.0 * STEP.as_secs_f64());
-    let store = Limited::new(StoreKind::Pread.store(), rate as u64, 0);
+    let store = Limited::new(StoreKind::Pread.store(), Link::of_rate(rate as u64), 0);
     let options = PackedOptions { store: Some(Arc::new(store)), ..options(&path) };
     let diagnosis = diagnose(&options, VERIFY, STEP);
     let text = diagnosis.text();

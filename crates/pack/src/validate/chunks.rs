@@ -11,7 +11,7 @@ use rayon::iter::{ParallelBridge, ParallelIterator};
 
 use super::count::{self, Counts};
 use super::structure::{Broken, arrays};
-use super::{Problem, ProblemKind, stopped};
+use super::{Problem, ProblemKind, is_no_damage, stopped};
 use crate::convert::stats::{BandStats, StackStats};
 use crate::progress::Progress;
 
@@ -31,7 +31,7 @@ struct Found {
 /// Decodes every chunk but those of broken shards. Gives problems, chunks and bytes.
 ///
 /// # Errors
-/// If a thread or memory is refused, or `progress.stop` was set.
+/// If a thread or memory is refused, a server does not serve, or `progress.stop` was set.
 pub fn check(
     dataset: &Dataset,
     broken: &Broken,
@@ -100,6 +100,14 @@ fn check_array<'a>(
         let mut worker = worker.map_or_else(|| Worker::new(of, array), Ok)?;
         let (index, chunk) = (item / per_sample, item % per_sample);
         if !is_broken(array.grid().locate(index).0) {
+            if chunk == 0 {
+                // Of the next one, too, so that the way to a server is never empty.
+                for index in index..array.len().min(index + 2) {
+                    array
+                        .ask_ahead(index)
+                        .or_else(|error| if is_no_damage(&error) { Err(error) } else { Ok(()) })?;
+                }
+            }
             worker.check(index, chunk)?;
             progress.bytes_in.fetch_add(array.chunk_bytes() as u64, Ordering::Relaxed);
         }
@@ -174,11 +182,11 @@ impl<'a> Worker<'a> {
         })
     }
 
-    /// Memory that is refused is no damage.
+    /// Memory that is refused, and a server that does not serve, are no damage.
     fn check(&mut self, index: usize, chunk: usize) -> Result<()> {
         let decoded = &mut bytemuck::cast_slice_mut(&mut self.decoded)[..self.array.chunk_bytes()];
         if let Err(error) = self.array.read_chunk(index, chunk, &mut self.stored, decoded) {
-            if memory::refused(&error) {
+            if is_no_damage(&error) {
                 return Err(error);
             }
             self.found.problems.push(Problem {

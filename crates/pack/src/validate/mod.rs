@@ -19,7 +19,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use hsipack_format::{Command, Error, ErrorKind, Opt, Result, remedy};
-use hsipack_store::{Dataset, folder, memory, remote};
+use hsipack_store::remote::is_url;
+use hsipack_store::{Dataset, folder, memory, remote, small};
 use serde::Serialize;
 
 use crate::convert::staging::is_unfinished;
@@ -134,16 +135,18 @@ pub struct Report {
     pub unchecked: Vec<String>,
 }
 
-/// Checks the dataset at `path`.
+/// Checks the dataset at `path`, which may be a URL. Files that `SHA256SUMS` does not list are not looked for on a server.
 ///
 /// # Errors
 /// If it is no dataset, cannot be read at all, or the check was stopped. Damage is no error but in the
 /// report.
 pub fn validate(path: &Path, options: &ValidateOptions, progress: &Progress) -> Result<Report> {
     let start = Instant::now();
-    remote::refuse(path, "validating")?;
     let parts = ["zarr.json", "samples.jsonl", hsipack_format::checksums::SHA256SUMS];
-    if !parts.iter().any(|part| path.join(part).is_file()) {
+    if is_url(path) {
+        // The error of a server that refuses, or has nothing there.
+        small::read(&path.join(parts[0]), small::METADATA)?;
+    } else if !parts.iter().any(|part| path.join(part).is_file()) {
         let partial = is_unfinished(path);
         let error = Error::new(
             ErrorKind::Malformed,
@@ -202,12 +205,17 @@ fn look(path: &Path) -> Result<(Vec<Problem>, Option<Opened>)> {
             problems.extend(found);
             Ok((problems, Some((dataset, broken))))
         }
-        Err(error) if memory::refused(&error) => Err(error),
+        Err(error) if is_no_damage(&error) => Err(error),
         Err(error) => {
             problems.push(Problem::of(ProblemKind::Metadata, path, &error));
             Ok((problems, None))
         }
     }
+}
+
+/// Whether an error says nothing of the data: there is no memory, or a server does not serve.
+fn is_no_damage(error: &Error) -> bool {
+    memory::refused(error) || remote::is_away(error)
 }
 
 /// The error of a check that the user stopped.

@@ -8,10 +8,11 @@ use hsipack_format::metadata::SAMPLES;
 use hsipack_format::shard::ShardIndex;
 use hsipack_format::{Error, Result};
 use hsipack_store::dataset::ChunkArray;
-use hsipack_store::{Dataset, Stack, memory, small};
+use hsipack_store::remote::is_url;
+use hsipack_store::{Dataset, Stack, small};
 use walkdir::WalkDir;
 
-use super::{Problem, ProblemKind};
+use super::{Problem, ProblemKind, is_no_damage};
 
 /// Shards that cannot be read at all: stack, array, shard.
 pub type Broken = HashSet<(String, String, usize)>;
@@ -20,12 +21,13 @@ pub type Broken = HashSet<(String, String, usize)>;
 /// the other.
 ///
 /// # Errors
-/// If the folder cannot be listed.
+/// If the folder cannot be listed, or a server does not serve.
 pub fn check_sums(path: &Path) -> Result<Vec<Problem>> {
     let sums = path.join(SHA256SUMS);
     let problem = |file: &Path, what: &str| Problem::new(ProblemKind::Metadata, file, what);
     let text = match small::read(&sums, small::SUMS) {
         Ok(text) => text,
+        Err(error) if is_no_damage(&error) => return Err(error),
         Err(error) => return Ok(vec![problem(&sums, error.what())]),
     };
     let lines = match checksums::parse(&text) {
@@ -39,8 +41,12 @@ pub fn check_sums(path: &Path) -> Result<Vec<Problem>> {
         match small::read(&file, most) {
             Ok(content) if checksums::sha256(&content) == *sum => {}
             Ok(_) => problems.push(problem(&file, "the file does not match SHA256SUMS")),
+            Err(error) if is_no_damage(&error) => return Err(error),
             Err(error) => problems.push(problem(&file, error.what())),
         }
+    }
+    if is_url(path) {
+        return Ok(problems);
     }
     let listed: HashSet<&str> = lines.iter().map(|(file, _)| file.as_str()).collect();
     for file in metadata_files(path)? {
@@ -78,7 +84,7 @@ fn metadata_files(path: &Path) -> Result<Vec<String>> {
 /// beyond, back to back up to the index.
 ///
 /// # Errors
-/// If memory is refused. Never for damage; the result tells it, and which shards cannot be read at all.
+/// If memory is refused, or a server does not serve. Never for damage; the result tells it, and which shards cannot be read at all.
 pub fn check_shards(dataset: &Dataset) -> Result<(Vec<Problem>, Broken)> {
     let mut problems = Vec::new();
     let mut broken = Broken::new();
@@ -132,7 +138,7 @@ fn check_shard(
     let samples = first..array.len().min(first + grid.samples_per_shard());
     let file = match array.open_shard(shard) {
         Ok(file) => file,
-        Err(error) if memory::refused(&error) => return Err(error),
+        Err(error) if is_no_damage(&error) => return Err(error),
         // Every sample in it is lost.
         Err(error) => {
             let lost = samples.map(|index| Problem {

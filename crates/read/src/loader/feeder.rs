@@ -136,7 +136,7 @@ impl<'a> Feeder<'a> {
             self.ahead.extend_from_slice(&plan.ahead);
         }
         slot.publish();
-        self.local.go_on(epoch.epoch(), number);
+        self.local.go_on(self.shared, epoch.epoch(), number);
         self.prefetch();
         let end = Instant::now();
         if let Some(trace) = &self.shared.options.trace {

@@ -1,4 +1,4 @@
-//! Telling the cache on the local disk which chunks this epoch and the next one will want, and when.
+//! Telling the cache on the local disk which chunks this epoch and the next ones will want, and when.
 
 use hsipack_store::local_cache::{EpochUses, Plan};
 
@@ -11,7 +11,10 @@ use crate::plan::{Crop, EpochPlan, Item, Segment, Share};
 
 /// Of longer epochs nothing is told: it would take too long, and windows that are drawn from everywhere want every chunk
 /// all the time.
-const MOST_ITEMS: usize = 4 << 20;
+const MOST_ITEMS: usize = 1 << 20;
+/// Epochs that are told beyond the one that is read. Where an epoch draws some samples only, or some more often than others,
+/// what the next one does not want may be wanted by the one after it.
+const EPOCHS: u64 = 3;
 
 /// What the local cache knows of a loader.
 #[derive(Debug)]
@@ -22,15 +25,15 @@ impl LocalPlan {
         let cache = shared.dataset.local_cache();
         // Which crops have labels is only known when their masks are read.
         let is_known = !matches!(shared.plan.options().crop, Crop::Random { min_labelled, .. } if min_labelled > 0.0);
-        Self(cache.filter(|_| is_known).map(|cache| cache.plan(shared.options.slots)))
+        Self(cache.filter(|_| is_known).map(|cache| cache.plan()))
     }
 
-    /// Says what the rest of epoch `epoch` and the next one will want, unless that is known. What of the epoch was `given`
+    /// Says what the rest of epoch `epoch` and the next ones will want, unless that is known. What of the epoch was `given`
     /// is no part of it.
     pub(super) fn tell(&self, shared: &Shared, epoch: u64, given: &[Segment]) {
         let Some(plan) = &self.0 else { return };
         let end = shared.options.end_epoch.unwrap_or(u64::MAX);
-        for next in (epoch..=epoch + 1).filter(|next| *next < end) {
+        for next in (epoch..=epoch + EPOCHS).filter(|next| *next < end) {
             if plan.knows(next) {
                 continue;
             }
@@ -42,10 +45,11 @@ impl LocalPlan {
         }
     }
 
-    /// Batch `n` of an epoch is about to be asked for.
-    pub(super) fn go_on(&self, epoch: u64, n: usize) {
+    /// Batch `n` of an epoch, which is planned, is about to be asked for.
+    pub(super) fn go_on(&self, shared: &Shared, epoch: u64, n: usize) {
         if let Some(plan) = &self.0 {
-            plan.go_on(epoch, n);
+            // It is one of those that are not filled.
+            plan.go_on(epoch, n, shared.ring.slots().unfinished().saturating_sub(1));
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use hsipack_read::plan::{Crop, LastBatch, Order, PlanOptions, Share, State};
-use hsipack_read::store::StoreKind;
+use hsipack_read::store::{Limited, Link, StoreKind};
 use hsipack_read::{
     Batch, CacheKind, Dataset, Error, ErrorKind, Loader, LoaderOptions, OnDamage, OpenOptions,
 };
@@ -514,7 +514,7 @@ fn a_replaced_dataset_ends_the_next_epoch_with_an_error() {
 #[test]
 fn a_wait_can_have_an_end() {
     let (_folder, written) = made(&[StackSpec::new(6, 5, 3, 6)]);
-    let store = hsipack_read::store::Limited::new(StoreKind::Pread.store(), 200, 1);
+    let store = Limited::new(StoreKind::Pread.store(), Link::of_rate(200), 1);
     let open = OpenOptions { store: Some(std::sync::Arc::new(store)), ..Default::default() };
     let dataset = Dataset::open_with(&written.path, open).unwrap();
     let mut loader = Loader::new(&dataset, options(3)).unwrap();

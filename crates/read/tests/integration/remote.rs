@@ -58,6 +58,17 @@ fn batches_are_those_of_the_files_whatever_breaks() {
 }
 
 #[test]
+fn servers_that_know_no_ranges_from_the_end_are_read_all_the_same() {
+    let folder = made();
+    let files = epochs(&folder.path().join("made"), CacheKind::None);
+    let server = Server::with_faults(folder.path(), |request| match request.tail {
+        Some(_) => Fault::WrongTail,
+        None => Fault::None,
+    });
+    assert!(epochs(&server.url("made"), CacheKind::None) == files);
+}
+
+#[test]
 fn a_second_epoch_that_is_cached_fetches_nothing() {
     let folder = made();
     let server = Server::start(folder.path());

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use hsipack_read::plan::{Crop, Order, Patches};
-use hsipack_read::store::{Limited, StoreKind};
+use hsipack_read::store::{Limited, Link, StoreKind};
 use hsipack_read::{
     Batch, CacheKind, Dataset, Loader, LoaderOptions, OnDamage, OpenOptions, Verify,
 };
@@ -58,7 +58,7 @@ fn open(written: &Written, dice: &mut Dice) -> Dataset {
         dice.one_of(&[StoreKind::Mapped, StoreKind::Mapped, StoreKind::Pread, StoreKind::Direct]);
     let mut store = store.store();
     if dice.below(4) == 0 {
-        store = std::sync::Arc::new(Limited::new(store, 20_000_000, 100_000));
+        store = std::sync::Arc::new(Limited::new(store, Link::of_rate(20_000_000), 100_000));
     }
     let verify = dice.one_of(&[Verify::Once, Verify::Always]);
     Dataset::open_with(

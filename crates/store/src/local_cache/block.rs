@@ -30,22 +30,13 @@ pub(super) struct OpenBlock {
 
 /// What changes with a file's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stamp {
+struct Stamp {
     len: u64,
     /// Time of the last change, in s and ns.
     modified: (i64, i64),
 }
 
 impl Stamp {
-    /// Gives a file that was just written a time of change that no later change can have.
-    ///
-    /// # Errors
-    /// If the system refuses.
-    pub(super) fn put_on(file: &File) -> io::Result<Option<Self>> {
-        file.set_modified(SystemTime::now() - 2 * COARSE)?;
-        Ok(Self::of(file))
-    }
-
     fn of(file: &File) -> Option<Self> {
         let file = file.metadata().ok()?;
         Some(Self { len: file.len(), modified: (file.mtime(), file.mtime_nsec()) })
@@ -64,27 +55,35 @@ impl Stamp {
     }
 }
 
+/// Gives a file that was just written a time of change that no later change can have: so the first look at it need not be
+/// repeated.
+///
+/// # Errors
+/// If the system refuses.
+pub(super) fn date_back(file: &File) -> io::Result<()> {
+    file.set_modified(SystemTime::now() - 2 * COARSE)
+}
+
 impl OpenBlock {
-    /// Opens the file at `path`; `None` if it has not the length of the block. If this process wrote it, and it was not changed
-    /// since, it need not be compared with its checksum: `written` is what it was like then.
+    /// Opens the file at `path`; `None` if it has not the length of the block.
     ///
     /// # Errors
     /// If it cannot be opened or mapped.
-    pub(super) fn open(
-        store: &MappedStore,
-        path: &Path,
-        name: BlockName,
-        written: Option<Stamp>,
-    ) -> Result<Option<Self>> {
+    pub(super) fn open(store: &MappedStore, path: &Path, name: BlockName) -> Result<Option<Self>> {
         let handle = File::open(path).map_err(|error| Error::io(path, "cannot open", error))?;
         let file = store.open_file(&handle, path)?;
         let is_right = file.len() == name.file_bytes();
-        Ok(is_right.then(|| Self { file, handle, name, good: Mutex::new(written) }))
+        Ok(is_right.then(|| Self { file, handle, name, good: Mutex::default() }))
     }
 
     /// Says that it will be wanted soon.
     pub(super) fn prefetch(&self) {
         self.file.prefetch(0..self.name.file_bytes());
+    }
+
+    /// Whether it is what was written.
+    pub(super) fn is_good(&self) -> bool {
+        self.checked().is_some()
     }
 
     /// Whether it was dropped, by another process or the user, and takes its place on the disk only because it is open.
@@ -151,7 +150,7 @@ mod tests {
         let mut bytes = content.clone();
         append_checksum(&mut bytes);
         std::fs::write(&path, bytes).unwrap();
-        let block = OpenBlock::open(&MappedStore::new(), &path, name, None).unwrap().unwrap();
+        let block = OpenBlock::open(&MappedStore::new(), &path, name).unwrap().unwrap();
         (folder, path, block, content)
     }
 
@@ -179,19 +178,14 @@ mod tests {
     }
 
     #[test]
-    fn what_this_process_wrote_is_believed_until_it_is_changed() {
-        let (folder, path, block, _) = made();
-        let wrong = folder.path().join("wrong");
-        std::fs::write(&wrong, vec![0; 10_004]).unwrap();
-        let stamp = Stamp::put_on(&File::options().write(true).open(&wrong).unwrap()).unwrap();
-        let open = |written| {
-            OpenBlock::open(&MappedStore::new(), &wrong, block.name, written).unwrap().unwrap()
-        };
-        assert!(read(&open(None)).is_none());
-        assert!(read(&open(stamp)).is_some());
-        std::fs::write(&wrong, vec![0; 10_004]).unwrap();
-        assert!(read(&open(stamp)).is_none());
-        drop(path);
+    fn a_file_that_is_dated_back_is_compared_once() {
+        let (_folder, path, block, _) = made();
+        date_back(&File::options().write(true).open(&path).unwrap()).unwrap();
+        assert!(block.is_good());
+        assert!(block.good.lock().unwrap().is_some());
+        let (_folder, _path, block, _) = made();
+        assert!(block.is_good());
+        assert!(block.good.lock().unwrap().is_none(), "another change may have the same time");
     }
 
     #[test]

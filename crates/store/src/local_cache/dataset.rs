@@ -14,7 +14,7 @@ use hsipack_format::crc::crc32c;
 use hsipack_format::{Error, Result};
 
 use super::LocalCache;
-use super::block::{OpenBlock, Stamp};
+use super::block::{OpenBlock, date_back};
 use super::blocks;
 use super::folder::{self, BlockName, CacheFolder, Locked};
 use super::uses::{Expected, Gathering, Latest, NEVER};
@@ -98,8 +98,6 @@ struct Table {
     open: Vec<Option<Arc<OpenBlock>>>,
     /// Their numbers, the one that was opened first first; some may be closed by now.
     opened: VecDeque<u32>,
-    /// What those were like that this process wrote.
-    written: HashMap<u32, Stamp>,
     /// How many are kept open.
     may_be_open: usize,
     /// The disk refused; nothing is written until then.
@@ -232,12 +230,12 @@ impl CachedDataset {
         }
     }
 
-    /// Tells the cache what a loader will want, which has read what it asks for at most `lag` steps later.
-    pub fn plan(&self, lag: usize) -> Plan {
+    /// Tells the cache what a loader will want.
+    pub fn plan(&self) -> Plan {
         let mut table = self.shared.lock();
         table.plans += 1;
         let number = table.plans;
-        table.expected.push((number, Expected::new(lag)));
+        table.expected.push((number, Expected::default()));
         Plan { shared: self.shared.clone(), number }
     }
 }
@@ -286,10 +284,10 @@ impl Plan {
         }
     }
 
-    /// The loader asks for what a step of an epoch wants.
-    pub fn go_on(&self, epoch: u64, step: usize) {
+    /// The loader asks for what a step of an epoch wants; what the `unread` steps before it want may not be read yet.
+    pub fn go_on(&self, epoch: u64, step: usize, unread: usize) {
         let mut table = self.shared.lock();
-        let (steps, over) = table.expected_of(self.number).go_on(epoch, step as u32);
+        let (steps, over) = table.expected_of(self.number).go_on(epoch, step as u32, unread as u64);
         table.steps += steps;
         for block in over {
             table.note(block);
@@ -409,15 +407,15 @@ impl Shared {
 
     /// A block, if it is there.
     fn open(&self, block: u32) -> Option<Arc<OpenBlock>> {
-        let (name, written) = {
+        let name = {
             let table = self.lock();
             if let Some(open) = &table.open[block as usize] {
                 return Some(open.clone());
             }
-            (table.names[block as usize], table.written.get(&block).copied())
+            table.names[block as usize]
         };
         let path = self.folder.join(name.file());
-        let open = match OpenBlock::open(&self.files, &path, name, written) {
+        let open = match OpenBlock::open(&self.files, &path, name) {
             Ok(Some(open)) => Arc::new(open),
             Ok(None) => {
                 self.drop_block(block, None);
@@ -531,14 +529,19 @@ impl Shared {
         let written = file
             .write_all(bytes)
             .and_then(|()| file.write_all(&crc32c(bytes).to_le_bytes()))
-            .and_then(|()| Stamp::put_on(&file));
+            .and_then(|()| date_back(&file));
         let mut locked = self.cache.lock()?;
-        let written = written.and_then(|stamp| fs::rename(&part, &path).map(|()| stamp));
+        let written = written.and_then(|()| fs::rename(&part, &path));
         match written.map_err(cannot) {
-            Ok(stamp) => {
-                let mut table = self.lock();
-                table.written.extend(stamp.map(|stamp| (block, stamp)));
-                table.is_there(block);
+            Ok(()) => {
+                drop(locked);
+                self.lock().is_there(block);
+                // Here, and not where somebody waits for it.
+                if let Some(open) = self.open(block)
+                    && !open.is_good()
+                {
+                    self.drop_block(block, Some(&open));
+                }
                 Ok(true)
             }
             Err(error) => {
@@ -662,7 +665,6 @@ impl Table {
             self.count -= 1;
         }
         self.open[block as usize] = None;
-        self.written.remove(&block);
     }
 
     fn all_gone(&mut self) {
@@ -670,7 +672,6 @@ impl Table {
         self.count = 0;
         self.open.fill(None);
         self.opened.clear();
-        self.written.clear();
         self.latest.clear();
         self.others.clear();
     }

@@ -16,7 +16,7 @@
 //!   with their process. What a killed process left (a `.part`, a total that is too high) is found by the next one that
 //!   opens the cache. A block is compared with its checksum when a process first reads it, and again if the file was
 //!   changed since; one that is not what was written is dropped and fetched again.
-//! - **What is dropped is what is needed last.** A loader says what its epoch and the next one will want ([`Plan`]). When
+//! - **What is dropped is what is needed last.** A loader says what its epoch and the next ones will want ([`Plan`]). When
 //!   there is no room, the block that is wanted last gives way, or the new one is not kept if that is wanted later still.
 //!   Blocks of datasets that nobody reads go first; those of datasets that others read are left alone. Without a plan
 //!   (random access) what is there stays: of an order that nobody knows, no choice is better.

@@ -3,7 +3,7 @@
 use std::collections::{BinaryHeap, VecDeque};
 
 /// Uses of one epoch, at most; of more, nothing is known.
-const MOST: usize = 8 << 20;
+const MOST: usize = 2 << 20;
 /// Uses of a block within so small a part of an epoch count as one.
 const PARTS: u32 = 256;
 
@@ -63,12 +63,10 @@ impl Uses {
     }
 }
 
-/// What one loader will want: the rest of its epoch, and the one after it. Steps are counted on over all epochs.
-#[derive(Debug)]
+/// What one loader will want: the rest of its epoch, and those after it. Steps are counted on over all epochs.
+#[derive(Debug, Default)]
 pub(super) struct Expected {
     epochs: VecDeque<Epoch>,
-    /// Steps between asking for blocks and having read them, at most.
-    lag: u64,
     /// The step whose blocks are asked for.
     asked: u64,
     /// The first step whose blocks may not be read yet.
@@ -98,11 +96,6 @@ impl Epoch {
 }
 
 impl Expected {
-    /// Nothing yet, of a loader that has read what it asked for `lag` steps later.
-    pub(super) fn new(lag: usize) -> Self {
-        Self { epochs: VecDeque::new(), lag: lag as u64, asked: 0, unread: 0, cursor: 0 }
-    }
-
     pub(super) fn knows(&self, number: u64) -> bool {
         self.epochs.iter().any(|epoch| epoch.number == number)
     }
@@ -113,15 +106,16 @@ impl Expected {
         self.epochs.push_back(Epoch { number, start, uses });
     }
 
-    /// The blocks of a step are asked for. Gives how many steps, and which blocks' uses, are over with that.
-    pub(super) fn go_on(&mut self, number: u64, step: u32) -> (u64, Vec<u32>) {
+    /// The blocks of a step are asked for, and those of the `unread` steps before it may not be read yet. Gives how many steps,
+    /// and which blocks' uses, are over.
+    pub(super) fn go_on(&mut self, number: u64, step: u32, unread: u64) -> (u64, Vec<u32>) {
         let mut over = Vec::new();
         let Some(epoch) = self.epochs.iter().find(|epoch| epoch.number == number) else {
             return (0, over);
         };
         self.asked = epoch.start + u64::from(step);
         let before = self.unread;
-        self.unread = before.max(self.asked.saturating_sub(self.lag));
+        self.unread = before.max(self.asked.saturating_sub(unread));
         while let Some(first) = self.epochs.front() {
             let until = u32::try_from(self.unread.saturating_sub(first.start)).unwrap_or(u32::MAX);
             let rest = &first.uses.by_step[self.cursor..];
@@ -209,34 +203,34 @@ mod tests {
 
     #[test]
     fn the_next_use_is_looked_for_in_this_epoch_and_the_next() {
-        let mut expected = Expected::new(0);
+        let mut expected = Expected::default();
         expected.add(7, uses(10, &[(0, 1), (3, 2), (5, 1)]));
         expected.add(8, uses(10, &[(2, 2), (9, 3)]));
         assert_eq!((expected.until(1), expected.until(2), expected.until(3)), (0, 3, 19));
         assert_eq!(expected.until_again(1), 5);
         assert_eq!(expected.until(4), NEVER);
-        assert_eq!(expected.go_on(7, 1), (1, vec![1]));
+        assert_eq!(expected.go_on(7, 1, 0), (1, vec![1]));
         assert_eq!((expected.until(1), expected.until(2)), (4, 2));
-        assert_eq!(expected.go_on(7, 6), (5, vec![2, 1]));
+        assert_eq!(expected.go_on(7, 6, 0), (5, vec![2, 1]));
         assert_eq!((expected.until(1), expected.until(2)), (NEVER, 6));
-        assert_eq!(expected.go_on(8, 0), (4, vec![]));
+        assert_eq!(expected.go_on(8, 0, 0), (4, vec![]));
         assert!(!expected.knows(7) && expected.knows(8));
         assert_eq!((expected.until(2), expected.until(3)), (2, 9));
         expected.add(9, uses(4, &[(1, 2)]));
-        assert_eq!(expected.go_on(8, 9), (9, vec![2]));
+        assert_eq!(expected.go_on(8, 9, 0), (9, vec![2]));
         assert_eq!(expected.until(2), 2);
     }
 
     #[test]
     fn what_was_asked_for_is_wanted_until_it_is_read() {
-        let mut expected = Expected::new(3);
+        let mut expected = Expected::default();
         expected.add(0, uses(4, &[(0, 1), (2, 2)]));
         expected.add(1, uses(4, &[(0, 2), (1, 1)]));
-        assert_eq!(expected.go_on(0, 3), (0, vec![]));
+        assert_eq!(expected.go_on(0, 3, 3), (0, vec![]));
         assert_eq!((expected.until(1), expected.until_again(1)), (0, 5));
-        assert_eq!(expected.go_on(1, 0), (1, vec![1]));
+        assert_eq!(expected.go_on(1, 0, 3), (1, vec![1]));
         assert_eq!((expected.until(1), expected.until(2), expected.until_again(2)), (4, 1, NEVER));
-        assert_eq!(expected.go_on(1, 3), (3, vec![2]));
+        assert_eq!(expected.go_on(1, 3, 3), (3, vec![2]));
         assert!(!expected.knows(0));
     }
 

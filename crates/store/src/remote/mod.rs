@@ -25,7 +25,10 @@ mod url;
 
 use std::path::Path;
 
-use hsipack_format::{Error, Result};
+use hsipack_format::{Error, ErrorKind, Result};
+
+use crate::small;
+use crate::stores::Wire;
 
 pub use options::set_options;
 pub use url::is_url;
@@ -59,12 +62,19 @@ pub(crate) fn version(url: &Path) -> Result<Version> {
 ///
 /// # Errors
 /// As [`version`].
-pub(crate) fn tail(url: &Path, len: u64) -> Result<(Version, Vec<u8>)> {
+pub(crate) fn tail(url: &Path, len: u64, wire: &Wire) -> Result<(Version, Vec<u8>)> {
     network::wait(async {
+        wire.come_late().await;
         let object = Object::at(url)?;
         object.tail(len).await.map_err(|failure| failure.of(url))
     })
     .map_err(|error| of(error, url))
+}
+
+/// Whether an error says that a server does not serve, or refuses: nothing is known of the object then.
+pub fn is_away(error: &Error) -> bool {
+    let of_server = error.path().is_some_and(is_url);
+    of_server && error.kind() == ErrorKind::Io && !small::is_missing(error)
 }
 
 /// Names the object that an error is of, where it names none.

@@ -3,7 +3,6 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
@@ -15,7 +14,7 @@ use super::failure::Failure;
 use super::network::{self, PATIENCE};
 use super::url::Address;
 use crate::memory;
-use crate::stores::Counts;
+use crate::stores::Wire;
 
 /// First pause before a body that broke off is asked for again; each one is twice as long, up to the last.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -74,12 +73,12 @@ impl Object {
 
     /// What lies there now, and its last bytes, at most `len`; the server says both at once, where it can.
     pub(crate) async fn tail(&self, len: u64) -> Result<(Version, Vec<u8>), Failure> {
-        // Azure knows no ranges from the end, and of an empty object there are none.
+        // Azure knows no ranges from the end, and of an empty object there are none; some servers give others.
         let options = GetOptions { range: Some(GetRange::Suffix(len)), ..GetOptions::default() };
         let got = match self.client.get_opts(&self.key, options).await {
             Ok(got) => got,
             Err(error) => match Failure::from_library(&error) {
-                Failure::NoRanges | Failure::Replaced => {
+                Failure::NoRanges | Failure::Replaced | Failure::Other(_) => {
                     return Ok((self.version().await?, Vec::new()));
                 }
                 failure => return Err(failure),
@@ -152,15 +151,13 @@ impl Object {
         span: Range<u64>,
         version: &Version,
         out: &mut [u8],
-        traffic: &Counts,
+        wire: &Wire,
     ) -> Result<(), Failure> {
         let (mut done, mut tries) = (0, Tries::default());
         loop {
             // What came before a body broke off is not asked for again.
             let rest = span.start + done as u64..span.end;
-            let (came, result) = self.part(rest, version, &mut out[done..]).await;
-            traffic.requests.fetch_add(1, Ordering::Relaxed);
-            traffic.bytes.fetch_add(came as u64, Ordering::Relaxed);
+            let (came, result) = self.part(rest, version, &mut out[done..], wire).await;
             match result {
                 Ok(()) => return Ok(()),
                 Err(failure) => {
@@ -180,7 +177,9 @@ impl Object {
         span: Range<u64>,
         version: &Version,
         out: &mut [u8],
+        wire: &Wire,
     ) -> (usize, Result<(), Failure>) {
+        wire.ask().await;
         let options = GetOptions { range: Some(GetRange::Bounded(span)), ..GetOptions::default() };
         let got = match self.client.get_opts(&self.key, options).await {
             Ok(got) => got,
@@ -197,6 +196,7 @@ impl Object {
             };
             room.copy_from_slice(&part);
             done += part.len();
+            wire.take(part.len()).await;
         }
         (done, if done == out.len() { Ok(()) } else { Err(Failure::Cut) })
     }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{
-    DirectOptions, DirectStore, Limited, MappedStore, PreadStore, ReadBuffer, RemoteStore, Store,
-    StoreKind, StoredFile,
+    DirectOptions, DirectStore, Limited, Link, MappedStore, PreadStore, ReadBuffer, RemoteStore,
+    Store, StoreKind, StoredFile,
 };
 use hsipack_format::{Error, ErrorKind, Result};
 use hsipack_testing::server::Server;
@@ -271,7 +271,7 @@ macro_rules! promises {
 }
 
 fn limited(kind: StoreKind) -> Limited {
-    Limited::new(kind.store(), 100 << 20, 1 << 20)
+    Limited::new(kind.store(), Link::of_rate(100 << 20), 1 << 20)
 }
 
 promises!(mapped, MappedStore::new());

@@ -1,4 +1,5 @@
-//! Any store, as if its disk were slower: one rate for all files and threads together.
+//! Any store, as if its disk or its server were slower: one rate for all files and threads together, and a wait before
+//! every read.
 //!
 //! Time is booked rather than measured: every read takes `bytes / rate` on a clock of its own, and waits
 //! until its end on that clock has come, so that sleeping too long never adds up. While nobody reads, the
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 use super::{Near, ReadBuffer, Store, StoredFile, Traffic, checked};
 use crate::local_cache::CachedDataset;
 use hsipack_format::Result;
+use serde::{Deserialize, Serialize};
 
 /// A store that gives at most so many bytes a second.
 #[derive(Debug)]
@@ -21,26 +23,44 @@ pub struct Limited {
     limit: Arc<Limit>,
 }
 
-impl Limited {
-    /// `store` at `rate` bytes per second, with a read-ahead of up to `burst` bytes.
-    ///
-    /// # Panics
-    /// If `rate` is 0.
-    pub fn new(store: Arc<dyn Store>, rate: u64, burst: u64) -> Self {
-        assert!(rate > 0, "a disk of 0 bytes per second");
-        let schedule = Mutex::new(Schedule { rate, burst, end: Duration::ZERO });
-        Self { store, limit: Arc::new(Limit { start: Instant::now(), schedule }) }
+/// How slow a disk, or the way to a server, is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Link {
+    /// Bytes a second, of all files and requests together; unlimited if `None`.
+    pub rate: Option<u64>,
+    /// From asking for bytes to the first of them: before every read of a file, before the answer to every request.
+    #[serde(default)]
+    pub latency: Duration,
+}
+
+impl Link {
+    /// One of so many bytes a second, without latency.
+    pub fn of_rate(rate: u64) -> Self {
+        Self { rate: Some(rate), latency: Duration::ZERO }
+    }
+
+    /// Whether nothing is made slower.
+    pub fn is_free(self) -> bool {
+        self.rate.is_none() && self.latency.is_zero()
     }
 }
 
 impl Limited {
-    /// `store` at `rate` bytes per second with the read-ahead of a disk: 50 ms of reading, at most 64 MiB; not so
-    /// much that a measurement would show it.
+    /// `store` behind a link, with a read-ahead of up to `burst` bytes.
     ///
     /// # Panics
-    /// If `rate` is 0.
-    pub fn disk(store: Arc<dyn Store>, rate: u64) -> Self {
-        Self::new(store, rate, (rate / 20).min(64 << 20))
+    /// If its rate is 0.
+    pub fn new(store: Arc<dyn Store>, link: Link, burst: u64) -> Self {
+        Self { store, limit: Arc::new(Limit::new(link, burst)) }
+    }
+
+    /// `store` behind a link with the read-ahead of a disk: 50 ms of reading, at most 64 MiB; not so much that a measurement
+    /// would show it.
+    ///
+    /// # Panics
+    /// If its rate is 0.
+    pub fn disk(store: Arc<dyn Store>, link: Link) -> Self {
+        Self::new(store, link, link.rate.map_or(0, |rate| (rate / 20).min(64 << 20)))
     }
 }
 
@@ -113,18 +133,38 @@ impl StoredFile for LimitedFile {
     }
 }
 
+/// What passes a link.
 #[derive(Debug)]
-struct Limit {
+pub(super) struct Limit {
     start: Instant,
-    schedule: Mutex<Schedule>,
+    latency: Duration,
+    schedule: Option<Mutex<Schedule>>,
 }
 
 impl Limit {
-    /// Sleeps until `bytes` more have come.
-    fn wait(&self, bytes: u64) {
+    pub(super) fn new(link: Link, burst: u64) -> Self {
+        assert!(link.rate != Some(0), "a link of 0 bytes per second");
+        let schedule =
+            link.rate.map(|rate| Mutex::new(Schedule { rate, burst, end: Duration::ZERO }));
+        Self { start: Instant::now(), latency: link.latency, schedule }
+    }
+
+    /// From asking for bytes to the first of them.
+    pub(super) fn latency(&self) -> Duration {
+        self.latency
+    }
+
+    /// How long it takes from now on until `bytes` more have passed.
+    pub(super) fn book(&self, bytes: u64) -> Duration {
+        let Some(schedule) = &self.schedule else { return Duration::ZERO };
         let now = self.start.elapsed();
-        let end = self.schedule.lock().unwrap_or_else(PoisonError::into_inner).book(now, bytes);
-        std::thread::sleep(end.saturating_sub(now));
+        let end = schedule.lock().unwrap_or_else(PoisonError::into_inner).book(now, bytes);
+        end.saturating_sub(now)
+    }
+
+    /// Sleeps until `bytes` have come that are asked for now.
+    fn wait(&self, bytes: u64) {
+        std::thread::sleep(self.latency + self.book(bytes));
     }
 }
 
@@ -190,9 +230,23 @@ mod tests {
     }
 
     #[test]
+    fn every_read_waits_for_the_latency() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, [1; 100]).unwrap();
+        let link = Link { latency: Duration::from_millis(20), ..Link::default() };
+        let file = Limited::disk(super::super::StoreKind::Pread.store(), link).open(&path).unwrap();
+        let start = Instant::now();
+        file.with_bytes(0..50, &mut ReadBuffer::new(), &mut |_| Ok(())).unwrap();
+        file.read_into(50..60, &mut [0; 10]).unwrap();
+        assert!(start.elapsed() >= Duration::from_millis(40), "{:?}", start.elapsed());
+    }
+
+    #[test]
     fn threads_and_files_share_the_rate() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Limited::new(super::super::StoreKind::Pread.store(), 1 << 20, 0);
+        let pread = super::super::StoreKind::Pread.store();
+        let store = Limited::new(pread, Link::of_rate(1 << 20), 0);
         let start = Instant::now();
         std::thread::scope(|scope| {
             for thread in 0..4 {

@@ -54,11 +54,11 @@ use std::sync::{Arc, OnceLock};
 pub use buffer::{PAGE, ReadBuffer};
 pub use coalesce::{Run, coalesce};
 pub use direct::{DirectOptions, DirectStore};
-pub use limited::Limited;
+pub use limited::{Limited, Link};
 pub use mapped::MappedStore;
 pub use pread::PreadStore;
-pub(crate) use remote::Counts;
 pub use remote::RemoteStore;
+pub(crate) use remote::Wire;
 
 use crate::local_cache::CachedDataset;
 use crate::remote::is_url;
@@ -195,11 +195,23 @@ impl StoreKind {
     /// A store for files or objects at `path`: of this kind, with its default options, or a [`RemoteStore`] for a URL.
     ///
     /// # Errors
-    /// If a kind that reads files of this machine only was chosen for a URL.
+    /// As [`behind`](Self::behind).
     pub fn store_for(self, path: &Path) -> Result<Arc<dyn Store>> {
+        self.behind(path, Link::default())
+    }
+
+    /// As [`store_for`](Self::store_for), as if the disk or the server were as slow as `link`.
+    ///
+    /// # Errors
+    /// If a kind that reads files of this machine only was chosen for a URL.
+    ///
+    /// # Panics
+    /// If the link's rate is 0.
+    pub fn behind(self, path: &Path, link: Link) -> Result<Arc<dyn Store>> {
         match self {
-            _ if !is_url(path) => Ok(self.store()),
-            StoreKind::Mapped => Ok(Arc::new(RemoteStore::new())),
+            _ if !is_url(path) && link.is_free() => Ok(self.store()),
+            _ if !is_url(path) => Ok(Arc::new(Limited::disk(self.store(), link))),
+            StoreKind::Mapped => Ok(Arc::new(RemoteStore::new().behind(link))),
             _ => Err(Error::unsupported(format!("objects on a server cannot be read by {self}"))
                 .at(path)
                 .with_remedy(remedy!["leave ", Opt::Store, " out"])),

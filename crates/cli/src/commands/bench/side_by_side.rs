@@ -103,6 +103,7 @@ fn options(args: &Args) -> Result<BenchOptions> {
             augment: augment(args)?,
             seed: args.seed,
             drop_cache: args.drop_cache,
+            latency_s: args.latency.unwrap_or_default().as_secs_f64(),
         },
     })
 }

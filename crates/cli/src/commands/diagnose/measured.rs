@@ -75,7 +75,7 @@ impl Args {
         Ok(PackedRequest {
             path: self.dataset.clone(),
             store: self.store,
-            rate_limit: self.rate_limit,
+            link: self.link.link(),
             batch_size: self.batch_size as usize,
             crop: self.crop,
             crops_per_cube: self.crops_per_cube.unwrap_or(1),

@@ -12,7 +12,7 @@ pub fn advice(limit: Limit, loader: &Loader, args: &Args) -> Vec<String> {
     let facts = Facts {
         stored_bytes: Some(machine::stored_bytes(dataset.path())),
         decoded_bytes: Some(dataset.decoded_bytes()),
-        rate_limited: args.rate_limit.is_some(),
+        rate_limited: !args.link.link().is_free(),
         mapped: args.store == StoreKind::Mapped,
         always_verified: args.verify == Verify::Always,
         auto: chosen,

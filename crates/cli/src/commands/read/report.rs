@@ -38,6 +38,7 @@ pub struct Report {
     store: String,
     verify: String,
     rate_limit: Option<u64>,
+    latency_s: f64,
     masks: Vec<String>,
     threads: usize,
     slots: usize,
@@ -105,7 +106,8 @@ impl Report {
             seed: options.plan.seed,
             store: args.store.to_string(),
             verify: args.verify.to_string(),
-            rate_limit: args.rate_limit,
+            rate_limit: args.link.rate_limit,
+            latency_s: args.link.link().latency.as_secs_f64(),
             masks: loader.masks().to_vec(),
             threads: options.threads,
             slots: options.slots,
@@ -265,7 +267,7 @@ impl Report {
     }
 
     fn print_limit(&self) {
-        line("limited by", self.total.limit.meaning());
+        line("limited by", self.total.limit.meaning(self.total.requests.is_some()));
         for (number, tip) in self.advice.iter().enumerate() {
             line(if number == 0 { "try" } else { "" }, tip);
         }

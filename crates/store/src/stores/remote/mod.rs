@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use hsipack_format::Result;
 
+use super::limited::{Limit, Link};
 use super::{Near, ReadBuffer, Store, StoredFile, Traffic, check_room, checked, readable};
 use crate::local_cache::{CachedDataset, CachedShard};
 use crate::memory;
@@ -36,16 +37,47 @@ const TAIL: u64 = 32 << 10;
 pub struct RemoteStore {
     ahead: Arc<Ahead>,
     files: AtomicU64,
-    traffic: Arc<Counts>,
+    wire: Arc<Wire>,
     /// Caches on the local disk, of the datasets that have one.
     caches: Mutex<Vec<Arc<CachedDataset>>>,
 }
 
-/// What was asked of the server.
-#[derive(Debug, Default)]
-pub(crate) struct Counts {
-    pub(crate) requests: AtomicU64,
-    pub(crate) bytes: AtomicU64,
+/// What passes between the server and the store.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    requests: AtomicU64,
+    bytes: AtomicU64,
+    /// As if it were slower.
+    limit: Option<Limit>,
+}
+
+impl Wire {
+    fn new(link: Link) -> Self {
+        // Nothing is read ahead of what is asked for.
+        let limit = (!link.is_free()).then(|| Limit::new(link, 0));
+        Self { requests: AtomicU64::new(0), bytes: AtomicU64::new(0), limit }
+    }
+
+    /// A request for bytes is about to be made.
+    pub(crate) async fn ask(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.come_late().await;
+    }
+
+    /// Waits as long as an answer takes to come.
+    pub(crate) async fn come_late(&self) {
+        if let Some(limit) = &self.limit {
+            tokio::time::sleep(limit.latency()).await;
+        }
+    }
+
+    /// Bytes of an answer have come.
+    pub(crate) async fn take(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        if let Some(limit) = &self.limit {
+            tokio::time::sleep(limit.book(bytes as u64)).await;
+        }
+    }
 }
 
 impl RemoteStore {
@@ -61,9 +93,17 @@ impl RemoteStore {
         Self {
             ahead: Arc::new(Ahead::new(bytes)),
             files: AtomicU64::new(0),
-            traffic: Arc::default(),
+            wire: Arc::new(Wire::new(Link::default())),
             caches: Mutex::default(),
         }
+    }
+
+    /// The same as if the way to the server were slower.
+    ///
+    /// # Panics
+    /// If the link's rate is 0.
+    pub fn behind(self, link: Link) -> Self {
+        Self { wire: Arc::new(Wire::new(link)), ..self }
     }
 
     fn cache_of(&self, path: &Path) -> Option<Arc<CachedDataset>> {
@@ -80,14 +120,14 @@ impl Default for RemoteStore {
 
 impl Store for RemoteStore {
     fn open(&self, path: &Path) -> Result<Arc<dyn StoredFile>> {
-        let (version, tail) = remote::tail(path, TAIL)?;
+        let (version, tail) = remote::tail(path, TAIL, &self.wire)?;
         let number = self.files.fetch_add(1, Ordering::Relaxed);
         let file = Arc::new(OpenObject {
             number,
             url: path.to_owned(),
             version,
             tail: Mutex::new(Some(tail)),
-            traffic: self.traffic.clone(),
+            wire: self.wire.clone(),
             kept: OnceLock::new(),
         });
         let (ahead, cache) = (self.ahead.clone(), self.cache_of(path));
@@ -100,8 +140,7 @@ impl Store for RemoteStore {
 
     fn traffic(&self) -> Option<Traffic> {
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let Counts { requests, bytes } = &*self.traffic;
-        Some(Traffic { requests: count(requests), bytes: count(bytes) })
+        Some(Traffic { requests: count(&self.wire.requests), bytes: count(&self.wire.bytes) })
     }
 }
 
@@ -114,7 +153,7 @@ struct OpenObject {
     version: Version,
     /// Its last bytes, until they are read: an index is read once.
     tail: Mutex<Option<Vec<u8>>>,
-    traffic: Arc<Counts>,
+    wire: Arc<Wire>,
     /// Its blocks in the local cache, if there is one.
     kept: OnceLock<CachedShard>,
 }
@@ -143,7 +182,7 @@ impl OpenObject {
     async fn fetch(&self, span: Range<u64>, out: &mut [u8]) -> Result<(), remote::Failure> {
         let object = Object::at(&self.url)
             .map_err(|error| remote::Failure::Other(error.what().to_owned()))?;
-        object.span(span, &self.version, out, &self.traffic).await
+        object.span(span, &self.version, out, &self.wire).await
     }
 
     /// A span that was asked for ahead has come.
