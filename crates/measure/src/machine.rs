@@ -3,7 +3,9 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use hsipack_read::Dataset;
 use hsipack_store::memory;
+use hsipack_store::remote::is_url;
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
@@ -117,6 +119,14 @@ pub fn free_space(folder: &Path) -> Option<u64> {
 pub fn stored_bytes(folder: &Path) -> u64 {
     let size = |file: PathBuf| fs::metadata(file).map_or(0, |meta| meta.len());
     files(folder).map_or(0, |files| files.into_iter().map(size).sum())
+}
+
+/// Bytes of a dataset as it is stored: of all its files, or of its shards on a server.
+pub fn dataset_bytes(dataset: &Dataset) -> u64 {
+    match is_url(dataset.path()) {
+        true => dataset.open_bytes(),
+        false => stored_bytes(dataset.path()),
+    }
 }
 
 /// Every file below a folder.

@@ -281,7 +281,7 @@ impl Dataset {
     /// Bytes of its files, and of all decoded chunks.
     fn sizes(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
         let dataset = self.get(py)?;
-        Ok((machine::stored_bytes(dataset.path()), dataset.decoded_bytes()))
+        Ok((machine::dataset_bytes(&dataset), dataset.decoded_bytes()))
     }
 
     /// Images (bands, rows, columns) and masks (rows, columns) or (layers, rows, columns) of samples, each read by one of

@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -120,15 +121,23 @@ def test_a_slow_link_is_named_and_emulated(s3: S3, url: str, scenes: str) -> Non
     words = ["--batch-size", "2", "--cache", "none", "--latency", "100ms"]
     shown = subprocess.run(
         [hsipack_command.PROGRAM, "read", url, "--epochs", "1", *words],
-        env=env, capture_output=True, text=True, check=True,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout
     assert "the network" in shown
     assert "--local-cache" in shown
-    assert "20 requests" in shown
+    assert re.search(r"server +\d+ requests, 10\.\d MB\n", shown), shown
+    assert re.search(r"--cache compressed --cache-size 1\dMB", shown), shown
+    slow = ["--batch-size", "2", "--latency", "100ms", "--step-time", "1ms"]
+    slow += ["--rounds", "2", "--time", "100ms"]
     diagnosed = subprocess.run(
-        [hsipack_command.PROGRAM, "diagnose", url, "--batch-size", "2", "--latency", "100ms"]
-        + ["--step-time", "1ms", "--rounds", "2", "--time", "100ms"],
-        env=env, capture_output=True, text=True, check=True,
+        [hsipack_command.PROGRAM, "diagnose", url, *slow],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout
     assert "to blame" in diagnosed
     assert "the network" in diagnosed

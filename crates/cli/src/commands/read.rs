@@ -372,7 +372,7 @@ impl Args {
         }
         let all = match self.cache {
             CacheKind::Decoded => dataset.decoded_bytes(),
-            _ => machine::stored_bytes(dataset.path()),
+            _ => machine::dataset_bytes(dataset),
         };
         let kind = self.cache;
         Err(Error::conflict(format!("--cache {kind} without a size")).with_remedy(format!(

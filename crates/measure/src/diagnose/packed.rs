@@ -350,11 +350,7 @@ fn open(options: &PackedOptions) -> Result<Dataset> {
 fn sizes(dataset: &Dataset, samples: &[usize]) -> (u64, u64) {
     let all = dataset.len().max(1) as f64;
     let share = samples.len() as f64 / all;
-    let stored = match is_url(dataset.path()) {
-        true => dataset.open_bytes(),
-        false => machine::stored_bytes(dataset.path()),
-    };
-    let stored = stored as f64 * share;
+    let stored = machine::dataset_bytes(dataset) as f64 * share;
     (stored.ceil() as u64, (dataset.decoded_bytes() as f64 * share).ceil() as u64)
 }
 

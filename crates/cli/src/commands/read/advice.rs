@@ -10,7 +10,7 @@ pub fn advice(limit: Limit, loader: &Loader, args: &Args) -> Vec<String> {
     let dataset = loader.dataset();
     let chosen = Some(loader.cache().clone()).filter(|cache| cache.chosen);
     let facts = Facts {
-        stored_bytes: Some(machine::stored_bytes(dataset.path())),
+        stored_bytes: Some(machine::dataset_bytes(dataset)),
         decoded_bytes: Some(dataset.decoded_bytes()),
         rate_limited: !args.link.link().is_free(),
         mapped: args.store == StoreKind::Mapped,
