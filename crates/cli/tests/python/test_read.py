@@ -31,13 +31,13 @@ FIGURES = [
     "batches", "samples", "padding", "skipped", "seconds", "bytes", "stored_bytes", "disk_bytes",
     "chunks", "cached_chunks", "cubes_per_s", "gb_per_s", "stored_gb_per_s", "ratio",
     "decode_busy", "read", "idle", "plan_busy", "consumer_waiting", "consumer_waiting_s",
-    "mean_ready", "limit",
+    "mean_ready", "limit", "requests", "fetched_bytes",
 ]  # fmt: skip
 RUN = [
     "dataset", "fingerprint", "ended", "resumed", "state", "epochs", "setup_s", "batch_size",
     "batches_per_epoch", "rank", "world_size", "order", "seed", "store", "verify", "rate_limit",
-    "masks", "threads", "slots", "memory", "cache", "advice", "first_epoch", "later_epochs",
-    "per_epoch", "statistics",
+    "latency_s", "masks", "threads", "slots", "memory", "cache", "local_cache", "advice",
+    "first_epoch", "later_epochs", "per_epoch", "statistics",
 ]  # fmt: skip
 
 

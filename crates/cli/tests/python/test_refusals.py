@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 from helpers import Hsipack, class_map, partial, samples, write_cubes
 
-# Every command that has something to say, and how; `{data}` is a dataset, `{cube}` a cube, `{new}`
-# is not there yet.
+# Every command that has something to say, and how; `{data}` is a dataset, `{cube}` a cube, `{kept}`
+# a local cache, `{new}` is not there yet.
 SPEAKING = [
     "--help",
     "--version",
@@ -52,6 +52,8 @@ SPEAKING = [
     "simulate --loaders 7 --load-time 2s --step-time 100ms --duration 3s",
     "simulate --loaders 7 --load-time 2s --step-time 100ms --duration 3s --json",
     "tune {data} --quick --sample 1",
+    "cache {kept}",
+    "cache {kept} --check --clear --json",
     "completions bash",
 ]
 # It has nothing to say on standard output.
@@ -68,11 +70,19 @@ def folder(hsipack: Hsipack, tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.save(folder / "gt.npy", class_map().astype(np.uint8))
     masks = ("--mask", folder / "mask.npy", "--mask", f"gt={folder}/gt.npy")
     hsipack.convert(folder / "cubes", *masks, out=folder / "data")
+    # An empty local cache: a dataset on no server makes none.
+    (folder / "kept").mkdir()
+    (folder / "kept" / "CACHEDIR.TAG").write_text(
+        "Signature: 8a477f597d28d172789f06886806bc55\n"
+        "# A local cache of hsipack, layout 1: copies of what lies on servers. "
+        "All of it may be deleted at any time.\n"
+    )
     return folder
 
 
 def words(command: str, folder: Path, new: Path) -> list[str]:
     places = {"data": folder / "data", "cube": folder / "cube_000.npy", "new": new}
+    places["kept"] = folder / "kept"
     return [word.format(**places) for word in command.split()]
 
 
