@@ -1,8 +1,7 @@
-//! The blocks of one dataset: reading them, keeping new ones, dropping those that are wanted last.
+//! The blocks of one dataset on the disk: reading them, keeping new ones, making room.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::HashSet;
 use std::fs::{self, File};
-use std::hash::Hasher as _;
 use std::io::Write as _;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -10,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use hsipack_format::checksums::sha256;
 use hsipack_format::crc::crc32c;
 use hsipack_format::{Error, Result};
 
@@ -17,7 +17,8 @@ use super::LocalCache;
 use super::block::{OpenBlock, date_back};
 use super::blocks;
 use super::folder::{self, BlockName, CacheFolder, Locked};
-use super::uses::{Expected, Gathering, Latest, NEVER};
+use super::plan::Plan;
+use super::table::{ShardBlocks, Table};
 use super::writer::Writer;
 use crate::small;
 use crate::stores::{MappedStore, raise_descriptor_limit};
@@ -47,7 +48,7 @@ pub struct LocalCacheUse {
     pub total_bytes: u64,
     /// Bytes of chunks that were read from it.
     pub read_bytes: u64,
-    /// Bytes of blocks that were written into it.
+    /// Bytes of blocks that were fetched and are kept in it.
     pub kept_bytes: u64,
     /// Bytes of blocks that were fetched and not kept, since what is there is wanted sooner.
     pub passed_bytes: u64,
@@ -60,7 +61,7 @@ pub struct LocalCacheUse {
 }
 
 #[derive(Debug)]
-struct Shared {
+pub(super) struct Shared {
     cache: CacheFolder,
     /// The dataset's folder in it.
     folder: PathBuf,
@@ -76,42 +77,6 @@ struct Shared {
     passed: AtomicU64,
     dropped: AtomicU64,
     damaged: AtomicU64,
-}
-
-#[derive(Debug, Default)]
-struct Table {
-    shards: Vec<Arc<ShardBlocks>>,
-    numbers: HashMap<BlockName, u32>,
-    /// The name of every block, by its number.
-    names: Vec<BlockName>,
-    /// Whether each is there, as far as this process knows.
-    present: Vec<bool>,
-    count: usize,
-    /// Blocks in the folder that belong to no shard that is open.
-    others: HashSet<BlockName>,
-    latest: Latest,
-    expected: Vec<(u64, Expected)>,
-    plans: u64,
-    /// Steps of all loaders together.
-    steps: u64,
-    /// Blocks that are open, by their numbers.
-    open: Vec<Option<Arc<OpenBlock>>>,
-    /// Their numbers, the one that was opened first first; some may be closed by now.
-    opened: VecDeque<u32>,
-    /// How many are kept open.
-    may_be_open: usize,
-    /// The disk refused; nothing is written until then.
-    rest_until: Option<Instant>,
-    looked: Option<Instant>,
-    problem: Option<String>,
-}
-
-/// The blocks of a shard.
-#[derive(Debug)]
-struct ShardBlocks {
-    /// Number of the first one.
-    first: u32,
-    spans: Vec<Range<u64>>,
 }
 
 /// A shard of a dataset that the local cache keeps.
@@ -142,7 +107,7 @@ impl LocalCache {
             None => (free(cache.path())? + held) / 2,
         };
         let may_be_open = OPEN.min(raise_descriptor_limit() as usize / 4);
-        let table = Table { others: found(&folder), may_be_open, ..Table::default() };
+        let table = Table::new(found(&folder), may_be_open);
         let shared = Shared {
             cache,
             folder,
@@ -184,22 +149,7 @@ impl CachedDataset {
         let below = path.strip_prefix(&self.shared.root).unwrap_or(path);
         let shard = hash(below, chunks);
         let spans = blocks::cut(chunks, per_sample);
-        let mut table = self.shared.lock();
-        let number = table.shards.len() as u32;
-        let blocks = Arc::new(ShardBlocks { first: table.names.len() as u32, spans });
-        for span in &blocks.spans {
-            let name = BlockName { shard, offset: span.start, len: span.end - span.start };
-            let block = table.names.len() as u32;
-            table.names.push(name);
-            table.present.push(false);
-            table.open.push(None);
-            table.numbers.insert(name, block);
-            if table.others.remove(&name) {
-                table.is_there(block);
-            }
-        }
-        table.shards.push(blocks.clone());
-        drop(table);
+        let (number, blocks) = self.shared.lock().add_shard(shard, spans);
         CachedShard { shared: self.shared.clone(), writer: self.writer.clone(), number, blocks }
     }
 
@@ -232,107 +182,20 @@ impl CachedDataset {
 
     /// Tells the cache what a loader will want.
     pub fn plan(&self) -> Plan {
-        let mut table = self.shared.lock();
-        table.plans += 1;
-        let number = table.plans;
-        table.expected.push((number, Expected::default()));
-        Plan { shared: self.shared.clone(), number }
-    }
-}
-
-/// What one loader will want; forgotten when it is dropped.
-#[derive(Debug)]
-pub struct Plan {
-    shared: Arc<Shared>,
-    number: u64,
-}
-
-/// Gathers what an epoch will want, for [`Plan::add`].
-#[derive(Debug)]
-pub struct EpochUses {
-    shards: Vec<Arc<ShardBlocks>>,
-    gathering: Gathering,
-}
-
-impl EpochUses {
-    /// Bytes `span` of shard `shard` ([`StoredFile::cached_as`](crate::stores::StoredFile::cached_as)) are wanted in step `step`. For each shard, steps ascend.
-    pub fn want(&mut self, shard: u32, span: &Range<u64>, step: u32) {
-        let Some(blocks) = self.shards.get(shard as usize) else { return };
-        if let Some(block) = blocks::holding(&blocks.spans, span) {
-            self.gathering.want(blocks.first + block as u32, step);
-        }
-    }
-}
-
-impl Plan {
-    /// Whether an epoch is known.
-    pub fn knows(&self, epoch: u64) -> bool {
-        self.with(|_, expected| expected.knows(epoch))
-    }
-
-    /// For what an epoch of so many steps will want.
-    pub fn epoch(&self, steps: usize) -> EpochUses {
-        let table = self.shared.lock();
-        let gathering = Gathering::new(u32::try_from(steps).unwrap_or(u32::MAX), table.names.len());
-        EpochUses { shards: table.shards.clone(), gathering }
-    }
-
-    /// Says what the epoch after all that are known will want.
-    pub fn add(&self, epoch: u64, uses: EpochUses) {
-        if let Some(uses) = uses.gathering.done() {
-            self.with(|_, expected| expected.add(epoch, uses));
-        }
-    }
-
-    /// The loader asks for what a step of an epoch wants; what the `unread` steps before it want may not be read yet.
-    pub fn go_on(&self, epoch: u64, step: usize, unread: usize) {
-        let mut table = self.shared.lock();
-        let (steps, over) = table.expected_of(self.number).go_on(epoch, step as u32, unread as u64);
-        table.steps += steps;
-        for block in over {
-            table.note(block);
-        }
-        if table.latest.is_long(table.count) {
-            table.note_all();
-        }
-    }
-
-    fn with<T>(&self, work: impl FnOnce(&Shared, &mut Expected) -> T) -> T {
-        let mut table = self.shared.lock();
-        work(&self.shared, table.expected_of(self.number))
-    }
-}
-
-impl Drop for Plan {
-    fn drop(&mut self) {
-        self.shared.lock().expected.retain(|(number, _)| *number != self.number);
+        Plan::new(self.shared.clone())
     }
 }
 
 /// What tells a shard from those of other names or contents.
 fn hash(below: &Path, chunks: &[Option<Range<u64>>]) -> u64 {
-    // Of the standard library's hashers none gives the same for ever; this is FNV-1a.
-    struct Fnv(u64);
-    impl std::hash::Hasher for Fnv {
-        fn write(&mut self, bytes: &[u8]) {
-            for byte in bytes {
-                self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-            }
-        }
-
-        fn finish(&self) -> u64 {
-            self.0
-        }
-    }
-    let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
-    hasher.write(below.to_string_lossy().as_bytes());
+    let mut bytes = below.to_string_lossy().into_owned().into_bytes();
     for span in chunks {
         let (start, end) =
             span.as_ref().map_or((u64::MAX, u64::MAX), |span| (span.start, span.end));
-        hasher.write(&start.to_le_bytes());
-        hasher.write(&end.to_le_bytes());
+        bytes.extend(start.to_le_bytes());
+        bytes.extend(end.to_le_bytes());
     }
-    hasher.finish()
+    u64::from_str_radix(&sha256(&bytes)[..16], 16).expect("it is written in hexadecimal digits")
 }
 
 impl CachedShard {
@@ -401,7 +264,7 @@ impl CachedShard {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -426,15 +289,7 @@ impl Shared {
                 return None;
             }
         };
-        let mut table = self.lock();
-        table.is_there(block);
-        if table.opened.len() >= table.may_be_open
-            && let Some(first) = table.opened.pop_front()
-        {
-            table.open[first as usize] = None;
-        }
-        table.opened.push_back(block);
-        table.open[block as usize] = Some(open.clone());
+        self.lock().is_open(block, &open);
         Some(open)
     }
 
@@ -617,88 +472,7 @@ impl Shared {
             // There may be more.
             table.looked = None;
         }
-        table.others.clear();
-        for name in there {
-            match table.numbers.get(&name).copied() {
-                Some(block) => table.is_there(block),
-                None => drop(table.others.insert(name)),
-            }
-        }
+        table.are_there(there);
         Ok(true)
-    }
-}
-
-impl Table {
-    fn expected_of(&mut self, plan: u64) -> &mut Expected {
-        let found = self.expected.iter_mut().find(|(number, _)| *number == plan);
-        &mut found.expect("a plan is forgotten when it is dropped").1
-    }
-
-    /// Steps until a block is wanted by any loader.
-    fn until(&self, block: u32) -> u64 {
-        self.expected.iter().map(|(_, expected)| expected.until(block)).min().unwrap_or(NEVER)
-    }
-
-    fn note(&mut self, block: u32) {
-        if self.present[block as usize] {
-            let when = self.steps.saturating_add(self.until(block));
-            self.latest.note(block, when);
-        }
-    }
-
-    fn note_all(&mut self) {
-        self.latest.clear();
-        for block in 0..self.names.len() as u32 {
-            self.note(block);
-        }
-    }
-
-    fn is_there(&mut self, block: u32) {
-        if !std::mem::replace(&mut self.present[block as usize], true) {
-            self.count += 1;
-            self.note(block);
-        }
-    }
-
-    fn is_gone(&mut self, block: u32) {
-        if std::mem::replace(&mut self.present[block as usize], false) {
-            self.count -= 1;
-        }
-        self.open[block as usize] = None;
-    }
-
-    fn all_gone(&mut self) {
-        self.present.fill(false);
-        self.count = 0;
-        self.open.fill(None);
-        self.opened.clear();
-        self.latest.clear();
-        self.others.clear();
-    }
-
-    /// The block that is wanted last, if that is later than block `new` is; it stays noted as there.
-    fn victim(&mut self, new: u32) -> Option<(u32, BlockName)> {
-        let again = self.expected.iter().map(|(_, expected)| expected.until_again(new));
-        let wanted = again.min().unwrap_or(NEVER);
-        if wanted == NEVER {
-            return None;
-        }
-        let mut latest = std::mem::take(&mut self.latest);
-        let now = self.steps;
-        let when = |block: u32| {
-            self.present[block as usize].then(|| now.saturating_add(self.until(block)))
-        };
-        let found = latest.take(when);
-        self.latest = latest;
-        match found {
-            Some((block, when)) if when > now.saturating_add(wanted) => {
-                Some((block, self.names[block as usize]))
-            }
-            Some((block, when)) => {
-                self.latest.note(block, when);
-                None
-            }
-            None => None,
-        }
     }
 }

@@ -28,20 +28,25 @@
 //! | `block.rs` | one block, open; whether it is what was written |
 //! | `blocks.rs` | where the blocks of a shard begin and end |
 //! | `uses.rs` | when each block is wanted |
-//! | `dataset.rs` | the blocks of one dataset: reading, dropping |
+//! | `plan.rs` | what loaders tell |
+//! | `table.rs` | which blocks of a dataset are there and open, and which gives way |
+//! | `dataset.rs` | the blocks of a dataset on the disk: reading, keeping, making room |
 //! | `writer.rs` | the thread that writes blocks |
 
 mod block;
 mod blocks;
 mod dataset;
 mod folder;
+mod plan;
+mod table;
 mod uses;
 mod writer;
 
 use std::path::PathBuf;
 
-pub use dataset::{CachedDataset, EpochUses, LocalCacheUse, Plan};
+pub use dataset::{CachedDataset, LocalCacheUse};
 pub use folder::{CacheFolder, CachedInfo, Checked};
+pub use plan::{EpochUses, Plan};
 
 pub(crate) use dataset::CachedShard;
 

@@ -1,0 +1,200 @@
+//! What this process knows of a dataset's blocks: which are there and open, when each is wanted, and which gives way.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::block::OpenBlock;
+use super::folder::BlockName;
+use super::uses::{Expected, Latest, NEVER};
+
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    shards: Vec<Arc<ShardBlocks>>,
+    numbers: HashMap<BlockName, u32>,
+    /// The name of every block, by its number.
+    pub(super) names: Vec<BlockName>,
+    /// Whether each is there, as far as this process knows.
+    pub(super) present: Vec<bool>,
+    count: usize,
+    /// Blocks in the folder that belong to no shard that is open.
+    others: HashSet<BlockName>,
+    latest: Latest,
+    expected: Vec<(u64, Expected)>,
+    plans: u64,
+    /// Steps of all loaders together.
+    steps: u64,
+    /// Blocks that are open, by their numbers.
+    pub(super) open: Vec<Option<Arc<OpenBlock>>>,
+    /// Their numbers, the one that was opened first first; some may be closed by now.
+    opened: VecDeque<u32>,
+    /// How many are kept open.
+    may_be_open: usize,
+    /// The disk refused; nothing is written until then.
+    pub(super) rest_until: Option<Instant>,
+    pub(super) looked: Option<Instant>,
+    pub(super) problem: Option<String>,
+}
+
+/// The blocks of a shard.
+#[derive(Debug)]
+pub(super) struct ShardBlocks {
+    /// Number of the first one.
+    pub(super) first: u32,
+    pub(super) spans: Vec<Range<u64>>,
+}
+
+impl Table {
+    /// No shard is open yet; blocks `there` lie in the folder.
+    pub(super) fn new(there: HashSet<BlockName>, may_be_open: usize) -> Self {
+        Self { others: there, may_be_open, ..Self::default() }
+    }
+
+    /// Adds a shard; gives its number and blocks.
+    pub(super) fn add_shard(
+        &mut self,
+        shard: u64,
+        spans: Vec<Range<u64>>,
+    ) -> (u32, Arc<ShardBlocks>) {
+        let number = self.shards.len() as u32;
+        let blocks = Arc::new(ShardBlocks { first: self.names.len() as u32, spans });
+        for span in &blocks.spans {
+            let name = BlockName { shard, offset: span.start, len: span.end - span.start };
+            let block = self.names.len() as u32;
+            self.names.push(name);
+            self.present.push(false);
+            self.open.push(None);
+            self.numbers.insert(name, block);
+            if self.others.remove(&name) {
+                self.is_there(block);
+            }
+        }
+        self.shards.push(blocks.clone());
+        (number, blocks)
+    }
+
+    /// The blocks of all shards, and how many there are.
+    pub(super) fn shards(&self) -> (Vec<Arc<ShardBlocks>>, usize) {
+        (self.shards.clone(), self.names.len())
+    }
+
+    /// Adds a loader that has told nothing yet; gives its number.
+    pub(super) fn add_plan(&mut self) -> u64 {
+        self.plans += 1;
+        self.expected.push((self.plans, Expected::default()));
+        self.plans
+    }
+
+    pub(super) fn forget_plan(&mut self, plan: u64) {
+        self.expected.retain(|(number, _)| *number != plan);
+    }
+
+    /// A loader asks for what a step of an epoch wants; what the `unread` steps before it want may not be read yet.
+    pub(super) fn go_on(&mut self, plan: u64, epoch: u64, step: u32, unread: u64) {
+        let (steps, over) = self.expected_of(plan).go_on(epoch, step, unread);
+        self.steps += steps;
+        for block in over {
+            self.note(block);
+        }
+        if self.latest.is_long(self.count) {
+            self.note_all();
+        }
+    }
+
+    /// A block was opened; the one that was opened first may have to be closed for it.
+    pub(super) fn is_open(&mut self, block: u32, open: &Arc<OpenBlock>) {
+        self.is_there(block);
+        if self.opened.len() >= self.may_be_open
+            && let Some(first) = self.opened.pop_front()
+        {
+            self.open[first as usize] = None;
+        }
+        self.opened.push_back(block);
+        self.open[block as usize] = Some(open.clone());
+    }
+
+    /// These blocks were found in the folder.
+    pub(super) fn are_there(&mut self, names: HashSet<BlockName>) {
+        self.others.clear();
+        for name in names {
+            match self.numbers.get(&name).copied() {
+                Some(block) => self.is_there(block),
+                None => drop(self.others.insert(name)),
+            }
+        }
+    }
+
+    pub(super) fn expected_of(&mut self, plan: u64) -> &mut Expected {
+        let found = self.expected.iter_mut().find(|(number, _)| *number == plan);
+        &mut found.expect("a plan is forgotten when it is dropped").1
+    }
+
+    /// Steps until a block is wanted by any loader.
+    fn until(&self, block: u32) -> u64 {
+        self.expected.iter().map(|(_, expected)| expected.until(block)).min().unwrap_or(NEVER)
+    }
+
+    fn note(&mut self, block: u32) {
+        if self.present[block as usize] {
+            let when = self.steps.saturating_add(self.until(block));
+            self.latest.note(block, when);
+        }
+    }
+
+    fn note_all(&mut self) {
+        self.latest.clear();
+        for block in 0..self.names.len() as u32 {
+            self.note(block);
+        }
+    }
+
+    pub(super) fn is_there(&mut self, block: u32) {
+        if !std::mem::replace(&mut self.present[block as usize], true) {
+            self.count += 1;
+            self.note(block);
+        }
+    }
+
+    pub(super) fn is_gone(&mut self, block: u32) {
+        if std::mem::replace(&mut self.present[block as usize], false) {
+            self.count -= 1;
+        }
+        self.open[block as usize] = None;
+    }
+
+    pub(super) fn all_gone(&mut self) {
+        self.present.fill(false);
+        self.count = 0;
+        self.open.fill(None);
+        self.opened.clear();
+        self.latest.clear();
+        self.others.clear();
+    }
+
+    /// The block that is wanted last, if that is later than block `new` is; it stays noted as there.
+    pub(super) fn victim(&mut self, new: u32) -> Option<(u32, BlockName)> {
+        let again = self.expected.iter().map(|(_, expected)| expected.until_again(new));
+        let wanted = again.min().unwrap_or(NEVER);
+        if wanted == NEVER {
+            return None;
+        }
+        let mut latest = std::mem::take(&mut self.latest);
+        let now = self.steps;
+        let when = |block: u32| {
+            self.present[block as usize].then(|| now.saturating_add(self.until(block)))
+        };
+        let found = latest.take(when);
+        self.latest = latest;
+        match found {
+            Some((block, when)) if when > now.saturating_add(wanted) => {
+                Some((block, self.names[block as usize]))
+            }
+            Some((block, when)) => {
+                self.latest.note(block, when);
+                None
+            }
+            None => None,
+        }
+    }
+}
