@@ -4,6 +4,8 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
+use hsipack_store::remote::is_url;
+
 use super::batch_plan::{BatchPlan, Part, array_of, lay_out};
 use super::labelled::LabelledMasks;
 use super::loading::Loading;
@@ -135,9 +137,17 @@ impl<'a> Feeder<'a> {
             self.parts.extend_from_slice(plan.parts());
             self.ahead.extend_from_slice(&plan.ahead);
         }
+        // What is asked of a server is asked before anybody waits for it, or it would be fetched twice. Of files, workers begin
+        // at once.
+        let is_served = is_url(self.shared.dataset.path());
+        if is_served {
+            self.prefetch();
+        }
         slot.publish();
         self.local.go_on(self.shared, epoch.epoch(), number);
-        self.prefetch();
+        if !is_served {
+            self.prefetch();
+        }
         let end = Instant::now();
         if let Some(trace) = &self.shared.options.trace {
             let batch = Some(BatchNumber { epoch: epoch.epoch(), batch: number });
@@ -188,7 +198,7 @@ impl<'a> Feeder<'a> {
         self.rotation.turn(self.shared, held, epoch, number, &mut plan.ahead)
     }
 
-    /// Tells the store which spans the batch needs, near ones together, while the workers begin with it.
+    /// Tells the store which spans the batch needs, near ones together.
     /// Errors wait for those who read.
     fn prefetch(&mut self) {
         // With all chunks decoded in memory nothing is read any more.

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use hsipack_read::plan::Order;
 use hsipack_read::{CacheKind, Dataset, ErrorKind, Loader, LoaderOptions};
-use hsipack_testing::server::{Fault, Request, Server};
+use hsipack_testing::server::{Fault, Link, Request, Server};
 use serde_json::json;
 
 use crate::images;
@@ -81,6 +82,33 @@ fn a_second_epoch_that_is_cached_fetches_nothing() {
     loader.epoch().for_each(|batch| drop(batch.unwrap()));
     assert!(first > 0);
     assert_eq!(chunks(), first);
+}
+
+#[test]
+fn no_byte_is_fetched_twice_in_an_epoch() {
+    let folder = made();
+    let link = Link { latency: Duration::from_millis(5), rate: None };
+    for _ in 0..20 {
+        let server = Server::behind(folder.path(), link);
+        let dataset = Dataset::open(server.url("made")).unwrap();
+        let mut options =
+            LoaderOptions { end_epoch: Some(1), cache: CacheKind::None, ..images::options(3) };
+        // Otherwise bytes of other batches lie between those of one, and are fetched along.
+        options.plan.order = Order::Sequential;
+        let mut loader = Loader::new(&dataset, options).unwrap();
+        loader.epoch().for_each(|batch| drop(batch.unwrap()));
+        let mut spans: Vec<(String, (u64, u64))> = server
+            .requests()
+            .into_iter()
+            .filter(is_chunk)
+            .filter_map(|request| Some((request.path, request.range?)))
+            .collect();
+        spans.sort();
+        for pair in spans.windows(2) {
+            let [(one, (_, last)), (other, (first, _))] = pair else { unreachable!() };
+            assert!(one != other || last < first, "{pair:?}");
+        }
+    }
 }
 
 #[test]
