@@ -210,8 +210,8 @@ def test_processes_that_are_killed_leave_nothing_that_needs_repair(
         assert sum(file.stat().st_size for file in blocks) <= 6_000_000
         checked = command("cache", str(cache), "--check", "--json")
         assert checked.returncode == 0, checked.stdout
-        # What is counted is what is there, once somebody opens it again, and reads to the end: before
-        # it, blocks still come.
+        # What is counted is what is there, once somebody opens it again and reads to the end:
+        # before that, blocks still come.
         after = report(read(s3, url, *options))["local_cache"]
         assert after["problem"] is None
         assert after["total_bytes"] == sum(
