@@ -322,6 +322,13 @@ impl Root {
         Self(root)
     }
 
+    /// The root with a number that no other writer has, for servers: a commit whose answer is lost is known by it.
+    #[must_use]
+    pub fn written_by(mut self, id: &str) -> Self {
+        self.0.insert("write_id".into(), json!(id));
+        self
+    }
+
     /// The root after an append to a dataset with fingerprint `continues`.
     #[must_use]
     pub fn appended(

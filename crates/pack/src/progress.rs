@@ -1,5 +1,6 @@
 //! How far a long task is, and the wish to stop it; both safe to use from any thread.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use hsipack_format::{Error, ErrorKind, Result};
@@ -14,7 +15,7 @@ pub struct Progress {
     /// Bytes written.
     pub bytes_out: AtomicU64,
     /// Set to stop; what is finished can be resumed from.
-    pub stop: AtomicBool,
+    pub stop: Arc<AtomicBool>,
 }
 
 impl Progress {

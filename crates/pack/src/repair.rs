@@ -11,13 +11,15 @@ use std::sync::Mutex;
 use hsipack_format::metadata::{FWHM, Made, WAVELENGTH};
 use hsipack_format::{Error, ErrorKind, Opt, Result, Sample, remedy};
 use hsipack_store::dataset::ChunkArray;
+use hsipack_store::output::{self, write_whole};
+use hsipack_store::remote::is_url;
 use hsipack_store::shard::ShardFile;
 use hsipack_store::{Dataset, Stack};
 use serde::Serialize;
 
 use crate::convert::encode::{Encoded, Encoder, OpenCube};
 use crate::convert::masks::{self, MaskReader};
-use crate::convert::shards::{ShardWriter, write_whole};
+use crate::convert::shards::ShardWriter;
 use crate::convert::staging::Claim;
 use crate::convert::{metadata, plan};
 use crate::fingerprint::fingerprint;
@@ -51,6 +53,10 @@ type Damage = BTreeMap<usize, BTreeSet<usize>>;
 /// If it cannot be validated, or its metadata are damaged, which nothing can be mended with.
 pub fn repair(path: &Path, options: &ValidateOptions, progress: &Progress) -> Result<Report> {
     let options = ValidateOptions { quick: false, source: false, ..options.clone() };
+    if is_url(path) {
+        // Of a commit that was cut short, readers make sense, but chunks are looked for by metadata in their places.
+        Claim::of(path)?.recover()?;
+    }
     let before = validate::validate(path, &options, progress)?;
     let metadata = before
         .problems
@@ -74,7 +80,8 @@ pub fn repair(path: &Path, options: &ValidateOptions, progress: &Progress) -> Re
     };
     if !before.problems.is_empty() {
         // An append beside it would take the damaged shards along, or lose the new ones.
-        let _claim = Claim::of(path)?;
+        let claim = Claim::of(path)?;
+        let _held = claim.hold("repair")?;
         let dataset = Dataset::open_unverified(path)?;
         Mender {
             dataset: &dataset,
@@ -153,13 +160,10 @@ impl Mender<'_> {
                 Ok([wavelength, fwhm]) if wavelength.is_some() => {
                     let folder = self.dataset.path().join(stack);
                     for (array, values) in [(WAVELENGTH, wavelength), (FWHM, fwhm)] {
-                        if let Some(values) =
-                            values.filter(|_| folder.join(array).join("zarr.json").is_file())
-                        {
-                            write_whole(
-                                &folder.join(array).join("c/0"),
-                                &metadata::coordinate_chunk(&values),
-                            )?;
+                        let Some(values) = values else { continue };
+                        let array = folder.join(array);
+                        if output::exists(&array.join("zarr.json"))? {
+                            write_whole(&array.join("c/0"), &metadata::coordinate_chunk(&values))?;
                         }
                     }
                     return Ok(());
@@ -223,7 +227,7 @@ impl Mender<'_> {
         let old = array.open_shard(shard).ok();
         let first = shard * grid.samples_per_shard();
         let samples = first..array.len().min(first + grid.samples_per_shard());
-        let mut writer = ShardWriter::create(path, grid.chunks_per_shard())?;
+        let mut writer = ShardWriter::create(path, grid.chunks_per_shard(), array.chunk_bytes())?;
         let (mut names, mut chunks) = (Vec::new(), 0);
         for index in samples {
             match damage.get(&index) {

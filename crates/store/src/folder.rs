@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use crate::remote::{self, Version};
 use crate::small;
-use hsipack_format::checksums::SHA256SUMS;
+use hsipack_format::checksums::{self, SHA256SUMS};
 use hsipack_format::{Command, Error, ErrorKind, Opt, Result, remedy, zarr};
 
 /// How often reading begins again. Appends take longer than reading metadata, so that it hardly ever does twice.
@@ -40,6 +40,12 @@ pub fn partial(output: &Path) -> PathBuf {
     name.push(".partial");
     output.with_file_name(name)
 }
+
+/// In the folder beside a dataset on a server, the object that says that an append is decided: its metadata lie in the
+/// folder [`DECIDED_METADATA`] there until they are in their places.
+pub const DECIDED: &str = "commit.json";
+/// See [`DECIDED`].
+pub const DECIDED_METADATA: &str = "metadata";
 
 /// Where the old dataset waits while a commit gives its name to the new one, on file systems that cannot exchange
 /// two names at once.
@@ -271,7 +277,13 @@ impl Folder {
             return Ok(held);
         }
         let next = holding(&self.path, |next| {
-            let continues = position(&self.path, &self.fingerprint)?.is_some();
+            // On a server, metadata of an append are put in their places after it was decided, and read.
+            let is_same = || -> Result<bool> {
+                let sums = small::read(&self.path.join(SHA256SUMS), small::SUMS)?;
+                Ok(checksums::sha256(&sums) == self.fingerprint)
+            };
+            let continues = position(&self.path, &self.fingerprint)?.is_some()
+                || (remote::is_url(&self.path) && is_same()?);
             Ok(continues.then(|| next.clone()))
         });
         match next {

@@ -1,4 +1,4 @@
-//! Where the bytes of packed datasets come from, and what all crates above ask of the system for it.
+//! Where the bytes of packed datasets come from and go to, and what all crates above ask of the system for it.
 //!
 //! `hsipack_format` knows what bytes mean and touches nothing; this crate opens files, maps them, and decodes what lies in
 //! them. Whoever packs, validates or trains stands on it.
@@ -11,6 +11,7 @@
 //! | [`rows`] | taking rows of a cube out of its chunks |
 //! | [`codec`] | one chunk, compressed and decompressed |
 //! | [`stores`] | where a loader's bytes come from: memory map, pread, O_DIRECT, servers, at a limited rate |
+//! | [`output`] | files and objects that are written: they appear whole, or not at all |
 //! | [`remote`] | datasets on servers |
 //! | [`local_cache`] | a cache on the local disk for these |
 //! | [`mapping`] | memory maps whose I/O errors are errors |
@@ -41,6 +42,7 @@ pub mod local_cache;
 pub mod mapping;
 pub mod memory;
 mod metadata;
+pub mod output;
 pub mod process;
 pub mod remote;
 pub mod rows;

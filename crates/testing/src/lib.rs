@@ -1,5 +1,5 @@
 //! What the tests of all crates share: saying that one was skipped, and running programs over a fake CUDA driver, a web server
-//! with faults.
+//! and a bucket with faults.
 //!
 //! A Rust test either passes or fails, and what one that passes prints is not shown. So a test that cannot run here says why
 //! with [`skipped`] before it returns, and `scripts/test` lists all that did at its end.
@@ -14,8 +14,10 @@ use std::path::Path;
 pub use fake_cuda::FakeCuda;
 pub use fake_driver::FakeDriver;
 
+pub mod bucket;
 mod fake_cuda;
 mod fake_driver;
+mod http;
 pub mod server;
 
 /// The file that skipped tests are listed in, a line each; none if it is not set.

@@ -1,7 +1,7 @@
 //! A web server for tests: the files of a folder, by ranges, and whatever goes wrong with servers, on demand.
 
 use std::fs::File;
-use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::io::{self, BufReader, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+use crate::http::Head;
 
 /// Bytes of a body that pass the link together.
 const PIECE: usize = 128 << 10;
@@ -185,29 +187,10 @@ impl Shared {
     }
 
     fn next(&self, lines: &mut BufReader<&TcpStream>) -> io::Result<Option<Request>> {
-        let mut line = String::new();
-        if lines.read_line(&mut line)? == 0 {
-            return Ok(None);
-        }
-        let mut words = line.split_whitespace();
-        let method = words.next().unwrap_or_default().to_owned();
-        let path = decoded(words.next().unwrap_or_default().trim_start_matches('/'));
-        let (mut range, mut tail) = (None, None);
-        loop {
-            let mut header = String::new();
-            if lines.read_line(&mut header)? == 0 || header.trim().is_empty() {
-                break;
-            }
-            let lower = header.to_ascii_lowercase();
-            if let Some(bytes) = lower.strip_prefix("range: bytes=")
-                && let Some((first, last)) = bytes.trim().split_once('-')
-            {
-                range = first.parse().ok().zip(last.parse().ok());
-                tail = if first.is_empty() { last.parse().ok() } else { None };
-            }
-        }
+        let Some(head) = Head::read(lines)? else { return Ok(None) };
+        let (range, tail) = (head.range(), head.tail());
         let number = self.number.fetch_add(1, Ordering::SeqCst);
-        Ok(Some(Request { number, method, path, range, tail }))
+        Ok(Some(Request { number, method: head.method, path: head.path, range, tail }))
     }
 
     /// Sends a file, or a part of it; `false` if the connection is to be closed.
@@ -277,22 +260,6 @@ impl Shared {
         drop(passed);
         std::thread::sleep(until.saturating_duration_since(now));
     }
-}
-
-/// A path of a URL with its `%20` and the like as the bytes that they stand for.
-fn decoded(path: &str) -> String {
-    let (mut bytes, mut rest) = (Vec::new(), path.bytes());
-    while let Some(byte) = rest.next() {
-        let hex = |digit: Option<u8>| digit.and_then(|digit| char::from(digit).to_digit(16));
-        match byte {
-            b'%' => {
-                let (high, low) = (hex(rest.next()), hex(rest.next()));
-                bytes.push((16 * high.unwrap_or(0) + low.unwrap_or(0)) as u8);
-            }
-            byte => bytes.push(byte),
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]

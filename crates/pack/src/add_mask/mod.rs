@@ -168,7 +168,7 @@ impl Adding {
     /// # Errors
     /// If the file system refuses.
     pub fn commit(mut self) -> Result<()> {
-        self.staging.take().expect("taken here and when it is dropped").commit(true)
+        self.staging.take().expect("taken here and when it is dropped").commit()
     }
 
     /// Writes and commits one mask whose ids are in `spool`.
@@ -240,7 +240,8 @@ impl Adding {
         let folder = self.staging().dataset().join(&stack.name);
         let writer = |mask: &PlannedMask| {
             let path = folder.join(&mask.name).join(ArrayMeta::file_key(&[shard as u64, 0, 0]));
-            ShardWriter::create(path, mask.grid.chunks_per_shard())
+            let chunk_bytes = mask.grid.chunk_values() * mask.dtype.size();
+            ShardWriter::create(path, mask.grid.chunks_per_shard(), chunk_bytes)
         };
         let mut writers = masks.iter().map(writer).collect::<Result<Vec<_>>>()?;
         let mut encoder = Encoder::default();
@@ -283,7 +284,7 @@ impl Adding {
             self.replaced.iter().map(|name| PathBuf::from(&stack.name).join(name))
         });
         self.staging().link_unchanged(base.path(), &replaced.collect::<Vec<_>>())?;
-        files.write(&self.staging().dataset(), &[])
+        self.staging().write_metadata(files.into_files(&[]))
     }
 }
 

@@ -1,7 +1,5 @@
 //! The files that make shards a dataset: `zarr.json` everywhere, `samples.jsonl`, `SHA256SUMS`.
 
-use std::path::Path;
-
 use hsipack_format::checksums::{self, SHA256SUMS};
 use hsipack_format::metadata::{BandNotes, FWHM, IMAGE, MaskMeaning, Root, SAMPLES, WAVELENGTH};
 use hsipack_format::samples::{self, Sample};
@@ -12,7 +10,6 @@ use serde_json::{Map, Value, json};
 
 use super::options::ValueOptions;
 use super::plan::{Plan, PlannedMask, PlannedStack};
-use super::shards::write_whole;
 use super::stats::StackStats;
 
 /// Everything that is written beside the shards.
@@ -77,9 +74,12 @@ impl Metadata {
         let arrays = [IMAGE, WAVELENGTH, FWHM].into_iter().chain(masks);
         let files =
             arrays.map(|array| format!("{array}/zarr.json")).chain(["zarr.json".to_owned()]);
-        for file in files.filter(|file| folder.join(file).is_file()) {
-            let content = small::read(&folder.join(&file), small::METADATA)?;
-            self.add(format!("{}/{file}", stack.name), content);
+        for file in files {
+            // Not every stack has wavelengths.
+            let content = small::read_if_there(&folder.join(&file), small::METADATA)?;
+            if let Some(content) = content {
+                self.add(format!("{}/{file}", stack.name), content);
+            }
         }
         Ok(())
     }
@@ -111,34 +111,23 @@ impl Metadata {
         self.add("zarr.json".to_owned(), zarr::to_text(&zarr::group(attributes)));
     }
 
-    /// Writes all of it below `folder`: the root group last, since that is what makes it a dataset.
-    ///
-    /// # Errors
-    /// If a file cannot be written.
-    pub fn write(mut self, folder: &Path, coordinates: &[&PlannedStack]) -> Result<()> {
+    /// All files, by their paths below the dataset, in the order in which they are written: the root group is last, since
+    /// that is what makes it a dataset. `coordinates` are stacks whose wavelengths are new.
+    pub fn into_files(mut self, coordinates: &[&PlannedStack]) -> Vec<(String, Vec<u8>)> {
         let sums = checksums::encode(
             self.files.iter().map(|(path, content)| (path.as_str(), content.as_slice())),
         );
-        self.files.sort_by_key(|(path, _)| path == "zarr.json");
+        let mut files = Vec::new();
         for stack in coordinates {
             for (array, values) in [(WAVELENGTH, &stack.wavelength), (FWHM, &stack.fwhm)] {
-                if let Some(values) = values {
-                    write_whole(
-                        &folder.join(&stack.name).join(array).join("c/0"),
-                        &coordinate_chunk(values),
-                    )?;
-                }
+                let chunk = values.as_deref().map(coordinate_chunk);
+                files.extend(chunk.map(|chunk| (format!("{}/{array}/c/0", stack.name), chunk)));
             }
         }
-        let root = self.files.pop();
-        for (path, content) in &self.files {
-            write_whole(&folder.join(path), content)?;
-        }
-        write_whole(&folder.join(SHA256SUMS), sums.as_bytes())?;
-        match root {
-            Some((path, content)) => write_whole(&folder.join(path), &content),
-            None => Ok(()),
-        }
+        self.files.push((SHA256SUMS.to_owned(), sums.into_bytes()));
+        self.files.sort_by_key(|(path, _)| path == "zarr.json");
+        files.extend(self.files);
+        files
     }
 }
 

@@ -7,7 +7,8 @@ use std::time::Instant;
 use hsipack_format::metadata::Root;
 use hsipack_format::samples::{Sample, Samples, SourceRecord};
 use hsipack_format::{Error, ErrorKind, Opt, Result, remedy};
-use hsipack_store::{Dataset, Stack, remote};
+use hsipack_store::remote::{self, is_url};
+use hsipack_store::{Dataset, Stack, output};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -91,9 +92,6 @@ pub fn convert(
     planned: &dyn Fn(&Plan),
 ) -> Result<Report> {
     let start = Instant::now();
-    remote::refuse(&options.output, "converting to").map_err(|error| {
-        error.with_remedy("pack into a folder, and copy that to the server with its own tool")
-    })?;
     options.check()?;
     let request = request(options);
     check_output(options)?;
@@ -111,7 +109,7 @@ pub fn convert(
     planned(&plan);
     let options = &plan.settle(options);
     let identity = identity(&request, &plan, base.as_ref());
-    let staging = Staging::open(claim, &identity, append)?;
+    let staging = Staging::open(claim, &identity, append, engine::shards(&plan))?;
     let result =
         engine::run(&plan, options, &staging, base.as_ref(), progress).and_then(|outcome| {
             write_metadata(&plan, options, &staging, base.as_ref(), &request, &outcome)
@@ -120,7 +118,7 @@ pub fn convert(
     match result {
         Ok(outcome) => {
             let report = report(options, &plan, base.as_ref(), &outcome, start);
-            staging.commit(append)?;
+            staging.commit()?;
             Ok(report)
         }
         Err(error) => Err(leave(staging, error)),
@@ -146,11 +144,17 @@ fn nothing_to_append_to(output: &Path) -> Error {
 /// What shows before anything is written.
 fn check_output(options: &ConvertOptions) -> Result<()> {
     let output = &options.output;
+    if is_url(output) {
+        remote::check_folder(output)?;
+    }
     if options.mode != Mode::Create {
         return Ok(());
     }
-    if output.symlink_metadata().is_ok() {
+    if staging::is_there(output)? {
         return Err(output_exists(output));
+    }
+    if is_url(output) {
+        return Ok(());
     }
     let folder = staging::parent(output);
     if !folder.is_dir() {
@@ -165,8 +169,14 @@ fn check_output(options: &ConvertOptions) -> Result<()> {
 fn prepare(options: &ConvertOptions, request: &str, claim: &Claim) -> Result<Option<bool>> {
     let output = &options.output;
     claim.recover()?;
-    let exists = output.symlink_metadata().is_ok();
-    match (options.mode, claim.begun()?) {
+    let exists = staging::is_there(output)?;
+    let begun = claim.begun()?;
+    if is_url(output) && !exists && begun == Begun::No && !output::is_empty(output)? {
+        return Err(Error::conflict("objects lie there that are no dataset")
+            .at(output)
+            .with_remedy(remedy!["choose another ", Opt::Output, ", or delete them"]));
+    }
+    match (options.mode, begun) {
         (Mode::Create, _) if exists => Err(output_exists(output)),
         (Mode::Append, _) if !exists => Err(nothing_to_append_to(output)),
         (Mode::Create | Mode::Append, Begun::Create | Begun::Append) => Err(claim.unfinished()),
@@ -273,19 +283,23 @@ fn write_metadata(
     files.add_samples(old.into_iter().flat_map(Samples::iter).chain(new));
     let count = there + plan.samples.len();
     let (now, command, recipe) = (metadata::now(), &options.command, recipe(options));
-    files.add_root(match base {
+    let root = match base {
         None => Root::new(metadata::CREATED_BY, &now, command, recipe, request, count),
         Some(base) => {
             let root = base.root().clone();
             root.appended(base.fingerprint(), &now, command, recipe, request, count)
         }
+    };
+    files.add_root(match staging.write_id() {
+        Some(id) => root.written_by(id),
+        None => root,
     });
     if let Some(base) = base {
         staging.link_unchanged(base.path(), &[])?;
         files.keep_stacks(base, plan)?;
     }
     let stacks: Vec<_> = plan.stacks.iter().collect();
-    files.write(&staging.dataset(), &stacks)
+    staging.write_metadata(files.into_files(&stacks))
 }
 
 /// Statistics of the samples of `old`, a stack of `base`, and of those appended to it. A split that has samples in the
@@ -354,7 +368,9 @@ fn leave(staging: Staging, error: Error) -> Error {
         format!("finished shards are kept in {}; go on with ", staging.folder().display()),
         Opt::Resume
     ];
-    let ours = error.path().is_some_and(|path| path.starts_with(staging.folder()));
+    let ours = error.path().is_some_and(|path| {
+        path.starts_with(staging.folder()) || path.starts_with(staging.dataset())
+    });
     match error.kind() {
         ErrorKind::Interrupted => error.with_remedy(kept),
         ErrorKind::Io if ours => {

@@ -1,43 +1,29 @@
-//! Shard files: written to a temporary name, whole, in chunk order, then synced and renamed.
+//! Shards being written: in chunk order, the index last.
 
-use std::fs::{self, File};
-use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use hsipack_format::shard::{ChunkSpan, ShardIndex};
-use hsipack_format::{Command, Error, Result, remedy};
+use hsipack_format::{Command, Result, remedy};
+use hsipack_store::output::{Output, Written};
 use hsipack_store::shard::ShardFile;
 
-/// One shard file being written.
+/// One shard being written.
 pub struct ShardWriter {
-    file: BufWriter<File>,
-    temporary: PathBuf,
-    path: PathBuf,
+    output: Output,
     index: ShardIndex,
     offset: u64,
 }
 
-/// A shard whose bytes are written but not yet known to be on disk.
-pub struct WrittenShard {
-    file: File,
-    temporary: PathBuf,
-    path: PathBuf,
-}
-
 impl ShardWriter {
-    /// Starts the shard at `path` with room for `chunks` chunks.
+    /// Starts the shard at `path`, a file or a URL, with room for `chunks` chunks of `chunk_bytes` bytes uncompressed.
     ///
     /// # Errors
-    /// If the file cannot be made.
-    pub fn create(path: PathBuf, chunks: usize) -> Result<Self> {
-        let folder = path.parent().expect("shards lie in their array's folder");
-        fs::create_dir_all(folder).map_err(|error| Error::io(folder, "cannot create", error))?;
-        let temporary = path.with_extension("tmp");
-        let file = File::create(&temporary)
-            .map_err(|error| Error::io(&temporary, "cannot create", error))?;
-        // Chunks are large; the buffer is for datasets of many small cubes.
-        let file = BufWriter::with_capacity(1 << 20, file);
-        Ok(Self { file, temporary, path, index: ShardIndex::empty(chunks), offset: 0 })
+    /// If it cannot be made.
+    pub fn create(path: PathBuf, chunks: usize, chunk_bytes: usize) -> Result<Self> {
+        // Compressed chunks are hardly ever larger, and each has a place in the index.
+        let most = chunks as u64 * (chunk_bytes as u64 + 64);
+        let output = Output::create(path, most)?;
+        Ok(Self { output, index: ShardIndex::empty(chunks), offset: 0 })
     }
 
     /// Appends stored chunk `chunk`.
@@ -45,9 +31,7 @@ impl ShardWriter {
     /// # Errors
     /// If it cannot be written.
     pub fn write(&mut self, chunk: usize, stored: &[u8]) -> Result<()> {
-        self.file
-            .write_all(stored)
-            .map_err(|error| Error::io(&self.temporary, "cannot write", error))?;
+        self.output.write(stored)?;
         let len = stored.len() as u64;
         self.index.0[chunk] = Some(ChunkSpan { offset: self.offset, len });
         self.offset += len;
@@ -79,58 +63,9 @@ impl ShardWriter {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn finish(mut self) -> Result<(WrittenShard, u64)> {
+    pub fn finish(mut self) -> Result<(Written, u64)> {
         let index = self.index.encode();
-        let fail = |error| Error::io(&self.temporary, "cannot write", error);
-        self.file.write_all(&index).map_err(fail)?;
-        let bytes = self.offset + index.len() as u64;
-        match self.file.into_inner() {
-            Ok(file) => {
-                Ok((WrittenShard { file, temporary: self.temporary, path: self.path }, bytes))
-            }
-            Err(error) => Err(Error::io(&self.temporary, "cannot write", error.into_error())),
-        }
+        self.output.write(&index)?;
+        Ok((self.output.finish()?, self.offset + index.len() as u64))
     }
-}
-
-impl WrittenShard {
-    /// Waits until the shard is on disk, and gives it its name.
-    ///
-    /// # Errors
-    /// If the disk refuses.
-    pub fn commit(self) -> Result<()> {
-        self.file.sync_all().map_err(|error| Error::io(&self.temporary, "cannot write", error))?;
-        fs::rename(&self.temporary, &self.path)
-            .map_err(|error| Error::io(&self.path, "cannot rename to", error))?;
-        sync_folder(self.path.parent().expect("shards lie in a folder"))
-    }
-}
-
-/// Makes the names in a folder durable.
-///
-/// # Errors
-/// If the disk refuses.
-pub fn sync_folder(folder: &Path) -> Result<()> {
-    File::open(folder)
-        .and_then(|folder| folder.sync_all())
-        .map_err(|error| Error::io(folder, "cannot write", error))
-}
-
-/// Writes a small file whole: temporary name, sync, rename.
-///
-/// # Errors
-/// If it cannot be written.
-pub fn write_whole(path: &Path, content: &[u8]) -> Result<()> {
-    let folder = path.parent().expect("files lie in a folder");
-    fs::create_dir_all(folder).map_err(|error| Error::io(folder, "cannot create", error))?;
-    let mut name = path.file_name().expect("files have a name").to_owned();
-    name.push(".tmp");
-    let temporary = path.with_file_name(name);
-    let write = || {
-        let mut file = File::create(&temporary)?;
-        file.write_all(content)?;
-        file.sync_all()?;
-        fs::rename(&temporary, path)
-    };
-    write().map_err(|error| Error::io(path, "cannot write", error))
 }

@@ -8,8 +8,8 @@ use hsipack_format::metadata::SAMPLES;
 use hsipack_format::shard::ShardIndex;
 use hsipack_format::{Error, Result};
 use hsipack_store::dataset::ChunkArray;
-use hsipack_store::remote::is_url;
-use hsipack_store::{Dataset, Stack, small};
+use hsipack_store::remote::{is_url, metadata_place};
+use hsipack_store::{Dataset, Stack, folder, small};
 use walkdir::WalkDir;
 
 use super::{Problem, ProblemKind, is_no_damage};
@@ -23,9 +23,17 @@ pub type Broken = HashSet<(String, String, usize)>;
 /// # Errors
 /// If the folder cannot be listed, or a server does not serve.
 pub fn check_sums(path: &Path) -> Result<Vec<Problem>> {
+    if !is_url(path) {
+        return check_sums_at(path, path);
+    }
+    folder::steadily(path, || check_sums_at(path, &metadata_place(path)?))
+}
+
+/// As [`check_sums`], of metadata that lie below `place`.
+fn check_sums_at(path: &Path, place: &Path) -> Result<Vec<Problem>> {
     let sums = path.join(SHA256SUMS);
     let problem = |file: &Path, what: &str| Problem::new(ProblemKind::Metadata, file, what);
-    let text = match small::read(&sums, small::SUMS) {
+    let text = match small::read(&place.join(SHA256SUMS), small::SUMS) {
         Ok(text) => text,
         Err(error) if is_no_damage(&error) => return Err(error),
         Err(error) => return Ok(vec![problem(&sums, error.what())]),
@@ -37,8 +45,8 @@ pub fn check_sums(path: &Path) -> Result<Vec<Problem>> {
     let mut problems = Vec::new();
     for (file, sum) in &lines {
         let most = if file == SAMPLES { small::SAMPLES } else { small::METADATA };
-        let file = path.join(file);
-        match small::read(&file, most) {
+        let (place, file) = (place.join(file), path.join(file));
+        match small::read(&place, most) {
             Ok(content) if checksums::sha256(&content) == *sum => {}
             Ok(_) => problems.push(problem(&file, "the file does not match SHA256SUMS")),
             Err(error) if is_no_damage(&error) => return Err(error),
@@ -162,17 +170,15 @@ fn check_shard(
             });
         }
     }
-    if let Some(what) = loose_ends(file.index(), file.data_len(), written) {
+    if let Some(what) = loose_ends(file.index(), file.data_len()) {
         problems.push(Problem::new(ProblemKind::Shard, &path, what));
     }
     Ok(problems)
 }
 
-/// What is odd about where chunks lie, if anything: hsipack writes them back to back.
-fn loose_ends(index: &ShardIndex, data_len: u64, written: usize) -> Option<String> {
-    if index.0[written..].iter().any(Option::is_some) {
-        return Some("the shard index has chunks of samples that do not exist".into());
-    }
+/// What is odd about where chunks lie, if anything: hsipack writes them back to back. There may be chunks of samples that do
+/// not exist: an append on a server writes them before it is decided, and may be given up.
+fn loose_ends(index: &ShardIndex, data_len: u64) -> Option<String> {
     let mut spans: Vec<_> = index.0.iter().flatten().collect();
     spans.sort_by_key(|span| span.offset);
     let mut end = 0;

@@ -18,6 +18,8 @@ pub(crate) enum Failure {
     Denied(String),
     /// Another object lies there than when it was opened.
     Replaced,
+    /// An object lies where none should be yet.
+    Exists,
     /// The server gives whole objects only.
     NoRanges,
     /// What came has another length than it should have, again and again.
@@ -40,6 +42,7 @@ impl Failure {
             (Library::NotFound { .. }, _) | (_, Some(404)) => Self::Missing,
             (Library::PermissionDenied { .. } | Library::Unauthenticated { .. }, _)
             | (_, Some(401 | 403)) => Self::Denied(told(&text, status)),
+            (Library::AlreadyExists { .. }, _) => Self::Exists,
             (Library::Precondition { .. }, _) | (_, Some(412)) => Self::Replaced,
             (Library::NotSupported { .. }, _) => Self::NoRanges,
             _ if text.contains("non-partial response") => Self::NoRanges,
@@ -64,14 +67,34 @@ impl Failure {
         }
     }
 
-    /// The error, of the object at `url`.
+    /// The error of reading the object at `url`.
     pub(crate) fn of(&self, url: &Path) -> Error {
-        let io = |what: &str| Error::new(ErrorKind::Io, format!("cannot read: {what}")).at(url);
+        self.of_doing("cannot read", url)
+    }
+
+    /// The error of writing the object at `url`.
+    pub(crate) fn of_writing(&self, url: &Path) -> Error {
+        match self {
+            Self::Missing => Error::new(ErrorKind::Io, "cannot write: there is no such bucket").at(url).with_remedy(
+                "check the URL, and make the bucket or container with the cloud's own tool",
+            ),
+            Self::Denied(said) => {
+                Error::new(ErrorKind::Io, format!("cannot write: the server refuses ({said})")).at(url).with_remedy(
+                    "check the credentials, which may have expired, and whether they allow to write there",
+                )
+            }
+            _ => self.of_doing("cannot write", url),
+        }
+    }
+
+    fn of_doing(&self, doing: &str, url: &Path) -> Error {
+        let io = |what: &str| Error::new(ErrorKind::Io, format!("{doing}: {what}")).at(url);
         match self {
             Self::Missing => {
                 let source = io::Error::new(io::ErrorKind::NotFound, "there is no such object");
-                Error::io(url, "cannot read", source).with_remedy("check the URL")
+                Error::io(url, doing, source).with_remedy("check the URL")
             }
+            Self::Exists => Error::conflict("the object exists").at(url).with_remedy("choose another name"),
             Self::Denied(said) => io(&format!("the server refuses ({said})")).with_remedy(
                 "check the credentials: the environment's variables, the profile or storage_options; they may have expired",
             ),

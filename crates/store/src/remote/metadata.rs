@@ -12,7 +12,11 @@ use hsipack_format::{Error, Result};
 use super::failure::Failure;
 use super::network;
 use super::object::Object;
+use crate::folder::{DECIDED, DECIDED_METADATA, partial};
 use crate::small;
+
+/// How often a dataset is looked at anew while an append is being finished, which takes a second.
+const TRIES: usize = 20;
 
 /// Requests at the same time.
 const AT_ONCE: usize = 32;
@@ -34,15 +38,35 @@ impl Fetched {
     /// # Errors
     /// If a file that is listed cannot be fetched.
     pub(crate) fn new(root: &Path) -> Result<Self> {
+        for _ in 0..TRIES {
+            let (text, decided) = sums_and_decision(root)?;
+            if !decided {
+                return Self::of_sums(root, root, text);
+            }
+            // Metadata that are not in their places yet, or just came there: then they are looked for anew.
+            let place = partial(root).join(DECIDED_METADATA);
+            let text = if_there(super::read(&place.join(SHA256SUMS), small::SUMS))?;
+            match text.map(|text| Self::of_sums(root, &place, Some(text))) {
+                Some(Err(error)) if small::is_missing(&error) => {}
+                None => {}
+                Some(fetched) => return fetched,
+            }
+        }
+        Err(Error::conflict("an append is being finished again and again")
+            .at(root)
+            .with_remedy("try again later"))
+    }
+
+    /// The dataset at `root` whose metadata lie below `place`, with this text of its `SHA256SUMS`.
+    fn of_sums(root: &Path, place: &Path, text: Option<Vec<u8>>) -> Result<Self> {
         let sums = root.join(SHA256SUMS);
         let mut files = HashMap::new();
-        let text = if_there(super::read(&sums, small::SUMS))?;
         // What is wrong with it is told by those who open the dataset.
         let listed = text.as_ref().and_then(|text| checksums::parse(text).ok());
         files.insert(sums, text);
         let listed: Option<Vec<String>> =
             listed.map(|list| list.into_iter().map(|(file, _)| file).collect());
-        for (file, content) in fetch_all(root, listed.iter().flatten())? {
+        for (file, content) in fetch_all(root, place, listed.iter().flatten())? {
             files.insert(file, content);
         }
         Ok(Self { root: root.to_owned(), listed, files: Mutex::new(files) })
@@ -83,9 +107,39 @@ fn if_there(read: Result<Vec<u8>>) -> Result<Option<Vec<u8>>> {
     }
 }
 
-/// The files `listed` below `root`, and the one chunk of each list of wavelengths among them.
+/// Where the metadata of the dataset at the URL `root` lie: there, or, from the decision of an append until they are in
+/// their places, beside it.
+///
+/// # Errors
+/// If the server does not say.
+pub fn metadata_place(root: &Path) -> Result<PathBuf> {
+    let (_, decided) = sums_and_decision(root)?;
+    Ok(if decided { partial(root).join(DECIDED_METADATA) } else { root.to_owned() })
+}
+
+/// The text of `SHA256SUMS`, and whether an append is decided whose metadata are not all in their places; both asked for
+/// at the same time.
+fn sums_and_decision(root: &Path) -> Result<(Option<Vec<u8>>, bool)> {
+    let (sums, decision) = (root.join(SHA256SUMS), partial(root).join(DECIDED));
+    network::wait(async {
+        let text = async { Object::at(&sums)?.whole(small::SUMS).await };
+        let decided = async {
+            let dataset = Object::at(root)?;
+            // Nothing is written to plain web servers, and nothing lies beside a whole bucket.
+            let may_be = dataset.client.parts.is_some() && !dataset.key.as_ref().is_empty();
+            Ok::<_, Error>(may_be && Object::at(&decision)?.version().await.is_ok())
+        };
+        let (text, decided) = futures_util::join!(text, decided);
+        // Who may not look beside the dataset does not see appends being finished.
+        Ok((if_there(text)?, decided?))
+    })
+}
+
+/// The files `listed`, which lie below `place`, by their paths below `root`, and the one chunk of each list of wavelengths
+/// among them.
 fn fetch_all<'a>(
     root: &Path,
+    place: &Path,
     listed: impl Iterator<Item = &'a String>,
 ) -> Result<Vec<(PathBuf, Option<Vec<u8>>)>> {
     let chunks = |file: &str| {
@@ -93,17 +147,24 @@ fn fetch_all<'a>(
         let name = array.rsplit('/').next()?;
         [WAVELENGTH, FWHM].contains(&name).then(|| format!("{array}/c/0"))
     };
-    let files: Vec<(PathBuf, u64)> = listed
+    let files: Vec<(String, u64)> = listed
         .flat_map(|file| [Some(file.clone()), chunks(file)].into_iter().flatten())
         .map(|file| {
             let most = if file == SAMPLES { small::SAMPLES } else { small::METADATA };
-            (root.join(file), most)
+            (file, most)
         })
         .collect();
     network::wait(async {
         let fetched = files.into_iter().map(|(file, most)| async move {
-            let content = async { Object::at(&file)?.whole(most).await }.await;
-            if_there(content).map(|content| (file, content))
+            // Chunks of wavelengths are put in their places before an append is decided.
+            let below = if file.ends_with("/c/0") { root } else { place };
+            let content = async { Object::at(&below.join(&file))?.whole(most).await }.await;
+            let content = match content {
+                // Listed, so it was there: it is being put elsewhere.
+                Err(error) if small::is_missing(&error) && place != root => return Err(error),
+                content => if_there(content)?,
+            };
+            Ok((root.join(&file), content))
         });
         let fetched: Vec<_> = stream::iter(fetched).buffer_unordered(AT_ONCE).collect().await;
         fetched.into_iter().collect()

@@ -11,7 +11,9 @@
 //! | `network.rs` | the threads and connections of this process |
 //! | `object.rs` | one object: its version, spans of its bytes; trying again |
 //! | `failure.rs` | what went wrong, as an error without secrets |
+//! | `tries.rs` | trying again |
 //! | `metadata.rs` | the metadata files of a dataset, fetched together |
+//! | `writing.rs`, `upload.rs` | small objects, at once; large ones in parts |
 //!
 //! The store for loaders, which reads ahead, is [`RemoteStore`](crate::stores::RemoteStore).
 
@@ -21,7 +23,10 @@ mod network;
 mod object;
 mod options;
 mod profile;
+mod tries;
+mod upload;
 mod url;
+mod writing;
 
 use std::path::Path;
 
@@ -30,6 +35,7 @@ use hsipack_format::{Error, ErrorKind, Result};
 use crate::small;
 use crate::stores::Wire;
 
+pub use metadata::metadata_place;
 pub use options::set_options;
 pub use url::is_url;
 
@@ -37,6 +43,8 @@ pub(crate) use failure::Failure;
 pub(crate) use metadata::Fetched;
 pub(crate) use network::{spawn, wait};
 pub(crate) use object::{Object, Version};
+pub(crate) use upload::Upload;
+pub(crate) use writing::{delete, delete_below, exists, list, put, put_new};
 
 /// The bytes of the object at `url`, which has at most `most`.
 ///
@@ -85,6 +93,20 @@ fn of(error: Error, url: &Path) -> Error {
 /// The error that there is no object at `url`.
 pub(crate) fn missing(url: &Path) -> Error {
     Failure::Missing.of(url)
+}
+
+/// Refuses a URL that cannot be that of a dataset to be written: one that names a whole bucket, or a plain web server.
+///
+/// # Errors
+/// If it is one of these, or no URL.
+pub fn check_folder(url: &Path) -> Result<()> {
+    let address = url::Address::of(url)?;
+    if address.key.as_ref().is_empty() {
+        return Err(Error::unsupported("a whole bucket cannot be a dataset")
+            .at(url)
+            .with_remedy("name a folder in it, such as s3://BUCKET/scans.hsipack"));
+    }
+    writing::to_write(url).map(drop)
 }
 
 /// Refuses a URL where only paths are taken.

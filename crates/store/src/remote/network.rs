@@ -4,6 +4,7 @@
 //! threads, and must not speak on its connections.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,6 +16,7 @@ use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::http::HttpBuilder;
+use object_store::multipart::MultipartStore;
 use object_store::{BackoffConfig, ClientConfigKey, ClientOptions, ObjectStore, RetryConfig};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinHandle;
@@ -36,14 +38,35 @@ const STALL: Duration = Duration::from_secs(20);
 struct Network {
     runtime: Runtime,
     /// By the URL of the bucket, container or host.
-    clients: Mutex<HashMap<String, Client>>,
+    clients: Mutex<HashMap<String, Known>>,
 }
 
 /// A client, and the options that it was made with.
 #[derive(Debug)]
-struct Client {
+struct Known {
     made_with: Arc<StorageOptions>,
-    client: Arc<dyn ObjectStore>,
+    client: Client,
+}
+
+/// Speaks with one bucket, container or host.
+#[derive(Clone)]
+pub(super) struct Client {
+    pub(super) objects: Arc<dyn ObjectStore>,
+    /// For large objects in parts; `None` of a web server, which takes no objects.
+    pub(super) parts: Option<Arc<dyn MultipartStore>>,
+}
+
+impl Client {
+    fn of_cloud(client: impl ObjectStore + MultipartStore) -> Self {
+        let client = Arc::new(client);
+        Self { objects: client.clone(), parts: Some(client) }
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("objects", &self.objects).finish_non_exhaustive()
+    }
 }
 
 static NETWORK: ArcSwapOption<OfProcess<Network>> = ArcSwapOption::const_empty();
@@ -83,6 +106,16 @@ pub(crate) fn wait<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
     with(|network| network.runtime.block_on(until_stopped))?
 }
 
+/// Waits for `future` for `most`, whether or not this thread has to end: for tidying up.
+///
+/// # Errors
+/// If the network's threads cannot be started, or it takes longer.
+pub(super) fn wait_at_most<T>(most: Duration, future: impl Future<Output = T>) -> Result<T> {
+    let in_time = async { tokio::time::timeout(most, future).await.ok() };
+    let done = with(|network| network.runtime.block_on(in_time))?;
+    done.ok_or_else(|| Error::new(hsipack_format::ErrorKind::Io, "the server takes too long"))
+}
+
 /// Has `future` done in the background.
 ///
 /// # Errors
@@ -94,7 +127,7 @@ pub(crate) fn spawn<T: Send + 'static>(
 }
 
 /// The client for an address, with its connections.
-pub(super) fn client(address: &Address) -> Result<Arc<dyn ObjectStore>> {
+pub(super) fn client(address: &Address) -> Result<Client> {
     let base = address.base();
     let options = options(&base);
     with(|network| {
@@ -103,7 +136,7 @@ pub(super) fn client(address: &Address) -> Result<Arc<dyn ObjectStore>> {
             Some(known) if known.made_with == options => Ok(known.client.clone()),
             _ => {
                 let client = build(address, &options)?;
-                clients.insert(base, Client { made_with: options, client: client.clone() });
+                clients.insert(base, Known { made_with: options, client: client.clone() });
                 Ok(client)
             }
         }
@@ -141,7 +174,7 @@ impl Network {
 }
 
 /// A client as the clouds' own tools would make it, but for what `options` say.
-fn build(address: &Address, options: &StorageOptions) -> Result<Arc<dyn ObjectStore>> {
+fn build(address: &Address, options: &StorageOptions) -> Result<Client> {
     // One TLS for all: refused only if the program has chosen one already, which serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
     /// The builders have no trait in common.
@@ -152,7 +185,7 @@ fn build(address: &Address, options: &StorageOptions) -> Result<Arc<dyn ObjectSt
                 let key = name.parse::<$key>().map_err(|_| unknown(&name))?;
                 builder = builder.with_config(key, value);
             }
-            builder.build().map(|client| Arc::new(client) as Arc<dyn ObjectStore>)
+            builder.build().map(Client::of_cloud)
         }};
     }
     let given = options.0.iter().map(|(name, value)| (name.clone(), value.clone()));
@@ -196,7 +229,8 @@ fn build(address: &Address, options: &StorageOptions) -> Result<Arc<dyn ObjectSt
                 client = client.with_config(key, value);
             }
             let builder = HttpBuilder::new().with_url(address.base()).with_client_options(client);
-            builder.with_retry(retry()).build().map(|client| Arc::new(client) as _)
+            let built = builder.with_retry(retry()).build();
+            built.map(|client| Client { objects: Arc::new(client), parts: None })
         }
     };
     // What the library says may repeat values.

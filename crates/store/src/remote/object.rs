@@ -2,23 +2,18 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use hsipack_format::{Error, Result};
 use object_store::path::Path as Key;
-use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt};
+use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStoreExt};
 
 use super::failure::Failure;
-use super::network::{self, PATIENCE};
+use super::network::{self, Client};
+use super::tries::Tries;
 use super::url::Address;
 use crate::memory;
 use crate::stores::Wire;
-
-/// First pause before a body that broke off is asked for again; each one is twice as long, up to the last.
-const PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 
 /// What tells an object from others that lay, or may lie, in its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,9 +44,9 @@ impl Version {
 /// An object on a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Object {
-    url: PathBuf,
-    key: Key,
-    client: Arc<dyn ObjectStore>,
+    pub(super) url: PathBuf,
+    pub(super) key: Key,
+    pub(super) client: Client,
 }
 
 impl Object {
@@ -67,7 +62,7 @@ impl Object {
 
     /// What lies there now.
     pub(crate) async fn version(&self) -> Result<Version, Failure> {
-        let meta = self.client.head(&self.key).await;
+        let meta = self.client.objects.head(&self.key).await;
         meta.map(|meta| Version::of(&meta)).map_err(|error| Failure::from_library(&error))
     }
 
@@ -75,7 +70,7 @@ impl Object {
     pub(crate) async fn tail(&self, len: u64) -> Result<(Version, Vec<u8>), Failure> {
         // Azure knows no ranges from the end, and of an empty object there are none; some servers give others.
         let options = GetOptions { range: Some(GetRange::Suffix(len)), ..GetOptions::default() };
-        let got = match self.client.get_opts(&self.key, options).await {
+        let got = match self.client.objects.get_opts(&self.key, options).await {
             Ok(got) => got,
             Err(error) => match Failure::from_library(&error) {
                 Failure::NoRanges | Failure::Replaced | Failure::Other(_) => {
@@ -107,7 +102,7 @@ impl Object {
     }
 
     async fn try_whole(&self, most: u64) -> Result<Result<Vec<u8>, Failure>> {
-        let got = match self.client.get_opts(&self.key, GetOptions::default()).await {
+        let got = match self.client.objects.get_opts(&self.key, GetOptions::default()).await {
             Ok(got) => got,
             Err(error) => return Err(Failure::from_library(&error).of(&self.url)),
         };
@@ -137,7 +132,7 @@ impl Object {
 
     /// Names of what lies in it as in a folder, and has more below.
     pub(super) async fn folders(&self) -> Result<Vec<String>, Failure> {
-        let listed = self.client.list_with_delimiter(Some(&self.key)).await;
+        let listed = self.client.objects.list_with_delimiter(Some(&self.key)).await;
         let listed = listed.map_err(|error| Failure::from_library(&error))?;
         let names = listed.common_prefixes.iter().filter_map(Key::filename);
         let mut names: Vec<_> = names.map(str::to_owned).collect();
@@ -181,7 +176,7 @@ impl Object {
     ) -> (usize, Result<(), Failure>) {
         wire.ask().await;
         let options = GetOptions { range: Some(GetRange::Bounded(span)), ..GetOptions::default() };
-        let got = match self.client.get_opts(&self.key, options).await {
+        let got = match self.client.objects.get_opts(&self.key, options).await {
             Ok(got) => got,
             Err(error) => return (0, Err(Failure::from_library(&error))),
         };
@@ -199,32 +194,5 @@ impl Object {
             wire.take(part.len()).await;
         }
         (done, if done == out.len() { Ok(()) } else { Err(Failure::Cut) })
-    }
-}
-
-/// How often, and for how long, something was tried. The client tries requests again by itself for some seconds; this is
-/// for bodies that break off, and for servers that are away for longer in the middle of reading.
-#[derive(Debug)]
-struct Tries {
-    since: Instant,
-    pause: Duration,
-}
-
-impl Default for Tries {
-    fn default() -> Self {
-        Self { since: Instant::now(), pause: PAUSE }
-    }
-}
-
-impl Tries {
-    /// Waits before the next try; gives the failure back if there is none.
-    async fn again(&mut self, failure: Failure) -> Result<(), Failure> {
-        let passes = matches!(failure, Failure::Cut | Failure::Away(_));
-        if !passes || self.since.elapsed() > PATIENCE {
-            return Err(failure);
-        }
-        tokio::time::sleep(self.pause).await;
-        self.pause = (2 * self.pause).min(LONGEST_PAUSE);
-        Ok(())
     }
 }

@@ -14,12 +14,13 @@ mod records;
 mod shard;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use hsipack_format::{Error, ErrorKind, Result};
-use hsipack_store::{Dataset, threads};
+use hsipack_store::output::Written;
+use hsipack_store::{Dataset, stopping, threads};
 use serde_json::Value;
 
 use self::queue::{Job, Queue, ShardTask, shard_tasks};
@@ -30,8 +31,7 @@ use super::masks::MaskReader;
 use super::metadata::mask_codec;
 use super::options::ConvertOptions;
 use super::plan::Plan;
-use super::shards::WrittenShard;
-use super::staging::Staging;
+use super::staging::{Shards, Staging};
 use super::stats::StackStats;
 use crate::progress::Progress;
 use crate::source::Access;
@@ -66,6 +66,26 @@ struct Delivered {
     total: Option<u64>,
 }
 
+/// The shards that packing `plan` writes.
+pub fn shards(plan: &Plan) -> Shards {
+    let mut shards = Shards::default();
+    for (number, stack) in plan.stacks.iter().enumerate() {
+        let is_new = stack.existing == 0;
+        if is_new {
+            shards.new_stacks.push(stack.name.clone());
+        }
+        for task in shard_tasks(number, stack) {
+            let paths = shard::paths(stack, task.shard).map(|(path, ..)| path);
+            let first = shards.all.len();
+            shards.all.extend(paths);
+            if !is_new && task.carried == 0 {
+                shards.added.extend_from_slice(&shards.all[first..]);
+            }
+        }
+    }
+    shards
+}
+
 struct Engine<'a> {
     plan: &'a Plan,
     options: &'a ConvertOptions,
@@ -75,6 +95,8 @@ struct Engine<'a> {
     delivered: Mutex<Delivered>,
     changed: Condvar,
     failure: Mutex<Option<Error>>,
+    /// Whether there is a failure, for those who wait for a server.
+    failed: Arc<AtomicBool>,
     /// Written results, for their memory.
     spent: Mutex<Vec<Encoded>>,
 }
@@ -106,6 +128,7 @@ pub fn run(
         delivered: Mutex::new(Delivered { next: 0, waiting: BTreeMap::new(), total: None }),
         changed: Condvar::new(),
         failure: Mutex::new(None),
+        failed: Arc::default(),
         spent: Mutex::default(),
     };
     let (tasks, mut outcome) = engine.tasks()?;
@@ -223,6 +246,9 @@ impl Engine<'_> {
 
     /// Runs one thread's work; an error, or a panic, stops all of them.
     fn guard(&self, work: impl FnOnce() -> Result<()>) {
+        let (failed, stop) = (self.failed.clone(), self.progress.stop.clone());
+        let ends = move || failed.load(Ordering::Relaxed) || stop.load(Ordering::Relaxed);
+        let work = || stopping::until(Arc::new(ends), work);
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
         let error = match result {
             Ok(Ok(())) => return,
@@ -230,6 +256,7 @@ impl Engine<'_> {
             Err(panic) => Error::panicked(&*panic),
         };
         locked(&self.failure).get_or_insert(error);
+        self.failed.store(true, Ordering::Relaxed);
         // Waiters look at the failure while they hold this lock.
         drop(locked(&self.delivered));
         self.changed.notify_all();
@@ -381,7 +408,7 @@ impl Engine<'_> {
     /// Waits for shards to reach the disk and records them as finished.
     fn finisher(&self, shards: Receiver<FinishedShard>) -> Result<()> {
         for shard in shards {
-            shard.files.into_iter().try_for_each(WrittenShard::commit)?;
+            shard.files.into_iter().try_for_each(Written::commit)?;
             self.staging.record(&self.plan.stacks[shard.stack].name, shard.shard, &shard.record)?;
         }
         Ok(())

@@ -1,14 +1,19 @@
 //! Shards being written: the image's and the masks' files of one stretch of samples.
 
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use hsipack_format::Result;
+use hsipack_format::metadata::IMAGE;
+use hsipack_format::zarr::ArrayMeta;
+use hsipack_format::{Grid, Result};
+use hsipack_store::output::Written;
 use serde_json::{Value, json};
 
 use super::queue::ShardTask;
 use super::records::SampleRecord;
 use super::{Done, Engine};
-use crate::convert::shards::{ShardWriter, WrittenShard};
+use crate::convert::plan::PlannedStack;
+use crate::convert::shards::ShardWriter;
 use crate::convert::stats::{BandStats, StackStats};
 
 /// A shard and its masks being written.
@@ -25,32 +30,39 @@ pub(super) struct OpenShard {
 pub(super) struct FinishedShard {
     pub stack: usize,
     pub shard: usize,
-    pub files: Vec<WrittenShard>,
+    pub files: Vec<Written>,
     pub record: Value,
+}
+
+/// Where shard `shard` of a stack's image and of its masks lie below the dataset, in this order, and their grids.
+pub(super) fn paths(stack: &PlannedStack, shard: usize) -> impl Iterator<Item = (PathBuf, &Grid)> {
+    let image = (IMAGE, &stack.grid, 4);
+    let masks = stack.masks.iter().map(|mask| (mask.name.as_str(), &mask.grid, 3));
+    std::iter::once(image).chain(masks).map(move |(name, grid, axes)| {
+        let mut position = vec![0; axes];
+        position[0] = shard as u64;
+        (Path::new(&stack.name).join(name).join(ArrayMeta::file_key(&position)), grid)
+    })
 }
 
 impl OpenShard {
     pub fn create(engine: &Engine, number: usize, task: &ShardTask) -> Result<Self> {
         let stack = &engine.plan.stacks[task.stack];
-        let folder = engine.staging.dataset().join(&stack.name);
+        let folder = engine.staging.dataset();
         let mut arrays = Vec::new();
-        let image = (hsipack_format::metadata::IMAGE, &stack.grid, 4);
-        let masks = stack.masks.iter().map(|mask| (mask.name.as_str(), &mask.grid, 3));
-        for (name, grid, axes) in std::iter::once(image).chain(masks) {
-            let mut position = vec![0; axes];
-            position[0] = task.shard as u64;
-            let path = folder.join(name).join(hsipack_format::zarr::ArrayMeta::file_key(&position));
-            let mut writer = ShardWriter::create(path, grid.chunks_per_shard())?;
+        let image = (engine.options.values.dtype, IMAGE);
+        let masks = stack.masks.iter().map(|mask| (mask.dtype, mask.name.as_str()));
+        let types = std::iter::once(image).chain(masks);
+        for ((path, grid), (dtype, name)) in paths(stack, task.shard).zip(types) {
+            let chunk_bytes = grid.chunk_values() * dtype.size();
+            let mut writer =
+                ShardWriter::create(folder.join(path), grid.chunks_per_shard(), chunk_bytes)?;
             if task.carried > 0 {
                 let stack = engine
                     .base
                     .and_then(|base| base.stack(&stack.name))
                     .expect("only appends carry");
-                let array = if name == hsipack_format::metadata::IMAGE {
-                    Some(&stack.image)
-                } else {
-                    stack.mask(name)
-                };
+                let array = if name == IMAGE { Some(&stack.image) } else { stack.mask(name) };
                 let array = array.expect("planned from the dataset's arrays");
                 writer
                     .carry(&*array.shard(task.shard)?, task.carried * grid.chunks_per_sample())?;

@@ -43,7 +43,7 @@ pub struct RemoteStore {
 }
 
 /// What passes between the server and the store.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Wire {
     requests: AtomicU64,
     bytes: AtomicU64,

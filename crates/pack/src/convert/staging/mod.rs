@@ -1,4 +1,5 @@
-//! The folder beside the output in which a dataset grows, and the commit.
+//! The folder beside the output in which a dataset grows, and the commit. On servers, which have no folders, both are done
+//! otherwise: `server.rs`.
 //!
 //! ```text
 //! OUT.partial/plan.json            what is being done; a resume has to match it
@@ -14,17 +15,25 @@
 //! goes on, too (`hsipack_store::folder`). Whatever instant a process is killed at, `OUT` is whole, and
 //! `--resume` goes on from the finished shards or finds that everything is done.
 
+mod server;
+
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
+use hsipack_format::checksums::SHA256SUMS;
+use hsipack_format::metadata::SAMPLES;
 use hsipack_format::{Error, Opt, Result, remedy};
 use hsipack_store::folder::{aside, partial};
+use hsipack_store::output::{self, sync_folder, write_whole};
+use hsipack_store::remote::is_url;
 use hsipack_store::{Dataset, small};
 use serde_json::{Value, json};
 use walkdir::{DirEntry, WalkDir};
 
-use super::shards::{sync_folder, write_whole};
+use self::server::Writer;
 use crate::walk;
 
 /// The right to write an output, and the folder beside it to work in: one process at a time has it, until it is
@@ -34,12 +43,40 @@ use crate::walk;
 pub struct Claim {
     folder: PathBuf,
     output: PathBuf,
-    lock: File,
+    right: Right,
+}
+
+/// What keeps others from writing.
+#[derive(Debug)]
+enum Right {
+    /// A locked file in the folder.
+    Lock(File),
+    /// An object beside the dataset, once it was put there.
+    Object(Writer),
 }
 
 /// The staging folder of one output.
 pub struct Staging {
     claim: Claim,
+    /// What was recorded of shards, by stack and number. On a server, reading it again would cost the way there and back.
+    records: Mutex<HashMap<(String, usize), Option<Value>>>,
+    /// Whether there are records that this process has not written.
+    resumed: bool,
+    append: bool,
+    shards: Shards,
+    /// What the commit on a server still needs of the metadata.
+    metadata: OnceLock<Vec<(String, Vec<u8>)>>,
+}
+
+/// The shards that a conversion writes, as paths below the dataset.
+#[derive(Clone, Debug, Default)]
+pub struct Shards {
+    /// All of them.
+    pub all: Vec<PathBuf>,
+    /// Those of stacks that were there before, but for the ones that take the place of others.
+    pub added: Vec<PathBuf>,
+    /// Stacks that were not there before.
+    pub new_stacks: Vec<String>,
 }
 
 /// What is at the output before a conversion.
@@ -57,15 +94,19 @@ impl Claim {
     /// Claims `output`. The folder that it is in has to exist.
     ///
     /// # Errors
-    /// If another process has it, or nothing can be written there.
+    /// If another process has it, or nothing can be written there. Of a server, that shows when the conversion begins.
     pub fn of(output: &Path) -> Result<Self> {
         let folder = partial(output);
+        if is_url(output) {
+            let right = Right::Object(Writer::new(output, &folder));
+            return Ok(Self { folder, output: output.to_owned(), right });
+        }
         loop {
             fs::create_dir_all(&folder)
                 .map_err(|error| Error::io(&folder, "cannot create", error))?;
             // Another process may remove its folder in between, as it ends.
             if let Some(lock) = lock(&folder)? {
-                return Ok(Self { folder, output: output.to_owned(), lock });
+                return Ok(Self { folder, output: output.to_owned(), right: Right::Lock(lock) });
             }
         }
     }
@@ -83,12 +124,15 @@ impl Claim {
         }
     }
 
-    /// Puts a dataset back that stepped aside for a commit that was killed, on file systems that cannot
-    /// exchange two names at once.
+    /// Ends a commit that was killed: puts a dataset back that stepped aside on a file system that cannot exchange two
+    /// names at once; on a server, puts metadata in their places.
     ///
     /// # Errors
-    /// If it cannot be renamed.
+    /// If it cannot be renamed, or the server refuses.
     pub fn recover(&self) -> Result<()> {
+        if is_url(&self.output) {
+            return server::settle(&self.output, &self.folder);
+        }
         let aside = aside(&self.output);
         if !self.output.exists() && aside.exists() {
             fs::rename(&aside, &self.output)
@@ -97,13 +141,30 @@ impl Claim {
         Ok(())
     }
 
+    /// Holds the output while `what` is done that can be done again from its beginning. The lock of a file does so anyway.
+    ///
+    /// # Errors
+    /// If something else was begun there; if a server does not take it.
+    pub fn hold(&self, what: &str) -> Result<Held<'_>> {
+        if let Right::Object(writer) = &self.right
+            && !writer.begin(what, true)?
+        {
+            match read_plan(&self.folder)? {
+                // Somebody did the same and was killed.
+                Some(theirs) if theirs["plan"] == what => writer.take_over(what, true)?,
+                _ => return Err(self.unfinished()),
+            }
+        }
+        Ok(Held(self))
+    }
+
     /// Removes what a process without a plan left here, which nothing goes on with.
     fn clean(&self) -> Result<()> {
         for remains in ["state", "dataset", SCRATCH] {
-            remove(&self.folder.join(remains))?;
+            output::remove_all(&self.folder.join(remains))?;
         }
         // The dataset that stepped aside has its name again (`recover`), or a newer one has.
-        if self.output.exists() { remove(&aside(&self.output)) } else { Ok(()) }
+        if self.output.exists() { output::remove_all(&aside(&self.output)) } else { Ok(()) }
     }
 
     /// Removes what lies in the folder: nothing is left to resume.
@@ -111,6 +172,9 @@ impl Claim {
     /// # Errors
     /// If it cannot be removed.
     pub fn discard(self) -> Result<()> {
+        if is_url(&self.output) {
+            return server::finish(&self.folder);
+        }
         let fail = |error| Error::io(&self.folder, "cannot remove", error);
         // The plan goes first: without it, a half-removed folder is nothing to resume from.
         let _ = fs::remove_file(self.folder.join(PLAN));
@@ -118,7 +182,7 @@ impl Claim {
             let entry = entry.map_err(fail)?;
             let path = entry.path();
             if entry.file_type().map_err(fail)?.is_dir() {
-                remove(&path)?;
+                output::remove_all(&path)?;
             } else if entry.file_name() != LOCK {
                 fs::remove_file(&path).map_err(fail)?;
             }
@@ -128,20 +192,39 @@ impl Claim {
 
     /// An error that says that a conversion can be resumed here.
     pub fn unfinished(&self) -> Error {
+        // On a server, finished shards lie in their places.
+        let shards = match self.right {
+            Right::Object(_) => format!("{} and what lies in ", self.output.display()),
+            Right::Lock(_) => String::new(),
+        };
         Error::conflict("an unfinished conversion is here").at(&self.folder).with_remedy(remedy![
             "pass ",
             Opt::Resume,
-            " to go on with it, or delete the folder to start over"
+            format!(" to go on with it, or delete {shards}the folder to start over")
         ])
+    }
+}
+
+/// Holds an output until it is dropped.
+#[must_use]
+pub struct Held<'a>(&'a Claim);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if let Right::Object(_) = self.0.right {
+            // What stays is taken over by whoever does the same again.
+            let _ = output::remove(&self.0.folder.join(PLAN));
+        }
     }
 }
 
 impl Drop for Claim {
     /// Leaves the folder only where there is something to resume.
     fn drop(&mut self) {
+        let Right::Lock(held) = &self.right else { return };
         let lock = self.folder.join(LOCK);
         // As long as the lock is this one, nobody else can have claimed the folder.
-        if !self.folder.join(PLAN).exists() && is_same(&self.lock, &lock) {
+        if !self.folder.join(PLAN).exists() && is_same(held, &lock) {
             let _ = fs::remove_file(lock);
             // Fails if there is anything else in it, which is then not ours to remove.
             let _ = fs::remove_dir(&self.folder);
@@ -162,41 +245,61 @@ pub(crate) fn is_unfinished(folder: &Path) -> bool {
 }
 
 fn read_plan(folder: &Path) -> Result<Option<Value>> {
-    let file = folder.join(PLAN);
-    match fs::read(&file) {
-        Ok(text) => Ok(serde_json::from_slice(&text).ok()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Error::io(file, "cannot read", error)),
-    }
+    read_json(&folder.join(PLAN))
+}
+
+/// What a file or object says, if it is there and whole.
+fn read_json(file: &Path) -> Result<Option<Value>> {
+    let text = small::read_if_there(file, small::SAMPLES)?;
+    Ok(text.and_then(|text| serde_json::from_slice(&text).ok()))
+}
+
+/// Whether there is a dataset, or anything else, under the name of an output.
+///
+/// # Errors
+/// If a server does not say.
+pub fn is_there(output: &Path) -> Result<bool> {
+    if is_url(output) { output::exists(&output.join("zarr.json")) } else { output::exists(output) }
 }
 
 impl Staging {
-    /// Begins a conversion in a claimed folder, or goes on with the one there is. `plan` identifies what is being done.
+    /// Begins a conversion in a claimed folder, or goes on with the one there is. `plan` identifies what is being done,
+    /// and `shards` are what it writes.
     ///
     /// # Errors
-    /// If what is there has another plan, or nothing can be written there.
-    pub fn open(claim: Claim, plan: &str, append: bool) -> Result<Self> {
+    /// If what is there has another plan, another process has just begun, or nothing can be written there.
+    pub fn open(claim: Claim, plan: &str, append: bool, shards: Shards) -> Result<Self> {
         let folder = &claim.folder;
-        match read_plan(folder)? {
-            Some(theirs) if theirs["plan"] != plan => {
-                return Err(Error::conflict(
-                    "the unfinished conversion here has other inputs or options",
-                )
-                .at(folder)
-                .with_remedy(remedy![
-                    "repeat the conversion that began it with ",
-                    Opt::Resume,
-                    ", or delete the folder to start over"
-                ]));
+        let theirs = read_plan(folder)?;
+        let resumed = theirs.is_some();
+        if theirs.is_some_and(|theirs| theirs["plan"] != plan) {
+            return Err(Error::conflict(
+                "the unfinished conversion here has other inputs or options",
+            )
+            .at(folder)
+            .with_remedy(remedy![
+                "repeat the conversion that began it with ",
+                Opt::Resume,
+                ", or delete the folder to start over"
+            ]));
+        }
+        match &claim.right {
+            Right::Object(writer) if resumed => writer.take_over(plan, append)?,
+            Right::Object(writer) => {
+                if !writer.begin(plan, append)? {
+                    return Err(claim.unfinished());
+                }
+                writer.clean()?;
             }
-            Some(_) => {}
-            None => {
+            Right::Lock(_) if resumed => {}
+            Right::Lock(_) => {
                 claim.clean()?;
                 let text = json!({ "plan": plan, "append": append }).to_string();
                 write_whole(&folder.join(PLAN), text.as_bytes())?;
             }
         }
-        Ok(Self { claim })
+        let (records, metadata) = (Mutex::default(), OnceLock::new());
+        Ok(Self { claim, records, resumed, append, shards, metadata })
     }
 
     /// Begins in a claimed folder what is quicker done anew than resumed: there is no plan, so that whoever claims the
@@ -209,12 +312,25 @@ impl Staging {
             return Err(claim.unfinished());
         }
         claim.clean()?;
-        Ok(Self { claim })
+        let (records, shards) = (Mutex::default(), Shards::default());
+        Ok(Self { claim, records, resumed: false, append: true, shards, metadata: OnceLock::new() })
     }
 
-    /// What will be the dataset.
+    /// Where shards are written: in what will be the dataset; on a server, in their places.
     pub fn dataset(&self) -> PathBuf {
-        self.folder().join("dataset")
+        match self.claim.right {
+            Right::Lock(_) => self.folder().join("dataset"),
+            Right::Object(_) => self.claim.output.clone(),
+        }
+    }
+
+    /// A number that no other conversion has, where a dataset is to have one: on servers, so that whoever commits it can
+    /// tell it from another's.
+    pub fn write_id(&self) -> Option<&str> {
+        match &self.claim.right {
+            Right::Lock(_) => None,
+            Right::Object(writer) => Some(writer.id()),
+        }
     }
 
     /// A folder for working files, made if need be.
@@ -236,20 +352,31 @@ impl Staging {
     /// # Errors
     /// If the record cannot be read.
     pub fn finished(&self, stack: &str, shard: usize) -> Result<Option<Value>> {
-        let file = self.state_file(stack, shard);
-        match fs::read(&file) {
-            Ok(text) => Ok(serde_json::from_slice(&text).ok()),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(Error::io(file, "cannot read", error)),
+        let key = (stack.to_owned(), shard);
+        let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = records.get(&key) {
+            return Ok(known.clone());
         }
+        let record = match self.resumed {
+            true => read_json(&self.state_file(stack, shard))?,
+            false => None,
+        };
+        records.insert(key, record.clone());
+        Ok(record)
     }
 
-    /// Records a shard as finished; its files have been renamed before.
+    /// Records a shard as finished; its files have got their names before.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If it cannot be written, or another process has taken over.
     pub fn record(&self, stack: &str, shard: usize, record: &Value) -> Result<()> {
-        write_whole(&self.state_file(stack, shard), record.to_string().as_bytes())
+        if let Right::Object(writer) = &self.claim.right {
+            writer.check()?;
+        }
+        write_whole(&self.state_file(stack, shard), record.to_string().as_bytes())?;
+        let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        records.insert((stack.to_owned(), shard), Some(record.clone()));
+        Ok(())
     }
 
     /// Links every shard of `base` that was not written anew into the staged dataset, but for those of the arrays
@@ -258,6 +385,10 @@ impl Staging {
     /// # Errors
     /// If a file cannot be linked or copied.
     pub fn link_unchanged(&self, base: &Path, replaced: &[PathBuf]) -> Result<()> {
+        if is_url(base) {
+            // They are where they belong.
+            return Ok(());
+        }
         let is_kept = |entry: &DirEntry| {
             entry
                 .path()
@@ -285,29 +416,76 @@ impl Staging {
         Ok(())
     }
 
+    /// Writes the metadata, which come last: `files` are paths below the dataset with their contents, the root's at the
+    /// end.
+    ///
+    /// # Errors
+    /// If one cannot be written.
+    pub fn write_metadata(&self, mut files: Vec<(String, Vec<u8>)>) -> Result<()> {
+        match &self.claim.right {
+            Right::Lock(_) => {
+                let folder = self.dataset();
+                return files
+                    .iter()
+                    .try_for_each(|(file, content)| write_whole(&folder.join(file), content));
+            }
+            Right::Object(writer) if self.append => {
+                // Chunks of wavelengths are those that are there, or of stacks that nobody sees yet.
+                let chunks: Vec<_> = files.extract_if(.., |(file, _)| !is_metadata(file)).collect();
+                writer.put(&chunks)?;
+                writer.stage(&files)?;
+                files.iter_mut().for_each(|(_, content)| content.clear());
+                let _ = self.metadata.set(files);
+            }
+            Right::Object(writer) => {
+                let root = files.pop().into_iter().collect();
+                writer.put(&files)?;
+                let _ = self.metadata.set(root);
+            }
+        }
+        Ok(())
+    }
+
     /// Makes the staged dataset the output, in one step.
     ///
     /// # Errors
-    /// If the file system refuses.
-    pub fn commit(self, append: bool) -> Result<()> {
-        sync_tree(&self.dataset())?;
+    /// If the file system or the server refuses; if another process was quicker on a server.
+    pub fn commit(self) -> Result<()> {
         let output = &self.claim.output;
-        let fail = |error| Error::io(output, "cannot rename to", error);
-        if append {
-            exchange(&self.dataset(), output).map_err(fail)?;
-        } else {
-            fs::rename(self.dataset(), output).map_err(fail)?;
+        match &self.claim.right {
+            Right::Object(writer) => {
+                writer.check_shards(&self.shards)?;
+                writer.check()?;
+                let metadata = self.metadata.get().map_or(&[][..], Vec::as_slice);
+                match metadata {
+                    [] => return Err(Error::bug("a dataset without metadata")),
+                    [(root, content)] if !self.append => writer.commit(root, content)?,
+                    files => writer.decide(files.iter().map(|(file, _)| file.as_str()))?,
+                }
+            }
+            Right::Lock(_) => {
+                sync_tree(&self.dataset())?;
+                let fail = |error| Error::io(output, "cannot rename to", error);
+                if self.append {
+                    exchange(&self.dataset(), output).map_err(fail)?;
+                } else {
+                    fs::rename(self.dataset(), output).map_err(fail)?;
+                }
+                sync_folder(parent(output))?;
+            }
         }
-        sync_folder(parent(output))?;
-        self.discard()
+        self.claim.discard()
     }
 
-    /// Removes the staging folder.
+    /// Removes what was written, and the staging folder.
     ///
     /// # Errors
     /// If it cannot be removed.
     pub fn discard(self) -> Result<()> {
-        self.claim.discard()
+        match &self.claim.right {
+            Right::Object(writer) => writer.abandon(&self.shards, self.append),
+            Right::Lock(_) => self.claim.discard(),
+        }
     }
 
     /// Where it lies.
@@ -316,14 +494,9 @@ impl Staging {
     }
 }
 
-/// Removes a folder that may not exist.
-fn remove(folder: &Path) -> Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(Error::io(folder, "cannot remove", error))
-        }
-        _ => Ok(()),
-    }
+/// Whether a file below a dataset is not a chunk.
+fn is_metadata(file: &str) -> bool {
+    file.ends_with("zarr.json") || [SAMPLES, SHA256SUMS].contains(&file)
 }
 
 /// Locks a staging folder; `None` if it was removed meanwhile.

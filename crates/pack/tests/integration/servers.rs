@@ -1,0 +1,307 @@
+//! Writing to servers: whatever instant a process ends at, whatever answer is lost, and whoever else writes, a dataset is
+//! whole or not there, and can be gone on with.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use hsipack_format::{ErrorKind, Result};
+use hsipack_pack::convert::{self, ConvertOptions, Mode};
+use hsipack_pack::progress::Progress;
+use hsipack_pack::repair::repair;
+use hsipack_pack::validate::{ValidateOptions, validate};
+use hsipack_store::{Dataset, remote};
+use hsipack_testing::bucket::{Bucket, BucketFault};
+use serde_json::Value;
+
+use crate::conversion::{content, cubes, options, pack};
+
+fn bucket(name: &str) -> Bucket {
+    let bucket = Bucket::start(name);
+    remote::set_options(&bucket.url(""), bucket.options()).unwrap();
+    bucket
+}
+
+fn convert(options: &ConvertOptions) -> Result<convert::Report> {
+    convert::convert(options, &Progress::default(), &|_| {})
+}
+
+/// Options that make or extend the dataset at `out` from the cubes `which` in `folder`, one thread, so that requests come
+/// in one order.
+fn of(folder: &Path, out: &Path, which: std::ops::Range<usize>, mode: Mode) -> ConvertOptions {
+    let inputs =
+        which.map(|number| folder.join(format!("cube{number:03}.hdr")).display().to_string());
+    ConvertOptions { inputs: inputs.collect(), mode, jobs: 1, ..options(folder, out) }
+}
+
+/// What a file of a dataset says, but for what differs between two conversions.
+fn without_when(below: &Path, bytes: Vec<u8>) -> Vec<u8> {
+    if below == Path::new("SHA256SUMS") {
+        let text = String::from_utf8(bytes).unwrap();
+        let stable: Vec<&str> =
+            text.lines().filter(|line| !line.ends_with("  zarr.json")).collect();
+        return stable.join("\n").into_bytes();
+    }
+    if below != Path::new("zarr.json") {
+        return bytes;
+    }
+    let mut root: Value = serde_json::from_slice(&bytes).unwrap();
+    let own = root["attributes"]["hsipack"].as_object_mut().unwrap();
+    own.shift_remove("created");
+    own.shift_remove("write_id");
+    for entry in own["history"].as_array_mut().unwrap() {
+        let entry = entry.as_object_mut().unwrap();
+        entry.shift_remove("created");
+        // The hash of a SHA256SUMS.
+        entry.shift_remove("continues");
+    }
+    root.to_string().into_bytes()
+}
+
+/// Every object of a dataset.
+fn objects(bucket: &Bucket, name: &str) -> BTreeMap<PathBuf, Vec<u8>> {
+    let keys = bucket.keys().into_iter();
+    let keys = keys
+        .filter_map(|key| Some((PathBuf::from(key.strip_prefix(name)?.strip_prefix('/')?), key)));
+    keys.map(|(below, key)| {
+        let bytes = without_when(&below, bucket.get(&key).unwrap());
+        (below, bytes)
+    })
+    .collect()
+}
+
+/// Every file of a dataset.
+fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let read = |below: PathBuf| {
+        let bytes = without_when(&below, std::fs::read(folder.join(&below)).unwrap());
+        (below, bytes)
+    };
+    content(folder).into_keys().map(read).collect()
+}
+
+/// From request `number` of now on, nothing reaches the bucket any more, as if the process had been killed.
+fn kill_at(bucket: &Bucket, number: usize) {
+    let seen = AtomicUsize::new(0);
+    bucket.set_faults(move |_| match seen.fetch_add(1, Ordering::SeqCst) < number {
+        true => BucketFault::None,
+        false => BucketFault::Status(403),
+    });
+}
+
+fn heal(bucket: &Bucket) {
+    bucket.set_faults(|_| BucketFault::None);
+}
+
+/// The number of samples of a dataset, every chunk of which is intact; `None` if there is none.
+fn intact(url: &Path) -> Option<usize> {
+    match Dataset::open(url) {
+        Ok(dataset) => {
+            let report = validate(url, &ValidateOptions::default(), &Progress::default()).unwrap();
+            assert!(report.ok, "{report:?}");
+            Some(dataset.samples().len())
+        }
+        Err(error) => {
+            assert!(error.what().contains("not a packed dataset"), "{error}");
+            None
+        }
+    }
+}
+
+#[test]
+fn a_dataset_on_a_server_is_that_of_a_folder() {
+    let (bucket, folder) = (bucket("same"), tempfile::tempdir().unwrap());
+    cubes(folder.path(), 7, 2);
+    let (out, url) = (folder.path().join("out"), bucket.url("a/scans.hsipack"));
+    pack(&options(folder.path(), &out));
+    let report = pack(&options(folder.path(), &url));
+    assert_eq!(report.output, "s3://same/a/scans.hsipack");
+    let (ours, theirs) = (objects(&bucket, "a/scans.hsipack"), files(&out));
+    assert_eq!(ours.keys().collect::<Vec<_>>(), theirs.keys().collect::<Vec<_>>());
+    assert!(ours == theirs);
+    // Nothing else is left there.
+    assert_eq!(bucket.keys().len(), ours.len());
+    let options = ValidateOptions { source: true, ..ValidateOptions::default() };
+    let report = validate(&url, &options, &Progress::default()).unwrap();
+    assert!(report.ok && report.sources == 9, "{report:?}");
+    let again = convert(&self::options(folder.path(), &url)).unwrap_err();
+    assert!(again.what().contains("the output exists"), "{again}");
+    let resume = Mode::Resume { append: false };
+    assert!(
+        pack(&ConvertOptions { mode: resume, ..self::options(folder.path(), &url) })
+            .already_complete
+    );
+}
+
+/// Converts with `mode`, killed at every instant in turn; each time the dataset is as before or as after, and is gone on
+/// with. `before` prepares the bucket.
+fn killed_at_every_instant(name: &str, mode: Mode, before: usize, after: usize) {
+    let (bucket, folder) = (bucket(name), tempfile::tempdir().unwrap());
+    cubes(folder.path(), after, 0);
+    let url = bucket.url("d");
+    let prepare = || {
+        heal(&bucket);
+        bucket.clear();
+        if before > 0 {
+            pack(&of(folder.path(), &url, 0..before, Mode::Create));
+        }
+    };
+    let (work, is_append) = (of(folder.path(), &url, before..after, mode), before > 0);
+    let resume = ConvertOptions { mode: Mode::Resume { append: is_append }, ..work.clone() };
+    prepare();
+    let first = bucket.requests().len();
+    pack(&work);
+    let (requests, want) = (bucket.requests().len() - first, objects(&bucket, "d"));
+    assert!(requests > 20, "{requests}");
+    let (mut seen_before, mut seen_after) = (0, 0);
+    for number in 0..requests {
+        prepare();
+        kill_at(&bucket, number);
+        let error = convert(&work).unwrap_err();
+        assert!(error.what().contains("refuses"), "request {number}: {error}");
+        heal(&bucket);
+        match intact(&url) {
+            Some(samples) if samples == after => seen_after += 1,
+            samples => {
+                assert_eq!(samples.unwrap_or(0), before, "request {number}");
+                seen_before += 1;
+            }
+        }
+        pack(&resume);
+        assert!(objects(&bucket, "d") == want, "request {number}");
+        assert_eq!(intact(&url), Some(after), "request {number}");
+        assert!(
+            !bucket.keys().iter().any(|key| key.starts_with("d.partial")),
+            "{:?}",
+            bucket.keys()
+        );
+        assert_eq!(bucket.open_uploads(), 0);
+    }
+    assert!(seen_before > 10 && seen_after > 0, "{seen_before} {seen_after}");
+}
+
+#[test]
+fn a_conversion_that_is_killed_at_any_instant_leaves_a_dataset_or_none() {
+    killed_at_every_instant("killed", Mode::Create, 0, 5);
+}
+
+#[test]
+fn an_append_that_is_killed_at_any_instant_leaves_the_old_dataset_or_the_new_one() {
+    killed_at_every_instant("killed-append", Mode::Append, 2, 5);
+}
+
+#[test]
+fn whatever_answer_is_lost_the_dataset_is_whole() {
+    let (bucket, folder) = (bucket("lost"), tempfile::tempdir().unwrap());
+    cubes(folder.path(), 5, 0);
+    let url = bucket.url("d");
+    let both = || {
+        pack(&of(folder.path(), &url, 0..2, Mode::Create));
+        pack(&of(folder.path(), &url, 2..5, Mode::Append));
+    };
+    both();
+    let (requests, want) = (bucket.requests().len(), objects(&bucket, "d"));
+    for number in 0..requests {
+        bucket.clear();
+        let seen = AtomicUsize::new(0);
+        bucket.set_faults(move |_| match seen.fetch_add(1, Ordering::SeqCst) {
+            this if this == number => BucketFault::LostAnswer,
+            _ => BucketFault::None,
+        });
+        both();
+        assert!(objects(&bucket, "d") == want, "answer {number}");
+        assert_eq!(bucket.keys().len(), want.len(), "{:?}", bucket.keys());
+    }
+}
+
+#[test]
+fn of_two_writers_one_is_told_that_another_one_writes() {
+    let (bucket, folder) = (bucket("two-writers"), tempfile::tempdir().unwrap());
+    cubes(folder.path(), 6, 0);
+    let url = bucket.url("d");
+    for round in 0..10 {
+        bucket.clear();
+        // Different cubes: were shards of both mixed, samples would have others' values.
+        let results = std::thread::scope(|scope| {
+            let (folder, url) = (folder.path(), url.as_path());
+            let write = |which: std::ops::Range<usize>| {
+                move || convert(&of(folder, url, which, Mode::Create))
+            };
+            let threads = [scope.spawn(write(0..3)), scope.spawn(write(3..6))];
+            threads.map(|thread| thread.join().unwrap())
+        });
+        assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 1, "{results:?}");
+        let lost = results.into_iter().find_map(Result::err).unwrap();
+        assert_eq!(lost.kind(), ErrorKind::Conflict, "round {round}: {lost}");
+        let options = ValidateOptions { source: true, ..ValidateOptions::default() };
+        let report = validate(&url, &options, &Progress::default()).unwrap();
+        assert!(report.ok && report.sources == 3, "{report:?}");
+    }
+}
+
+#[test]
+fn who_is_resumed_by_another_process_stops_and_deletes_nothing() {
+    let (bucket, folder) = (bucket("resumed"), tempfile::tempdir().unwrap());
+    cubes(folder.path(), 5, 0);
+    let (url, begun) = (bucket.url("d"), AtomicBool::new(false));
+    let work = of(folder.path(), &url, 0..5, Mode::Create);
+    let other = ConvertOptions { mode: Mode::Resume { append: false }, ..work.clone() };
+    // While the first one notes that its first shard is finished.
+    bucket.set_faults(move |request| {
+        if request.key.starts_with("d.partial/state")
+            && request.writes
+            && !begun.swap(true, Ordering::SeqCst)
+        {
+            let other = other.clone();
+            std::thread::spawn(move || pack(&other)).join().unwrap();
+        }
+        BucketFault::None
+    });
+    let error = convert(&work).unwrap_err();
+    assert!(error.what().contains("another process goes on"), "{error}");
+    assert_eq!(intact(&url), Some(5));
+}
+
+#[test]
+fn an_error_in_the_middle_leaves_nothing_on_the_server() {
+    let (bucket, folder) = (bucket("middle"), tempfile::tempdir().unwrap());
+    cubes(folder.path(), 5, 0);
+    let url = bucket.url("d");
+    pack(&of(folder.path(), &url, 0..1, Mode::Create));
+    let before = objects(&bucket, "d");
+    let values = [1e6f32; 6 * 5 * 4];
+    std::fs::write(folder.path().join("cube003.img"), bytemuck::cast_slice(&values)).unwrap();
+    let error = convert(&of(folder.path(), &url, 1..5, Mode::Append)).unwrap_err();
+    assert!(error.to_string().contains("cube003"), "{error}");
+    // The last shard of the image may have other cubes behind those of the dataset; nobody looks at them.
+    assert_eq!(objects(&bucket, "d").keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>());
+    assert_eq!((intact(&url), bucket.keys().len()), (Some(1), before.len()));
+    bucket.clear();
+    convert(&of(folder.path(), &url, 0..5, Mode::Create)).unwrap_err();
+    assert!(bucket.keys().is_empty(), "{:?}", bucket.keys());
+    // Objects of others are not touched.
+    bucket.put("d/other", b"somebody's".to_vec());
+    let error = convert(&of(folder.path(), &url, 0..2, Mode::Create)).unwrap_err();
+    assert!(error.what().contains("objects lie there"), "{error}");
+    assert_eq!(bucket.keys(), ["d/other"]);
+    let error = convert(&of(folder.path(), &bucket.url(""), 0..2, Mode::Create)).unwrap_err();
+    assert!(error.what().contains("whole bucket"), "{error}");
+}
+
+#[test]
+fn a_damaged_shard_on_a_server_is_made_again() {
+    let (bucket, folder) = (bucket("repaired"), tempfile::tempdir().unwrap());
+    cubes(folder.path(), 5, 0);
+    let url = bucket.url("d");
+    pack(&of(folder.path(), &url, 0..5, Mode::Create));
+    let want = objects(&bucket, "d");
+    for key in ["d/6x5x4/image/c/0/0/0/0", "d/6x5x4/mask/c/1/0/0", "d/6x5x4/wavelength/c/0"] {
+        let mut bytes = bucket.get(key).unwrap();
+        bytes[20] ^= 1;
+        bucket.put(key, bytes);
+    }
+    let validated = || validate(&url, &ValidateOptions::default(), &Progress::default()).unwrap();
+    assert!(!validated().ok);
+    let report = repair(&url, &ValidateOptions::default(), &Progress::default()).unwrap();
+    assert!(report.failed.is_empty() && report.remaining.is_empty(), "{report:?}");
+    assert!(validated().ok && objects(&bucket, "d") == want);
+}

@@ -1,0 +1,325 @@
+//! Files and objects that are written: they appear whole, or not at all.
+//!
+//! A file is written under a temporary name, brought to the disk, and then given its own. An object of a server appears
+//! when the last request that made it is answered. Whoever writes a dataset asks for a path here and need not know which
+//! of both it is.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use hsipack_format::{Error, Result};
+
+use crate::remote::{self, Upload, is_url};
+
+/// A file or an object being written. Dropped before it is whole, it leaves a temporary file, or nothing on a server.
+#[derive(Debug)]
+pub struct Output(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    // Chunks are large; the buffer is for datasets of many small cubes.
+    File { file: BufWriter<File>, temporary: PathBuf, path: PathBuf },
+    Object(Upload),
+}
+
+/// A file or an object whose bytes were all handed over, but are not yet known to be kept.
+#[derive(Debug)]
+pub struct Written(WrittenKind);
+
+#[derive(Debug)]
+enum WrittenKind {
+    File { file: File, temporary: PathBuf, path: PathBuf },
+    Object(Upload),
+}
+
+impl Output {
+    /// Begins the file or object at `path`; the folders that a file is in are made. `most` is about how many bytes it can
+    /// have, which servers want to know.
+    ///
+    /// # Errors
+    /// If the file cannot be made; if the server takes no objects.
+    pub fn create(path: PathBuf, most: u64) -> Result<Self> {
+        if is_url(&path) {
+            return Ok(Self(Kind::Object(Upload::new(&path, most)?)));
+        }
+        make_folder_of(&path)?;
+        let temporary = path.with_extension("tmp");
+        let file = File::create(&temporary)
+            .map_err(|error| Error::io(&temporary, "cannot create", error))?;
+        let file = BufWriter::with_capacity(1 << 20, file);
+        Ok(Self(Kind::File { file, temporary, path }))
+    }
+
+    /// Appends `bytes`.
+    ///
+    /// # Errors
+    /// If they cannot be written.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        match &mut self.0 {
+            Kind::File { file, temporary, .. } => {
+                file.write_all(bytes).map_err(|error| Error::io(&*temporary, "cannot write", error))
+            }
+            Kind::Object(upload) => upload.write(bytes),
+        }
+    }
+
+    /// Says that these were all.
+    ///
+    /// # Errors
+    /// If they cannot be written.
+    pub fn finish(self) -> Result<Written> {
+        Ok(Written(match self.0 {
+            Kind::Object(upload) => WrittenKind::Object(upload),
+            Kind::File { file, temporary, path } => match file.into_inner() {
+                Ok(file) => WrittenKind::File { file, temporary, path },
+                Err(error) => {
+                    return Err(Error::io(&temporary, "cannot write", error.into_error()));
+                }
+            },
+        }))
+    }
+}
+
+impl Written {
+    /// Waits until the bytes are on the disk, or the server has them, and gives them their name.
+    ///
+    /// # Errors
+    /// If the disk or the server refuses.
+    pub fn commit(self) -> Result<()> {
+        match self.0 {
+            WrittenKind::Object(upload) => upload.finish(),
+            WrittenKind::File { file, temporary, path } => {
+                file.sync_all().map_err(|error| Error::io(&temporary, "cannot write", error))?;
+                fs::rename(&temporary, &path)
+                    .map_err(|error| Error::io(&path, "cannot rename to", error))?;
+                sync_folder(path.parent().expect("files lie in a folder"))
+            }
+        }
+    }
+}
+
+/// Writes a small file or object whole, in the place of what lies there.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn write_whole(path: &Path, content: &[u8]) -> Result<()> {
+    if is_url(path) {
+        return remote::put(path, content);
+    }
+    make_folder_of(path)?;
+    let mut name = path.file_name().expect("files have a name").to_owned();
+    name.push(".tmp");
+    let temporary = path.with_file_name(name);
+    let write = || {
+        let mut file = File::create(&temporary)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        fs::rename(&temporary, path)
+    };
+    write().map_err(|error| Error::io(path, "cannot write", error))
+}
+
+/// Writes a small object unless one lies there; whether `content` lies there now. Two who do so at the same time with
+/// different contents are told `true` and `false`, also where a server's answer is lost.
+///
+/// # Errors
+/// If the server does not take it, or `url` is none.
+pub fn create_object(url: &Path, content: &[u8]) -> Result<bool> {
+    remote::put_new(url, content)
+}
+
+/// Makes the names in a folder durable.
+///
+/// # Errors
+/// If the disk refuses.
+pub fn sync_folder(folder: &Path) -> Result<()> {
+    File::open(folder)
+        .and_then(|folder| folder.sync_all())
+        .map_err(|error| Error::io(folder, "cannot write", error))
+}
+
+/// Whether there is anything at `path`; of a server, an object of that name.
+///
+/// # Errors
+/// If a server does not say.
+pub fn exists(path: &Path) -> Result<bool> {
+    if is_url(path) { remote::exists(path) } else { Ok(path.symlink_metadata().is_ok()) }
+}
+
+/// Whether there is anything in the folder at `path`, which need not exist.
+///
+/// # Errors
+/// If it cannot be read, or the server does not list names.
+pub fn is_empty(path: &Path) -> Result<bool> {
+    if is_url(path) {
+        return Ok(remote::list(path, 1)?.is_empty());
+    }
+    match fs::read_dir(path) {
+        Ok(mut entries) => Ok(entries.next().is_none()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(true),
+        Err(error) => Err(Error::io(path, "cannot read", error)),
+    }
+}
+
+/// URLs of all objects below the URL `folder`.
+///
+/// # Errors
+/// If the server does not list names.
+pub fn list(folder: &Path) -> Result<Vec<PathBuf>> {
+    remote::list(folder, usize::MAX)
+}
+
+/// Removes the file or object at `path`, if there is one.
+///
+/// # Errors
+/// If it cannot be removed.
+pub fn remove(path: &Path) -> Result<()> {
+    if is_url(path) {
+        return remote::delete(path);
+    }
+    gone(path, fs::remove_file(path))
+}
+
+/// Removes the folder at `path` with all that is in it, if there is one; of a server, all objects below that name.
+///
+/// # Errors
+/// If it cannot be removed.
+pub fn remove_all(path: &Path) -> Result<()> {
+    if is_url(path) {
+        return remote::delete_below(path);
+    }
+    gone(path, fs::remove_dir_all(path))
+}
+
+fn gone(path: &Path, removed: std::io::Result<()>) -> Result<()> {
+    match removed {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(Error::io(path, "cannot remove", error))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn make_folder_of(path: &Path) -> Result<()> {
+    let folder = path.parent().expect("files lie in a folder");
+    fs::create_dir_all(folder).map_err(|error| Error::io(folder, "cannot create", error))
+}
+
+// Miri knows no sockets.
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use hsipack_testing::bucket::{Bucket, BucketFault};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    fn bucket(name: &str) -> Bucket {
+        let bucket = Bucket::start(name);
+        remote::set_options(&bucket.url(""), bucket.options()).unwrap();
+        bucket
+    }
+
+    /// Bytes in which no part is like another.
+    fn noise(len: usize) -> Vec<u8> {
+        let mut random = hsipack_format::random::Random::from_key(len as u64);
+        (0..len).map(|_| random.bits() as u8).collect()
+    }
+
+    fn write(path: &Path, bytes: &[u8], piece: usize) -> Result<()> {
+        let mut output = Output::create(path.to_owned(), bytes.len() as u64)?;
+        bytes.chunks(piece).try_for_each(|piece| output.write(piece))?;
+        output.finish()?.commit()
+    }
+
+    #[test]
+    fn files_and_objects_hold_what_was_written() {
+        let (bucket, folder) = (bucket("output"), tempfile::tempdir().unwrap());
+        // A part has 8 MiB.
+        for len in [0, 1, 5_000_000, 8 << 20, (8 << 20) + 1, 20_000_000] {
+            let bytes = noise(len);
+            for piece in [1_000_001, 9 << 20] {
+                let key = format!("d/{len}-{piece}");
+                write(&bucket.url(&key), &bytes, piece).unwrap();
+                assert!(bucket.get(&key).unwrap() == bytes, "{key}");
+            }
+            let file = folder.path().join(format!("d/{len}"));
+            write(&file, &bytes, 1_000_001).unwrap();
+            assert!(fs::read(&file).unwrap() == bytes);
+        }
+        assert_eq!(bucket.open_uploads(), 0);
+        let listed = list(&bucket.url("d")).unwrap();
+        assert_eq!(listed.len(), 12);
+        assert!(listed.contains(&bucket.url("d/0-1000001")));
+        remove(&listed[0]).unwrap();
+        remove(&listed[0]).unwrap();
+        assert!(!exists(&listed[0]).unwrap() && exists(&listed[1]).unwrap());
+        remove_all(&bucket.url("d")).unwrap();
+        assert!(is_empty(&bucket.url("d")).unwrap() && bucket.keys().is_empty());
+        assert!(!is_empty(&folder.path().join("d")).unwrap());
+    }
+
+    #[test]
+    fn an_upload_that_is_given_up_leaves_nothing() {
+        let bucket = bucket("given-up");
+        let mut output = Output::create(bucket.url("a"), 20_000_000).unwrap();
+        output.write(&noise(20_000_000)).unwrap();
+        assert_eq!(bucket.open_uploads(), 1);
+        drop(output);
+        assert_eq!((bucket.open_uploads(), bucket.keys().len()), (0, 0));
+    }
+
+    #[test]
+    fn whatever_request_fails_once_or_loses_its_answer_the_object_is_there() {
+        let bucket = bucket("once");
+        let bytes = noise(20_000_000);
+        write(&bucket.url("a"), &bytes, 3_000_000).unwrap();
+        let requests = bucket.requests().len();
+        assert!(requests >= 5, "{requests}");
+        for fault in [BucketFault::LostAnswer, BucketFault::Status(500), BucketFault::Status(503)] {
+            for number in 0..requests {
+                bucket.clear();
+                let seen = AtomicUsize::new(0);
+                bucket.set_faults(move |_| match seen.fetch_add(1, Ordering::SeqCst) {
+                    this if this == number => fault,
+                    _ => BucketFault::None,
+                });
+                write(&bucket.url("a"), &bytes, 3_000_000).unwrap();
+                assert!(bucket.get("a").unwrap() == bytes, "{fault:?} of request {number}");
+            }
+        }
+    }
+
+    #[test]
+    fn of_two_who_create_an_object_one_is_told_so_also_when_answers_are_lost() {
+        let bucket = bucket("two");
+        let url = bucket.url("a");
+        bucket.set_faults(|request| match request.number {
+            0 => BucketFault::LostAnswer,
+            _ => BucketFault::None,
+        });
+        assert!(create_object(&url, b"mine").unwrap());
+        assert!(!create_object(&url, b"yours").unwrap());
+        assert!(!create_object(&url, b"and yours, which is longer").unwrap());
+        assert!(create_object(&url, b"mine").unwrap());
+        assert_eq!(bucket.get("a").unwrap(), b"mine");
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_an_error_of_the_url_without_secrets() {
+        let bucket = bucket("refused");
+        bucket.set_faults(|_| BucketFault::Status(403));
+        for error in [
+            write(&bucket.url("a"), b"1", 1).unwrap_err(),
+            write(&bucket.url("a"), &noise(20_000_000), 1 << 20).unwrap_err(),
+            write_whole(&bucket.url("a"), b"1").unwrap_err(),
+            create_object(&bucket.url("a"), b"1").unwrap_err(),
+        ] {
+            let text = format!("{error} {error:?}");
+            assert!(text.contains("refuses") && text.contains("s3://refused/a"), "{text}");
+            assert!(!text.contains("planted"), "{text}");
+        }
+        let error = write(Path::new("http://localhost:1/a"), b"1", 1).unwrap_err();
+        assert!(error.what().contains("plain web servers"), "{error}");
+    }
+}

@@ -1,0 +1,217 @@
+//! A large object on its way to a server: in parts, some at the same time, in bounded memory. It is there when its last
+//! request is answered, and not before.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hsipack_format::{Error, Result};
+use object_store::multipart::{MultipartStore, PartId};
+use object_store::{MultipartId, PutMode, PutPayload};
+use tokio::task::JoinHandle;
+
+use super::failure::Failure;
+use super::network;
+use super::object::Object;
+use super::tries::Tries;
+use super::writing::to_write;
+use crate::memory;
+use crate::stores::Wire;
+
+/// Bytes of a part, which some servers want to be the same for all parts but the last, and of at least 5 MiB.
+const PART: u64 = 8 << 20;
+/// S3 takes no more parts than these; a few fewer, since what is said of an object's length is no promise.
+const PARTS: u64 = 9_000;
+/// Parts on their way at the same time.
+const AT_ONCE: usize = 4;
+/// How long is waited for a server that is to forget parts that nobody needs.
+const FORGET: Duration = Duration::from_secs(5);
+/// Bytes of an object's end that are compared, where it is not known whether it was completed.
+const COMPARED: usize = 64 << 10;
+
+/// An object being written.
+#[derive(Debug)]
+pub(crate) struct Upload {
+    object: Object,
+    part: usize,
+    /// The part that is being filled.
+    buffer: Vec<u8>,
+    begun: Option<MultipartId>,
+    sent: VecDeque<JoinHandle<Result<PartId, Failure>>>,
+    parts: Vec<PartId>,
+    bytes: u64,
+}
+
+impl Upload {
+    /// Begins the object at `url`, of at most about `most` bytes.
+    ///
+    /// # Errors
+    /// If the server takes no objects; if there is no memory for a part.
+    pub(crate) fn new(url: &Path, most: u64) -> Result<Self> {
+        let object = to_write(url)?;
+        let part = PART.max(most.div_ceil(PARTS)) as usize;
+        let (sent, parts) = (VecDeque::new(), Vec::new());
+        Ok(Self { object, part, buffer: Vec::new(), begun: None, sent, parts, bytes: 0 })
+    }
+
+    /// Appends `bytes`; waits while as many parts are on their way as may be.
+    ///
+    /// # Errors
+    /// If the server does not take a part.
+    pub(crate) fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
+        self.bytes += bytes.len() as u64;
+        while !bytes.is_empty() {
+            if self.buffer.len() == self.part {
+                self.send()?;
+            }
+            let take = bytes.len().min(self.part - self.buffer.len());
+            self.room_for(take)?;
+            self.buffer.extend_from_slice(&bytes[..take]);
+            bytes = &bytes[take..];
+        }
+        Ok(())
+    }
+
+    /// A short object takes no memory for a whole part.
+    fn room_for(&mut self, more: usize) -> Result<()> {
+        let (needed, there) = (self.buffer.len() + more, self.buffer.capacity());
+        if needed <= there {
+            return Ok(());
+        }
+        let wanted = needed.max(2 * there).min(self.part);
+        memory::room(&mut self.buffer, wanted, "a part of an object")
+            .map_err(|error| error.at(&self.object.url))
+    }
+
+    /// Sends what is left, and waits until the whole object is there.
+    ///
+    /// # Errors
+    /// If the server does not take it.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        if self.begun.is_none() {
+            let payload = PutPayload::from(std::mem::take(&mut self.buffer));
+            let object = &self.object;
+            return network::wait(async {
+                let put = object.put(payload, PutMode::Overwrite).await;
+                put.map_err(|failure| failure.of_writing(&object.url))
+            });
+        }
+        let end = self.buffer[self.buffer.len().saturating_sub(COMPARED)..].to_vec();
+        self.send()?;
+        while !self.sent.is_empty() {
+            self.one_more()?;
+        }
+        let Some(id) = self.begun.take() else { return Ok(()) };
+        let parts = std::mem::take(&mut self.parts);
+        let (object, store, bytes) = (self.object.clone(), self.store()?, self.bytes);
+        network::wait(async {
+            let done = complete(&object, &*store, &id, parts, bytes, &end).await;
+            done.map_err(|failure| failure.of_writing(&object.url))
+        })
+        .inspect_err(|_| self.begun = Some(id.clone()))
+    }
+
+    /// Sends the part that was filled.
+    fn send(&mut self) -> Result<()> {
+        let store = self.store()?;
+        if self.begun.is_none() {
+            let object = &self.object;
+            self.begun = Some(network::wait(async {
+                let begun = begin(object, &*store).await;
+                begun.map_err(|failure| failure.of_writing(&object.url))
+            })?);
+        }
+        while self.sent.len() >= AT_ONCE {
+            self.one_more()?;
+        }
+        let (object, id) = (self.object.clone(), self.begun.clone().unwrap_or_default());
+        let number = self.parts.len() + self.sent.len();
+        let payload = PutPayload::from(std::mem::take(&mut self.buffer));
+        self.sent.push_back(network::spawn(async move {
+            let mut tries = Tries::default();
+            loop {
+                match store.put_part(&object.key, &id, number, payload.clone()).await {
+                    Ok(part) => return Ok(part),
+                    Err(error) => tries.again(Failure::from_library(&error)).await?,
+                }
+            }
+        })?);
+        Ok(())
+    }
+
+    /// Waits for the first part that is on its way.
+    fn one_more(&mut self) -> Result<()> {
+        let Some(sent) = self.sent.front_mut() else { return Ok(()) };
+        let url = &self.object.url;
+        let part = network::wait(async {
+            match sent.await {
+                Ok(part) => part.map_err(|failure| failure.of_writing(url)),
+                Err(_) => Err(Error::bug("a part was given up").at(url)),
+            }
+        })?;
+        self.sent.pop_front();
+        self.parts.push(part);
+        Ok(())
+    }
+
+    fn store(&self) -> Result<Arc<dyn MultipartStore>> {
+        // Looked at when it was begun.
+        self.object.client.parts.clone().ok_or_else(|| Error::bug("a server without parts"))
+    }
+}
+
+impl Drop for Upload {
+    /// Parts of an object that was not completed take room on the server, where nobody sees them.
+    fn drop(&mut self) {
+        self.sent.iter().for_each(JoinHandle::abort);
+        if let (Some(id), Some(store)) = (self.begun.take(), &self.object.client.parts) {
+            let _ = network::wait_at_most(FORGET, store.abort_multipart(&self.object.key, &id));
+        }
+    }
+}
+
+async fn begin(object: &Object, store: &dyn MultipartStore) -> Result<MultipartId, Failure> {
+    let mut tries = Tries::default();
+    loop {
+        match store.create_multipart(&object.key).await {
+            Ok(id) => return Ok(id),
+            Err(error) => tries.again(Failure::from_library(&error)).await?,
+        }
+    }
+}
+
+/// Makes the parts an object of `bytes` bytes that ends with `end`.
+async fn complete(
+    object: &Object,
+    store: &dyn MultipartStore,
+    id: &MultipartId,
+    parts: Vec<PartId>,
+    bytes: u64,
+    end: &[u8],
+) -> Result<(), Failure> {
+    let mut tries = Tries::default();
+    loop {
+        let failure = match store.complete_multipart(&object.key, id, parts.clone()).await {
+            Ok(_) => return Ok(()),
+            Err(error) => Failure::from_library(&error),
+        };
+        // If the answer was lost, the server does not know the parts any more.
+        if is_there(object, bytes, end).await {
+            return Ok(());
+        }
+        tries.again(failure).await?;
+    }
+}
+
+/// Whether an object of that length and end is there.
+async fn is_there(object: &Object, bytes: u64, end: &[u8]) -> bool {
+    let Ok(version) = object.version().await else { return false };
+    let mut there = vec![0; end.len()];
+    version.len == bytes
+        && object
+            .span(bytes - end.len() as u64..bytes, &version, &mut there, &Wire::default())
+            .await
+            .is_ok()
+        && there == end
+}

@@ -1,0 +1,88 @@
+//! Requests as they come over a connection, for the servers of the tests.
+
+use std::io::{self, BufRead};
+
+/// What a request says.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Head {
+    pub(crate) method: String,
+    /// Decoded, without the first slash.
+    pub(crate) path: String,
+    /// What follows the question mark, decoded.
+    pub(crate) query: Vec<(String, String)>,
+    /// Names in lower case.
+    headers: Vec<(String, String)>,
+}
+
+impl Head {
+    /// The next request of a connection; `None` at its end.
+    pub(crate) fn read(lines: &mut impl BufRead) -> io::Result<Option<Self>> {
+        let mut line = String::new();
+        if lines.read_line(&mut line)? == 0 {
+            return Ok(None);
+        }
+        let mut words = line.split_whitespace();
+        let method = words.next().unwrap_or_default().to_owned();
+        let target = words.next().unwrap_or_default().trim_start_matches('/');
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let pairs = query.split('&').filter(|pair| !pair.is_empty());
+        let query = pairs.map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (decoded(name), decoded(value))
+        });
+        let mut head =
+            Self { method, path: decoded(path), query: query.collect(), headers: Vec::new() };
+        loop {
+            let mut header = String::new();
+            if lines.read_line(&mut header)? == 0 || header.trim().is_empty() {
+                return Ok(Some(head));
+            }
+            if let Some((name, value)) = header.split_once(':') {
+                head.headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+            }
+        }
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(one, _)| one == name).map(|(_, value)| value.as_str())
+    }
+
+    pub(crate) fn query(&self, name: &str) -> Option<&str> {
+        self.query.iter().find(|(one, _)| one == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The first and the last byte asked for.
+    pub(crate) fn range(&self) -> Option<(u64, u64)> {
+        let (first, last) = self.header("range")?.strip_prefix("bytes=")?.split_once('-')?;
+        first.parse().ok().zip(last.parse().ok())
+    }
+
+    /// How many bytes of the end are asked for.
+    pub(crate) fn tail(&self) -> Option<u64> {
+        self.header("range")?.strip_prefix("bytes=-")?.parse().ok()
+    }
+
+    /// The bytes that follow.
+    pub(crate) fn body(&self, lines: &mut impl BufRead) -> io::Result<Vec<u8>> {
+        let len = self.header("content-length").and_then(|len| len.parse().ok()).unwrap_or(0);
+        let mut body = vec![0; len];
+        lines.read_exact(&mut body)?;
+        Ok(body)
+    }
+}
+
+/// A part of a URL with its `%20` and the like as the bytes that they stand for.
+fn decoded(text: &str) -> String {
+    let (mut bytes, mut rest) = (Vec::new(), text.bytes());
+    while let Some(byte) = rest.next() {
+        let hex = |digit: Option<u8>| digit.and_then(|digit| char::from(digit).to_digit(16));
+        match byte {
+            b'%' => {
+                let (high, low) = (hex(rest.next()), hex(rest.next()));
+                bytes.push((16 * high.unwrap_or(0) + low.unwrap_or(0)) as u8);
+            }
+            byte => bytes.push(byte),
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
