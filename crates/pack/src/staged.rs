@@ -1,12 +1,16 @@
-//! Files that appear whole or not at all.
+//! Files that users name, which appear whole or not at all; also at URLs.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::fs::{self, File};
+use std::io::{BufWriter, Read, Seek, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hsipack_format::{Error, Opt, Result, remedy};
+use hsipack_store::output::{self, Output};
+use hsipack_store::remote::{self, is_url};
 
-/// A file being written under a temporary name beside its own; removed again unless committed.
+/// A file being written under a temporary name beside its own; removed again unless committed. One that is to be at a URL is
+/// written among the system's temporary files, since writers go back in it, and sent when it is whole.
 #[derive(Debug)]
 pub struct Staged {
     temporary: PathBuf,
@@ -20,10 +24,16 @@ impl Staged {
     /// # Errors
     /// If its folder is missing or cannot be written to.
     pub fn create(path: &Path) -> Result<Self> {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let temporary = path.with_file_name(format!(".{name}.{}.part", std::process::id()));
-        let file =
-            File::create(&temporary).map_err(|error| Error::io(path, "cannot write", error))?;
+        if is_url(path) {
+            remote::check_folder(path)?;
+        }
+        let temporary = temporary_for(path);
+        // Among the system's temporary files, somebody else's link of that name would be followed.
+        let file = File::options().read(true).write(true).create_new(true).open(&temporary);
+        let file = file.map_err(|error| match is_url(path) {
+            true => Error::io(&temporary, "cannot write", error),
+            false => Error::io(path, "cannot write", error),
+        })?;
         let file = Some(BufWriter::with_capacity(1 << 20, file));
         Ok(Self { temporary, path: path.to_owned(), file })
     }
@@ -49,26 +59,55 @@ impl Staged {
         let fail = |error| Error::io(&self.path, "cannot write", error);
         let file = self.file.take().expect("a file is open until it is committed");
         let file = file.into_inner().map_err(|error| fail(error.into_error()))?;
+        if is_url(&self.path) {
+            return send(file, &self.temporary, &self.path);
+        }
         file.sync_all().map_err(fail)?;
-        std::fs::rename(&self.temporary, &self.path).map_err(fail)
+        fs::rename(&self.temporary, &self.path).map_err(fail)
+    }
+}
+
+/// A name for a file until it is whole.
+fn temporary_for(path: &Path) -> PathBuf {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = format!(".{name}.{}.{count}.part", std::process::id());
+    if is_url(path) { std::env::temp_dir().join(name) } else { path.with_file_name(name) }
+}
+
+/// Sends a file that was written to the URL that it is for.
+fn send(mut file: File, temporary: &Path, url: &Path) -> Result<()> {
+    let fail = |error| Error::io(temporary, "cannot read", error);
+    let bytes = file.metadata().map_err(fail)?.len();
+    file.rewind().map_err(fail)?;
+    let mut output = Output::create(url.to_owned(), bytes)?;
+    let mut piece = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut piece).map_err(fail)? {
+            0 => return output.finish()?.commit(),
+            read => output.write(&piece[..read])?,
+        }
     }
 }
 
 /// Refuses to write files that exist, unless they may be overwritten (`force`).
 ///
 /// # Errors
-/// If one of them exists; it is named.
+/// If one of them exists; it is named. If a server does not say.
 pub fn check_absent(files: &[PathBuf], force: bool) -> Result<()> {
-    match files.iter().find(|file| !force && file.symlink_metadata().is_ok()) {
-        None => Ok(()),
-        Some(file) => Err(Error::conflict("the file exists").at(file).with_remedy(remedy![
-            "choose another ",
-            Opt::Output,
-            ", or pass ",
-            Opt::Force,
-            " to overwrite it"
-        ])),
+    for file in files {
+        if !force && output::exists(file)? {
+            return Err(Error::conflict("the file exists").at(file).with_remedy(remedy![
+                "choose another ",
+                Opt::Output,
+                ", or pass ",
+                Opt::Force,
+                " to overwrite it"
+            ]));
+        }
     }
+    Ok(())
 }
 
 impl Drop for Staged {

@@ -69,6 +69,16 @@ impl Dataset {
     }
 }
 
+/// From now on, `options` hold in this process for the bucket or host that `path`, a URL, names.
+#[pyfunction]
+pub fn set_storage_options(
+    py: Python<'_>,
+    path: PathBuf,
+    options: Vec<(String, String)>,
+) -> PyResult<()> {
+    set_options(&path, options).or_raise(py)
+}
+
 fn open_at(
     path: PathBuf,
     verify: Verify,

@@ -49,7 +49,7 @@ mod _hsipack {
     #[pymodule_export]
     use super::augment::Pipeline;
     #[pymodule_export]
-    use super::dataset::Dataset;
+    use super::dataset::{Dataset, set_storage_options};
     #[pymodule_export]
     use super::device::cuda_is_available;
     #[pymodule_export]

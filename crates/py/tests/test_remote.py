@@ -205,13 +205,15 @@ def test_a_server_that_is_not_there_is_told_soon(s3: S3) -> None:
     assert time.monotonic() - begun < 30
 
 
-def test_a_url_as_a_path_and_options_of_no_url_are_refused(dataset: str) -> None:
+def test_a_url_as_a_path_and_options_of_no_url_are_refused(dataset: str, cubes: Path) -> None:
     with pytest.raises(hsipack.ConflictError, match="URL as text"):
         hsipack.open(Path("s3://bucket/x"))
     with pytest.raises(hsipack.Error, match="not a URL"):
         hsipack.open(dataset, storage_options={"anon": True})
-    with pytest.raises(hsipack.UnsupportedError, match="converting to a URL"):
-        hsipack.convert(dataset, "s3://bucket/x")
+    with pytest.raises(hsipack.Error, match="not a URL"):
+        hsipack.convert(dataset, dataset + "-new", storage_options={"anon": True})
+    with pytest.raises(hsipack.UnsupportedError, match="plain web servers take no files"):
+        hsipack.convert(cubes, "http://127.0.0.1:9/x")
 
 
 NGINX = """

@@ -31,7 +31,7 @@ pub struct Args {
     #[arg(required = true, value_name = "INPUT")]
     inputs: Vec<String>,
 
-    /// The dataset to write: a folder that does not exist yet
+    /// The dataset to write: a folder that does not exist yet, or a URL (s3://, gs://, az://) where nothing lies yet
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
 

@@ -17,7 +17,7 @@ use crate::task::Task;
 /// unchanged. Exit status: 0 nothing is damaged (any more), 1 something still is.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The dataset
+    /// The dataset: a folder, or its URL
     dataset: PathBuf,
 
     /// Where to look for sources with a relative path [default: the working directory, then the folder

@@ -13,8 +13,8 @@
 //! | `dry_run.rs` | what would be done, and how big it gets |
 //! | `encode.rs` | one block of rows: read, transform, cast, compress |
 //! | `engine/` | threads, order, back-pressure |
-//! | `shards.rs` | shard files, written once and whole |
-//! | `staging.rs` | the folder beside the output, resume, and the commit |
+//! | `shards.rs` | shards, written once and whole |
+//! | `staging/` | what lies beside the output, resume, and the commit; in folders and on servers |
 //! | `metadata.rs` | `zarr.json`, `samples.jsonl`, `SHA256SUMS` |
 //! | `run.rs` | all of it in order, and the report |
 

@@ -53,6 +53,7 @@ def convert(
     shard_size: int | None = None,
     jobs: int | None = None,
     memory: int | None = None,
+    storage_options: Mapping[str, object] | None = None,
     progress: Progress | None = None,
 ) -> ConvertReport:
     """Packs cubes into a new dataset, or adds them to one. ``hsipack convert --help`` has more on
@@ -64,7 +65,8 @@ def convert(
     Args:
         inputs: files, folders (searched for cubes), globs, ``file::variable``, or CSV lists with a
             ``path`` column. Hidden files are left out of folders and globs.
-        output: the dataset, a folder that does not exist yet.
+        output: the dataset, a folder that does not exist yet; or a URL (``s3://``, ``gs://``,
+            ``az://``) below which nothing lies yet.
         mask: where the mask of each cube lies: a path with ``{dir}``, ``{stem}``, ``{name}`` or
             ``{path}`` of the cube in it, or such paths by the masks' names, or by names and boolean
             layers: ``{"tissue": {"liver": "...", ...}}``. A relative path is tried in the working
@@ -108,6 +110,8 @@ def convert(
         shard_size: uncompressed bytes of a shard to aim for.
         jobs: threads; one a core if ``None``.
         memory: bytes for reading.
+        storage_options: for a URL, credentials and settings of its server that the environment
+            does not have, as for :func:`hsipack.open`.
         progress: called about 20 times a second with the bytes taken in and their total.
 
     Raises:
@@ -145,16 +149,18 @@ def validate(
     source: bool = False,
     source_root: Path | None = None,
     jobs: int | None = None,
+    storage_options: Mapping[str, object] | None = None,
     progress: Progress | None = None,
 ) -> ValidateReport:
     """Proves a dataset intact: structure, checksums, decoding, recorded counts.
 
     Args:
-        path: the dataset.
+        path: the dataset, a folder or a URL.
         quick: only metadata and shard indexes; no chunk is read.
         source: compare every value with its source, too.
         source_root: where to look for sources with a relative path.
         jobs: threads; one a core if ``None``.
+        storage_options: for a URL, as for :func:`hsipack.open`.
         progress: called about 20 times a second with the bytes checked and 0.
 
     Returns:
@@ -172,6 +178,8 @@ def validate(
     threads = None if jobs is None else _options.natural("jobs", jobs)
     check_progress(progress)
     where = _options.path("path", path)
+    if (servers := _options.storage(storage_options)) is not None:
+        _hsipack.set_storage_options(where, servers)
     return reports.validate_report(_hsipack.validate(where, quick, source, root, threads, progress))
 
 
@@ -180,6 +188,10 @@ Check = Callable[[str, Any], Any]
 
 def _settings(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     check_progress(arguments.get("progress"))
+    arguments = dict(arguments)
+    servers = _options.storage(arguments.pop("storage_options", None))
+    if servers is not None:
+        _hsipack.set_storage_options(_options.path("output", arguments["output"]), servers)
     settings = {name: value for name, value in arguments.items() if name != "progress"}
     for option, check in _CHECKS.items():
         settings[option] = check(option, settings[option])
@@ -339,8 +351,11 @@ def call(
     the defaults, but for those that do not decide the result."""
     given = list(words)
     for key, default in defaults.items():
+        # The last of these may hold secrets.
+        if key in ("progress", "resume", "force", "storage_options"):
+            continue
         value = _plain(arguments[key])
-        if key not in ("progress", "resume", "force") and value != default:
+        if value != default:
             given.append(f"{key}={value!r}")
     return f"hsipack.{name}({', '.join(given)})"
 
