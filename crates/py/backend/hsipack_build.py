@@ -37,12 +37,13 @@ def prepare_metadata_for_build_wheel(
 def build_wheel(
     wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None
 ) -> str:
-    """The wheel. ``-C profile=dev`` builds faster, and slower code."""
+    """The wheel. ``-C profile=dev`` builds faster, and slower code in a larger wheel."""
     prepare()
     settings = dict(config_settings or {})
     profile = settings.pop("profile", "release")
     build_command(profile)
-    settings.setdefault("build-args", f"--profile {profile}")
+    stored = " --compression-method stored" if profile == "dev" else ""
+    settings.setdefault("build-args", f"--profile {profile}{stored}")
     return str(maturin.build_wheel(wheel_directory, settings, metadata_directory))
 
 

@@ -70,7 +70,7 @@ def packed(folder: Path, shape: tuple[int, int, int], **options: Any) -> hsipack
 def test_slow_augmentation_is_named_with_its_dearest_part(tmp_path: Path) -> None:
     # Smoothing its fields takes many times as long as loading these cubes.
     elastic = [RandomElasticTransform(kernel_size=(25, 25), p=1.0)]
-    cubes = packed(tmp_path, (64, 64, 8))
+    cubes = packed(tmp_path, (40, 40, 8))
     with hsipack.Loader(cubes, 4, device="cpu", augment=elastic) as loader:
         found = diagnose(loader, lambda batch: None, verify=True)
         # The user's own loader is where it was.
@@ -87,7 +87,7 @@ def test_slow_augmentation_is_named_with_its_dearest_part(tmp_path: Path) -> Non
 
 
 def test_slow_decoding_is_named_and_what_more_threads_bring_is_measured(tmp_path: Path) -> None:
-    cubes = packed(tmp_path, (96, 96, 64), codec="zstd", level=6)
+    cubes = packed(tmp_path, (64, 64, 64), codec="zstd", level=6)
     # By itself a loader keeps so few cubes decoded in memory.
     with hsipack.Loader(cubes, 3, device="cpu", num_threads=1) as loader:
         found = diagnose(loader, lambda batch: None)
@@ -108,8 +108,8 @@ def test_slow_decoding_is_named_and_what_more_threads_bring_is_measured(tmp_path
 
 def test_crops_that_are_decoded_one_by_one_are_told_of_the_default(tmp_path: Path) -> None:
     # Every crop decodes a cube, or most of one.
-    cubes = packed(tmp_path, (96, 96, 64), codec="zstd")
-    crop = hsipack.RandomCrop(3, per_cube=100)
+    cubes = packed(tmp_path, (48, 48, 64), codec="zstd")
+    crop = hsipack.RandomCrop(3, per_cube=60)
     with hsipack.Loader(cubes, 8, shuffle=True, device="cpu", crop=crop, cache=None) as loader:
         found = diagnose(loader, lambda batch: None, verify=True)
     assert found.culprit in ("decode", "read"), str(found)

@@ -27,7 +27,7 @@ from helpers import (
     write_cubes,
 )
 
-KILLS = int(os.environ.get("HSIPACK_KILLS", "10"))
+KILLS = int(os.environ.get("HSIPACK_KILLS", "6"))
 SHAPE = (60, 64, 50)
 STACK = "60x64x50"
 # A slow codec, so that there is time to be killed in.

@@ -32,7 +32,7 @@ from helpers import (
 )
 from scipy import ndimage
 
-KILLS = int(os.environ.get("HSIPACK_KILLS", "10"))
+KILLS = int(os.environ.get("HSIPACK_KILLS", "6"))
 ROWS, COLUMNS = 61, 83
 SHARES = "train=0.2,val=0.1,test=rest"
 SPLITS = ("train", "val", "test")

@@ -191,26 +191,46 @@ fn an_append_that_is_killed_at_any_instant_leaves_the_old_dataset_or_the_new_one
 
 #[test]
 fn whatever_answer_is_lost_the_dataset_is_whole() {
-    let (bucket, folder) = (bucket("lost"), tempfile::tempdir().unwrap());
+    let folder = tempfile::tempdir().unwrap();
     cubes(folder.path(), 5, 0);
-    let url = bucket.url("d");
-    let both = || {
+    let written = |bucket: &Bucket| {
+        let url = bucket.url("d");
         pack(&of(folder.path(), &url, 0..2, Mode::Create));
         pack(&of(folder.path(), &url, 2..5, Mode::Append));
+        objects(bucket, "d")
     };
-    both();
-    let (requests, want) = (bucket.requests().len(), objects(&bucket, "d"));
-    for number in 0..requests {
-        bucket.clear();
-        let seen = AtomicUsize::new(0);
-        bucket.set_faults(move |_| match seen.fetch_add(1, Ordering::SeqCst) {
-            this if this == number => BucketFault::LostAnswer,
-            _ => BucketFault::None,
-        });
-        both();
-        assert!(objects(&bucket, "d") == want, "answer {number}");
-        assert_eq!(bucket.keys().len(), want.len(), "{:?}", bucket.keys());
-    }
+    let first = bucket("lost");
+    let want = written(&first);
+    let requests = first.requests().len();
+    // Whoever lost an answer waits before he asks again: several at the same time.
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for place in 0..8 {
+            let (next, want, written) = (&next, &want, &written);
+            scope.spawn(move || {
+                let bucket = bucket(&format!("lost-{place}"));
+                loop {
+                    let number = next.fetch_add(1, Ordering::SeqCst);
+                    if number >= requests {
+                        return;
+                    }
+                    lose(&bucket, number);
+                    assert!(written(&bucket) == *want, "answer {number}");
+                    assert_eq!(bucket.keys().len(), want.len(), "{:?}", bucket.keys());
+                }
+            });
+        }
+    });
+}
+
+/// An empty bucket that loses its answer to request `number`.
+fn lose(bucket: &Bucket, number: usize) {
+    bucket.clear();
+    let seen = AtomicUsize::new(0);
+    bucket.set_faults(move |_| match seen.fetch_add(1, Ordering::SeqCst) {
+        this if this == number => BucketFault::LostAnswer,
+        _ => BucketFault::None,
+    });
 }
 
 #[test]
