@@ -132,6 +132,16 @@ impl Error {
         self
     }
 
+    /// Puts other names in the place of files' in the error's words and where it names a file: `told` has them for a text.
+    #[must_use]
+    pub fn retold(mut self, told: &dyn Fn(&str) -> String) -> Self {
+        let inner = &mut self.0;
+        inner.path = inner.path.take().map(|path| told(&path.to_string_lossy()).into());
+        inner.what = told(&inner.what);
+        inner.choices.iter_mut().for_each(|choice| *choice = told(choice));
+        self
+    }
+
     /// Says what the user can do, as an imperative clause without a final stop; the last call wins.
     ///
     /// Options and commands are named with [`remedy!`](crate::remedy!), so that each surface spells them.

@@ -1,11 +1,12 @@
 //! Inputs: from what the user typed to a list of cubes to open.
 
 use std::ffi::OsStr;
+use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use hsipack_format::{Error, Opt, Result, remedy};
-use hsipack_store::is_packed;
-use hsipack_store::remote::{self, is_url};
+use hsipack_format::{Error, ErrorKind, Opt, Result, remedy};
+use hsipack_store::remote::is_url;
+use hsipack_store::{is_packed, mirror};
 use serde_json::{Map, Value};
 use walkdir::WalkDir;
 
@@ -35,8 +36,18 @@ impl Input {
     /// `file` or `file::variable`; a file whose own name has `::` in it wins.
     pub fn parse(text: &str) -> Self {
         let whole = Self::of(Path::new(text));
+        if is_url(&whole.file) {
+            // Not the colons of an address.
+            let path = text.match_indices('/').nth(2).map_or(text.len(), |(slash, _)| slash);
+            return match text[path..].split_once("::") {
+                Some((file, variable)) if !variable.is_empty() => {
+                    let file = Path::new(&text[..path + file.len()]);
+                    Self { variable: Some(variable.to_owned()), ..Self::of(file) }
+                }
+                _ => whole,
+            };
+        }
         match text.split_once("::") {
-            _ if is_url(&whole.file) => whole,
             Some((file, variable)) if !whole.file.exists() && !variable.is_empty() => {
                 Self { variable: Some(variable.to_owned()), ..Self::of(Path::new(file)) }
             }
@@ -44,11 +55,28 @@ impl Input {
         }
     }
 
+    /// The same with the file of this machine that stands for the object, if it is at a URL.
+    ///
+    /// # Errors
+    /// If there is no such object, or the server does not say.
+    pub fn here(self) -> Result<Self> {
+        if !is_url(&self.file) {
+            mirror::look(&self.file)?;
+            return Ok(self);
+        }
+        match mirror::file(&self.file)? {
+            Some(file) => Ok(Self { file, ..self }),
+            None => Err(missing(&self.file)),
+        }
+    }
+
     /// The input as the user would type it.
     pub fn text(&self) -> String {
+        let url = mirror::url_of(&self.file);
+        let file = url.as_deref().unwrap_or(&self.file).display();
         match &self.variable {
-            Some(variable) => format!("{}::{variable}", self.file.display()),
-            None => self.file.display().to_string(),
+            Some(variable) => format!("{file}::{variable}"),
+            None => file.to_string(),
         }
     }
 
@@ -74,6 +102,8 @@ impl Input {
 pub fn expand(inputs: &[String], exclude: &[String]) -> Result<Vec<Input>> {
     let patterns = exclude.iter().map(|pattern| parse_glob(pattern)).collect::<Result<Vec<_>>>()?;
     let excluded = |path: &Path| {
+        let url = mirror::url_of(path);
+        let path = url.as_deref().unwrap_or(path);
         let name = path.file_name().unwrap_or_default();
         patterns
             .iter()
@@ -94,7 +124,10 @@ fn parse_glob(pattern: &str) -> Result<glob::Pattern> {
 
 fn expand_one(text: &str, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input>> {
     let input = Input::parse(text);
-    remote::refuse(&input.file, "converting cubes from")?;
+    if is_url(&input.file) && text.contains(WILD) {
+        return expand_glob(&glob_of_files(text)?, excluded);
+    }
+    let input = input.here()?;
     if !input.file.exists() {
         return expand_glob(text, excluded);
     }
@@ -105,18 +138,42 @@ fn expand_one(text: &str, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input>
         return search(&input.file, excluded);
     }
     if input.file.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("csv")) {
-        return table::read_list(&input.file);
+        return table::read_list(&input.file)?.into_iter().map(Input::here).collect();
     }
     Ok(vec![input])
 }
 
+/// What makes a path a glob.
+const WILD: [char; 3] = ['*', '?', '['];
+
+/// The glob `url` as one of the files that stand for objects.
+fn glob_of_files(url: &str) -> Result<String> {
+    let wild = url.find(WILD).unwrap_or(url.len());
+    let (folder, rest) = url.split_at(url[..wild].rfind('/').map_or(wild, |slash| slash + 1));
+    if !is_url(Path::new(folder)) {
+        return Err(missing(Path::new(url)));
+    }
+    match mirror::folder(Path::new(folder))? {
+        Some(path) => Ok(format!("{}/{rest}", glob::Pattern::escape(&path.to_string_lossy()))),
+        None => Err(missing(Path::new(url))),
+    }
+}
+
+fn missing(file: &Path) -> Error {
+    if !is_url(file) {
+        return Error::new(ErrorKind::Io, "no such file or folder")
+            .at(file)
+            .with_remedy("check the path");
+    }
+    let nothing = io::Error::new(io::ErrorKind::NotFound, "nothing lies there");
+    Error::io(file, "cannot read", nothing).with_remedy(
+        "check the URL; a plain web server lists no names, so that each file has to be named",
+    )
+}
+
 fn expand_glob(text: &str, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input>> {
-    let missing = || {
-        Error::new(hsipack_format::ErrorKind::Io, "no such file or folder")
-            .at(Input::parse(text).file)
-            .with_remedy("check the path")
-    };
-    if !text.contains(['*', '?', '[']) {
+    let missing = || mirror::error_with_urls(missing(&Input::parse(text).file));
+    if !text.contains(WILD) {
         return Err(missing());
     }
     let found = glob::glob(text)
@@ -212,6 +269,20 @@ mod tests {
         assert_eq!(input.default_name(), "scene::a/b");
         assert_eq!(input.text(), "scene.h5::/a/b");
         assert_eq!(Input::parse("dir/scene.hdr").default_name(), "scene");
+    }
+
+    #[test]
+    fn a_variable_stands_behind_the_path_of_a_url() {
+        for (text, file, variable) in [
+            ("s3://b/a/x.h5::/cube", "s3://b/a/x.h5", Some("/cube")),
+            ("s3://b/a/x.npy", "s3://b/a/x.npy", None),
+            ("http://[::1]:80/x.h5::a", "http://[::1]:80/x.h5", Some("a")),
+            ("http://[::1]:80/x.h5", "http://[::1]:80/x.h5", None),
+        ] {
+            let input = Input::parse(text);
+            assert_eq!((input.file.to_str(), input.variable.as_deref()), (Some(file), variable));
+            assert_eq!(input.text(), text);
+        }
     }
 
     #[test]

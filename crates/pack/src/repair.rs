@@ -14,7 +14,7 @@ use hsipack_store::dataset::ChunkArray;
 use hsipack_store::output::{self, write_whole};
 use hsipack_store::remote::is_url;
 use hsipack_store::shard::ShardFile;
-use hsipack_store::{Dataset, Stack};
+use hsipack_store::{Dataset, Stack, mirror};
 use serde::Serialize;
 
 use crate::convert::encode::{Encoded, Encoder, OpenCube};
@@ -52,6 +52,7 @@ type Damage = BTreeMap<usize, BTreeSet<usize>>;
 /// # Errors
 /// If it cannot be validated, or its metadata are damaged, which nothing can be mended with.
 pub fn repair(path: &Path, options: &ValidateOptions, progress: &Progress) -> Result<Report> {
+    let _inputs = mirror::session();
     let options = ValidateOptions { quick: false, source: false, ..options.clone() };
     if is_url(path) {
         // Of a commit that was cut short, readers make sense, but chunks are looked for by metadata in their places.

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use hsipack_format::samples::RESERVED_KEYS;
 use hsipack_format::{Error, Opt, Result, remedy};
+use hsipack_store::remote::is_url;
 use hsipack_store::small;
 use serde_json::{Map, Value};
 
@@ -76,7 +77,8 @@ pub fn read_list(path: &Path) -> Result<Vec<Input>> {
                     Opt::Table
                 ]));
         };
-        let mut input = Input::parse(&folder.join(file).to_string_lossy());
+        let place = if is_url(Path::new(&file)) { file.into() } else { folder.join(file) };
+        let mut input = Input::parse(&place.to_string_lossy());
         let name = row.get("name").cloned();
         row.remove("name");
         check_columns(&row).map_err(|error| error.at(path))?;

@@ -140,6 +140,49 @@ def test_the_command_writes_appends_repairs_and_exports_there(
     assert no_uploads(s3)
 
 
+def test_cubes_of_a_server_give_what_files_give(
+    s3: S3, cubes: Path, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    for file in [*cubes.rglob("*"), *(cubes.parent / "masks").rglob("*")]:
+        if file.is_file():
+            key = f"raw/{file.relative_to(cubes.parent)}"
+            s3.client.put_object(Bucket="bucket", Key=key, Body=file.read_bytes())
+    here, there = tmp_path / "here.hsipack", tmp_path / "there.hsipack"
+    hsipack.convert(cubes, here, **options)
+    url = f"s3://bucket/raw/{cubes.name}"
+    theirs = {**options, "mask": {"organs": "{dir}/../masks/none.png"}}
+    with pytest.raises(hsipack.Error, match="there is no s3://bucket/raw/masks/none.png"):
+        hsipack.convert(url, there, storage_options=s3.options, **theirs)
+    theirs["mask"] = {"organs": "{dir}/../masks/{stem}.png"}
+    hsipack.convert(url, there, storage_options=s3.options, **theirs)
+    theirs["mask"] = {"organs": "s3://bucket/raw/masks/{stem}.png"}
+    hsipack.convert(url, tmp_path / "other.hsipack", storage_options=s3.options, **theirs)
+    for one, other in zip(hsipack.open(here), hsipack.open(there), strict=True):
+        assert one["image"].equal(other["image"])
+        assert one["organs"].equal(other["organs"])
+        assert one["name"] == other["name"]
+    report = hsipack.validate(there, source=True, storage_options=None)
+    assert report.ok
+    assert not report.unchecked
+    lines = (there / "samples.jsonl").read_text().splitlines()
+    assert all(json.loads(line)["source"]["path"].startswith(url) for line in lines)
+    assert SECRET not in (there / "zarr.json").read_text()
+    assert not list(tmp_path.glob("hsipack-inputs-*"))
+    # What a killed process left is removed by the next.
+    left = tmp_path / "hsipack-inputs-1-0"
+    left.mkdir()
+    (left / ".lock").touch()
+    done = command(s3, "convert", f"{url}/*.hdr", "-o", str(tmp_path / "glob.hsipack"))
+    assert done.returncode == 0, done.stderr
+    assert not list(tmp_path.glob("hsipack-inputs-*"))
+    assert "hsipack-inputs" not in done.stdout + done.stderr
+    done = command(s3, "convert", f"{url}/none.hdr", "-o", str(tmp_path / "none.hsipack"))
+    assert done.returncode != 0
+    assert f"{url}/none.hdr" in done.stderr
+    assert "hsipack-inputs" not in done.stderr
+
+
 def test_large_shards_go_in_parts(s3: S3, tmp_path: Path) -> None:
     cube = np.random.default_rng(7).random((64, 256, 700)).astype(np.float16)
     np.save(tmp_path / "cube.npy", cube)

@@ -16,6 +16,7 @@
 //! | [`local_cache`] | a cache on the local disk for these |
 //! | [`mapping`] | memory maps whose I/O errors are errors |
 //! | [`small`] | metadata files, read whole, regular ones within bounds only |
+//! | [`mirror`] | objects of servers as files, for readers of cubes |
 //! | [`memory`] | how much memory this process can have; asking for it |
 //! | [`stopping`] | waiting for a server that ends when the reader is wanted no more |
 //! | [`threads`] | starting threads; a refusal is an error |
@@ -42,6 +43,7 @@ pub mod local_cache;
 pub mod mapping;
 pub mod memory;
 mod metadata;
+pub mod mirror;
 pub mod output;
 pub mod process;
 pub mod remote;

@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
-use crate::{memory, remote};
+use crate::{memory, mirror, remote};
 use hsipack_format::{Error, Result};
 
 /// Most bytes of a `zarr.json`: those of hyperspectral images with statistics of thousands of bands, and of datasets
@@ -44,7 +44,8 @@ pub fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
 /// # Errors
 /// If it cannot be read, or is no regular file.
 pub fn head(path: &Path, len: u64) -> Result<Vec<u8>> {
-    let (file, size) = open(path)?;
+    mirror::fetch_head(path, len)?;
+    let (file, size) = open_regular(path, OpenOptions::new().read(true), 0)?;
     let mut head = Vec::with_capacity(len.min(size) as usize);
     file.take(len).read_to_end(&mut head).map_err(|error| Error::io(path, "cannot read", error))?;
     Ok(head)
@@ -81,6 +82,11 @@ pub fn open(path: &Path) -> Result<(File, u64)> {
 /// As [`open`].
 pub fn open_with(path: &Path, options: &OpenOptions, flags: i32) -> Result<(File, u64)> {
     remote::refuse(path, "reading")?;
+    mirror::fetch(path)?;
+    open_regular(path, options, flags)
+}
+
+fn open_regular(path: &Path, options: &OpenOptions, flags: i32) -> Result<(File, u64)> {
     let cannot = |error| Error::io(path, "cannot read", error);
     // Before it is opened: opening a device may already do something.
     let kind = path.metadata().map_err(cannot)?.file_type();

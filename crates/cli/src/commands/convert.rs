@@ -27,7 +27,7 @@ use crate::{output, parse, typed};
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
-    /// Files, folders (searched for cubes), globs in quotes, file::variable, or CSV lists; hidden files are left out of folders and globs
+    /// Files, folders (searched for cubes), globs in quotes, file::variable, CSV lists, or URLs of these; hidden files are left out of folders and globs
     #[arg(required = true, value_name = "INPUT")]
     inputs: Vec<String>,
 

@@ -4,14 +4,14 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
 use hsipack_format::Result;
-use hsipack_store::{Dataset, threads};
+use hsipack_store::{Dataset, mirror, threads};
 use serde::Serialize;
 
 use super::bad_bands;
 use super::encode::{Encoded, Encoder, OpenCube};
 use super::options::{ConvertOptions, Mode};
 use super::plan::{self, Plan, PlannedSample, PlannedStack};
-use super::run;
+use super::{run, staging};
 use crate::precision::Information;
 
 /// What a conversion would come to.
@@ -70,9 +70,14 @@ const TRIED: usize = 4;
 /// # Errors
 /// As [`convert`](super::convert), as far as nothing is written.
 pub fn dry_run(options: &ConvertOptions) -> Result<Estimate> {
+    let _inputs = mirror::session();
+    dry_run_here(options).map_err(mirror::error_with_urls)
+}
+
+fn dry_run_here(options: &ConvertOptions) -> Result<Estimate> {
     let base =
         if options.mode == Mode::Append { Some(Dataset::open(&options.output)?) } else { None };
-    if options.mode == Mode::Create && options.output.symlink_metadata().is_ok() {
+    if options.mode == Mode::Create && staging::is_there(&options.output)? {
         return Err(run::output_exists(&options.output));
     }
     if let Some(base) = &base {
@@ -107,7 +112,12 @@ pub fn dry_run(options: &ConvertOptions) -> Result<Estimate> {
         sampled_bytes: tried,
         keep_bits: plan.keep_bits.bits(),
         information: plan.information,
-        notes: plan.notes.into_iter().chain(bad_bands::notes(&bad_bands)).collect(),
+        notes: plan
+            .notes
+            .iter()
+            .map(|note| mirror::with_urls(note))
+            .chain(bad_bands::notes(&bad_bands))
+            .collect(),
         skipped: plan.skipped,
     })
 }

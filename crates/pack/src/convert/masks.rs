@@ -5,6 +5,7 @@ use std::path::Path;
 use half::f16;
 use hsipack_format::grid::TARGET_CHUNK;
 use hsipack_format::{CubeShape, DType, Error, ErrorKind, Opt, Result, Tile, remedy};
+use hsipack_store::remote::{is_away, is_url};
 
 use super::classes::{ClassTable, NewClass};
 use super::options::MaskOption;
@@ -88,7 +89,8 @@ pub fn places(pattern: &str, input: &Input, name: &str) -> Vec<Input> {
     let named = Input::parse(&text);
     let from_the_cube = ["{dir}", "{path}"].iter().any(|field| pattern.starts_with(field));
     let beside = folder.join(&text);
-    if from_the_cube || named.file.is_absolute() || folder == Path::new(".") {
+    let is_whole = named.file.is_absolute() || is_url(&named.file);
+    if from_the_cube || is_whole || folder == Path::new(".") {
         return vec![named];
     }
     vec![named, Input::parse(&beside.to_string_lossy())]
@@ -99,7 +101,16 @@ pub fn places(pattern: &str, input: &Input, name: &str) -> Vec<Input> {
 /// # Errors
 /// If the working directory and the cube's folder have one each.
 fn resolve(pattern: &str, input: &Input, name: &str) -> Result<Option<Input>> {
-    let mut there = places(pattern, input, name);
+    let mut there = Vec::new();
+    for place in places(pattern, input, name) {
+        let url = is_url(&place.file);
+        match place.here() {
+            Ok(place) => there.push(place),
+            // A server that does not answer is another matter.
+            Err(error) if url && !is_away(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
     there.retain(|place| place.file.exists());
     match &there[..] {
         [one, other] if !same_file(&one.file, &other.file) => {

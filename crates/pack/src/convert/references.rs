@@ -176,7 +176,7 @@ fn open_reference(
     cube: &CubeInfo,
 ) -> Result<Box<dyn Source>> {
     let file = match reference {
-        Reference::File(file) => Input::parse(file),
+        Reference::File(file) => Input::parse(file).here()?,
         Reference::Auto => {
             let found = beside(&input.file, kind).map(|file| Input::of(&file));
             found.ok_or_else(|| {

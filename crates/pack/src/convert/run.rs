@@ -8,7 +8,7 @@ use hsipack_format::metadata::Root;
 use hsipack_format::samples::{Sample, Samples, SourceRecord};
 use hsipack_format::{Error, ErrorKind, Opt, Result, remedy};
 use hsipack_store::remote::{self, is_url};
-use hsipack_store::{Dataset, Stack, output};
+use hsipack_store::{Dataset, Stack, mirror, output};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -87,6 +87,15 @@ pub struct WorstError {
 /// If anything is wrong with inputs, options or the output. The output is then as it was. What was
 /// packed until an interruption or a full disk is kept for `--resume`; other errors leave nothing.
 pub fn convert(
+    options: &ConvertOptions,
+    progress: &Progress,
+    planned: &dyn Fn(&Plan),
+) -> Result<Report> {
+    let _inputs = mirror::session();
+    convert_here(options, progress, planned).map_err(mirror::error_with_urls)
+}
+
+fn convert_here(
     options: &ConvertOptions,
     progress: &Progress,
     planned: &dyn Fn(&Plan),
@@ -421,9 +430,14 @@ fn report(
         worst: worst(plan, outcome).filter(|_| size == 2 || plan.keep_bits.bits().is_some()),
         keep_bits: plan.keep_bits.bits(),
         information: plan.information.clone(),
-        notes: plan.notes.iter().cloned().chain(bad_bands::notes(&bad_bands)).collect(),
+        notes: plan
+            .notes
+            .iter()
+            .map(|note| mirror::with_urls(note))
+            .chain(bad_bands::notes(&bad_bands))
+            .collect(),
         bad_bands,
-        skipped: plan.skipped.clone(),
+        skipped: plan.skipped.iter().map(|skipped| mirror::with_urls(skipped)).collect(),
         already_complete: false,
     }
     .appended_to(base)

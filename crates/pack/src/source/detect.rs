@@ -1,12 +1,15 @@
 //! Which format a file is of: from its content first, then its name.
 
+use std::ops::Range;
 use std::path::Path;
 
 use hsipack_format::{CubeShape, DType, Error, Result};
+use hsipack_store::mirror::{self, Pin};
 use hsipack_store::small;
 
 use super::{
-    CubeInfo, OpenOptions, Source, envi, hdf5, htc, matlab, numpy, png, tiff, tivita, zarr,
+    Access, CubeInfo, OpenOptions, RowBuffer, Source, envi, hdf5, htc, matlab, numpy, png, tiff,
+    tivita, zarr,
 };
 
 /// How much of a file the formats get to see.
@@ -37,6 +40,40 @@ const FORMATS: [(Recognise, Open); 9] = [
 /// # Errors
 /// If the path cannot be read, no format recognises it, or its format's reader refuses it.
 pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
+    let (source, pin) = mirror::pinning(|| {
+        // Some libraries open it by its name.
+        mirror::fetch(path)?;
+        open_file(path, options)
+    });
+    let source = source.map_err(mirror::error_with_urls)?;
+    Ok(if pin.is_empty() { source } else { Box::new(Pinned { source, _pin: pin }) })
+}
+
+/// A cube whose files stand for objects of a server, and stay while it is open.
+struct Pinned {
+    source: Box<dyn Source>,
+    _pin: Pin,
+}
+
+impl Source for Pinned {
+    fn info(&self) -> &CubeInfo {
+        self.source.info()
+    }
+
+    fn access(&self) -> Access {
+        self.source.access()
+    }
+
+    fn preferred_rows(&self, budget: usize) -> usize {
+        self.source.preferred_rows(budget)
+    }
+
+    fn read_rows(&self, rows: Range<usize>, out: &mut RowBuffer) -> Result<()> {
+        self.source.read_rows(rows, out).map_err(mirror::error_with_urls)
+    }
+}
+
+fn open_file(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     let fail = |error| Error::io(path, "cannot read", error);
     let mut head = Vec::new();
     if !path.metadata().map_err(fail)?.is_dir() {

@@ -20,7 +20,7 @@ use std::time::Instant;
 
 use hsipack_format::{Command, Error, ErrorKind, Opt, Result, remedy};
 use hsipack_store::remote::is_url;
-use hsipack_store::{Dataset, folder, memory, remote, small};
+use hsipack_store::{Dataset, folder, memory, mirror, remote, small};
 use serde::Serialize;
 
 use crate::convert::staging::is_unfinished;
@@ -141,6 +141,7 @@ pub struct Report {
 /// If it is no dataset, cannot be read at all, or the check was stopped. Damage is no error but in the
 /// report.
 pub fn validate(path: &Path, options: &ValidateOptions, progress: &Progress) -> Result<Report> {
+    let _inputs = mirror::session();
     let start = Instant::now();
     let parts = ["zarr.json", "samples.jsonl", hsipack_format::checksums::SHA256SUMS];
     if is_url(path) {

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use hsipack_format::{Codec, Command, Compressor, Error, Result, Sample, Shuffle, remedy};
 use hsipack_store::Dataset;
+use hsipack_store::remote::is_url;
 
 use crate::convert::{MaskOption, ValueOptions};
 use crate::input::Input;
@@ -67,6 +68,9 @@ pub fn codec(array: &hsipack_store::dataset::ChunkArray) -> Codec {
 /// the folder that the dataset is in.
 pub fn locate(sample: &Sample, dataset: &Path, root: Option<&Path>) -> Option<Input> {
     let recorded = Input::parse(&sample.source.path);
+    if is_url(&recorded.file) {
+        return recorded.here().ok();
+    }
     // A path that does not exist here was not split at its `::`-less end; do it by hand.
     let (file, variable) = match sample.source.path.split_once("::") {
         Some((file, variable)) if !Path::new(&sample.source.path).exists() => {

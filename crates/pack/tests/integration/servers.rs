@@ -12,6 +12,7 @@ use hsipack_pack::repair::repair;
 use hsipack_pack::validate::{ValidateOptions, validate};
 use hsipack_store::{Dataset, remote};
 use hsipack_testing::bucket::{Bucket, BucketFault};
+use hsipack_testing::server::Server;
 use serde_json::Value;
 
 use crate::conversion::{content, cubes, options, pack};
@@ -324,4 +325,154 @@ fn a_damaged_shard_on_a_server_is_made_again() {
     let report = repair(&url, &ValidateOptions::default(), &Progress::default()).unwrap();
     assert!(report.failed.is_empty() && report.remaining.is_empty(), "{report:?}");
     assert!(validated().ok && objects(&bucket, "d") == want);
+}
+
+/// Puts every file below a folder into a bucket.
+fn upload(bucket: &Bucket, folder: &Path, prefix: &str) {
+    for below in content(folder).into_keys() {
+        let key = format!("{prefix}/{}", below.display());
+        bucket.put(&key, std::fs::read(folder.join(&below)).unwrap());
+    }
+}
+
+#[test]
+fn cubes_of_a_server_give_what_those_of_a_folder_give() {
+    let (bucket, folder) = (bucket("sources"), tempfile::tempdir().unwrap());
+    let cubes_here = folder.path().join("raw");
+    std::fs::create_dir_all(cubes_here.join("day 1")).unwrap();
+    cubes(&cubes_here, 4, 0);
+    cubes(&cubes_here.join("day 1"), 0, 2);
+    upload(&bucket, &cubes_here, "scans/raw");
+    let (here, there) = (folder.path().join("here"), folder.path().join("there"));
+    let url = bucket.url("scans/raw");
+    let from =
+        |inputs: Vec<String>, out: &Path| ConvertOptions { inputs, ..options(&cubes_here, out) };
+    pack(&from(vec![cubes_here.display().to_string()], &here));
+    let report = pack(&from(vec![url.display().to_string()], &there));
+    assert_eq!(report.cubes, 6);
+    let (ours, theirs) = (files(&there), files(&here));
+    assert_eq!(ours.keys().collect::<Vec<_>>(), theirs.keys().collect::<Vec<_>>());
+    for (file, content) in ours.iter().filter(|(file, _)| file.to_string_lossy().contains("/c/")) {
+        assert!(content == &theirs[file], "{}", file.display());
+    }
+    let dataset = Dataset::open(&there).unwrap();
+    let sample = dataset.samples().get(0);
+    assert_eq!(sample.source.path, "s3://sources/scans/raw/cube000.hdr");
+    assert!(dataset.samples().names().any(|name| name == "day 1/cube000"));
+
+    // Named one by one, by a glob, and in a list of its own; with patterns that are URLs.
+    let list = folder.path().join("list.csv");
+    std::fs::write(
+        &list,
+        format!("path,split\n{0}/cube001.hdr,train\n{0}/cube002.hdr,test\n", url.display()),
+    )
+    .unwrap();
+    bucket.put("scans/list.csv", b"path\nraw/cube003.hdr\n".to_vec());
+    for (inputs, names) in [
+        (vec![format!("{}/cube00[01].hdr", url.display())], vec!["cube000", "cube001"]),
+        (vec![format!("{}/cube003.hdr", url.display())], vec!["cube003"]),
+        (vec![list.display().to_string()], vec!["cube001", "cube002"]),
+        (vec!["s3://sources/scans/list.csv".to_owned()], vec!["cube003"]),
+    ] {
+        let out = folder.path().join("out");
+        let mut options = from(inputs.clone(), &out);
+        options.masks[0].pattern = format!("{}/{{stem}}.png", url.display());
+        pack(&options);
+        let dataset = Dataset::open(&out).unwrap();
+        assert_eq!(dataset.samples().names().collect::<Vec<_>>(), names, "{inputs:?}");
+        let validated = ValidateOptions { source: true, ..ValidateOptions::default() };
+        let report = validate(&out, &validated, &Progress::default()).unwrap();
+        assert!(report.ok && report.sources == names.len(), "{report:?}");
+        std::fs::remove_dir_all(&out).unwrap();
+    }
+
+    for (input, words) in [
+        (format!("{}/nothing.hdr", url.display()), "nothing lies there"),
+        (format!("{}/none*.hdr", url.display()), "no such file"),
+        (format!("{}/cube000.png", url.display()), "cube000.png"),
+    ] {
+        let error = convert(&from(vec![input], &folder.path().join("out"))).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains(words) && text.contains("s3://sources/scans/raw/"), "{text}");
+        assert!(!text.contains("hsipack-inputs"), "{text}");
+    }
+    // From a server to a server, and made again there.
+    let out = bucket.url("packed");
+    pack(&from(vec![url.display().to_string()], &out));
+    let want = objects(&bucket, "packed");
+    let mut bytes = bucket.get("packed/6x5x4/image/c/0/0/0/0").unwrap();
+    bytes[30] ^= 4;
+    bucket.put("packed/6x5x4/image/c/0/0/0/0", bytes);
+    let report = repair(&out, &ValidateOptions::default(), &Progress::default()).unwrap();
+    assert!(report.remaining.is_empty() && objects(&bucket, "packed") == want, "{report:?}");
+}
+
+#[test]
+fn cubes_of_a_plain_web_server_are_named_one_by_one() {
+    let folder = tempfile::tempdir().unwrap();
+    cubes(folder.path(), 2, 0);
+    let server = Server::start(folder.path());
+    let (here, there) = (folder.path().join("here"), folder.path().join("there"));
+    pack(&of(folder.path(), &here, 0..2, Mode::Create));
+    let url = |name: &str| server.url(name).display().to_string();
+    let named = vec![url("cube000.hdr"), url("cube001.img")];
+    pack(&ConvertOptions { inputs: named, ..options(folder.path(), &there) });
+    let (ours, theirs) = (files(&there), files(&here));
+    for (file, content) in ours.iter().filter(|(file, _)| file.to_string_lossy().contains("/c/")) {
+        assert!(content == &theirs[file], "{}", file.display());
+    }
+    let out = folder.path().join("out");
+    for (input, words) in
+        [(url("nothing.hdr"), "nothing lies there"), (url(""), "nothing lies there")]
+    {
+        let error =
+            convert(&ConvertOptions { inputs: vec![input], ..options(folder.path(), &out) });
+        let error = error.unwrap_err();
+        assert!(error.to_string().contains(words), "{error}");
+    }
+}
+
+#[test]
+fn every_format_is_read_from_a_server() {
+    let bucket = bucket("formats");
+    let fixtures = crate::common::fixture("");
+    upload(&bucket, &fixtures, "fixtures");
+    let folder = tempfile::tempdir().unwrap();
+    let (mut converted, mut refused) = (0, 0);
+    let names: Vec<String> = {
+        let text = std::fs::read_to_string(fixtures.join("TRUTH.json")).unwrap();
+        let truth: BTreeMap<String, Value> = serde_json::from_str(&text).unwrap();
+        truth.into_keys().collect()
+    };
+    for name in names {
+        let input = name.replacen('#', "::", 1);
+        let of = |place: String| {
+            let out = folder.path().join("out");
+            let _ = std::fs::remove_dir_all(&out);
+            let mut options = ConvertOptions::new(vec![place], &out);
+            options.values.dtype = hsipack_format::DType::F32;
+            convert(&options).map(|_| files(&out))
+        };
+        let here = of(fixtures.join(&input).display().to_string());
+        let there = of(format!("s3://formats/fixtures/{input}"));
+        match (here, there) {
+            (Ok(here), Ok(there)) => {
+                for (file, content) in
+                    here.iter().filter(|(file, _)| file.to_string_lossy().contains("/c/"))
+                {
+                    assert!(content == &there[file], "{name}: {}", file.display());
+                }
+                converted += 1;
+            }
+            // What makes no dataset by itself, such as masks.
+            (Err(here), Err(there)) => {
+                assert_eq!((here.kind(), here.what()), (there.kind(), there.what()), "{name}");
+                refused += 1;
+            }
+            (here, there) => {
+                panic!("{name}: {:?}, but of the server {:?}", here.map(drop), there.map(drop))
+            }
+        }
+    }
+    assert!(converted > 60 && refused < converted, "{converted} {refused}");
 }

@@ -64,7 +64,7 @@ def convert(
 
     Args:
         inputs: files, folders (searched for cubes), globs, ``file::variable``, or CSV lists with a
-            ``path`` column. Hidden files are left out of folders and globs.
+            ``path`` column; or URLs of these. Hidden files are left out of folders and globs.
         output: the dataset, a folder that does not exist yet; or a URL (``s3://``, ``gs://``,
             ``az://``) below which nothing lies yet.
         mask: where the mask of each cube lies: a path with ``{dir}``, ``{stem}``, ``{name}`` or
@@ -110,8 +110,8 @@ def convert(
         shard_size: uncompressed bytes of a shard to aim for.
         jobs: threads; one a core if ``None``.
         memory: bytes for reading.
-        storage_options: for a URL, credentials and settings of its server that the environment
-            does not have, as for :func:`hsipack.open`.
+        storage_options: for URLs of ``output`` and ``inputs``, credentials and settings of their
+            server that the environment does not have, as for :func:`hsipack.open`.
         progress: called about 20 times a second with the bytes taken in and their total.
 
     Raises:
@@ -191,7 +191,14 @@ def _settings(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     arguments = dict(arguments)
     servers = _options.storage(arguments.pop("storage_options", None))
     if servers is not None:
-        _hsipack.set_storage_options(_options.path("output", arguments["output"]), servers)
+        places = [
+            _options.path("output", arguments["output"]),
+            *_paths("inputs", arguments["inputs"]),
+        ]
+        urls = [place for place in places if "://" in place]
+        # Without any, the first one is told not to be a URL.
+        for place in urls or places[:1]:
+            _hsipack.set_storage_options(place, servers)
     settings = {name: value for name, value in arguments.items() if name != "progress"}
     for option, check in _CHECKS.items():
         settings[option] = check(option, settings[option])

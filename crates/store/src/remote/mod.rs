@@ -13,6 +13,7 @@
 //! | `failure.rs` | what went wrong, as an error without secrets |
 //! | `tries.rs` | trying again |
 //! | `metadata.rs` | the metadata files of a dataset, fetched together |
+//! | `reading.rs` | names with versions, whole objects piece by piece |
 //! | `writing.rs`, `upload.rs` | small objects, at once; large ones in parts |
 //!
 //! The store for loaders, which reads ahead, is [`RemoteStore`](crate::stores::RemoteStore).
@@ -23,6 +24,7 @@ mod network;
 mod object;
 mod options;
 mod profile;
+mod reading;
 mod tries;
 mod upload;
 mod url;
@@ -43,6 +45,7 @@ pub(crate) use failure::Failure;
 pub(crate) use metadata::Fetched;
 pub(crate) use network::{spawn, wait};
 pub(crate) use object::{Object, Version};
+pub(crate) use reading::{fetch, is_plain, list_folder, list_versions, span};
 pub(crate) use upload::Upload;
 pub(crate) use writing::{delete, delete_below, exists, list, put, put_new};
 

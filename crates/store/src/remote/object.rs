@@ -26,7 +26,7 @@ pub(crate) struct Version {
 }
 
 impl Version {
-    fn of(meta: &ObjectMeta) -> Self {
+    pub(super) fn of(meta: &ObjectMeta) -> Self {
         let modified = meta.last_modified.timestamp_millis();
         Self { len: meta.size, tag: meta.e_tag.clone(), modified }
     }

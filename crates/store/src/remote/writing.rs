@@ -10,6 +10,7 @@ use object_store::{ObjectStoreExt, PutMode, PutOptions, PutPayload};
 use super::failure::Failure;
 use super::network;
 use super::object::Object;
+use super::reading::below;
 use super::tries::Tries;
 
 /// Puts `content` at `url`, whatever lies there.
@@ -81,12 +82,7 @@ pub(crate) fn list(folder: &Path, most: usize) -> Result<Vec<PathBuf>> {
     network::wait(async {
         let object = Object::at(folder)?;
         let keys = object.below(most).await.map_err(|failure| failure.of(folder))?;
-        // Keys come as they are stored; what is below `folder` is joined to it, whose spelling stays.
-        let below = |key: Key| -> Option<PathBuf> {
-            let parts = key.prefix_match(&object.key)?;
-            Some(parts.fold(folder.to_owned(), |path, part| path.join(part.as_ref())))
-        };
-        Ok(keys.into_iter().filter_map(below).collect())
+        Ok(keys.iter().filter_map(|key| below(folder, &object, key)).collect())
     })
 }
 

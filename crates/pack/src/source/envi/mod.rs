@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
 use hsipack_format::{CubeShape, Error, Opt, Result, remedy};
-use hsipack_store::small;
+use hsipack_store::{mirror, small};
 
 use self::header::{Header, Interleave, Kind};
 use self::search::{file_name, find_data, has_suffix, header_names};
@@ -343,9 +343,15 @@ impl<R: Read> Read for Verified<R> {
     }
 }
 
+/// Whether there is a file at `path`, which may stand for an object of a server.
+fn is_there(path: &Path) -> bool {
+    // What a server does not say is not there; opening the other file of the pair tells why.
+    mirror::look(path).is_ok() && path.is_file()
+}
+
 /// What the file at `path` is; [`Kind::Other`] if there is none.
 fn kind_of(path: &Path) -> Kind {
-    if !path.is_file() {
+    if !is_there(path) {
         return Kind::Other;
     }
     small::head(path, HEAD).map_or(Kind::Other, |head| header::kind(&head))

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use hsipack_format::{Error, Result};
 
 use super::header::{Header, Interleave, Kind};
-use super::{DataFile, kind_of};
+use super::{DataFile, is_there, kind_of};
 
 /// Suffixes of data files, in the order tried; those of the interleaves come with them.
 const DATA_SUFFIXES: [&str; 11] =
@@ -110,7 +110,7 @@ impl<'a> Candidates<'a> {
 
     /// Adds `path` if it is a file, new, and no header.
     fn add(&mut self, path: PathBuf) {
-        if !path.is_file() || kind_of(&path) != Kind::Other {
+        if !is_there(&path) || kind_of(&path) != Kind::Other {
             return;
         }
         if let Ok(data) = DataFile::measure(&path)

@@ -152,6 +152,7 @@ impl Search {
         let place = home.parent().unwrap_or(Path::new("")).join(OsStr::from_bytes(file));
         let what =
             |why: &str| format!("the cube is a virtual dataset over '{}', {why}", text(file));
+        hsipack_store::mirror::look(&place)?;
         let resolved = match place.canonicalize() {
             Ok(resolved) => resolved,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {

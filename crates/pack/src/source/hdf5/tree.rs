@@ -319,6 +319,8 @@ fn skipped(path: &str) -> bool {
 /// taken; where another program has the file open for writing, that is an error.
 pub(super) fn open_file(path: &Path) -> Result<File> {
     storage::restrict_libhdf5();
+    // The library opens it by its name.
+    hsipack_store::mirror::fetch(path)?;
     let open = |lock: bool| {
         File::with_options()
             .with_fapl(|p| p.file_locking(lock).chunk_cache(12_421, CHUNK_CACHE, 1.0))

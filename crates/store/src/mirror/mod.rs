@@ -1,0 +1,360 @@
+//! Objects of servers as files of this machine, for readers that know files only.
+//!
+//! Cubes come in formats whose libraries want a file, with others beside it. So what lies below a URL stands in a folder
+//! among the system's temporary files, under the same names: empty files of the right length at first. [`small`](crate::small)
+//! is the door through which all of them are opened, and fetches what is opened: its beginning only, where no more is
+//! looked at, or all of it. Where all that was fetched does not fit into half of the disk, what was opened longest ago
+//! is emptied again. A cube that is open is pinned ([`pinning`]): its files stay.
+//!
+//! | file | what it knows |
+//! |---|---|
+//! | `mod.rs` | the folder, and which file stands for which object |
+//! | `table.rs` | what was fetched, what is pinned, what gives way |
+//!
+//! The folder is there while somebody has a [`Session`]. One that a killed process left is removed by the next.
+
+mod table;
+
+use std::cell::RefCell;
+use std::fs::{self, File};
+use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hsipack_format::{Error, Result};
+
+use crate::remote::{self, Version, is_url};
+use table::Table;
+
+/// How the folders are called, and what follows it is a number.
+const PREFIX: &str = "hsipack-inputs-";
+/// The file in a folder that its process has locked.
+const LOCK: &str = ".lock";
+
+static MIRROR: Mutex<Option<Arc<Mirror>>> = Mutex::new(None);
+/// Whether there is any, so that opening a file costs nothing where there is none.
+static ANY: AtomicBool = AtomicBool::new(false);
+/// How many sessions there are in this process.
+static SESSIONS: Mutex<usize> = Mutex::new(0);
+
+#[derive(Debug)]
+struct Mirror {
+    root: PathBuf,
+    _lock: File,
+    table: Table,
+}
+
+/// While it lives, objects have files. Removes them at its end, if it is the last one.
+#[derive(Debug)]
+#[must_use]
+pub struct Session(());
+
+/// Begins to have files of objects, should any be asked for.
+pub fn session() -> Session {
+    *locked(&SESSIONS) += 1;
+    Session(())
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let mut sessions = locked(&SESSIONS);
+        *sessions -= 1;
+        if *sessions == 0 {
+            ANY.store(false, Ordering::Relaxed);
+            locked(&MIRROR).take();
+        }
+    }
+}
+
+impl Drop for Mirror {
+    fn drop(&mut self) {
+        // The next process tries again.
+        let _ = fs::remove_dir_all(&self.root);
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The mirror, if there is one, and `path` lies in it.
+fn holding(path: &Path) -> Option<Arc<Mirror>> {
+    if !ANY.load(Ordering::Relaxed) {
+        return None;
+    }
+    locked(&MIRROR).as_ref().filter(|mirror| path.starts_with(&mirror.root)).cloned()
+}
+
+fn mirror() -> Result<Arc<Mirror>> {
+    let mut mirror = locked(&MIRROR);
+    if let Some(mirror) = &*mirror {
+        return Ok(mirror.clone());
+    }
+    if *locked(&SESSIONS) == 0 {
+        return Err(Error::unsupported(
+            "cubes at URLs are only converted, and compared with their dataset",
+        )
+        .with_remedy("copy the cube to this machine first"));
+    }
+    let made = Arc::new(Mirror::make(&std::env::temp_dir())?);
+    ANY.store(true, Ordering::Relaxed);
+    *mirror = Some(made.clone());
+    Ok(made)
+}
+
+/// The file, or the folder, that stands for what lies at `url`; beside a file stand those that lie beside the object, if
+/// the server lists them. `None` if nothing lies there.
+///
+/// # Errors
+/// If the server does not say, or nothing can be written among the temporary files.
+pub fn file(url: &Path) -> Result<Option<PathBuf>> {
+    let mirror = mirror()?;
+    let path = mirror.path_of(url)?;
+    if path.is_file() {
+        return Ok(Some(path));
+    }
+    if let Some(folder) = url.parent().filter(|folder| is_url(folder)) {
+        mirror.list_beside(folder)?;
+    }
+    if path.is_file() {
+        return Ok(Some(path));
+    }
+    if !path.is_dir() && mirror.look_for(&path, url)? {
+        return Ok(Some(path));
+    }
+    Ok(mirror.list_below(url)?.then_some(path))
+}
+
+/// The folder that stands for all that lies below `url`; `None` if that is nothing.
+///
+/// # Errors
+/// If the server does not say, or nothing can be written among the temporary files.
+pub fn folder(url: &Path) -> Result<Option<PathBuf>> {
+    let mirror = mirror()?;
+    let path = mirror.path_of(url)?;
+    Ok(mirror.list_below(url)?.then_some(path))
+}
+
+/// Makes files of what lies beside the object that a file stands for or would stand for: before it is looked whether there is one.
+///
+/// # Errors
+/// As [`file`].
+pub fn look(path: &Path) -> Result<()> {
+    let Some(mirror) = holding(path) else { return Ok(()) };
+    if path.exists() {
+        return Ok(());
+    }
+    let path = &without_parents(path);
+    let Some(url) = mirror.url_of(path) else { return Ok(()) };
+    if remote::is_plain(&url)? {
+        return mirror.look_for(path, &url).map(drop);
+    }
+    match url.parent() {
+        Some(folder) if is_url(folder) => mirror.list_beside(folder),
+        _ => Ok(()),
+    }
+}
+
+/// The URL that a file stands for, if it stands for one.
+pub fn url_of(path: &Path) -> Option<PathBuf> {
+    holding(path)?.url_of(&without_parents(path))
+}
+
+/// A text with the URLs in the place of the files that stand for them.
+pub fn with_urls(text: &str) -> String {
+    let mirror = locked(&MIRROR).clone();
+    let Some(mirror) = mirror else { return text.to_owned() };
+    let root = format!("{}/", mirror.root.display());
+    let mut parts = text.split(root.as_str());
+    let mut told = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        told.push_str(&part.replacen('/', "://", 1));
+    }
+    told
+}
+
+/// An error with the URLs in the place of the files that stand for them.
+pub fn error_with_urls(error: Error) -> Error {
+    if ANY.load(Ordering::Relaxed) { error.retold(&with_urls) } else { error }
+}
+
+/// Fetches what a file stands for, or all that a folder does; of any other file nothing.
+///
+/// # Errors
+/// If it cannot be fetched.
+pub fn fetch(path: &Path) -> Result<()> {
+    let Some(mirror) = holding(path) else { return Ok(()) };
+    let path = &without_parents(path);
+    if !path.is_dir() {
+        return mirror.table.fetch(path);
+    }
+    let inside = |below: &PathBuf| below.starts_with(path);
+    mirror.table.files().into_iter().filter(inside).try_for_each(|file| mirror.table.fetch(&file))
+}
+
+/// Fetches the first `len` bytes of what a file stands for; of any other file nothing.
+///
+/// # Errors
+/// If they cannot be fetched.
+pub(crate) fn fetch_head(path: &Path, len: u64) -> Result<()> {
+    match holding(path) {
+        Some(mirror) => mirror.table.fetch_head(&without_parents(path), len),
+        None => Ok(()),
+    }
+}
+
+thread_local! {
+    static PINNED: RefCell<Option<Vec<PathBuf>>> = const { RefCell::new(None) };
+}
+
+/// Files that stay while it lives.
+#[derive(Debug, Default)]
+#[must_use]
+pub struct Pin(Vec<PathBuf>);
+
+impl Pin {
+    /// Whether it holds no file.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            if let Some(mirror) = holding(path) {
+                mirror.table.unpin(path);
+            }
+        }
+    }
+}
+
+/// Does `work` on this thread, and holds all files that are fetched, or were and are opened, meanwhile.
+pub fn pinning<T>(work: impl FnOnce() -> T) -> (T, Pin) {
+    let before = PINNED.replace(Some(Vec::new()));
+    let result = work();
+    let pin = Pin(PINNED.replace(before).unwrap_or_default());
+    (result, pin)
+}
+
+/// Notes a file that is in use; whether it is to be pinned.
+fn pins(path: &Path) -> bool {
+    PINNED.with_borrow_mut(|pinned| {
+        pinned.as_mut().map(|paths| paths.push(path.to_owned())).is_some()
+    })
+}
+
+/// The same path without `..`: names of objects have none.
+fn without_parents(path: &Path) -> PathBuf {
+    path.components().fold(PathBuf::new(), |mut path, part| {
+        match part {
+            Component::ParentDir => drop(path.pop()),
+            part => path.push(part),
+        }
+        path
+    })
+}
+
+impl Mirror {
+    /// A folder in `temporary`, locked.
+    fn make(temporary: &Path) -> Result<Self> {
+        remove_remains(temporary);
+        let number = std::process::id();
+        let fail = |root: &Path, error| {
+            Error::io(root, "cannot create", error)
+                .with_remedy("files of servers are put among the temporary files: let TMPDIR name a folder with room")
+        };
+        for attempt in 0.. {
+            let root = temporary.join(format!("{PREFIX}{number}-{attempt}"));
+            match fs::create_dir(&root) {
+                Ok(()) => {
+                    let lock =
+                        File::create_new(root.join(LOCK)).map_err(|error| fail(&root, error))?;
+                    lock.lock().map_err(|error| fail(&root, error))?;
+                    let table = Table::new(&root);
+                    return Ok(Self { root, _lock: lock, table });
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(fail(&root, error)),
+            }
+        }
+        unreachable!("there are numbers without end")
+    }
+
+    fn path_of(&self, url: &Path) -> Result<PathBuf> {
+        let text = url.to_string_lossy();
+        let (scheme, rest) = text.split_once("://").ok_or_else(|| Error::bug("no URL"))?;
+        let below = Path::new(rest.trim_end_matches('/'));
+        if below.components().any(|part| !matches!(part, Component::Normal(_))) {
+            return Err(Error::unsupported("a name that no file can have").at(url));
+        }
+        Ok(self.root.join(scheme).join(below))
+    }
+
+    fn url_of(&self, path: &Path) -> Option<PathBuf> {
+        let below = path.strip_prefix(&self.root).ok()?.to_str()?;
+        let (scheme, rest) = below.split_once('/')?;
+        Some(format!("{scheme}://{rest}").into())
+    }
+
+    /// A file for an object, if there is one.
+    fn look_for(&self, path: &Path, url: &Path) -> Result<bool> {
+        match remote::version(url) {
+            Ok(version) => self.add(path, url, version).map(|()| true),
+            Err(error) if crate::small::is_missing(&error) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Files for the objects of a folder, and folders for those in it; nothing where the server lists no names.
+    fn list_beside(&self, folder: &Path) -> Result<()> {
+        if remote::is_plain(folder)? || !self.table.begin_list(folder) {
+            return Ok(());
+        }
+        let Ok((objects, folders)) = remote::list_folder(folder) else { return Ok(()) };
+        for (url, version) in objects {
+            self.add(&self.path_of(&url)?, &url, version)?;
+        }
+        for url in folders {
+            let path = self.path_of(&url)?;
+            fs::create_dir_all(&path).map_err(|error| Error::io(&path, "cannot create", error))?;
+        }
+        Ok(())
+    }
+
+    /// Files for all objects below a URL; whether there are any.
+    fn list_below(&self, url: &Path) -> Result<bool> {
+        let objects = remote::list_versions(url)?;
+        let any = !objects.is_empty();
+        for (url, version) in objects {
+            self.add(&self.path_of(&url)?, &url, version)?;
+        }
+        Ok(any)
+    }
+
+    /// A file for an object, unless there is one.
+    fn add(&self, path: &Path, url: &Path, version: Version) -> Result<()> {
+        // Names that end in a slash stand for folders in some tools.
+        if path.is_dir() || path.exists() {
+            return Ok(());
+        }
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)
+                .map_err(|error| Error::io(folder, "cannot create", error))?;
+        }
+        table::empty(path, version.len)?;
+        self.table.add(path, url, version);
+        Ok(())
+    }
+}
+
+/// Removes folders of processes that ended before they could.
+fn remove_remains(temporary: &Path) {
+    let entries = fs::read_dir(temporary).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)) {
+        let lock = File::open(entry.path().join(LOCK));
+        if lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
