@@ -152,7 +152,7 @@ def test_cubes_of_a_server_give_what_files_give(
     hsipack.convert(cubes, here, **options)
     url = f"s3://bucket/raw/{cubes.name}"
     theirs = {**options, "mask": {"organs": "{dir}/../masks/none.png"}}
-    with pytest.raises(hsipack.Error, match="there is no s3://bucket/raw/masks/none.png"):
+    with pytest.raises(hsipack.Error, match=r"no s3://bucket/raw/masks/none\.png"):
         hsipack.convert(url, there, storage_options=s3.options, **theirs)
     theirs["mask"] = {"organs": "{dir}/../masks/{stem}.png"}
     hsipack.convert(url, there, storage_options=s3.options, **theirs)
