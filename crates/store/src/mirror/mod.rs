@@ -138,7 +138,7 @@ pub fn folder(url: &Path) -> Result<Option<PathBuf>> {
 /// Makes files of what lies beside the object that a file stands for or would stand for: before it is looked whether there is one.
 ///
 /// # Errors
-/// As [`file`].
+/// As [`file()`].
 pub fn look(path: &Path) -> Result<()> {
     let Some(mirror) = holding(path) else { return Ok(()) };
     if path.exists() {
