@@ -69,7 +69,9 @@ fn requests(client: &TcpStream, mut server: &TcpStream, latency: Duration) -> io
             if let Some(length) = line.strip_prefix("content-length:") {
                 body = length.trim().parse().map_err(io::Error::other)?;
             } else if line.starts_with("transfer-encoding:") {
-                return Err(io::Error::other("a request in chunks, whose end nobody looks for here"));
+                return Err(io::Error::other(
+                    "a request in chunks, whose end nobody looks for here",
+                ));
             } else if line.trim().is_empty() {
                 break;
             }

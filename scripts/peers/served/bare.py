@@ -30,7 +30,7 @@ class Bare(ServedPeer):
                 f"{at_once} at a time, {mib} MiB each", "obstore's get_range", store.DATA, options
             )
 
-        return [setting(8, 8), setting(16, 8), setting(16, 4)]
+        return [setting(8, 8), setting(16, 8)]
 
     def prepare(self, cubes: Cubes, data: str, folder: Path) -> None:
         store.write(cubes, folder)

@@ -39,7 +39,6 @@ class ByHand(ServedPeer):
         chunks = "chunks side by side in ranges of 4 MiB; decoded when they come"
         return [
             setting(FRAMES, 16, 2, frames),
-            setting(store.DATA, 8, 2, chunks),
             setting(store.DATA, 16, 2, chunks),
             setting(store.DATA, 16, 2, chunks).keeping_memory(),
         ]

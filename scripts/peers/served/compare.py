@@ -213,7 +213,8 @@ def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="See scripts/bench_server_peers.")
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--server", required=True, help="the program s3s-fs")
-    parser.add_argument("--server-name", required=True, help="and its version")
+    parser.add_argument("--nginx", required=True, help="the program nginx")
+    parser.add_argument("--server-name", required=True, help="what both are, for the page")
     parser.add_argument("--link", required=True, help="the program link")
     parser.add_argument("--links", default=",".join(LINKS), help="which, with commas between them")
     parser.add_argument("--workers", type=int, required=True)
@@ -235,7 +236,7 @@ def main() -> None:
     # So that what is being measured, the server and the link end with this.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     found = options()
-    with Server(found.server, found.folder / "served") as server:
+    with Server(found.server, found.nginx, found.folder / "served") as server:
         comparison = Comparison(found, server)
         wanted = found.batch * found.workers
         if len(comparison.cubes) % wanted or not len(comparison.cubes):

@@ -53,6 +53,10 @@ class Mosaic(ServedPeer):
             batch_size=task.batch,
             num_canonical_nodes=1,
         )
+        for one in dataset.streams:
+            # It fetched the index by a connection that forked workers would share: their answers
+            # get mixed up.
+            one._downloader.clean_up()
         if "plain" not in setting.data:
             dataset.shape = place.shape
         loader: DataLoader[Any] = DataLoader(

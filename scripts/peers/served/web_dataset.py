@@ -27,7 +27,7 @@ class WebDataset(ServedPeer):
             name = f"shards of {on_files.SHARD_CUBES} cubes, prefetch {prefetch}"
             return Setting(name, guide, "tar_lz4hc4", options)
 
-        return [setting(2), setting(2).keeping_memory(), setting(4).keeping_memory()]
+        return [setting(2).keeping_memory(), setting(4).keeping_memory()]
 
     def prepare(self, cubes: Cubes, data: str, folder: Path) -> None:
         on_files.WebDataset().prepare(cubes, data, folder)
