@@ -45,7 +45,6 @@ class ZarrPython(ServedPeer):
         docs = "zarr's guide: async.concurrency bounds the reads at a time"
         more = {"async.concurrency": 64}
         return [
-            on_files.one_process("concurrency 10", "defaults", {}),
             on_files.one_process("concurrency 64", docs, more),
             on_files.in_loader("concurrency 64", docs, more).keeping_memory(),
         ]
