@@ -123,6 +123,23 @@ need_cmake() {
   note "CMake $(cmake --version | sed -n '1s/^cmake version //p') from $1 (the system's is ${have:-missing})"
 }
 
+# make_peers: .venv-peers, with the loaders that hsipack is compared with and the package hsipack from this clone.
+make_peers() {
+  make_venv .venv-peers scripts/requirements-peers.txt
+  need_cmake .venv-peers
+  # The commit, and whatever was changed since.
+  local built
+  built=$(git rev-parse HEAD; git diff HEAD -- crates Cargo.lock Cargo.toml pyproject.toml)
+  if [[ "$(cat .venv-peers/.hsipack 2>/dev/null)" == "$built" ]]; then
+    note "the package hsipack is installed"
+    return
+  fi
+  say "the package hsipack (minutes the first time)"
+  .venv-peers/bin/python -m pip install --quiet --disable-pip-version-check --no-input --no-deps --force-reinstall . ||
+    die "cannot install the package hsipack from this clone"
+  printf '%s\n' "$built" >.venv-peers/.hsipack
+}
+
 # want_program WHAT PACKAGE NAME...: some tests need a program, under one of these names. As root on Debian its package is
 # installed, elsewhere these tests are skipped.
 want_program() {

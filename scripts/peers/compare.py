@@ -169,7 +169,7 @@ class Comparison:
             epochs=epochs,
             check=check,
         )
-        return run(request)
+        return run("peers.measure", request.to_json(), request.setting.environment)
 
     def results(self) -> Json:
         """Everything, for JSON, table and chart."""
@@ -180,7 +180,7 @@ class Comparison:
         rows, verdicts = report.judge(rows)
         return {
             "machine": machine(),
-            "libraries": versions(),
+            "libraries": versions(LIBRARIES),
             "task": asdict(self.task),
             "shape": self.cubes.shape,
             "rounds": self.options.rounds,
@@ -202,14 +202,14 @@ class Comparison:
         }
 
 
-def run(request: Request) -> Json:
-    """Runs `peers.measure`, and ends what it leaves behind."""
+def run(module: str, request: str, environment: dict[str, str]) -> Json:
+    """Runs a module that measures, such as `peers.measure`, and ends what it leaves behind."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "peers.measure", request.to_json()],
+        [sys.executable, "-m", module, request],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=os.environ | request.setting.environment,
+        env=os.environ | environment,
         start_new_session=True,
     )
     try:
@@ -262,10 +262,10 @@ def machine() -> Json:
     }
 
 
-def versions() -> dict[str, str]:
-    """Of the libraries compared."""
+def versions(names: list[str]) -> dict[str, str]:
+    """Of libraries, those that are installed."""
     found = {}
-    for name in LIBRARIES:
+    for name in names:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
     return found

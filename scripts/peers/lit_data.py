@@ -32,6 +32,17 @@ def unpack(stored: dict[str, Any], shape: tuple[int, ...] | None) -> torch.Tenso
     return torch.from_numpy(value if shape is None else htc.decode(bytes(value), shape))
 
 
+def optimize(cubes: Cubes, folder: Path, compressed: bool, chunk_bytes: str) -> None:
+    """Packs cubes into chunks of so many bytes."""
+    litdata.optimize(
+        fn=partial(sample, cubes=cubes, compressed=compressed),
+        inputs=list(range(len(cubes))),
+        output_dir=str(folder),
+        chunk_bytes=chunk_bytes,
+        num_workers=1,
+    )
+
+
 class LitData(Peer):
     """StreamingDataset in its StreamingDataLoader."""
 
@@ -57,13 +68,7 @@ class LitData(Peer):
 
     def prepare(self, cubes: Cubes, data: str, folder: Path) -> None:
         (folder / "shape").write_text(" ".join(map(str, cubes.shape)))
-        litdata.optimize(
-            fn=partial(sample, cubes=cubes, compressed=data == "litdata_lz4hc4"),
-            inputs=list(range(len(cubes))),
-            output_dir=str(folder / "optimized"),
-            chunk_bytes="256MB",
-            num_workers=1,
-        )
+        optimize(cubes, folder / "optimized", data == "litdata_lz4hc4", "256MB")
 
     def epochs(self, folder: Path, setting: Setting, task: Task) -> Iterator[torch.Tensor]:
         blosc.set_nthreads(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -22,26 +23,29 @@ def orders(task: Task) -> Iterator[list[int]]:
 
 
 class Batches(Sampler[list[int]]):
-    """Numbers of the cubes of each batch, epoch after epoch.
+    """Numbers of the cubes of each batch, epoch after epoch, of so many epochs if they are given.
 
-    One iteration has no end, so that no peer waits for its workers between epochs: those would be
-    a few batches here, hundreds in training.
+    One iteration goes over all epochs, so that no peer waits for its workers between them: those
+    would be a few batches here, hundreds in training.
     """
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, epochs: int | None = None) -> None:
         self.task = task
+        self.epochs = epochs
 
     def __iter__(self) -> Iterator[list[int]]:
-        for order in orders(self.task):
+        for order in islice(orders(self.task), self.epochs):
             for start in range(0, len(order), self.task.batch):
                 yield order[start : start + self.task.batch]
 
 
-def stream(dataset: CubeDataset, setting: Setting, task: Task) -> Iterator[torch.Tensor]:
+def stream(
+    dataset: CubeDataset, setting: Setting, task: Task, epochs: int | None = None
+) -> Iterator[torch.Tensor]:
     """Batches of a map-style dataset by persistent workers and the default collation."""
     loader: DataLoader[Any] = DataLoader(
         dataset,
-        batch_sampler=Batches(task),
+        batch_sampler=Batches(task, epochs),
         num_workers=task.workers,
         prefetch_factor=setting.options.get("prefetch", 2),
         persistent_workers=True,

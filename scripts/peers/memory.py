@@ -22,10 +22,10 @@ def tree(pid: int) -> Iterator[int]:
                 yield from tree(int(child))
 
 
-def cpu_seconds() -> float:
-    """Of this process and its descendants, those that ended included."""
+def cpu_seconds(root: int | None = None) -> float:
+    """Of a process (this one unless it is named) and its descendants, ended ones included."""
     ticks = 0
-    for pid in tree(os.getpid()):
+    for pid in tree(root or os.getpid()):
         with contextlib.suppress(OSError):
             # After the name, which may hold spaces: state is the first, utime the twelfth.
             fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()

@@ -33,6 +33,17 @@ class Frames(streaming.StreamingDataset):  # type: ignore[misc]
         return torch.from_numpy(htc.decode(value, self.shape))
 
 
+def write(cubes: Cubes, folder: Path, compressed: bool, size_limit: str) -> None:
+    """Packs cubes into shards of at most so many bytes."""
+    kind = "bytes" if compressed else "ndarray:float16:" + ",".join(map(str, cubes.shape))
+    with streaming.MDSWriter(
+        out=str(folder), columns={"cube": kind}, size_limit=size_limit
+    ) as shards:
+        for number in range(len(cubes)):
+            cube = np.array(cubes.half(number))
+            shards.write({"cube": htc.compress(cube, "lz4hc", 4) if compressed else cube})
+
+
 class Mosaic(Peer):
     """StreamingDataset in torch's DataLoader."""
 
@@ -58,15 +69,8 @@ class Mosaic(Peer):
 
     def prepare(self, cubes: Cubes, data: str, folder: Path) -> None:
         (folder / "shape").write_text(" ".join(map(str, cubes.shape)))
-        compressed = data == "mds_lz4hc4"
-        kind = "bytes" if compressed else "ndarray:float16:" + ",".join(map(str, cubes.shape))
         # Shards are read sample by sample: their size hardly matters on a local disk.
-        with streaming.MDSWriter(
-            out=str(folder / "mds"), columns={"cube": kind}, size_limit="256mb"
-        ) as shards:
-            for number in range(len(cubes)):
-                cube = np.array(cubes.half(number))
-                shards.write({"cube": htc.compress(cube, "lz4hc", 4) if compressed else cube})
+        write(cubes, folder / "mds", data == "mds_lz4hc4", "256mb")
 
     def epochs(self, folder: Path, setting: Setting, task: Task) -> Iterator[torch.Tensor]:
         blosc.set_nthreads(1)

@@ -131,7 +131,7 @@ def verdict(one: Json) -> str:
 
 def markdown(rows: list[list[str]]) -> list[str]:
     """A table whose columns stand below each other; numbers to the right."""
-    last = len(HEAD) - 1
+    last = len(rows[0]) - 1
     widths = [max(len(row[column]) for row in rows) for column in range(last)]
 
     def line(row: list[str]) -> str:

@@ -19,14 +19,21 @@ from peers.protocol import Peer, Setting, Task
 
 def open_array(folder: Path, threads: int) -> Any:
     """The image array; decoding and copying with so many threads, nothing cached."""
+    kvstore = {"driver": "file", "path": str(store.image(folder))}
+    return open_kvstore(kvstore, threads, file_io_concurrency={"limit": max(4, threads)})
+
+
+def open_kvstore(kvstore: dict[str, Any], threads: int, **more: Any) -> Any:
+    """The array in a key-value store of TensorStore's; nothing cached unless `more` says so."""
     context = {
         "cache_pool": {"total_bytes_limit": 0},
         "data_copy_concurrency": {"limit": threads},
-        "file_io_concurrency": {"limit": max(4, threads)},
+        **more,
     }
-    kvstore = {"driver": "file", "path": str(store.image(folder))}
     spec = {"driver": "zarr3", "kvstore": kvstore, "context": context}
-    return ts.open(spec, read=True).result()
+    # Metadata is read once, as all others do.
+    bound = {"recheck_cached_metadata": "open", "recheck_cached_data": "open"}
+    return ts.open(spec | bound, read=True).result()
 
 
 class Array(CubeDataset):
@@ -70,13 +77,21 @@ class TensorStore(Peer):
     def epochs(self, folder: Path, setting: Setting, task: Task) -> Iterator[torch.Tensor]:
         if setting.options["how"] == "loader":
             yield from stream(Array(folder), setting, task)
-        array = open_array(folder, task.workers)
-        start, finish = HOW[setting.options["how"]](array, setting.options["ahead"], task)
-        under_way: deque[Any] = deque()
-        for numbers in Batches(task):
-            under_way.append(start(numbers))
-            if len(under_way) > setting.options["ahead"]:
-                yield torch.from_numpy(finish(under_way.popleft()))
+        yield from batches(open_array(folder, task.workers), setting, task)
+
+
+def batches(
+    array: Any, setting: Setting, task: Task, epochs: int | None = None
+) -> Iterator[torch.Tensor]:
+    """Batches of an open array."""
+    start, finish = HOW[setting.options["how"]](array, setting.options["ahead"], task)
+    under_way: deque[Any] = deque()
+    for numbers in Batches(task, epochs):
+        under_way.append(start(numbers))
+        if len(under_way) > setting.options["ahead"]:
+            yield torch.from_numpy(finish(under_way.popleft()))
+    while under_way:
+        yield torch.from_numpy(finish(under_way.popleft()))
 
 
 def by_cube(array: Any, ahead: int, task: Task) -> Any:

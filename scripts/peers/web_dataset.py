@@ -58,22 +58,31 @@ class WebDataset(Peer):
         (folder / "shape").write_text(" ".join(map(str, cubes.shape)))
 
     def epochs(self, folder: Path, setting: Setting, task: Task) -> Iterator[torch.Tensor]:
-        blosc.set_nthreads(1)
         shape = tuple(map(int, (folder / "shape").read_text().split()))
         shards = sorted(str(path) for path in folder.glob("*.tar"))
-        collate = {"torch.stack": stack, "default_collate": stack_shared}
-        dataset = (
-            wds.WebDataset(shards, shardshuffle=len(shards), seed=task.seed)
-            .shuffle(2 * SHARD_CUBES)
-            .map(partial(decode, shape=shape))
-            .batched(task.batch, collation_fn=collate[setting.options["collate"]])
-            .repeat(1 << 30)
-        )
-        loader = wds.WebLoader(
-            dataset,
-            batch_size=None,
-            num_workers=task.workers,
-            prefetch_factor=setting.options["prefetch"],
-            persistent_workers=True,
-        )
-        yield from loader
+        yield from web_loader(pipeline(shards, shape, setting, task).repeat(1 << 30), setting, task)
+
+
+def pipeline(
+    shards: list[str], shape: tuple[int, ...], setting: Setting, task: Task, **more: Any
+) -> Any:
+    """Batches of the cubes in these shards, paths or URLs, once."""
+    blosc.set_nthreads(1)
+    collate = {"torch.stack": stack, "default_collate": stack_shared}
+    return (
+        wds.WebDataset(shards, shardshuffle=len(shards), seed=task.seed, **more)
+        .shuffle(2 * SHARD_CUBES)
+        .map(partial(decode, shape=shape))
+        .batched(task.batch, collation_fn=collate[setting.options["collate"]])
+    )
+
+
+def web_loader(dataset: Any, setting: Setting, task: Task) -> Any:
+    """The pipeline in worker processes that stay."""
+    return wds.WebLoader(
+        dataset,
+        batch_size=None,
+        num_workers=task.workers,
+        prefetch_factor=setting.options["prefetch"],
+        persistent_workers=True,
+    )

@@ -28,14 +28,14 @@ class Array(CubeDataset):
 
     def __getitem__(self, number: int) -> torch.Tensor:
         if self.array is None:
-            self.array = open_array(self.folder, self.config)
+            self.array = open_array(store.image(self.folder), self.config)
         return torch.from_numpy(self.array[number])
 
 
-def open_array(folder: Path, config: dict[str, Any]) -> Any:
-    """The image array, with these settings of zarr."""
+def open_array(place: Any, config: dict[str, Any]) -> Any:
+    """The image array in a folder or a store of zarr's, with these settings of zarr."""
     zarr.config.set(config)
-    return zarr.open_array(store.image(folder), mode="r")
+    return zarr.open_array(place, mode="r")
 
 
 class ZarrPython(Peer):
@@ -72,10 +72,14 @@ class ZarrPython(Peer):
         config = setting.options["config"]
         if setting.options["loader"]:
             yield from stream(Array(folder, config), setting, task)
-        array = open_array(folder, config)
-        for numbers in Batches(task):
-            # Orthogonal indexing (`oindex`) takes seconds for as many.
-            yield torch.from_numpy(np.stack([array[number] for number in numbers]))
+        yield from batches(open_array(store.image(folder), config), task)
+
+
+def batches(array: Any, task: Task, epochs: int | None = None) -> Iterator[torch.Tensor]:
+    """Batches of an open array, one after the other."""
+    for numbers in Batches(task, epochs):
+        # Orthogonal indexing (`oindex`) takes seconds for as many.
+        yield torch.from_numpy(np.stack([array[number] for number in numbers]))
 
 
 def has_zarrs() -> bool:

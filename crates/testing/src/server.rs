@@ -62,6 +62,36 @@ pub struct Link {
     pub rate: Option<u64>,
 }
 
+/// A link, and what is on it now.
+pub struct Lane {
+    link: Link,
+    /// When what was sent so far has passed.
+    passed: Mutex<Instant>,
+}
+
+impl Lane {
+    /// A link that nobody has sent anything over.
+    pub fn new(link: Link) -> Self {
+        Self { link, passed: Mutex::new(Instant::now()) }
+    }
+
+    /// What it is like.
+    pub const fn link(&self) -> Link {
+        self.link
+    }
+
+    /// Waits until so many bytes more have passed the link.
+    pub fn pass(&self, bytes: usize) {
+        let Some(rate) = self.link.rate else { return };
+        let now = Instant::now();
+        let mut passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
+        *passed = (*passed).max(now) + Duration::from_secs_f64(bytes as f64 / rate as f64);
+        let until = *passed;
+        drop(passed);
+        std::thread::sleep(until.saturating_duration_since(now));
+    }
+}
+
 /// A server of a folder's files on a port of this machine; ends when it is dropped.
 pub struct Server {
     shared: Arc<Shared>,
@@ -71,9 +101,7 @@ pub struct Server {
 
 struct Shared {
     folder: PathBuf,
-    link: Link,
-    /// When what was sent so far has passed the link.
-    passed: Mutex<Instant>,
+    lane: Lane,
     faults: Box<Faults>,
     requests: Mutex<Vec<Request>>,
     number: AtomicUsize,
@@ -114,8 +142,7 @@ impl Server {
         let address = listener.local_addr().expect("the port that was given");
         let shared = Arc::new(Shared {
             folder: folder.to_owned(),
-            link,
-            passed: Mutex::new(Instant::now()),
+            lane: Lane::new(link),
             faults: Box::new(faults),
             requests: Mutex::default(),
             number: AtomicUsize::new(0),
@@ -168,7 +195,7 @@ impl Shared {
                 return Ok(());
             }
             self.requests.lock().unwrap_or_else(PoisonError::into_inner).push(request.clone());
-            std::thread::sleep(self.link.latency);
+            std::thread::sleep(self.lane.link.latency);
             let fault = (self.faults)(&request);
             match fault {
                 Fault::Reset => return stream.shutdown(Shutdown::Both),
@@ -244,21 +271,10 @@ impl Shared {
             _ => {}
         }
         for piece in body.chunks(PIECE) {
-            self.pass(piece.len());
+            self.lane.pass(piece.len());
             stream.write_all(piece)?;
         }
         Ok(true)
-    }
-
-    /// Waits until so many bytes more have passed the link.
-    fn pass(&self, bytes: usize) {
-        let Some(rate) = self.link.rate else { return };
-        let now = Instant::now();
-        let mut passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
-        *passed = (*passed).max(now) + Duration::from_secs_f64(bytes as f64 / rate as f64);
-        let until = *passed;
-        drop(passed);
-        std::thread::sleep(until.saturating_duration_since(now));
     }
 }
 
