@@ -277,7 +277,7 @@ impl<L: Library> DeviceLoader<L> {
         } else {
             Box::new(Transfer::start(backend, loader, slot_bytes, interrupt)?)
         };
-        let notes = shared.ring.memory_report().notes.clone();
+        let notes = shared.ring.memory_report().notes;
         Ok(Self::of(way, library, recipe, shared, device, place, notes))
     }
 
@@ -443,7 +443,7 @@ impl<L: Library> DeviceLoader<L> {
     }
 
     /// What memory the ring has, and why it is no better.
-    pub fn memory(&self) -> &MemoryReport {
+    pub fn memory(&self) -> MemoryReport {
         self.shared.ring.memory_report()
     }
 

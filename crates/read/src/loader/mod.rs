@@ -172,6 +172,9 @@ impl Loader {
         for thread in 0..loader.shared.options.threads {
             loader.spawn(format!("decode {thread}"), move |shared| worker::run(shared, thread))?;
         }
+        if loader.shared.ring.is_provided_later() {
+            loader.spawn("provide".to_owned(), |shared| shared.ring.provide_memory())?;
+        }
         Ok(loader)
     }
 
@@ -401,7 +404,7 @@ impl Loader {
     }
 
     /// What memory the ring has, and why it is no better.
-    pub fn memory(&self) -> &MemoryReport {
+    pub fn memory(&self) -> MemoryReport {
         self.shared.ring.memory_report()
     }
 

@@ -4,6 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use hsipack_format::{CubeShape, DType, Opt, remedy};
 use hsipack_store::memory;
+use hsipack_store::remote::is_url;
 
 use super::batch_plan::{BatchPlan, lay_out};
 use super::cache_choice::{CacheChoice, Chosen};
@@ -18,6 +19,7 @@ use crate::decode::Decoder;
 use crate::held::Held;
 use crate::plan::{Crop, Order, Pad, Plan, PlanOptions, PlanSample, Segment, State};
 use crate::ring::Ring;
+use crate::ring::memory::MemoryOptions;
 use crate::{Error, ErrorKind, Result};
 
 /// What the threads of a loader have in common.
@@ -83,7 +85,9 @@ impl Shared {
         let Chosen { choice: cached, blocks, shared } = chosen;
         (options.cache, options.cache_bytes) = (cached.kind, cached.limit_bytes);
         check_memory(&options, slot_bytes, cached.needed_bytes)?;
-        let ring = Ring::new(options.slots, slot_bytes, &options.memory)?;
+        let later = options.memory.later || is_url(dataset.path());
+        let memory = MemoryOptions { later, ..options.memory.clone() };
+        let ring = Ring::new(options.slots, slot_bytes, &memory)?;
         let bytes = options.cache_bytes;
         let (plan, cache, held) = match (blocks, shared) {
             (Some(blocks), _) => (plan.in_blocks(blocks)?, None, Some(Held::new(&dataset)?)),

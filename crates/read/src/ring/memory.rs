@@ -1,6 +1,7 @@
-//! The ring's memory: one allocation, made and touched at the start.
+//! The ring's memory: one allocation, made and touched at the start; or touched while the first batches come from a server.
 
 use std::fmt;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -16,6 +17,9 @@ pub struct MemoryOptions {
     pub plain: bool,
     /// Do not ask for huge pages.
     pub no_huge_pages: bool,
+    /// Have the system provide the memory while the first batches are on their way, and not before: it may take longer
+    /// than these. No matter where a device locks it. Loaders of datasets on servers do so.
+    pub later: bool,
 }
 
 impl fmt::Debug for MemoryOptions {
@@ -24,6 +28,7 @@ impl fmt::Debug for MemoryOptions {
             .field("locker", &self.locker.as_ref().map(|locker| locker.name()))
             .field("plain", &self.plain)
             .field("no_huge_pages", &self.no_huge_pages)
+            .field("later", &self.later)
             .finish()
     }
 }
@@ -62,6 +67,8 @@ pub(crate) struct Memory {
     bytes: usize,
     locker: Option<Arc<dyn PageLocker>>,
     report: MemoryReport,
+    /// Whether it is provided bit by bit.
+    later: bool,
 }
 
 // SAFETY: it owns its memory, as a Box does; who may touch which part when is the ring's to decide.
@@ -73,20 +80,23 @@ unsafe impl Sync for Memory {}
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
 
 impl Memory {
-    /// Allocates `bytes` and touches every page.
+    /// Allocates `bytes`, and touches every page unless that is to be done later.
     pub(crate) fn new(bytes: usize, options: &MemoryOptions) -> Result<Self> {
         let bytes = bytes.max(1).next_multiple_of(HUGE_PAGE);
         let start = system::allocate(bytes).map_err(|error| no_room(bytes, error))?;
         let report = MemoryReport { bytes, kind: "plain", huge_page_bytes: 0, notes: Vec::new() };
         // From here on, dropping it gives the memory back.
-        let mut memory = Self { start, bytes, locker: None, report };
+        let later = options.later && options.locker.is_none();
+        let mut memory = Self { start, bytes, locker: None, report, later };
         if !options.no_huge_pages
             && let Err(why) = system::want_huge_pages(start, bytes)
         {
             memory.report.notes.push(format!("no huge pages: {why}"));
         }
-        system::touch(start, bytes).map_err(|error| no_room(bytes, error))?;
-        memory.report.huge_page_bytes = system::huge_page_bytes(start).min(bytes);
+        if !later {
+            system::touch(start, bytes).map_err(|error| no_room(bytes, error))?;
+            memory.report.huge_page_bytes = system::huge_page_bytes(start).min(bytes);
+        }
         memory.lock(options);
         Ok(memory)
     }
@@ -108,15 +118,30 @@ impl Memory {
         if options.plain {
             return;
         }
-        match system::lock(self.start, self.bytes) {
+        match system::lock(self.start, self.bytes, self.later) {
             Ok(()) => self.report.kind = "locked",
             Err(why) => self.report.notes.push(format!("not locked against swapping: {why}")),
         }
     }
 
-    /// What it is.
-    pub(crate) fn report(&self) -> &MemoryReport {
-        &self.report
+    /// What it is now.
+    pub(crate) fn report(&self) -> MemoryReport {
+        let mut report = self.report.clone();
+        if self.later {
+            report.huge_page_bytes = system::huge_page_bytes(self.start).min(self.bytes);
+        }
+        report
+    }
+
+    /// Whether it is provided bit by bit.
+    pub(crate) fn is_later(&self) -> bool {
+        self.later
+    }
+
+    /// Has the system provide a part of it now, whoever writes there meanwhile.
+    pub(crate) fn provide(&self, part: Range<usize>) {
+        debug_assert!(part.start <= part.end && part.end <= self.bytes);
+        system::provide(self.start, part);
     }
 
     /// Its first byte.
@@ -158,6 +183,7 @@ fn no_room(bytes: usize, error: std::io::Error) -> Error {
 #[cfg(not(miri))]
 mod system {
     use std::io;
+    use std::ops::Range;
     use std::ptr::NonNull;
 
     /// Anonymous memory, zero-filled, aligned to huge pages.
@@ -236,6 +262,17 @@ mod system {
         }
     }
 
+    /// Has the kernel provide the pages of a part now, as far as it knows how to; what they hold stays.
+    pub fn provide(start: NonNull<u8>, part: Range<usize>) {
+        let first = part.start.next_multiple_of(4096).min(part.end);
+        // SAFETY: the part lies in a mapping of ours; populating it changes no content, also of pages that are written to
+        // at the same time.
+        unsafe {
+            let place = start.as_ptr().add(first);
+            libc::madvise(place.cast(), part.end - first, libc::MADV_POPULATE_WRITE)
+        };
+    }
+
     /// How much of the mapping at `start` lies on huge pages, as the kernel says.
     pub fn huge_page_bytes(start: NonNull<u8>) -> usize {
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
@@ -255,9 +292,17 @@ mod system {
         kib.unwrap_or(0) << 10
     }
 
-    pub fn lock(start: NonNull<u8>, bytes: usize) -> Result<(), String> {
+    /// Locks the pages; with `later` each when it is provided.
+    pub fn lock(start: NonNull<u8>, bytes: usize, later: bool) -> Result<(), String> {
+        let place = start.as_ptr().cast();
         // SAFETY: locking pages of a mapping of ours changes no content.
-        if unsafe { libc::mlock(start.as_ptr().cast(), bytes) } == 0 {
+        let locked = unsafe {
+            match later {
+                true => libc::mlock2(place, bytes, libc::MLOCK_ONFAULT),
+                false => libc::mlock(place, bytes),
+            }
+        };
+        if locked == 0 {
             return Ok(());
         }
         let error = io::Error::last_os_error();
@@ -280,6 +325,7 @@ mod system {
 mod system {
     use std::alloc::{Layout, alloc_zeroed, dealloc};
     use std::io;
+    use std::ops::Range;
     use std::ptr::NonNull;
 
     fn layout(bytes: usize) -> Layout {
@@ -305,11 +351,13 @@ mod system {
         Ok(())
     }
 
+    pub fn provide(_: NonNull<u8>, _: Range<usize>) {}
+
     pub fn huge_page_bytes(_: NonNull<u8>) -> usize {
         0
     }
 
-    pub fn lock(_: NonNull<u8>, _: usize) -> Result<(), String> {
+    pub fn lock(_: NonNull<u8>, _: usize, _: bool) -> Result<(), String> {
         Err("not under Miri".into())
     }
 }
@@ -369,7 +417,8 @@ mod tests {
     #[test]
     fn a_device_that_refuses_is_named_with_its_reason() {
         let locker: Arc<dyn PageLocker> = Arc::new(Fake { refuses: true, ..Fake::default() });
-        let options = MemoryOptions { locker: Some(locker), plain: true, no_huge_pages: true };
+        let options =
+            MemoryOptions { locker: Some(locker), plain: true, no_huge_pages: true, later: false };
         let memory = Memory::new(1, &options).unwrap();
         assert_eq!(memory.report().kind, "plain");
         assert_eq!(
@@ -383,5 +432,30 @@ mod tests {
     fn more_memory_than_there_is_addresses_for_is_an_error() {
         let error = Memory::new(1 << 60, &MemoryOptions::default()).unwrap_err();
         assert!(error.to_string().contains("fewer slots"), "{error}");
+    }
+
+    // Miri knows no memory maps.
+    #[cfg(not(miri))]
+    #[test]
+    fn memory_that_is_provided_later_keeps_what_was_written_before() {
+        let options = MemoryOptions { later: true, ..MemoryOptions::default() };
+        let memory = Memory::new(5 << 20, &options).unwrap();
+        assert!(memory.is_later());
+        let last = memory.len() - 1;
+        // SAFETY: inside the memory, which nobody else knows.
+        unsafe {
+            memory.start().write(7);
+            memory.start().add(last).write(9);
+            memory.provide(0..memory.len());
+            memory.provide(100..5000);
+            memory.provide(10..20);
+            assert_eq!((*memory.start(), *memory.start().add(last)), (7, 9));
+            assert_eq!(*memory.start().add(12_345), 0);
+        }
+        assert!(memory.report().huge_page_bytes <= memory.len());
+        // A device's memory is provided when it is locked.
+        let locker = Arc::new(Fake::default());
+        let options = MemoryOptions { locker: Some(locker), later: true, ..Default::default() };
+        assert!(!Memory::new(1 << 20, &options).unwrap().is_later());
     }
 }

@@ -111,7 +111,7 @@ impl Report {
             masks: loader.masks().to_vec(),
             threads: options.threads,
             slots: options.slots,
-            memory: loader.memory().clone(),
+            memory: loader.memory(),
             cache: Cache { choice: loader.cache().clone(), bytes: loader.cached_bytes() },
             local_cache: loader.dataset().local_cache().map(CachedDataset::used),
             advice: advice(total.limit, loader, args),

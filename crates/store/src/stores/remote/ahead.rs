@@ -9,8 +9,10 @@
 //!   those that are being fetched or there is within the limit. What somebody waits for is fetched at once, limit or not:
 //!   so nobody waits for ever for memory that others hold.
 //! - What was taken is kept while newer spans leave room for it, as windows of one chunk follow one another.
-//! - Bytes between wanted spans are fetched along and never taken. So a span that is there, and was passed over by four
-//!   times as many reads as there are spans, gives way when memory is wanted.
+//! - What is asked for again before it has gone, as the last batches of an epoch and the first ones of the next have spans
+//!   in common, is kept until it was taken as often.
+//! - Bytes between wanted spans are fetched along and never taken. What is there is wanted in the order in which it was asked
+//!   for, so a span that is there since twice the limit was taken of others gives way when memory is wanted.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -60,8 +62,8 @@ struct Table {
     held: u64,
     /// Memory to be used again.
     spare: Vec<Vec<u8>>,
-    /// Reads so far, of any span.
-    reads: u64,
+    /// Bytes taken so far, of any span.
+    given: u64,
     pace: Pace,
 }
 
@@ -69,7 +71,7 @@ struct Table {
 struct Asked {
     object: Arc<OpenObject>,
     span: Range<u64>,
-    /// Bytes that were not yet taken.
+    /// Bytes that are wanted and were not yet taken; more than it has where some are wanted more than once.
     left: u64,
     state: State,
 }
@@ -78,7 +80,7 @@ struct Asked {
 enum State {
     Queued,
     Fetching(AbortHandle),
-    /// The bytes, and the number of reads when they came.
+    /// The bytes, and what was taken of all spans when they came.
     There(Arc<Vec<u8>>, u64),
     Failed(Failure, Instant),
 }
@@ -124,10 +126,14 @@ impl Ahead {
             return;
         }
         let place = (object.number, span.start);
-        if table.spans.contains_key(&place) || table.holding(object.number, &span).is_some() {
-            return;
+        if table.spans.contains_key(&place) {
+            return table.want_again(place, len);
         }
-        let asked = Asked { object: object.clone(), span, left: len, state: State::Queued };
+        if let Some(holding) = table.holding(object.number, &span) {
+            return table.want_again(holding, len);
+        }
+        let state = State::Queued;
+        let asked = Asked { object: object.clone(), span, left: len, state };
         table.spans.insert(place, asked);
         table.queue.push_back(place);
         self.go_on(&mut table);
@@ -143,7 +149,6 @@ impl Ahead {
         span: &Range<u64>,
     ) -> Result<Option<There>> {
         let mut table = self.lock();
-        table.reads += 1;
         loop {
             let Some(place) = table.holding(object.number, span) else { return Ok(None) };
             let asked = &table.spans[&place];
@@ -242,7 +247,7 @@ impl Ahead {
 
     fn done(self: &Arc<Self>, done: Done) {
         let mut table = self.lock();
-        let reads = table.reads;
+        let given = table.given;
         // Otherwise it was forgotten meanwhile, and is counted no more.
         if let Some(asked) = table.spans.get_mut(&done.place) {
             let len = asked.span.end - asked.span.start;
@@ -250,7 +255,7 @@ impl Ahead {
                 Ok(()) => {
                     let bytes = Arc::new(done.bytes);
                     asked.object.has_come(&asked.span, &bytes);
-                    asked.state = State::There(bytes, reads);
+                    asked.state = State::There(bytes, given);
                 }
                 Err(failure) => {
                     asked.state = State::Failed(failure, Instant::now());
@@ -276,6 +281,7 @@ impl Table {
 
     /// Notes that bytes of a span were taken.
     fn took(&mut self, place: Place, bytes: u64) {
+        self.given += bytes;
         let asked = self.spans.get_mut(&place).expect("whoever took them found it");
         if asked.left == 0 {
             return;
@@ -286,6 +292,20 @@ impl Table {
             self.taken.push_back(place);
         }
         while self.kept > KEPT && self.give_way() {}
+    }
+
+    /// Notes that `bytes` of a span are wanted beyond what was known.
+    fn want_again(&mut self, place: Place, bytes: u64) {
+        let given = self.given;
+        let asked = self.spans.get_mut(&place).expect("whoever asks found it");
+        if asked.left == 0 {
+            // It was all taken, and kept for a while.
+            self.kept -= asked.span.end - asked.span.start;
+        }
+        asked.left += bytes;
+        if let State::There(_, since) = &mut asked.state {
+            *since = given;
+        }
     }
 
     /// Removes the span of which all was taken first; `false` if there is none.
@@ -327,8 +347,7 @@ impl Table {
             if self.give_way() {
                 continue;
             }
-            let passed = 4 * self.spans.len() as u64;
-            let is_stale = |asked: &Asked| matches!(asked.state, State::There(_, since) if self.reads - since > passed);
+            let is_stale = |asked: &Asked| matches!(asked.state, State::There(_, since) if self.given - since > 2 * limit);
             let stale = self.spans.iter().find(|(_, asked)| is_stale(asked));
             let Some(place) = stale.map(|(place, _)| *place) else { return false };
             self.remove(place);

@@ -217,6 +217,40 @@ fn what_was_taken_is_kept_for_a_while_and_gives_way() {
 }
 
 #[test]
+fn what_is_wanted_again_before_it_has_gone_is_kept_until_it_was_taken_again() {
+    let (_folder, server, file) = open(|_| Fault::None);
+    drop(file);
+    let bytes = || {
+        let fetched = server.requests().into_iter().filter_map(|request| request.range);
+        fetched.map(|(first, last)| last + 1 - first).sum::<u64>()
+    };
+    let file = RemoteStore::with_bytes(3000).open(&server.url("shard")).unwrap();
+    let read = |start: usize| {
+        assert!(read(&*file, start, start + 1000).unwrap() == content()[start..start + 1000])
+    };
+    // As two epochs of three spans do, in other orders, all of the second asked for before the first was taken.
+    for start in [0, 1000, 2000, 2000, 0, 1000] {
+        file.prefetch(start..start + 1000);
+    }
+    for start in [0, 1000, 2000] {
+        read(start);
+    }
+    // Of what is wanted no more there is room, of these none.
+    file.prefetch(3000..4000);
+    for start in [2000, 0, 1000, 3000] {
+        read(start);
+    }
+    assert_eq!(bytes(), 4000);
+    // Taken, and wanted again while it is kept.
+    for _ in 0..3 {
+        file.prefetch(3000..4000);
+        file.prefetch(3100..3200);
+        read(3000);
+    }
+    assert_eq!(bytes(), 4000);
+}
+
+#[test]
 fn whoever_is_wanted_no_more_waits_no_longer() {
     let (_folder, _server, file) = open(|_| Fault::Late(Duration::from_secs(600)));
     file.prefetch(0..100);
