@@ -16,6 +16,7 @@
 mod table;
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,6 +43,9 @@ struct Mirror {
     root: PathBuf,
     _lock: File,
     table: Table,
+    /// Folders whose files were made. Held while a server is asked: whoever looks for a file beside others waits until all are
+    /// there.
+    listed: Mutex<HashSet<PathBuf>>,
 }
 
 /// While it lives, objects have files. Removes them at its end, if it is the last one.
@@ -272,7 +276,7 @@ impl Mirror {
                         File::create_new(root.join(LOCK)).map_err(|error| fail(&root, error))?;
                     lock.lock().map_err(|error| fail(&root, error))?;
                     let table = Table::new(&root);
-                    return Ok(Self { root, _lock: lock, table });
+                    return Ok(Self { root, _lock: lock, table, listed: Mutex::default() });
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(fail(&root, error)),
@@ -299,6 +303,7 @@ impl Mirror {
 
     /// A file for an object, if there is one.
     fn look_for(&self, path: &Path, url: &Path) -> Result<bool> {
+        let _listed = locked(&self.listed);
         match remote::version(url) {
             Ok(version) => self.add(path, url, version).map(|()| true),
             Err(error) if crate::small::is_missing(&error) => Ok(false),
@@ -308,7 +313,8 @@ impl Mirror {
 
     /// Files for the objects of a folder, and folders for those in it; nothing where the server lists no names.
     fn list_beside(&self, folder: &Path) -> Result<()> {
-        if remote::is_plain(folder)? || !self.table.begin_list(folder) {
+        let mut listed = locked(&self.listed);
+        if remote::is_plain(folder)? || !listed.insert(folder.to_owned()) {
             return Ok(());
         }
         let Ok((objects, folders)) = remote::list_folder(folder) else { return Ok(()) };
@@ -324,6 +330,7 @@ impl Mirror {
 
     /// Files for all objects below a URL; whether there are any.
     fn list_below(&self, url: &Path) -> Result<bool> {
+        let _listed = locked(&self.listed);
         let objects = remote::list_versions(url)?;
         let any = !objects.is_empty();
         for (url, version) in objects {
@@ -356,5 +363,48 @@ fn remove_remains(temporary: &Path) {
         if lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
             let _ = fs::remove_dir_all(entry.path());
         }
+    }
+}
+
+// Miri knows no sockets.
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use hsipack_testing::bucket::{Bucket, BucketFault};
+
+    use super::*;
+
+    #[test]
+    fn whoever_looks_for_a_file_waits_until_those_beside_it_are_there() {
+        let bucket = Bucket::start("mirror-beside");
+        remote::set_options(&bucket.url(""), bucket.options()).unwrap();
+        for name in ["a/one", "a/two", "b/one", "b/c/two"] {
+            bucket.put(name, name.as_bytes().to_vec());
+        }
+        bucket.set_faults(|request| {
+            if request.key.is_empty() {
+                std::thread::sleep(std::time::Duration::from_millis(200));
+            }
+            BucketFault::None
+        });
+        let _session = session();
+        let one = file(&bucket.url("a/one")).unwrap().unwrap();
+        let there = one.with_file_name("../b/one");
+        std::thread::scope(|scope| {
+            for _ in 0..6 {
+                scope.spawn(|| {
+                    look(&there).unwrap();
+                    assert!(one.parent().unwrap().join("../b/one").is_file());
+                    assert_eq!(crate::small::read(&there, 100).unwrap(), b"b/one");
+                    assert_eq!(url_of(&there).unwrap(), bucket.url("b/one"));
+                });
+            }
+        });
+        let below = file(&bucket.url("b")).unwrap().unwrap();
+        assert!(below.join("c/two").is_file());
+        assert_eq!(file(&bucket.url("nothing")).unwrap(), None);
+        assert!(
+            with_urls(&format!("in {}: wrong", one.display()))
+                .contains("in s3://mirror-beside/a/one: wrong")
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! What was fetched of the objects that have files, what is pinned, and what gives way.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,6 @@ pub(super) struct Table {
 #[derive(Debug, Default)]
 struct State {
     files: HashMap<PathBuf, Known>,
-    listed: HashSet<PathBuf>,
     /// Counts openings.
     clock: u64,
     /// Bytes of all that was fetched whole.
@@ -76,11 +75,6 @@ impl Table {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether a folder was not listed yet; from now on it was.
-    pub(super) fn begin_list(&self, folder: &Path) -> bool {
-        self.lock().listed.insert(folder.to_owned())
     }
 
     pub(super) fn add(&self, path: &Path, url: &Path, version: Version) {
