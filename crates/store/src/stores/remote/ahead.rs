@@ -111,13 +111,50 @@ impl Ahead {
         Self { limit, table: Mutex::default(), changed: Condvar::new() }
     }
 
+    /// Bytes that are wanted and were not taken.
+    #[cfg(test)]
+    pub(super) fn wanted(&self) -> u64 {
+        self.lock().spans.values().map(|asked| asked.left).sum()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks for a span, unless it is known, or too many are.
-    pub(super) fn ask(self: &Arc<Self>, object: &Arc<OpenObject>, span: Range<u64>) {
+    /// Asks for a span, of which `wanted` bytes will be taken, unless too many are known.
+    pub(super) fn ask(self: &Arc<Self>, object: &Arc<OpenObject>, span: Range<u64>, wanted: u64) {
         let mut table = self.lock();
+        if let Some(place) = table.holding(object.number, &span) {
+            return table.want_again(place, wanted);
+        }
+        self.ask_for(&mut table, object, span, wanted);
+    }
+
+    /// Asks for a span unless it is known: for who takes a part of it now, and may or may not have said so before.
+    pub(super) fn ask_once(self: &Arc<Self>, object: &Arc<OpenObject>, span: Range<u64>) {
+        let mut table = self.lock();
+        if table.holding(object.number, &span).is_none() {
+            let wanted = span.end - span.start;
+            self.ask_for(&mut table, object, span, wanted);
+        }
+    }
+
+    /// Somebody had a span from elsewhere.
+    pub(super) fn pass(self: &Arc<Self>, object: &OpenObject, span: &Range<u64>) {
+        let mut table = self.lock();
+        if let Some(place) = table.holding(object.number, span) {
+            table.took(place, span.end - span.start);
+            self.go_on(&mut table);
+        }
+    }
+
+    fn ask_for(
+        self: &Arc<Self>,
+        table: &mut Table,
+        object: &Arc<OpenObject>,
+        span: Range<u64>,
+        wanted: u64,
+    ) {
         let len = span.end - span.start;
         if table.spans.len() == QUEUE {
             table.give_way();
@@ -127,16 +164,14 @@ impl Ahead {
         }
         let place = (object.number, span.start);
         if table.spans.contains_key(&place) {
-            return table.want_again(place, len);
-        }
-        if let Some(holding) = table.holding(object.number, &span) {
-            return table.want_again(holding, len);
+            // A shorter one that begins there; what lies behind it is fetched when it is read.
+            return;
         }
         let state = State::Queued;
-        let asked = Asked { object: object.clone(), span, left: len, state };
+        let asked = Asked { object: object.clone(), span, left: wanted, state };
         table.spans.insert(place, asked);
         table.queue.push_back(place);
-        self.go_on(&mut table);
+        self.go_on(table);
     }
 
     /// The bytes of a span that was asked for; waits until they are there. `None` if it was not asked for.

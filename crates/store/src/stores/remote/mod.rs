@@ -217,10 +217,12 @@ impl RemoteFile {
     ) -> Option<Result<()>> {
         let kept = self.file.kept.get()?;
         if let Some(taken) = kept.with(span, take) {
+            // It may have come, too, just before it was written.
+            self.ahead.pass(&self.file, span);
             return Some(taken);
         }
         if let Some(block) = kept.block_of(span) {
-            self.ahead.ask(&self.file, block);
+            self.ahead.ask_once(&self.file, block);
         }
         None
     }
@@ -291,13 +293,15 @@ impl StoredFile for RemoteFile {
             return;
         }
         if let Some(kept) = self.file.kept.get() {
-            return kept
-                .prefetch(&span)
-                .into_iter()
-                .for_each(|block| self.ahead.ask(&self.file, block));
+            for block in kept.prefetch(&span) {
+                let wanted = block.end.min(span.end) - block.start.max(span.start);
+                self.ahead.ask(&self.file, block, wanted);
+            }
+            return;
         }
         for start in span.clone().step_by(NEAR.run as usize) {
-            self.ahead.ask(&self.file, start..span.end.min(start + NEAR.run));
+            let end = span.end.min(start + NEAR.run);
+            self.ahead.ask(&self.file, start..end, end - start);
         }
     }
 

@@ -1,5 +1,6 @@
 //! What a store makes of servers that fail.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -9,6 +10,7 @@ use hsipack_testing::server::{Fault, Request, Server};
 
 use super::super::{ReadBuffer, Store, StoredFile};
 use super::{NEAR, RemoteStore};
+use crate::local_cache::LocalCache;
 use crate::remote::set_options;
 use crate::stopping;
 
@@ -248,6 +250,31 @@ fn what_is_wanted_again_before_it_has_gone_is_kept_until_it_was_taken_again() {
         read(3000);
     }
     assert_eq!(bytes(), 4000);
+}
+
+#[test]
+fn what_goes_into_the_local_cache_does_not_stay_in_memory() {
+    let (folder, server, file) = open(|_| Fault::None);
+    drop(file);
+    let cache = LocalCache { folder: folder.path().join("cache"), bytes: Some(1 << 30) };
+    let cache = Arc::new(cache.dataset("a fingerprint", &server.url("")).unwrap());
+    let store = RemoteStore::new();
+    store.keep_in(&cache);
+    let file = store.open(&server.url("shard")).unwrap();
+    let step = NEAR.run / 8;
+    let chunks: Vec<Range<u64>> =
+        (0..LEN as u64 / step).map(|at| at * step..(at + 1) * step).collect();
+    let spans: Vec<_> = chunks.iter().cloned().map(Some).collect();
+    file.divide(&spans, spans.len());
+    // As one batch after the other is asked for and read.
+    for chunk in &chunks {
+        file.prefetch(chunk.clone());
+    }
+    for chunk in &chunks {
+        let (start, end) = (chunk.start as usize, chunk.end as usize);
+        assert!(read(&*file, start, end).unwrap() == content()[start..end]);
+    }
+    assert_eq!(store.ahead.wanted(), 0);
 }
 
 #[test]
