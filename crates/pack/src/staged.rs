@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -28,8 +29,10 @@ impl Staged {
             remote::check_folder(path)?;
         }
         let temporary = temporary_for(path);
-        // Among the system's temporary files, somebody else's link of that name would be followed.
-        let file = File::options().read(true).write(true).create_new(true).open(&temporary);
+        // Among the system's temporary files, somebody else's link of that name would be followed, and others could read it.
+        let mode = if is_url(path) { 0o600 } else { 0o666 };
+        let mut options = File::options();
+        let file = options.read(true).write(true).create_new(true).mode(mode).open(&temporary);
         let file = file.map_err(|error| match is_url(path) {
             true => Error::io(&temporary, "cannot write", error),
             false => Error::io(path, "cannot write", error),

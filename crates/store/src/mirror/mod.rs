@@ -18,6 +18,7 @@ mod table;
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fs::{self, File};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,11 +33,17 @@ const PREFIX: &str = "hsipack-inputs-";
 /// The file in a folder that its process has locked.
 const LOCK: &str = ".lock";
 
-static MIRROR: Mutex<Option<Arc<Mirror>>> = Mutex::new(None);
-/// Whether there is any, so that opening a file costs nothing where there is none.
+/// What this process has of it.
+#[derive(Debug)]
+struct Present {
+    sessions: usize,
+    /// Made with the first object that is asked for.
+    mirror: Option<Arc<Mirror>>,
+}
+
+static PRESENT: Mutex<Present> = Mutex::new(Present { sessions: 0, mirror: None });
+/// Whether there is a mirror, so that opening a file costs nothing where there is none.
 static ANY: AtomicBool = AtomicBool::new(false);
-/// How many sessions there are in this process.
-static SESSIONS: Mutex<usize> = Mutex::new(0);
 
 #[derive(Debug)]
 struct Mirror {
@@ -55,17 +62,17 @@ pub struct Session(());
 
 /// Begins to have files of objects, should any be asked for.
 pub fn session() -> Session {
-    *locked(&SESSIONS) += 1;
+    locked(&PRESENT).sessions += 1;
     Session(())
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        let mut sessions = locked(&SESSIONS);
-        *sessions -= 1;
-        if *sessions == 0 {
+        let mut present = locked(&PRESENT);
+        present.sessions -= 1;
+        if present.sessions == 0 {
             ANY.store(false, Ordering::Relaxed);
-            locked(&MIRROR).take();
+            present.mirror = None;
         }
     }
 }
@@ -86,23 +93,26 @@ fn holding(path: &Path) -> Option<Arc<Mirror>> {
     if !ANY.load(Ordering::Relaxed) {
         return None;
     }
-    locked(&MIRROR).as_ref().filter(|mirror| path.starts_with(&mirror.root)).cloned()
+    let present = locked(&PRESENT);
+    present.mirror.as_ref().filter(|mirror| path.starts_with(&mirror.root)).cloned()
 }
 
-fn mirror() -> Result<Arc<Mirror>> {
-    let mut mirror = locked(&MIRROR);
-    if let Some(mirror) = &*mirror {
+/// The mirror, in which `url` is to have a file.
+fn mirror_for(url: &Path) -> Result<Arc<Mirror>> {
+    let mut present = locked(&PRESENT);
+    if let Some(mirror) = &present.mirror {
         return Ok(mirror.clone());
     }
-    if *locked(&SESSIONS) == 0 {
+    if present.sessions == 0 {
         return Err(Error::unsupported(
             "cubes at URLs are only converted, and compared with their dataset",
         )
+        .at(url)
         .with_remedy("copy the cube to this machine first"));
     }
     let made = Arc::new(Mirror::make(&std::env::temp_dir())?);
     ANY.store(true, Ordering::Relaxed);
-    *mirror = Some(made.clone());
+    present.mirror = Some(made.clone());
     Ok(made)
 }
 
@@ -112,7 +122,7 @@ fn mirror() -> Result<Arc<Mirror>> {
 /// # Errors
 /// If the server does not say, or nothing can be written among the temporary files.
 pub fn file(url: &Path) -> Result<Option<PathBuf>> {
-    let mirror = mirror()?;
+    let mirror = mirror_for(url)?;
     let path = mirror.path_of(url)?;
     if path.is_file() {
         return Ok(Some(path));
@@ -134,7 +144,7 @@ pub fn file(url: &Path) -> Result<Option<PathBuf>> {
 /// # Errors
 /// If the server does not say, or nothing can be written among the temporary files.
 pub fn folder(url: &Path) -> Result<Option<PathBuf>> {
-    let mirror = mirror()?;
+    let mirror = mirror_for(url)?;
     let path = mirror.path_of(url)?;
     Ok(mirror.list_below(url)?.then_some(path))
 }
@@ -166,7 +176,7 @@ pub fn url_of(path: &Path) -> Option<PathBuf> {
 
 /// A text with the URLs in the place of the files that stand for them.
 pub fn with_urls(text: &str) -> String {
-    let mirror = locked(&MIRROR).clone();
+    let mirror = locked(&PRESENT).mirror.clone();
     let Some(mirror) = mirror else { return text.to_owned() };
     let root = format!("{}/", mirror.root.display());
     let mut parts = text.split(root.as_str());
@@ -270,11 +280,16 @@ impl Mirror {
         };
         for attempt in 0.. {
             let root = temporary.join(format!("{PREFIX}{number}-{attempt}"));
-            match fs::create_dir(&root) {
+            // Cubes of patients may lie there: they are nobody else's business.
+            match fs::DirBuilder::new().mode(0o700).create(&root) {
                 Ok(()) => {
-                    let lock =
-                        File::create_new(root.join(LOCK)).map_err(|error| fail(&root, error))?;
-                    lock.lock().map_err(|error| fail(&root, error))?;
+                    let lock = File::create_new(root.join(LOCK));
+                    let lock = lock.and_then(|lock| lock.lock().map(|()| lock));
+                    if !root.join(LOCK).exists() {
+                        // Another process took it for remains before it was locked.
+                        continue;
+                    }
+                    let lock = lock.map_err(|error| fail(&root, error))?;
                     let table = Table::new(&root);
                     return Ok(Self { root, _lock: lock, table, listed: Mutex::default() });
                 }
@@ -369,6 +384,8 @@ fn remove_remains(temporary: &Path) {
 // Miri knows no sockets.
 #[cfg(all(test, not(miri)))]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use hsipack_testing::bucket::{Bucket, BucketFault};
 
     use super::*;
@@ -402,6 +419,8 @@ mod tests {
         let below = file(&bucket.url("b")).unwrap().unwrap();
         assert!(below.join("c/two").is_file());
         assert_eq!(file(&bucket.url("nothing")).unwrap(), None);
+        let root = holding(&one).unwrap().root.clone();
+        assert_eq!(fs::metadata(root).unwrap().permissions().mode() & 0o777, 0o700);
         assert!(
             with_urls(&format!("in {}: wrong", one.display()))
                 .contains("in s3://mirror-beside/a/one: wrong")
