@@ -82,7 +82,7 @@ pub fn repair(path: &Path, options: &ValidateOptions, progress: &Progress) -> Re
     if !before.problems.is_empty() {
         // An append beside it would take the damaged shards along, or lose the new ones.
         let claim = Claim::of(path)?;
-        let _held = claim.hold("repair")?;
+        let _held = claim.hold()?;
         let dataset = Dataset::open_unverified(path)?;
         Mender {
             dataset: &dataset,

@@ -334,6 +334,20 @@ fn a_damaged_shard_on_a_server_is_made_again() {
     let report = repair(&url, &ValidateOptions::default(), &Progress::default()).unwrap();
     assert!(report.failed.is_empty() && report.remaining.is_empty(), "{report:?}");
     assert!(validated().ok && objects(&bucket, "d") == want);
+
+    // One that was killed is told of, and done again.
+    bucket.put("d/6x5x4/mask/c/1/0/0", b"damaged".to_vec());
+    bucket.put(
+        "d.partial/plan.json",
+        br#"{"plan": "repair", "append": false, "writer": "x"}"#.to_vec(),
+    );
+    for mode in [Mode::Append, Mode::Resume { append: true }] {
+        let error = convert(&of(folder.path(), &url, 0..1, mode)).unwrap_err();
+        assert!(error.to_string().contains("a repair was begun here"), "{error}");
+    }
+    repair(&url, &ValidateOptions::default(), &Progress::default()).unwrap();
+    assert!(validated().ok && objects(&bucket, "d") == want);
+    assert_eq!(bucket.keys().len(), want.len());
 }
 
 /// Puts every file below a folder into a bucket.

@@ -25,7 +25,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use hsipack_format::checksums::SHA256SUMS;
 use hsipack_format::metadata::SAMPLES;
-use hsipack_format::{Error, Opt, Result, remedy};
+use hsipack_format::{Command, Error, Opt, Result, remedy};
 use hsipack_store::folder::{aside, partial};
 use hsipack_store::output::{self, sync_folder, write_whole};
 use hsipack_store::remote::is_url;
@@ -114,11 +114,20 @@ impl Claim {
     /// Whether a conversion was begun and not finished.
     ///
     /// # Errors
-    /// If its plan cannot be read.
+    /// If its plan cannot be read; if it is not a conversion that was begun (see [`hold`](Self::hold)).
     pub fn begun(&self) -> Result<Begun> {
         match read_plan(&self.folder)? {
             // Killed before the plan was written: nothing to go on from.
             None => Ok(Begun::No),
+            Some(plan) if plan["plan"] == REPAIR => {
+                Err(Error::conflict("a repair was begun here and has not ended")
+                    .at(&self.folder)
+                    .with_remedy(remedy![
+                        "wait for it to end; if it was killed, run ",
+                        Command::Repair,
+                        " again"
+                    ]))
+            }
             Some(plan) if plan["append"] == true => Ok(Begun::Append),
             Some(_) => Ok(Begun::Create),
         }
@@ -141,17 +150,17 @@ impl Claim {
         Ok(())
     }
 
-    /// Holds the output while `what` is done that can be done again from its beginning. The lock of a file does so anyway.
+    /// Holds the output for a repair, which can be done again from its beginning. The lock of a file does so anyway.
     ///
     /// # Errors
     /// If something else was begun there; if a server does not take it.
-    pub fn hold(&self, what: &str) -> Result<Held<'_>> {
+    pub fn hold(&self) -> Result<Held<'_>> {
         if let Right::Object(writer) = &self.right
-            && !writer.begin(what, true)?
+            && !writer.begin(REPAIR, false)?
         {
             match read_plan(&self.folder)? {
                 // Somebody did the same and was killed.
-                Some(theirs) if theirs["plan"] == what => writer.take_over(what, true)?,
+                Some(theirs) if theirs["plan"] == REPAIR => writer.take_over(REPAIR, false)?,
                 _ => return Err(self.unfinished()),
             }
         }
@@ -234,6 +243,8 @@ impl Drop for Claim {
 
 /// What is being done, in the folder beside the output.
 const PLAN: &str = "plan.json";
+/// The plan of a repair on a server; others are hashes.
+const REPAIR: &str = "repair";
 /// Working files in a staging folder.
 const SCRATCH: &str = "scratch";
 /// The file in a staging folder that the process which writes has locked.

@@ -9,8 +9,8 @@
 //! OUT/zarr.json                    the last object of a new dataset, which makes it one
 //! ```
 //!
-//! **One writes.** `plan.json` is put on condition that there is none. Whoever resumes puts his own in its place; the one
-//! before finds that out before each shard is noted as finished, before the commit, and before anything is deleted.
+//! **One writes.** `plan.json` is put on condition that there is none. A process that resumes puts its own in that place; the
+//! one before finds that out before each shard is noted as finished, before the commit, and before anything is deleted.
 //!
 //! **The commit of a new dataset** is to put `zarr.json` on condition that there is none, after a look that all shards
 //! are there. It holds a random number, so that a lost answer can be told from another writer's success.
