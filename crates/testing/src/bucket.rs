@@ -4,13 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
 use std::io::{self, BufReader, Write as _};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 
-use crate::http::Head;
+use crate::http::{Head, Port};
 
 /// A request that came.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,15 +40,13 @@ type Faults = Arc<dyn Fn(&BucketRequest) -> BucketFault + Send + Sync>;
 /// A bucket on a port of this machine; ends when it is dropped.
 pub struct Bucket {
     shared: Arc<Shared>,
-    address: SocketAddr,
+    port: Port,
     name: String,
-    thread: Option<JoinHandle<()>>,
 }
 
 struct Shared {
     state: Mutex<State>,
     faults: Mutex<Faults>,
-    closed: AtomicBool,
 }
 
 #[derive(Default)]
@@ -96,27 +93,13 @@ impl Bucket {
     /// # Panics
     /// If this machine gives no port.
     pub fn start(name: &str) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port of this machine");
-        let address = listener.local_addr().expect("the port that was given");
         let shared = Arc::new(Shared {
             state: Mutex::default(),
             faults: Mutex::new(Arc::new(|_: &BucketRequest| BucketFault::None)),
-            closed: AtomicBool::new(false),
         });
         let own = shared.clone();
-        let accept = move || {
-            for stream in listener.incoming().flatten() {
-                if own.closed.load(Ordering::SeqCst) {
-                    return;
-                }
-                let own = own.clone();
-                // A client that goes away is no matter of the test's.
-                std::thread::spawn(move || own.serve(&stream).unwrap_or_default());
-            }
-        };
-        let thread = std::thread::Builder::new().name("test bucket".into());
-        let thread = Some(thread.spawn(accept).expect("a thread"));
-        Self { shared, address, name: name.to_owned(), thread }
+        let port = Port::open(move |stream, closed| own.serve(stream, closed));
+        Self { shared, port, name: name.to_owned() }
     }
 
     /// From now on, `faults` says what happens to each request.
@@ -135,7 +118,7 @@ impl Bucket {
     /// What a client has to be told to find it.
     pub fn options(&self) -> Vec<(String, String)> {
         let pairs = [
-            ("endpoint", format!("http://{}", self.address)),
+            ("endpoint", format!("http://{}", self.port.address)),
             ("region", "us-east-1".to_owned()),
             ("access_key_id", "somebody".to_owned()),
             ("secret_access_key", "planted-7f3a-secret".to_owned()),
@@ -174,29 +157,18 @@ impl Bucket {
     }
 }
 
-impl Drop for Bucket {
-    fn drop(&mut self) {
-        self.shared.closed.store(true, Ordering::SeqCst);
-        // Wakes whoever waits for a connection.
-        let _ = TcpStream::connect(self.address);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Answers the requests of one connection.
-    fn serve(&self, mut stream: &TcpStream) -> io::Result<()> {
+    fn serve(&self, mut stream: &TcpStream, closed: &AtomicBool) -> io::Result<()> {
         stream.set_nodelay(true)?;
         let mut lines = BufReader::new(stream);
         while let Some(head) = Head::read(&mut lines)? {
             let body = head.body(&mut lines)?;
-            if self.closed.load(Ordering::SeqCst) {
+            if closed.load(Ordering::SeqCst) {
                 return Ok(());
             }
             let request = self.note(&head);

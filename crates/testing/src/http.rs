@@ -1,6 +1,54 @@
-//! Requests as they come over a connection, for the servers of the tests.
+//! What the servers of the tests have in common: a port, connections, and requests as they come over them.
 
 use std::io::{self, BufRead};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+/// A port of this machine with whoever answers there; ends when it is dropped.
+pub(crate) struct Port {
+    pub(crate) address: SocketAddr,
+    closed: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Port {
+    /// Has each connection answered by `serve` on a thread of its own; it looks at what it is given whether the port was
+    /// closed.
+    pub(crate) fn open(
+        serve: impl Fn(&TcpStream, &AtomicBool) -> io::Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port of this machine");
+        let address = listener.local_addr().expect("the port that was given");
+        let (closed, serve) = (Arc::new(AtomicBool::new(false)), Arc::new(serve));
+        let own = closed.clone();
+        let accept = move || {
+            for stream in listener.incoming().flatten() {
+                if own.load(Ordering::SeqCst) {
+                    return;
+                }
+                let (own, serve) = (own.clone(), serve.clone());
+                // A client that goes away is no matter of the test's.
+                std::thread::spawn(move || serve(&stream, &own).unwrap_or_default());
+            }
+        };
+        let thread = std::thread::Builder::new().name("test server".into());
+        let thread = Some(thread.spawn(accept).expect("a thread"));
+        Self { address, closed, thread }
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        self.closed.store(true, Ordering::SeqCst);
+        // Wakes whoever waits for a connection.
+        let _ = TcpStream::connect(self.address);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
 
 /// What a request says.
 #[derive(Clone, Debug, Default)]

@@ -2,15 +2,14 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, Write as _};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::http::Head;
+use crate::http::{Head, Port};
 
 /// Bytes of a body that pass the link together.
 const PIECE: usize = 128 << 10;
@@ -95,8 +94,7 @@ impl Lane {
 /// A server of a folder's files on a port of this machine; ends when it is dropped.
 pub struct Server {
     shared: Arc<Shared>,
-    address: SocketAddr,
-    thread: Option<JoinHandle<()>>,
+    port: Port,
 }
 
 struct Shared {
@@ -105,7 +103,6 @@ struct Shared {
     faults: Box<Faults>,
     requests: Mutex<Vec<Request>>,
     number: AtomicUsize,
-    closed: AtomicBool,
 }
 
 impl Server {
@@ -138,34 +135,20 @@ impl Server {
         link: Link,
         faults: impl Fn(&Request) -> Fault + Send + Sync + 'static,
     ) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port of this machine");
-        let address = listener.local_addr().expect("the port that was given");
         let shared = Arc::new(Shared {
             folder: folder.to_owned(),
             lane: Lane::new(link),
             faults: Box::new(faults),
             requests: Mutex::default(),
             number: AtomicUsize::new(0),
-            closed: AtomicBool::new(false),
         });
-        let (own, name) = (shared.clone(), "test server".to_owned());
-        let accept = move || {
-            for stream in listener.incoming().flatten() {
-                if own.closed.load(Ordering::SeqCst) {
-                    return;
-                }
-                let own = own.clone();
-                // A client that goes away is no matter of the test's.
-                std::thread::spawn(move || own.serve(&stream).unwrap_or_default());
-            }
-        };
-        let thread = std::thread::Builder::new().name(name).spawn(accept).expect("a thread");
-        Self { shared, address, thread: Some(thread) }
+        let own = shared.clone();
+        Self { shared, port: Port::open(move |stream, closed| own.serve(stream, closed)) }
     }
 
     /// The URL of a file or folder below the server's.
     pub fn url(&self, path: &str) -> PathBuf {
-        format!("http://{}/{path}", self.address).into()
+        format!("http://{}/{path}", self.port.address).into()
     }
 
     /// All requests that came so far.
@@ -174,24 +157,13 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.shared.closed.store(true, Ordering::SeqCst);
-        // Wakes whoever waits for a connection.
-        let _ = TcpStream::connect(self.address);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
 impl Shared {
     /// Answers the requests of one connection.
-    fn serve(&self, mut stream: &TcpStream) -> io::Result<()> {
+    fn serve(&self, mut stream: &TcpStream, closed: &AtomicBool) -> io::Result<()> {
         stream.set_nodelay(true)?;
         let mut lines = BufReader::new(stream);
         while let Some(request) = self.next(&mut lines)? {
-            if self.closed.load(Ordering::SeqCst) {
+            if closed.load(Ordering::SeqCst) {
                 return Ok(());
             }
             self.requests.lock().unwrap_or_else(PoisonError::into_inner).push(request.clone());
@@ -284,7 +256,7 @@ mod tests {
     use std::io::Read as _;
 
     fn get(server: &Server, head: &str) -> String {
-        let mut stream = TcpStream::connect(server.address).unwrap();
+        let mut stream = TcpStream::connect(server.port.address).unwrap();
         write!(stream, "{head}\r\n\r\n").unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
         let mut answer = String::new();
