@@ -18,9 +18,14 @@ fn check(dataset: &Path) -> Report {
 }
 
 fn dataset(folder: &Path) -> PathBuf {
+    dataset_of(folder, 1)
+}
+
+/// A dataset of four cubes, and so many of another shape.
+fn dataset_of(folder: &Path, other: usize) -> PathBuf {
     let cubes_folder = folder.join("in");
     std::fs::create_dir_all(&cubes_folder).unwrap();
-    cubes(&cubes_folder, 4, 1);
+    cubes(&cubes_folder, 4, other);
     let out = folder.join("out");
     pack(&options(&cubes_folder, &out));
     assert!(check(&out).ok);
@@ -84,7 +89,8 @@ fn every_single_flipped_byte_is_found() {
 /// Flips every byte of a dataset's files from `first` on, `step` apart, one at a time; gives how many.
 fn flip_bytes(first: usize, step: usize) -> usize {
     let folder = tempfile::tempdir().unwrap();
-    let out = dataset(folder.path());
+    // A second stack would have the same kinds of files.
+    let out = dataset_of(folder.path(), 0);
     let mut bytes = 0;
     for (file, _) in content(&out) {
         let path = out.join(&file);
