@@ -43,6 +43,8 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Convert(Box<commands::convert::Args>),
+    Work(commands::work::Args),
+    Commit(commands::commit::Args),
     Validate(commands::validate::Args),
     Repair(commands::repair::Args),
     Split(Box<commands::split::Args>),
@@ -81,6 +83,8 @@ fn main() -> ExitCode {
     }
     let result = match command {
         Command::Convert(args) => commands::convert::run(*args, Cli::command()),
+        Command::Work(args) => commands::work::run(args),
+        Command::Commit(args) => commands::commit::run(args),
         Command::Validate(args) => commands::validate::run(args),
         Command::Repair(args) => commands::repair::run(args),
         Command::Split(args) => commands::split::run(*args),

@@ -75,6 +75,7 @@ impl Surface for Shell {
                 format!("`hsipack {name} {}`", with_value(&flag, setting))
             }
             (None, Command::Validate | Command::Repair) => format!("`hsipack {name} DATASET`"),
+            (None, Command::Work | Command::Commit) => format!("`hsipack {name} PLAN`"),
             (None, _) => format!("`hsipack {name}`"),
         }
     }
@@ -100,6 +101,7 @@ fn flags(option: Opt) -> &'static [&'static str] {
         Opt::Output => &["output"],
         Opt::Append => &["append"],
         Opt::Resume => &["resume"],
+        Opt::Plan => &["plan"],
         Opt::Exclude => &["exclude"],
         Opt::Mask | Opt::Masks => &["mask"],
         Opt::MaskFill => &["mask-fill"],

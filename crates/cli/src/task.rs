@@ -61,6 +61,13 @@ impl Task {
         self.bar.set_length(total);
     }
 
+    /// Shows a bar of `total` shards, where `bytes_in` counts these.
+    pub fn count_shards(&self, total: u64) {
+        let style = "{bar:30} {pos} of {len} shards  {elapsed}, {eta} left";
+        self.bar.set_style(ProgressStyle::with_template(style).expect("a valid template"));
+        self.bar.set_length(total);
+    }
+
     /// Takes the bar away.
     pub fn finish(self) {
         self.ended.store(true, Ordering::Relaxed);

@@ -83,6 +83,7 @@ pub fn repair(path: &Path, options: &ValidateOptions, progress: &Progress) -> Re
         // An append beside it would take the damaged shards along, or lose the new ones.
         let claim = Claim::of(path)?;
         let _held = claim.hold()?;
+        output::remove_temporaries(path)?;
         let dataset = Dataset::open_unverified(path)?;
         Mender {
             dataset: &dataset,
@@ -246,7 +247,7 @@ impl Mender<'_> {
                 }
             }
         }
-        let (written, _) = writer.finish()?;
+        let written = writer.finish()?.file;
         written.commit()?;
         for name in names {
             if !self.report.repaired_samples.contains(&name) {

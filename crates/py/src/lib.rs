@@ -12,7 +12,7 @@
 //! | `diagnose.rs` | what training waits for: the driver of hsipack-measure over levels in Python |
 //! | `measure.rs` | `hsipack bench` and `hsipack diagnose` on the devices of the user's torch |
 //! | `map.rs` | maps of cubes, written to files |
-//! | `pack.rs` | convert, estimate, validate, spectra |
+//! | `pack.rs` | convert, in parts, too; estimate, validate, spectra |
 //! | `masks.rs` | masks that are added to a dataset: splits, and those of users |
 //! | `array.rs` | our arrays as DLPack and NumPy see them, and theirs as ours |
 //! | `torch/` | the user's torch, called through Python: what computes on a device |
@@ -63,7 +63,9 @@ mod _hsipack {
     #[pymodule_export]
     use super::measure::measure;
     #[pymodule_export]
-    use super::pack::{convert, estimate, spectra, validate};
+    use super::pack::{
+        commit_parts, convert, discard_parts, estimate, plan_parts, spectra, validate, work_part,
+    };
     #[pymodule_export]
     use super::surface::spelled_options;
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hsipack_format::{DType, Error, Result, names};
-use hsipack_pack::convert::plan::Plan;
+use hsipack_pack::convert::parts::{self, Part, WorkOptions};
+use hsipack_pack::convert::plan::{Plan, PlannedSample};
 use hsipack_pack::convert::{
     self as packing, BandSelection, ChunkShape, ConvertOptions, KeepBits, LayoutOptions,
     MaskOption, Mode, NewClass, OldClass, Reference, ValueOptions,
@@ -148,13 +149,50 @@ pub fn convert(
     let known = total.clone();
     let work = move |progress: &Progress| {
         packing::convert(&options, progress, &|plan: &Plan| {
-            let bytes =
-                plan.samples.iter().map(|one| one.info.shape.values() * one.info.dtype.size());
-            known.store(bytes.sum::<usize>() as u64, Ordering::Relaxed);
+            let bytes = plan.samples.iter().map(PlannedSample::value_bytes).sum();
+            known.store(bytes, Ordering::Relaxed);
         })
     };
     // What is under way ends cleanly first, so that it can be resumed at once.
     supervised(py, work, &total, progress, true).map(|report| json(&report))
+}
+
+/// Plans a conversion in parts, in `file`; gives what was planned as JSON.
+#[pyfunction]
+pub fn plan_parts(py: Python<'_>, settings: &Bound<'_, PyAny>, file: PathBuf) -> PyResult<String> {
+    let options = read::<Settings>(settings)?.options().or_raise(py)?;
+    let work = move |progress: &Progress| parts::plan(&options, &file, progress, &|_| {});
+    supervised(py, work, &AtomicU64::new(0), None, true).map(|planned| json(&planned))
+}
+
+/// Writes part `part`, counted from 1, of `of`; gives the report as JSON.
+#[pyfunction]
+pub fn work_part(
+    py: Python<'_>,
+    plan: PathBuf,
+    part: usize,
+    of: usize,
+    jobs: usize,
+    memory: Option<usize>,
+) -> PyResult<String> {
+    let mut options = WorkOptions::new(Part::new(part, of).or_raise(py)?);
+    options.jobs = jobs.max(1);
+    options.memory = memory.unwrap_or(options.memory);
+    let work = move |progress: &Progress| parts::work(&plan, &options, progress, &|_| {});
+    supervised(py, work, &AtomicU64::new(0), None, true).map(|report| json(&report))
+}
+
+/// Makes the parts a dataset; gives the report of the conversion as JSON.
+#[pyfunction]
+pub fn commit_parts(py: Python<'_>, plan: PathBuf) -> PyResult<String> {
+    let report = patiently(py, move || parts::commit(&plan, false))?.or_raise(py)?;
+    Ok(json(&report))
+}
+
+/// Removes what was written of the parts.
+#[pyfunction]
+pub fn discard_parts(py: Python<'_>, plan: PathBuf) -> PyResult<()> {
+    patiently(py, move || parts::discard(&plan))?.or_raise(py)
 }
 
 /// Says what a conversion would do, as JSON; nothing is written.

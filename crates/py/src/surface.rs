@@ -26,6 +26,7 @@ fn taker(option: Opt) -> Taker {
         Opt::Output => of("convert", "output"),
         Opt::Append => of("convert", "append"),
         Opt::Resume => of("convert", "resume"),
+        Opt::Plan => shell("convert", "--plan"),
         Opt::Exclude => of("convert", "exclude"),
         Opt::Mask => of("convert", "mask"),
         Opt::MaskFill => of("convert", "mask_fill"),
@@ -127,6 +128,9 @@ impl Surface for Python {
             (Command::Split, _) => "hsipack.split".to_owned(),
             (Command::Validate, _) => "hsipack.validate(path)".to_owned(),
             (Command::Repair, _) => "the command `hsipack repair DATASET`".to_owned(),
+            (Command::Work | Command::Commit, _) => {
+                format!("the command `hsipack {} PLAN`", command.name())
+            }
             (command, _) => format!("the command `hsipack {}`", command.name()),
         }
     }

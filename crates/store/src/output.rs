@@ -2,24 +2,28 @@
 //!
 //! A file is written under a temporary name, brought to the disk, and then given its own. An object of a server appears
 //! when the last request that made it is answered. Whoever writes a dataset asks for a path here and need not know which
-//! of both it is.
+//! of both it is. Several may write the same file at once, on other machines, too: each has a temporary name of its own.
 
 use std::fs::{self, File};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hsipack_format::{Error, Result};
+use walkdir::WalkDir;
 
 use crate::remote::{self, Upload, is_url};
 
-/// A file or an object being written. Dropped before it is whole, it leaves a temporary file, or nothing on a server.
+/// A file or an object being written. Dropped before it is whole, it leaves nothing.
 #[derive(Debug)]
 pub struct Output(Kind);
 
 #[derive(Debug)]
 enum Kind {
     // Chunks are large; the buffer is for datasets of many small cubes.
-    File { file: BufWriter<File>, temporary: PathBuf, path: PathBuf },
+    File { file: BufWriter<File>, temporary: Temporary, path: PathBuf },
     Object(Upload),
 }
 
@@ -29,9 +33,48 @@ pub struct Written(WrittenKind);
 
 #[derive(Debug)]
 enum WrittenKind {
-    File { file: File, temporary: PathBuf, path: PathBuf },
+    File { file: File, temporary: Temporary, path: PathBuf },
     Object(Upload),
 }
+
+/// A file under a name that nobody else gives one, which is removed with it unless it gets another.
+#[derive(Debug)]
+struct Temporary {
+    file: PathBuf,
+    renamed: bool,
+}
+
+impl Temporary {
+    /// The name beside `path`.
+    fn beside(path: &Path) -> Self {
+        static PROCESS: OnceLock<u64> = OnceLock::new();
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        // Two machines may give two processes the same number; one that forks shares what is random.
+        let random = PROCESS.get_or_init(|| RandomState::new().build_hasher().finish());
+        let process = std::process::id();
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = path.file_name().expect("files have a name").to_string_lossy();
+        let name = format!(".{name}.{random:016x}-{process}-{number}{TEMPORARY}");
+        Self { file: path.with_file_name(name), renamed: false }
+    }
+
+    fn rename(mut self, path: &Path) -> std::io::Result<()> {
+        fs::rename(&self.file, path)?;
+        self.renamed = true;
+        Ok(())
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if !self.renamed {
+            let _ = fs::remove_file(&self.file);
+        }
+    }
+}
+
+/// How temporary names end.
+const TEMPORARY: &str = ".tmp";
 
 impl Output {
     /// Begins the file or object at `path`; the folders that a file is in are made. `most` is about how many bytes it can
@@ -44,9 +87,9 @@ impl Output {
             return Ok(Self(Kind::Object(Upload::new(&path, most)?)));
         }
         make_folder_of(&path)?;
-        let temporary = path.with_extension("tmp");
-        let file = File::create(&temporary)
-            .map_err(|error| Error::io(&temporary, "cannot create", error))?;
+        let temporary = Temporary::beside(&path);
+        let file = File::create(&temporary.file)
+            .map_err(|error| Error::io(&temporary.file, "cannot create", error))?;
         let file = BufWriter::with_capacity(1 << 20, file);
         Ok(Self(Kind::File { file, temporary, path }))
     }
@@ -57,8 +100,8 @@ impl Output {
     /// If they cannot be written.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         match &mut self.0 {
-            Kind::File { file, temporary, .. } => {
-                file.write_all(bytes).map_err(|error| Error::io(&*temporary, "cannot write", error))
+            Kind::File { file, path, .. } => {
+                file.write_all(bytes).map_err(|error| Error::io(&*path, "cannot write", error))
             }
             Kind::Object(upload) => upload.write(bytes),
         }
@@ -73,9 +116,7 @@ impl Output {
             Kind::Object(upload) => WrittenKind::Object(upload),
             Kind::File { file, temporary, path } => match file.into_inner() {
                 Ok(file) => WrittenKind::File { file, temporary, path },
-                Err(error) => {
-                    return Err(Error::io(&temporary, "cannot write", error.into_error()));
-                }
+                Err(error) => return Err(Error::io(&path, "cannot write", error.into_error())),
             },
         }))
     }
@@ -90,8 +131,9 @@ impl Written {
         match self.0 {
             WrittenKind::Object(upload) => upload.finish(),
             WrittenKind::File { file, temporary, path } => {
-                file.sync_all().map_err(|error| Error::io(&temporary, "cannot write", error))?;
-                fs::rename(&temporary, &path)
+                file.sync_all().map_err(|error| Error::io(&path, "cannot write", error))?;
+                temporary
+                    .rename(&path)
                     .map_err(|error| Error::io(&path, "cannot rename to", error))?;
                 sync_folder(path.parent().expect("files lie in a folder"))
             }
@@ -108,14 +150,12 @@ pub fn write_whole(path: &Path, content: &[u8]) -> Result<()> {
         return remote::put(path, content);
     }
     make_folder_of(path)?;
-    let mut name = path.file_name().expect("files have a name").to_owned();
-    name.push(".tmp");
-    let temporary = path.with_file_name(name);
+    let temporary = Temporary::beside(path);
     let write = || {
-        let mut file = File::create(&temporary)?;
+        let mut file = File::create(&temporary.file)?;
         file.write_all(content)?;
         file.sync_all()?;
-        fs::rename(&temporary, path)
+        temporary.rename(path)
     };
     write().map_err(|error| Error::io(path, "cannot write", error))
 }
@@ -192,6 +232,22 @@ pub fn remove_all(path: &Path) -> Result<()> {
     gone(path, fs::remove_dir_all(path))
 }
 
+/// Removes what processes that were killed left in `folder` of files they were writing. Only who has the right to write
+/// there may do so. On servers there is no such thing.
+///
+/// # Errors
+/// If a file cannot be removed.
+pub fn remove_temporaries(folder: &Path) -> Result<()> {
+    if is_url(folder) {
+        return Ok(());
+    }
+    let is_temporary = |name: &str| name.starts_with('.') && name.ends_with(TEMPORARY);
+    let entries = WalkDir::new(folder).into_iter().filter_map(std::result::Result::ok);
+    entries
+        .filter(|entry| entry.file_name().to_str().is_some_and(is_temporary))
+        .try_for_each(|entry| remove(entry.path()))
+}
+
 fn gone(path: &Path, removed: std::io::Result<()>) -> Result<()> {
     match removed {
         Err(error) if error.kind() != ErrorKind::NotFound => {
@@ -257,6 +313,36 @@ mod tests {
         remove_all(&bucket.url("d")).unwrap();
         assert!(is_empty(&bucket.url("d")).unwrap() && bucket.keys().is_empty());
         assert!(!is_empty(&folder.path().join("d")).unwrap());
+    }
+
+    #[test]
+    fn a_file_that_several_write_is_whole_and_what_is_given_up_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("c/0");
+        let mut first = Output::create(path.clone(), 3).unwrap();
+        let mut second = Output::create(path.clone(), 3).unwrap();
+        first.write(b"abc").unwrap();
+        first.finish().unwrap().commit().unwrap();
+        second.write(b"ab").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"abc");
+        drop(second);
+        let names = |folder: &Path| fs::read_dir(folder).unwrap().count();
+        assert_eq!(names(&folder.path().join("c")), 1);
+        // As a process that is killed leaves it.
+        std::mem::forget(Output::create(path.clone(), 3).unwrap());
+        assert_eq!(names(&folder.path().join("c")), 2);
+        remove_temporaries(folder.path()).unwrap();
+        assert_eq!(names(&folder.path().join("c")), 1);
+        assert_eq!(fs::read(&path).unwrap(), b"abc");
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..50).for_each(|_| write_whole(&path, b"abcd").unwrap()));
+            }
+        });
+        assert_eq!(
+            (fs::read(&path).unwrap(), names(&folder.path().join("c"))),
+            (b"abcd".to_vec(), 1)
+        );
     }
 
     #[test]

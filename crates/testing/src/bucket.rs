@@ -146,6 +146,11 @@ impl Bucket {
         self.shared.state().put(key, bytes);
     }
 
+    /// Deletes an object.
+    pub fn remove(&self, key: &str) {
+        self.shared.state().objects.remove(key);
+    }
+
     /// Deletes all objects.
     pub fn clear(&self) {
         *self.shared.state() = State::default();

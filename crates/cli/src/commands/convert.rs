@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use hsipack_format::{Compressor, DType, Result, Shuffle};
+use hsipack_pack::convert::parts::{self, Planned};
 use hsipack_pack::convert::plan::{Plan, PlannedSample};
 use hsipack_pack::convert::{
     self, BandSelection, ChunkShape, ConvertOptions, KeepBits, LayoutOptions, MaskOption, Mode,
@@ -51,6 +52,11 @@ pub struct Args {
     /// Say what would be done and how big the result gets, and write nothing
     #[arg(long)]
     dry_run: bool,
+
+    /// Only plan, for several processes or machines: write to FILE (a path or URL) what is to be done. Then run `hsipack
+    /// work FILE --part I/N` anywhere, and `hsipack commit FILE`
+    #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
+    plan: Option<PathBuf>,
 
     /// Print the closing report as one JSON object on stdout
     #[arg(long)]
@@ -241,7 +247,7 @@ impl Args {
         options.wavelength_tolerance = self.wavelength_tolerance;
         options.jobs = self.jobs.map_or(options.jobs, usize::from);
         options.memory = self.memory;
-        options.command = typed::command_line(&["--resume"]);
+        options.command = typed::command_line(&["--resume"], &["--plan"]);
         Ok(options)
     }
 
@@ -283,6 +289,13 @@ pub fn run(args: Args, command: clap::Command) -> Result<ExitCode> {
         output::report(&estimate, args.json, print_estimate);
         return Ok(ExitCode::SUCCESS);
     }
+    if let Some(file) = &args.plan {
+        let task = Task::start("planned");
+        let planned = parts::plan(&options, file, &task.progress, &|plan| begin(&task, plan));
+        task.finish();
+        output::report(&planned?, args.json, print_planned);
+        return Ok(ExitCode::SUCCESS);
+    }
     let task = Task::start("packed");
     let report = convert::convert(&options, &task.progress, &|plan| begin(&task, plan));
     task.finish();
@@ -293,8 +306,7 @@ pub fn run(args: Args, command: clap::Command) -> Result<ExitCode> {
 
 /// Says what the plan found, and how much there is to do.
 fn begin(task: &Task, plan: &Plan) {
-    let bytes = |sample: &PlannedSample| sample.info.shape.values() * sample.info.dtype.size();
-    task.set_total(plan.samples.iter().map(bytes).sum::<usize>() as u64);
+    task.set_total(plan.samples.iter().map(PlannedSample::value_bytes).sum());
     tell(task, "left out", &plan.skipped);
     tell(task, "note", &plan.notes);
 }
@@ -313,7 +325,25 @@ fn tell(task: &Task, what: &str, lines: &[String]) {
     });
 }
 
-fn print(report: &Report) {
+fn print_planned(planned: &Planned) {
+    if planned.already_complete {
+        say!("{} is complete; there was nothing left to do", planned.output);
+        return;
+    }
+    let plan = planned.plan.display();
+    say!(
+        "{plan}: {} in {} for {}",
+        output::count(planned.cubes, "cube"),
+        output::count(planned.shards, "shard"),
+        planned.output
+    );
+    say!(
+        "  next: hsipack work {plan} --part 1/N … N/N, wherever that can be read; then hsipack commit {plan}"
+    );
+}
+
+/// Says what a conversion came to.
+pub fn print(report: &Report) {
     if report.already_complete {
         report.notes.iter().for_each(|note| say!("{note}"));
         return;

@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod cache;
+pub mod commit;
 pub mod completions;
 pub mod convert;
 pub mod diagnose;
@@ -16,3 +17,4 @@ pub mod spectra;
 pub mod split;
 pub mod tune;
 pub mod validate;
+pub mod work;

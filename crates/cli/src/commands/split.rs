@@ -119,7 +119,7 @@ impl Args {
             name: self.name,
             force: self.force,
             dry_run: self.dry_run,
-            command: typed::command_line(&["--force", "--json"]),
+            command: typed::command_line(&["--force", "--json"], &[]),
         })
     }
 }

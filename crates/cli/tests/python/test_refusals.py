@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 from helpers import Hsipack, class_map, partial, samples, write_cubes
 
-# Every command that has something to say, and how; `{data}` is a dataset, `{cube}` a cube, `{kept}`
-# a local cache, `{new}` is not there yet.
+# Every command that has something to say, and how; `{data}` is a dataset, `{cube}` a cube, `{plan}` a
+# plan that was carried out, `{kept}` a local cache, `{new}` is not there yet.
 SPEAKING = [
     "--help",
     "--version",
@@ -30,6 +30,13 @@ SPEAKING = [
     "convert {cube} -o {new} --json",
     "convert {cube} -o {new} --dry-run",
     "convert {cube} -o {new} --dry-run --json",
+    "convert {cube} -o {new} --plan {new}.json",
+    "convert {cube} -o {new} --plan {new}.json --json",
+    "work {plan}",
+    "work {plan} --json",
+    "work {plan} --watch",
+    "commit {plan}",
+    "commit {plan} --json",
     "validate {data}",
     "validate {data} --json",
     "repair {data}",
@@ -70,6 +77,13 @@ def folder(hsipack: Hsipack, tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.save(folder / "gt.npy", class_map().astype(np.uint8))
     masks = ("--mask", folder / "mask.npy", "--mask", f"gt={folder}/gt.npy")
     hsipack.convert(folder / "cubes", *masks, out=folder / "data")
+    plan = folder / "plan.json"
+    for steps in (
+        ["convert", folder / "cube_000.npy", "-o", folder / "planned", "--plan", plan],
+        ["work", plan],
+        ["commit", plan],
+    ):
+        assert hsipack.run(*steps).returncode == 0
     # An empty local cache: a dataset on no server makes none.
     (folder / "kept").mkdir()
     (folder / "kept" / "CACHEDIR.TAG").write_text(
@@ -82,7 +96,7 @@ def folder(hsipack: Hsipack, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def words(command: str, folder: Path, new: Path) -> list[str]:
     places = {"data": folder / "data", "cube": folder / "cube_000.npy", "new": new}
-    places["kept"] = folder / "kept"
+    places |= {"kept": folder / "kept", "plan": folder / "plan.json"}
     return [word.format(**places) for word in command.split()]
 
 

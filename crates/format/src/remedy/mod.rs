@@ -32,6 +32,10 @@ pub use surface::{Library, Surface, current, joined, speak};
 pub enum Command {
     /// Packs cubes.
     Convert,
+    /// Packs a part of what was planned.
+    Work,
+    /// Makes the parts a dataset.
+    Commit,
     /// Proves a dataset intact.
     Validate,
     /// Packs what is damaged again.
@@ -52,8 +56,10 @@ pub enum Command {
 
 impl Command {
     /// Every command.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Convert,
+        Self::Work,
+        Self::Commit,
         Self::Validate,
         Self::Repair,
         Self::Split,
@@ -68,6 +74,8 @@ impl Command {
     pub fn name(self) -> &'static str {
         match self {
             Self::Convert => "convert",
+            Self::Work => "work",
+            Self::Commit => "commit",
             Self::Validate => "validate",
             Self::Repair => "repair",
             Self::Split => "split",

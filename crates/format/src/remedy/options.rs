@@ -46,6 +46,8 @@ options! {
     Append "append";
     /// Go on with an unfinished conversion.
     Resume "resume";
+    /// The file that a conversion in parts is planned in.
+    Plan "plan" = "plan.json";
     /// Files to leave out.
     Exclude "exclude" = "*_dark.hdr";
     /// Where masks lie, to pack them.

@@ -29,7 +29,7 @@ use crate::convert::masks;
 use crate::convert::metadata::{self, Metadata, mask_codec};
 use crate::convert::options::check_mask_name;
 use crate::convert::plan::PlannedMask;
-use crate::convert::shards::ShardWriter;
+use crate::convert::shards::{FinishedFile, ShardWriter};
 use crate::convert::staging::{Claim, Staging};
 use crate::progress::Progress;
 
@@ -265,7 +265,7 @@ impl Adding {
             progress.cubes.fetch_add(1, Ordering::Relaxed);
         }
         let finish = |writer: ShardWriter| {
-            let (written, bytes) = writer.finish()?;
+            let FinishedFile { file: written, bytes, .. } = writer.finish()?;
             written.commit().map(|()| bytes)
         };
         writers.into_iter().map(finish).collect()

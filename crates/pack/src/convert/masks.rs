@@ -6,6 +6,7 @@ use half::f16;
 use hsipack_format::grid::TARGET_CHUNK;
 use hsipack_format::{CubeShape, DType, Error, ErrorKind, Opt, Result, Tile, remedy};
 use hsipack_store::remote::{is_away, is_url};
+use serde::{Deserialize, Serialize};
 
 use super::classes::{ClassTable, NewClass};
 use super::options::MaskOption;
@@ -13,7 +14,7 @@ use crate::input::Input;
 use crate::source::{self, OpenOptions, RowBuffer, Source};
 
 /// The patterns that make up one mask array.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MaskGroup {
     /// Name of the array.
     pub name: String,

@@ -17,6 +17,8 @@
 //! | `staging/` | what lies beside the output, resume, and the commit; in folders and on servers |
 //! | `metadata.rs` | `zarr.json`, `samples.jsonl`, `SHA256SUMS` |
 //! | `run.rs` | all of it in order, and the report |
+//! | `parts/` | the same by several processes: plan, work, commit |
+//! | `sealed.rs` | JSON with a hash of itself |
 
 mod bad_bands;
 mod calibration;
@@ -28,10 +30,12 @@ mod engine;
 pub(crate) mod masks;
 pub(crate) mod metadata;
 pub(crate) mod options;
+pub mod parts;
 mod patterns;
 pub mod plan;
 mod references;
 mod run;
+mod sealed;
 pub(crate) mod shards;
 pub(crate) mod staging;
 pub mod stats;

@@ -101,6 +101,49 @@ fn convert_here(
     planned: &dyn Fn(&Plan),
 ) -> Result<Report> {
     let start = Instant::now();
+    let Some(begun) = begin(options, progress, planned)? else {
+        return Ok(complete(&options.output, start));
+    };
+    let Work { plan, options, base, request, identity, append, claim } = begun;
+    let (options, base) = (&options, base.as_ref());
+    let staging = Staging::open(claim, &identity, append, engine::shards(&plan))?;
+    let result = engine::run(&plan, options, &staging, base, progress).and_then(|outcome| {
+        write_metadata(&plan, options, &staging, base, &request, &outcome).map(|()| outcome)
+    });
+    match result {
+        Ok(outcome) => {
+            let report = report(options, &plan, base, &outcome, start);
+            staging.commit()?;
+            Ok(report)
+        }
+        Err(error) => Err(leave(staging, error)),
+    }
+}
+
+/// A conversion of which everything is known that has to be before the first byte is written.
+pub(super) struct Work {
+    pub plan: Plan,
+    /// With everything chosen that they left to the plan.
+    pub options: ConvertOptions,
+    /// The dataset that is appended to.
+    pub base: Option<Dataset>,
+    /// What identifies the command.
+    pub request: String,
+    /// What identifies the work.
+    pub identity: String,
+    pub append: bool,
+    pub claim: Claim,
+}
+
+/// Claims the output and plans; `None` if everything is done already.
+///
+/// # Errors
+/// As of [`convert`].
+pub(super) fn begin(
+    options: &ConvertOptions,
+    progress: &Progress,
+    planned: &dyn Fn(&Plan),
+) -> Result<Option<Work>> {
     options.check()?;
     let request = request(options);
     check_output(options)?;
@@ -108,7 +151,7 @@ fn convert_here(
     let claim = Claim::of(&options.output)?;
     let Some(append) = prepare(options, &request, &claim)? else {
         claim.discard()?;
-        return Ok(complete(options, start));
+        return Ok(None);
     };
     let base = if append { Some(Dataset::open(&options.output)?) } else { None };
     if let Some(base) = &base {
@@ -116,22 +159,14 @@ fn convert_here(
     }
     let plan = plan::plan(options, base.as_ref(), &progress.stop)?;
     planned(&plan);
-    let options = &plan.settle(options);
+    let options = plan.settle(options);
     let identity = identity(&request, &plan, base.as_ref());
-    let staging = Staging::open(claim, &identity, append, engine::shards(&plan))?;
-    let result =
-        engine::run(&plan, options, &staging, base.as_ref(), progress).and_then(|outcome| {
-            write_metadata(&plan, options, &staging, base.as_ref(), &request, &outcome)
-                .map(|()| outcome)
-        });
-    match result {
-        Ok(outcome) => {
-            let report = report(options, &plan, base.as_ref(), &outcome, start);
-            staging.commit()?;
-            Ok(report)
-        }
-        Err(error) => Err(leave(staging, error)),
-    }
+    Ok(Some(Work { plan, options, base, request, identity, append, claim }))
+}
+
+/// Whether the dataset at `output` is what the command that `request` identifies made.
+pub(super) fn is_done(output: &Path, request: &str) -> bool {
+    staging::existing(output).as_ref().and_then(last_request).as_deref() == Some(request)
 }
 
 /// The error of an output that is there already.
@@ -192,8 +227,7 @@ fn prepare(options: &ConvertOptions, request: &str, claim: &Claim) -> Result<Opt
         (Mode::Create, Begun::No) => Ok(Some(false)),
         (Mode::Append, Begun::No) => Ok(Some(true)),
         (Mode::Resume { append }, begun) => {
-            let last = staging::existing(output).as_ref().and_then(last_request);
-            if last.as_deref() == Some(request) {
+            if is_done(output, request) {
                 return Ok(None);
             }
             match begun {
@@ -231,7 +265,7 @@ fn request(options: &ConvertOptions) -> String {
 }
 
 /// What identifies the work to be resumed: the command, the inputs as they are, and what is appended to.
-fn identity(request: &str, plan: &Plan, base: Option<&Dataset>) -> String {
+pub(super) fn identity(request: &str, plan: &Plan, base: Option<&Dataset>) -> String {
     let samples: Vec<Value> = plan
         .samples
         .iter()
@@ -270,7 +304,11 @@ fn recipe(options: &ConvertOptions) -> Value {
     })
 }
 
-fn write_metadata(
+/// Writes everything beside the shards, of which the dataset then consists.
+///
+/// # Errors
+/// If it cannot be written.
+pub(super) fn write_metadata(
     plan: &Plan,
     options: &ConvertOptions,
     staging: &Staging,
@@ -397,7 +435,7 @@ fn leave(staging: Staging, error: Error) -> Error {
     }
 }
 
-fn report(
+pub(super) fn report(
     options: &ConvertOptions,
     plan: &Plan,
     base: Option<&Dataset>,
@@ -480,9 +518,10 @@ impl Report {
     }
 }
 
-fn complete(options: &ConvertOptions, start: Instant) -> Report {
+/// The report where nothing was left to do.
+pub(super) fn complete(output: &Path, start: Instant) -> Report {
     Report {
-        output: options.output.display().to_string(),
+        output: output.display().to_string(),
         cubes: 0,
         source_bytes: 0,
         packed_bytes: 0,
@@ -492,18 +531,11 @@ fn complete(options: &ConvertOptions, start: Instant) -> Report {
         nan: 0,
         inf: 0,
         worst: None,
-        keep_bits: options.values.keep_bits.bits(),
+        keep_bits: None,
         information: None,
         bad_bands: Vec::new(),
-        notes: vec![format!(
-            "{} is complete; there was nothing left to do",
-            display(&options.output)
-        )],
+        notes: vec![format!("{} is complete; there was nothing left to do", output.display())],
         skipped: Vec::new(),
         already_complete: true,
     }
-}
-
-fn display(path: &Path) -> String {
-    path.display().to_string()
 }

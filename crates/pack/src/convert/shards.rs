@@ -2,16 +2,29 @@
 
 use std::path::PathBuf;
 
+use hsipack_format::codec::CHECKSUM_LEN;
 use hsipack_format::shard::{ChunkSpan, ShardIndex};
 use hsipack_format::{Command, Result, remedy};
 use hsipack_store::output::{Output, Written};
 use hsipack_store::shard::ShardFile;
+use sha2::{Digest, Sha256};
 
 /// One shard being written.
 pub struct ShardWriter {
     output: Output,
     index: ShardIndex,
     offset: u64,
+    checksums: Sha256,
+}
+
+/// A shard of which all bytes were handed over.
+pub struct FinishedFile {
+    /// The file.
+    pub file: Written,
+    /// Its bytes.
+    pub bytes: u64,
+    /// SHA-256 over the checksums of its chunks, in their order, and its index.
+    pub sha256: String,
 }
 
 impl ShardWriter {
@@ -23,7 +36,8 @@ impl ShardWriter {
         // Compressed chunks are hardly ever larger, and each has a place in the index.
         let most = chunks as u64 * (chunk_bytes as u64 + 64);
         let output = Output::create(path, most)?;
-        Ok(Self { output, index: ShardIndex::empty(chunks), offset: 0 })
+        let checksums = Sha256::new();
+        Ok(Self { output, index: ShardIndex::empty(chunks), offset: 0, checksums })
     }
 
     /// Appends stored chunk `chunk`.
@@ -32,6 +46,7 @@ impl ShardWriter {
     /// If it cannot be written.
     pub fn write(&mut self, chunk: usize, stored: &[u8]) -> Result<()> {
         self.output.write(stored)?;
+        self.checksums.update(&stored[stored.len().saturating_sub(CHECKSUM_LEN)..]);
         let len = stored.len() as u64;
         self.index.0[chunk] = Some(ChunkSpan { offset: self.offset, len });
         self.offset += len;
@@ -59,13 +74,16 @@ impl ShardWriter {
         Ok(())
     }
 
-    /// Writes the index behind the chunks; gives the bytes of the whole shard.
+    /// Writes the index behind the chunks.
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn finish(mut self) -> Result<(Written, u64)> {
+    pub fn finish(mut self) -> Result<FinishedFile> {
         let index = self.index.encode();
         self.output.write(&index)?;
-        Ok((self.output.finish()?, self.offset + index.len() as u64))
+        self.checksums.update(&index);
+        let sha256 = self.checksums.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let bytes = self.offset + index.len() as u64;
+        Ok(FinishedFile { file: self.output.finish()?, bytes, sha256 })
     }
 }

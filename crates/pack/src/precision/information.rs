@@ -17,7 +17,7 @@
 
 use std::ops::{BitAnd, Shr};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Share of the real information that the bits to keep must hold.
 pub const SHARE: f64 = 0.99;
@@ -170,7 +170,7 @@ fn chance(pairs: u64) -> f64 {
 }
 
 /// The real information in every bit of a type.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Information {
     /// Pairs of neighbours that were compared.
     pub pairs: u64,

@@ -11,6 +11,7 @@ mod inputs;
 mod look;
 mod opening;
 mod packing;
+mod parts;
 mod servers;
 mod source_envi;
 mod source_hdf5;

@@ -17,19 +17,19 @@ use serde_json::Value;
 
 use crate::conversion::{content, cubes, options, pack};
 
-fn bucket(name: &str) -> Bucket {
+pub fn bucket(name: &str) -> Bucket {
     let bucket = Bucket::start(name);
     remote::set_options(&bucket.url(""), bucket.options()).unwrap();
     bucket
 }
 
-fn convert(options: &ConvertOptions) -> Result<convert::Report> {
+pub fn convert(options: &ConvertOptions) -> Result<convert::Report> {
     convert::convert(options, &Progress::default(), &|_| {})
 }
 
 /// Options that make or extend the dataset at `out` from the cubes `which` in `folder`, one thread, so that requests come
 /// in one order.
-fn of(folder: &Path, out: &Path, which: std::ops::Range<usize>, mode: Mode) -> ConvertOptions {
+pub fn of(folder: &Path, out: &Path, which: std::ops::Range<usize>, mode: Mode) -> ConvertOptions {
     let inputs =
         which.map(|number| folder.join(format!("cube{number:03}.hdr")).display().to_string());
     ConvertOptions { inputs: inputs.collect(), mode, jobs: 1, ..options(folder, out) }
@@ -60,7 +60,7 @@ fn without_when(below: &Path, bytes: Vec<u8>) -> Vec<u8> {
 }
 
 /// Every object of a dataset.
-fn objects(bucket: &Bucket, name: &str) -> BTreeMap<PathBuf, Vec<u8>> {
+pub fn objects(bucket: &Bucket, name: &str) -> BTreeMap<PathBuf, Vec<u8>> {
     let keys = bucket.keys().into_iter();
     let keys = keys
         .filter_map(|key| Some((PathBuf::from(key.strip_prefix(name)?.strip_prefix('/')?), key)));
@@ -72,7 +72,7 @@ fn objects(bucket: &Bucket, name: &str) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 /// Every file of a dataset.
-fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+pub fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let read = |below: PathBuf| {
         let bytes = without_when(&below, std::fs::read(folder.join(&below)).unwrap());
         (below, bytes)
@@ -81,7 +81,7 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 /// From request `number` of now on, nothing reaches the bucket any more, as if the process had been killed.
-fn kill_at(bucket: &Bucket, number: usize) {
+pub fn kill_at(bucket: &Bucket, number: usize) {
     let seen = AtomicUsize::new(0);
     bucket.set_faults(move |_| match seen.fetch_add(1, Ordering::SeqCst) < number {
         true => BucketFault::None,
@@ -89,12 +89,12 @@ fn kill_at(bucket: &Bucket, number: usize) {
     });
 }
 
-fn heal(bucket: &Bucket) {
+pub fn heal(bucket: &Bucket) {
     bucket.set_faults(|_| BucketFault::None);
 }
 
 /// The number of samples of a dataset, every chunk of which is intact; `None` if there is none.
-fn intact(url: &Path) -> Option<usize> {
+pub fn intact(url: &Path) -> Option<usize> {
     match Dataset::open(url) {
         Ok(dataset) => {
             let report = validate(url, &ValidateOptions::default(), &Progress::default()).unwrap();

@@ -9,8 +9,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hsipack import _hsipack, _options, reports
+from hsipack import _executors, _hsipack, _options, reports
 from hsipack._errors import ConflictError
+from hsipack._executors import Executor
 from hsipack.reports import ConvertReport, Estimate, ValidateReport
 
 Path = str | os.PathLike[str]
@@ -54,6 +55,7 @@ def convert(
     jobs: int | None = None,
     memory: int | None = None,
     storage_options: Mapping[str, object] | None = None,
+    executor: Executor | None = None,
     progress: Progress | None = None,
 ) -> ConvertReport:
     """Packs cubes into a new dataset, or adds them to one. ``hsipack convert --help`` has more on
@@ -112,7 +114,13 @@ def convert(
         memory: bytes for reading.
         storage_options: for URLs of ``output`` and ``inputs``, credentials and settings of their
             server that the environment does not have, as for :func:`hsipack.open`.
-        progress: called about 20 times a second with the bytes taken in and their total.
+        executor: has parts packed by other processes or machines: a Dask ``Client``, an executor of
+            ``concurrent.futures``, ``mpi4py.futures`` or submitit, or anything else whose
+            ``submit`` gives futures. All have to see the cubes and the output under the same paths.
+            The dataset is the same. ``jobs`` and ``memory`` are then of each part, 1 thread if
+            ``None``. A part that fails for a reason that may pass is tried three times.
+        progress: called about 20 times a second with the bytes taken in and their total; with an
+            executor, whenever a part is done.
 
     Raises:
         Error: whatever is wrong with inputs, options or output; its kind tells what, see
@@ -124,7 +132,13 @@ def convert(
     """
     arguments = dict(locals())
     settings = _settings("convert", arguments)
-    return reports.convert_report(_hsipack.convert(settings, progress))
+    if executor is None:
+        return reports.convert_report(_hsipack.convert(settings, progress))
+    there = _executors.check("executor", executor)
+    servers = _options.storage(storage_options)
+    places = [] if servers is None else _urls(arguments)
+    done = _executors.convert(there, settings, servers, places, progress)
+    return reports.convert_report(done)
 
 
 def estimate(inputs: Path | Sequence[Path], output: Path, **options: Any) -> Estimate:
@@ -189,15 +203,10 @@ Check = Callable[[str, Any], Any]
 def _settings(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     check_progress(arguments.get("progress"))
     arguments = dict(arguments)
+    arguments.pop("executor", None)
     servers = _options.storage(arguments.pop("storage_options", None))
     if servers is not None:
-        places = [
-            _options.path("output", arguments["output"]),
-            *_paths("inputs", arguments["inputs"]),
-        ]
-        urls = [place for place in places if "://" in place]
-        # Without any, the first one is told not to be a URL.
-        for place in urls or places[:1]:
+        for place in _urls(arguments):
             _hsipack.set_storage_options(place, servers)
     settings = {name: value for name, value in arguments.items() if name != "progress"}
     for option, check in _CHECKS.items():
@@ -209,6 +218,12 @@ def _settings(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     settings["shard_bytes"] = settings.pop("shard_size")
     settings["command"] = _command(name, arguments, convert.__kwdefaults__ or {})
     return settings
+
+
+def _urls(arguments: dict[str, Any]) -> list[str]:
+    """The URLs among output and inputs; if there are none the output, which is then told not to be one."""
+    places = [_options.path("output", arguments["output"]), *_paths("inputs", arguments["inputs"])]
+    return [place for place in places if "://" in place] or places[:1]
 
 
 def _maybe(check: Check) -> Check:
@@ -359,7 +374,7 @@ def call(
     given = list(words)
     for key, default in defaults.items():
         # The last of these may hold secrets.
-        if key in ("progress", "resume", "force", "storage_options"):
+        if key in ("progress", "resume", "force", "executor", "storage_options"):
             continue
         value = _plain(arguments[key])
         if value != default:

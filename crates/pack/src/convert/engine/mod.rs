@@ -30,6 +30,7 @@ use super::encode::{Encoded, Encoder};
 use super::masks::MaskReader;
 use super::metadata::mask_codec;
 use super::options::ConvertOptions;
+use super::parts::Part;
 use super::plan::Plan;
 use super::staging::{Shards, Staging};
 use super::stats::StackStats;
@@ -92,6 +93,8 @@ struct Engine<'a> {
     staging: &'a Staging,
     base: Option<&'a Dataset>,
     progress: &'a Progress,
+    /// Whether cubes were planned at another time, and may have changed.
+    planned_before: bool,
     delivered: Mutex<Delivered>,
     changed: Condvar,
     failure: Mutex<Option<Error>>,
@@ -119,109 +122,127 @@ pub fn run(
     base: Option<&Dataset>,
     progress: &Progress,
 ) -> Result<Outcome> {
-    let engine = Engine {
-        plan,
-        options,
-        staging,
-        base,
-        progress,
-        delivered: Mutex::new(Delivered { next: 0, waiting: BTreeMap::new(), total: None }),
-        changed: Condvar::new(),
-        failure: Mutex::new(None),
-        failed: Arc::default(),
-        spent: Mutex::default(),
-    };
-    let (tasks, mut outcome) = engine.tasks()?;
-    let shards: Vec<(usize, usize)> = tasks.iter().map(|task| (task.stack, task.shard)).collect();
-    engine.work(tasks);
-    if let Some(error) = locked(&engine.failure).take() {
-        return Err(error);
-    }
-    for (stack, shard) in shards {
-        let record = staging.finished(&plan.stacks[stack].name, shard)?;
-        engine.add_record(&mut outcome, stack, shard, record.as_ref())?;
-    }
-    engine.outcome_in_order(outcome)
+    let engine = Engine::new(plan, options, staging, base, progress, false);
+    let tasks = engine.unfinished(tasks(plan))?;
+    engine.pack(tasks)?;
+    outcome(plan, staging)
 }
 
-impl Engine<'_> {
-    /// Shards still to be made; finished ones are already in the outcome.
-    fn tasks(&self) -> Result<(Vec<ShardTask>, Outcome)> {
-        let none = (0, 0.0);
-        let empty = SampleRecord { nan: 0, inf: 0, range: None, relative: none, absolute: none };
-        let mut outcome = Outcome {
-            samples: vec![empty; self.plan.samples.len()],
-            stacks: self
-                .plan
-                .stacks
-                .iter()
-                .map(|stack| StackStats::new(stack.grid.shape().bands))
-                .collect(),
-            bytes: 0,
-        };
-        let mut tasks = Vec::new();
-        for (number, stack) in self.plan.stacks.iter().enumerate() {
-            for task in shard_tasks(number, stack) {
-                match self.staging.finished(&stack.name, task.shard)? {
-                    Some(record) => {
-                        let samples = &stack.samples[task.samples.clone()];
-                        self.progress.cubes.fetch_add(samples.len() as u64, Ordering::Relaxed);
-                        let bytes: usize =
-                            samples.iter().map(|sample| self.source_bytes(*sample)).sum();
-                        self.progress.bytes_in.fetch_add(bytes as u64, Ordering::Relaxed);
-                        self.add_record(&mut outcome, number, task.shard, Some(&record))?;
-                    }
-                    None => tasks.push(task),
-                }
+/// Packs a part of a conversion that was planned at another time: its shards that are not finished yet, and makes sure
+/// that their cubes are those that were planned. Gives the number of shards that it wrote.
+///
+/// # Errors
+/// As of [`run`]; if a cube has changed.
+pub fn run_part(
+    plan: &Plan,
+    options: &ConvertOptions,
+    staging: &Staging,
+    base: Option<&Dataset>,
+    progress: &Progress,
+    part: Part,
+) -> Result<usize> {
+    let engine = Engine::new(plan, options, staging, base, progress, true);
+    let tasks = engine.unfinished(part.of(tasks(plan)))?;
+    let written = tasks.len();
+    engine.pack(tasks)?;
+    Ok(written)
+}
+
+/// All shards of a plan, by stack and number, in their order.
+pub fn shards_of(plan: &Plan) -> impl Iterator<Item = (&str, usize)> {
+    tasks(plan).map(|task| (plan.stacks[task.stack].name.as_str(), task.shard))
+}
+
+/// The samples in the shards of a part, as indices into [`Plan::samples`].
+pub fn samples_of(plan: &Plan, part: Part) -> Vec<usize> {
+    let samples = |task: ShardTask| plan.stacks[task.stack].samples[task.samples].to_vec();
+    part.of(tasks(plan)).flat_map(samples).collect()
+}
+
+fn tasks(plan: &Plan) -> impl Iterator<Item = ShardTask> {
+    plan.stacks.iter().enumerate().flat_map(|(number, stack)| shard_tasks(number, stack))
+}
+
+/// What the receipts of all shards come to. Statistics are merged in the order of the shards, so that rounding is the same
+/// whoever wrote them, and when.
+///
+/// # Errors
+/// If a receipt is missing or cannot be read.
+pub fn outcome(plan: &Plan, staging: &Staging) -> Result<Outcome> {
+    let none = (0, 0.0);
+    let empty = SampleRecord { nan: 0, inf: 0, range: None, relative: none, absolute: none };
+    let stats = plan.stacks.iter().map(|stack| StackStats::new(stack.grid.shape().bands));
+    let mut outcome =
+        Outcome { samples: vec![empty; plan.samples.len()], stacks: stats.collect(), bytes: 0 };
+    for task in tasks(plan) {
+        let stack = &plan.stacks[task.stack].name;
+        let record = staging.finished(stack, task.shard)?;
+        record.and_then(|record| outcome.add(task.stack, &record)).ok_or_else(|| {
+            Error::damaged(format!("the record of shard {} of {stack} cannot be read", task.shard))
+                .at(staging.folder())
+                .with_remedy("delete the folder and convert again")
+        })?;
+    }
+    Ok(outcome)
+}
+
+impl Outcome {
+    /// Adds what the receipt of a shard says; `None` if it says something else.
+    fn add(&mut self, stack: usize, record: &Value) -> Option<()> {
+        for sample in record["samples"].as_array()? {
+            let (place, record) = SampleRecord::from_json(sample)?;
+            *self.samples.get_mut(place)? = record;
+        }
+        self.bytes += record["bytes"].as_u64()?;
+        self.stacks[stack].merge(&StackStats::from_state(&record["stats"])?);
+        Some(())
+    }
+}
+
+impl<'a> Engine<'a> {
+    fn new(
+        plan: &'a Plan,
+        options: &'a ConvertOptions,
+        staging: &'a Staging,
+        base: Option<&'a Dataset>,
+        progress: &'a Progress,
+        planned_before: bool,
+    ) -> Self {
+        Self {
+            plan,
+            options,
+            staging,
+            base,
+            progress,
+            planned_before,
+            delivered: Mutex::new(Delivered { next: 0, waiting: BTreeMap::new(), total: None }),
+            changed: Condvar::new(),
+            failure: Mutex::new(None),
+            failed: Arc::default(),
+            spent: Mutex::default(),
+        }
+    }
+
+    fn pack(&self, tasks: Vec<ShardTask>) -> Result<()> {
+        self.work(tasks);
+        locked(&self.failure).take().map_or(Ok(()), Err)
+    }
+
+    /// Those of the shards that are still to be made.
+    fn unfinished(&self, tasks: impl Iterator<Item = ShardTask>) -> Result<Vec<ShardTask>> {
+        let mut left = Vec::new();
+        for task in tasks {
+            let stack = &self.plan.stacks[task.stack];
+            if self.staging.finished(&stack.name, task.shard)?.is_none() {
+                left.push(task);
+                continue;
             }
+            let samples = &stack.samples[task.samples.clone()];
+            self.progress.cubes.fetch_add(samples.len() as u64, Ordering::Relaxed);
+            let bytes = samples.iter().map(|sample| self.plan.samples[*sample].value_bytes()).sum();
+            self.progress.bytes_in.fetch_add(bytes, Ordering::Relaxed);
         }
-        Ok((tasks, outcome))
-    }
-
-    fn source_bytes(&self, sample: usize) -> usize {
-        let info = &self.plan.samples[sample].info;
-        info.shape.values() * info.dtype.size()
-    }
-
-    fn add_record(
-        &self,
-        outcome: &mut Outcome,
-        stack: usize,
-        shard: usize,
-        record: Option<&Value>,
-    ) -> Result<()> {
-        let planned = &self.plan.stacks[stack];
-        let broken = || {
-            Error::damaged(format!(
-                "the record of shard {shard} of {} cannot be read",
-                planned.name
-            ))
-            .at(self.staging.folder())
-            .with_remedy("delete the folder and convert again")
-        };
-        let record = record.ok_or_else(broken)?;
-        let samples = record["samples"].as_array().ok_or_else(broken)?;
-        for sample in samples {
-            let (place, record) = SampleRecord::from_json(sample).ok_or_else(broken)?;
-            *outcome.samples.get_mut(place).ok_or_else(broken)? = record;
-        }
-        outcome.bytes += record["bytes"].as_u64().ok_or_else(broken)?;
-        Ok(())
-    }
-
-    /// Merges the shards' statistics in shard order, so that rounding is the same however the
-    /// conversion was interrupted.
-    fn outcome_in_order(&self, mut outcome: Outcome) -> Result<Outcome> {
-        for (number, stack) in self.plan.stacks.iter().enumerate() {
-            for task in shard_tasks(number, stack) {
-                let record = self.staging.finished(&stack.name, task.shard)?.unwrap_or_default();
-                let stats = StackStats::from_state(&record["stats"]).ok_or_else(|| {
-                    Error::damaged("the record of a shard cannot be read").at(self.staging.folder())
-                })?;
-                outcome.stacks[number].merge(&stats);
-            }
-        }
-        Ok(outcome)
+        Ok(left)
     }
 
     /// Runs all threads to their end.

@@ -11,6 +11,7 @@ use crate::convert::encode::OpenCube;
 use crate::convert::options::{ConvertOptions, Reference};
 use crate::convert::plan::{self, PlannedSample, PlannedStack};
 use crate::convert::references;
+use crate::fingerprint::fingerprint;
 use crate::source::CubeInfo;
 
 /// A shard to be made.
@@ -144,6 +145,14 @@ impl<'a> Queue<'a> {
         if source.info().shape != sample.info.shape || source.info().dtype != sample.info.dtype {
             return Err(Error::conflict("the file changed while it was being converted")
                 .at(&sample.input.file));
+        }
+        if self.engine.planned_before && fingerprint(&source.info().files)?.1 != sample.fingerprint
+        {
+            return Err(Error::conflict("the file changed since the conversion was planned")
+                .at(&sample.input.file)
+                .with_remedy(
+                    "restore the file that was planned, or delete the .partial folder and plan again",
+                ));
         }
         let calibration = self.calibration(sample)?;
         Ok(OpenCube {

@@ -13,13 +13,14 @@ use super::queue::ShardTask;
 use super::records::SampleRecord;
 use super::{Done, Engine};
 use crate::convert::plan::PlannedStack;
-use crate::convert::shards::ShardWriter;
+use crate::convert::shards::{FinishedFile, ShardWriter};
 use crate::convert::stats::{BandStats, StackStats};
 
 /// A shard and its masks being written.
 pub(super) struct OpenShard {
     pub task: usize,
-    arrays: Vec<ShardWriter>,
+    /// With their paths below the dataset.
+    arrays: Vec<(PathBuf, ShardWriter)>,
     stats: StackStats,
     /// Statistics of the sample that is being written.
     sample: Option<(usize, BandStats)>,
@@ -56,7 +57,7 @@ impl OpenShard {
         for ((path, grid), (dtype, name)) in paths(stack, task.shard).zip(types) {
             let chunk_bytes = grid.chunk_values() * dtype.size();
             let mut writer =
-                ShardWriter::create(folder.join(path), grid.chunks_per_shard(), chunk_bytes)?;
+                ShardWriter::create(folder.join(&path), grid.chunks_per_shard(), chunk_bytes)?;
             if task.carried > 0 {
                 let stack = engine
                     .base
@@ -67,7 +68,7 @@ impl OpenShard {
                 writer
                     .carry(&*array.shard(task.shard)?, task.carried * grid.chunks_per_sample())?;
             }
-            arrays.push(writer);
+            arrays.push((path, writer));
         }
         let stats = StackStats::new(stack.grid.shape().bands);
         Ok(Self { task: number, arrays, stats, sample: None, records: Vec::new() })
@@ -79,7 +80,7 @@ impl OpenShard {
         let grid = if done.array == 0 { &stack.grid } else { &stack.masks[done.array - 1].grid };
         let (_, first) = grid.locate(sample.index);
         for (chunk, stored) in done.encoded.chunks().enumerate() {
-            self.arrays[done.array].write(first + done.first_chunk + chunk, stored)?;
+            self.arrays[done.array].1.write(first + done.first_chunk + chunk, stored)?;
         }
         engine.progress.bytes_out.fetch_add(done.encoded.data.len() as u64, Ordering::Relaxed);
         if self.sample.as_ref().is_none_or(|(current, _)| *current != done.sample) {
@@ -101,15 +102,17 @@ impl OpenShard {
 
     pub fn finish(mut self, engine: &Engine, task: &ShardTask) -> Result<FinishedShard> {
         self.close_sample(engine);
-        let mut bytes = 0;
-        let mut files = Vec::new();
-        for array in self.arrays {
-            let (file, len) = array.finish()?;
-            bytes += len;
+        let mut all = 0;
+        let (mut files, mut receipts) = (Vec::new(), Vec::new());
+        for (path, array) in self.arrays {
+            let FinishedFile { file, bytes, sha256 } = array.finish()?;
+            all += bytes;
             files.push(file);
+            receipts.push(json!({ "path": path, "bytes": bytes, "sha256": sha256 }));
         }
-        let record =
-            json!({ "samples": self.records, "stats": self.stats.to_state(), "bytes": bytes });
+        let record = json!({
+            "files": receipts, "samples": self.records, "stats": self.stats.to_state(), "bytes": all,
+        });
         Ok(FinishedShard { stack: task.stack, shard: task.shard, files, record })
     }
 }

@@ -85,6 +85,11 @@ pub struct PlannedSample {
 }
 
 impl PlannedSample {
+    /// Bytes of its values, as its file has them.
+    pub fn value_bytes(&self) -> u64 {
+        (self.info.shape.values() * self.info.dtype.size()) as u64
+    }
+
     /// Its split, if the user's tables give it one.
     pub fn split(&self) -> Option<String> {
         self.text("split")

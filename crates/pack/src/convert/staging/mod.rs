@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! OUT.partial/plan.json            what is being done; a resume has to match it
-//! OUT.partial/lock                 held by the process that writes
-//! OUT.partial/state/STACK/K.json   one for every finished shard: its statistics
+//! OUT.partial/lock                 held by the process that writes, or by several that write parts
+//! OUT.partial/state/STACK/K.json   one for every finished shard, its receipt: sizes and hashes of its files, statistics
 //! OUT.partial/scratch/             working files of masks that are being added
 //! OUT.partial/dataset/             what will be OUT; without any zarr.json until all shards are there
 //! ```
@@ -15,9 +15,10 @@
 //! goes on, too (`hsipack_store::folder`). Whatever instant a process is killed at, `OUT` is whole, and
 //! `--resume` goes on from the finished shards or finds that everything is done.
 
+mod receipt;
 mod server;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -33,6 +34,7 @@ use hsipack_store::{Dataset, small};
 use serde_json::{Value, json};
 use walkdir::{DirEntry, WalkDir};
 
+use self::receipt::Found;
 use self::server::Writer;
 use crate::walk;
 
@@ -51,6 +53,8 @@ pub struct Claim {
 enum Right {
     /// A locked file in the folder.
     Lock(File),
+    /// The same, locked by all who write parts.
+    Shared { _lock: File },
     /// An object beside the dataset, once it was put there.
     Object(Writer),
 }
@@ -58,6 +62,8 @@ enum Right {
 /// The staging folder of one output.
 pub struct Staging {
     claim: Claim,
+    /// What identifies the conversion.
+    plan: String,
     /// What was recorded of shards, by stack and number. On a server, reading it again would cost the way there and back.
     records: Mutex<HashMap<(String, usize), Option<Value>>>,
     /// Whether there are records that this process has not written.
@@ -105,10 +111,89 @@ impl Claim {
             fs::create_dir_all(&folder)
                 .map_err(|error| Error::io(&folder, "cannot create", error))?;
             // Another process may remove its folder in between, as it ends.
-            if let Some(lock) = lock(&folder)? {
+            if let Some(lock) = lock(&folder, Hold::Alone)? {
                 return Ok(Self { folder, output: output.to_owned(), right: Right::Lock(lock) });
             }
         }
+    }
+
+    /// Joins those who write parts of a conversion into `output`, which `writer` began on a server. `None` if nothing was
+    /// begun there, or it has ended.
+    ///
+    /// # Errors
+    /// If a process that writes alone is at it.
+    pub fn join(output: &Path, writer: Option<&str>) -> Result<Option<Self>> {
+        let folder = partial(output);
+        let output = output.to_owned();
+        if let Some(writer) = writer {
+            let right = Right::Object(Writer::named(writer, &output, &folder));
+            return Ok(output::exists(&folder.join(PLAN))?.then_some(Self {
+                folder,
+                output,
+                right,
+            }));
+        }
+        if !folder.join(PLAN).exists() {
+            return Ok(None);
+        }
+        let Some(lock) = lock(&folder, Hold::Together)? else { return Ok(None) };
+        Ok(Some(Self { folder, output, right: Right::Shared { _lock: lock } }))
+    }
+
+    /// Claims an output on which `writer` began a conversion whose parts others may still write: see [`of`](Self::of).
+    ///
+    /// # Errors
+    /// As [`of`](Self::of).
+    pub fn of_parts(output: &Path, writer: Option<&str>) -> Result<Self> {
+        let mut claim = Self::of(output)?;
+        if let (Some(writer), Right::Object(_)) = (writer, &claim.right) {
+            claim.right = Right::Object(Writer::named(writer, output, &claim.folder));
+        }
+        Ok(claim)
+    }
+
+    /// Claims `output` if `plan` was begun there, by `writer` on a server, and has not ended.
+    ///
+    /// # Errors
+    /// If another process has claimed the output.
+    pub fn left(output: &Path, plan: &str, writer: Option<&str>) -> Result<Option<Self>> {
+        if !output::exists(&partial(output).join(PLAN))? {
+            return Ok(None);
+        }
+        let claim = Self::of_parts(output, writer)?;
+        claim.recover()?;
+        let left = claim.plan()?.as_deref() == Some(plan);
+        Ok(left.then_some(claim))
+    }
+
+    /// Removes what a commit of `plan` left beside `output` when it was killed after the dataset was there.
+    ///
+    /// # Errors
+    /// If another process has claimed the output; if something cannot be removed.
+    pub fn tidy(output: &Path, plan: &str) -> Result<()> {
+        let folder = partial(output);
+        if let Some(claim) = Self::left(output, plan, None)? {
+            return claim.discard();
+        }
+        // The plan goes first.
+        if read_plan(&folder)?.is_some() || output::is_empty(&folder)? {
+            return Ok(());
+        }
+        let claim = Self::of(output)?;
+        match &claim.right {
+            // Nothing that somebody needs who begins to append meanwhile.
+            Right::Object(writer) => writer.clean(),
+            Right::Lock(_) | Right::Shared { .. } => claim.discard(),
+        }
+    }
+
+    /// What identifies the conversion that was begun and has not ended.
+    ///
+    /// # Errors
+    /// If its plan cannot be read.
+    pub fn plan(&self) -> Result<Option<String>> {
+        let plan = read_plan(&self.folder)?;
+        Ok(plan.and_then(|plan| plan["plan"].as_str().map(str::to_owned)))
     }
 
     /// Whether a conversion was begun and not finished.
@@ -204,7 +289,7 @@ impl Claim {
         // On a server, finished shards lie in their places.
         let shards = match self.right {
             Right::Object(_) => format!("{} and what lies in ", self.output.display()),
-            Right::Lock(_) => String::new(),
+            Right::Lock(_) | Right::Shared { .. } => String::new(),
         };
         Error::conflict("an unfinished conversion is here").at(&self.folder).with_remedy(remedy![
             "pass ",
@@ -255,6 +340,23 @@ pub(crate) fn is_unfinished(folder: &Path) -> bool {
     folder.join(PLAN).is_file()
 }
 
+/// The shards, by stack and number, of which there is a receipt in a staging folder.
+pub fn recorded(folder: &Path) -> Result<HashSet<(String, usize)>> {
+    let state = folder.join("state");
+    let files: Vec<PathBuf> = if is_url(folder) {
+        output::list(&state)?
+    } else {
+        let entries = WalkDir::new(&state).into_iter().filter_map(std::result::Result::ok);
+        entries.filter(|entry| entry.file_type().is_file()).map(DirEntry::into_path).collect()
+    };
+    let shard = |file: &PathBuf| {
+        let number = file.file_name()?.to_str()?.strip_suffix(".json")?.parse().ok()?;
+        let stack = file.parent()?.file_name()?.to_str()?.to_owned();
+        Some((stack, number))
+    };
+    Ok(files.iter().filter_map(shard).collect())
+}
+
 fn read_plan(folder: &Path) -> Result<Option<Value>> {
     read_json(&folder.join(PLAN))
 }
@@ -302,15 +404,37 @@ impl Staging {
                 }
                 writer.clean()?;
             }
-            Right::Lock(_) if resumed => {}
-            Right::Lock(_) => {
+            Right::Lock(_) if resumed => output::remove_temporaries(folder)?,
+            Right::Lock(_) | Right::Shared { .. } => {
                 claim.clean()?;
                 let text = json!({ "plan": plan, "append": append }).to_string();
                 write_whole(&folder.join(PLAN), text.as_bytes())?;
             }
         }
+        Ok(Self::new(claim, plan, resumed, append, shards))
+    }
+
+    fn new(claim: Claim, plan: &str, resumed: bool, append: bool, shards: Shards) -> Self {
         let (records, metadata) = (Mutex::default(), OnceLock::new());
-        Ok(Self { claim, records, resumed, append, shards, metadata })
+        Self { claim, plan: plan.to_owned(), records, resumed, append, shards, metadata }
+    }
+
+    /// The folder of a conversion that was begun, for a process that writes a part of it ([`Claim::join`]) or ends it.
+    ///
+    /// # Errors
+    /// If what was begun there is another one.
+    pub fn of_parts(claim: Claim, plan: &str, append: bool, shards: Shards) -> Result<Self> {
+        if claim.plan()?.as_deref() != Some(plan) {
+            return Err(Error::conflict(
+                "another conversion was begun here than the one that was planned",
+            )
+            .at(&claim.folder)
+            .with_remedy("look who else writes there; plan again once that has ended"));
+        }
+        if let Right::Lock(_) = claim.right {
+            output::remove_temporaries(&claim.folder)?;
+        }
+        Ok(Self::new(claim, plan, true, append, shards))
     }
 
     /// Begins in a claimed folder what is quicker done anew than resumed: there is no plan, so that whoever claims the
@@ -323,14 +447,13 @@ impl Staging {
             return Err(claim.unfinished());
         }
         claim.clean()?;
-        let (records, shards) = (Mutex::default(), Shards::default());
-        Ok(Self { claim, records, resumed: false, append: true, shards, metadata: OnceLock::new() })
+        Ok(Self::new(claim, "", false, true, Shards::default()))
     }
 
     /// Where shards are written: in what will be the dataset; on a server, in their places.
     pub fn dataset(&self) -> PathBuf {
         match self.claim.right {
-            Right::Lock(_) => self.folder().join("dataset"),
+            Right::Lock(_) | Right::Shared { .. } => self.folder().join("dataset"),
             Right::Object(_) => self.claim.output.clone(),
         }
     }
@@ -339,7 +462,7 @@ impl Staging {
     /// tell it from another's.
     pub fn write_id(&self) -> Option<&str> {
         match &self.claim.right {
-            Right::Lock(_) => None,
+            Right::Lock(_) | Right::Shared { .. } => None,
             Right::Object(writer) => Some(writer.id()),
         }
     }
@@ -369,7 +492,13 @@ impl Staging {
             return Ok(known.clone());
         }
         let record = match self.resumed {
-            true => read_json(&self.state_file(stack, shard))?,
+            // What is damaged, or of another plan, is written again.
+            true => {
+                match receipt::read(&self.state_file(stack, shard), &self.plan, stack, shard)? {
+                    Some(Found::Receipt(record)) => Some(record),
+                    Some(Found::Foreign | Found::Misplaced | Found::Damaged) | None => None,
+                }
+            }
             false => None,
         };
         records.insert(key, record.clone());
@@ -384,9 +513,62 @@ impl Staging {
         if let Right::Object(writer) = &self.claim.right {
             writer.check()?;
         }
-        write_whole(&self.state_file(stack, shard), record.to_string().as_bytes())?;
+        let receipt = receipt::write(record, &self.plan, stack, shard);
+        write_whole(&self.state_file(stack, shard), receipt.as_bytes())?;
         let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
         records.insert((stack.to_owned(), shard), Some(record.clone()));
+        Ok(())
+    }
+
+    /// The shards, by stack and number, of which there is a receipt, whatever is in it.
+    ///
+    /// # Errors
+    /// If the folder cannot be read, or the server does not list names.
+    pub fn recorded(&self) -> Result<HashSet<(String, usize)>> {
+        recorded(self.folder())
+    }
+
+    /// Makes sure that the receipt of a shard is there and whole, and of this conversion, and that the shard's files are
+    /// there and as long as it says. On servers, the commit looks for them.
+    ///
+    /// # Errors
+    /// If not, saying what is wrong with which.
+    pub fn check_receipt(&self, stack: &str, shard: usize) -> Result<()> {
+        let file = self.state_file(stack, shard);
+        let again =
+            || remedy!["write the shard with ", Command::Work, ", which finds what is left"];
+        let name = format!("shard {shard} of {stack}");
+        let wrong = match receipt::read(&file, &self.plan, stack, shard)? {
+            Some(Found::Receipt(record)) => Ok(record),
+            None => Err(Error::conflict(format!("{name} has no receipt: it was not written yet"))),
+            Some(Found::Foreign) => {
+                Err(Error::conflict(format!("the receipt of {name} is of another plan")))
+            }
+            Some(Found::Misplaced) => {
+                Err(Error::conflict(format!("the receipt of {name} is of another shard")))
+            }
+            Some(Found::Damaged) => {
+                Err(Error::damaged(format!("the receipt of {name} is damaged")))
+            }
+        };
+        let record = wrong.map_err(|error| error.at(&file).with_remedy(again()))?;
+        if matches!(self.claim.right, Right::Object(_)) {
+            return Ok(());
+        }
+        for (path, bytes) in receipt::files(&record) {
+            let path = self.dataset().join(path);
+            let there = fs::metadata(&path).ok().map(|meta| meta.len());
+            if there != Some(bytes) {
+                let has = there.map_or("is not there".to_owned(), |len| format!("has {len} bytes"));
+                return Err(Error::damaged(format!("{name} {has}, and its receipt says {bytes}"))
+                    .at(&path)
+                    .with_remedy(remedy![
+                        format!("delete {}, then ", file.display()),
+                        "write the shard again with ",
+                        Command::Work
+                    ]));
+            }
+        }
         Ok(())
     }
 
@@ -434,7 +616,7 @@ impl Staging {
     /// If one cannot be written.
     pub fn write_metadata(&self, mut files: Vec<(String, Vec<u8>)>) -> Result<()> {
         match &self.claim.right {
-            Right::Lock(_) => {
+            Right::Lock(_) | Right::Shared { .. } => {
                 let folder = self.dataset();
                 return files
                     .iter()
@@ -474,7 +656,7 @@ impl Staging {
                     files => writer.decide(files.iter().map(|(file, _)| file.as_str()))?,
                 }
             }
-            Right::Lock(_) => {
+            Right::Lock(_) | Right::Shared { .. } => {
                 sync_tree(&self.dataset())?;
                 let fail = |error| Error::io(output, "cannot rename to", error);
                 if self.append {
@@ -495,7 +677,7 @@ impl Staging {
     pub fn discard(self) -> Result<()> {
         match &self.claim.right {
             Right::Object(writer) => writer.abandon(&self.shards, self.append),
-            Right::Lock(_) => self.claim.discard(),
+            Right::Lock(_) | Right::Shared { .. } => self.claim.discard(),
         }
     }
 
@@ -510,15 +692,28 @@ fn is_metadata(file: &str) -> bool {
     file.ends_with("zarr.json") || [SAMPLES, SHA256SUMS].contains(&file)
 }
 
+/// How a staging folder is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hold {
+    /// By one process, which alone writes.
+    Alone,
+    /// By all that write parts.
+    Together,
+}
+
 /// Locks a staging folder; `None` if it was removed meanwhile.
-fn lock(folder: &Path) -> Result<Option<File>> {
+fn lock(folder: &Path, hold: Hold) -> Result<Option<File>> {
     let path = folder.join(LOCK);
     let file = match File::options().write(true).create(true).truncate(false).open(&path) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(Error::io(&path, "cannot create", error)),
     };
-    match file.try_lock() {
+    let locked = match hold {
+        Hold::Alone => file.try_lock(),
+        Hold::Together => file.try_lock_shared(),
+    };
+    match locked {
         Err(fs::TryLockError::WouldBlock) => {
             Err(Error::conflict("another hsipack is writing here")
                 .at(folder)

@@ -51,6 +51,11 @@ impl Writer {
         Self { id, folder: folder.to_owned(), output: output.to_owned() }
     }
 
+    /// One of those who write parts of what `id` began, or who ends that.
+    pub(super) fn named(id: &str, output: &Path, folder: &Path) -> Self {
+        Self { id: id.to_owned(), folder: folder.to_owned(), output: output.to_owned() }
+    }
+
     /// A number that nobody else writes.
     pub(super) fn id(&self) -> &str {
         &self.id

@@ -1,0 +1,134 @@
+//! `hsipack work`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use hsipack_format::{Error, ErrorKind, Result};
+use hsipack_pack::convert::parts::{self, Part, State, WorkOptions, WorkReport};
+
+use crate::task::Task;
+use crate::{output, parse};
+
+/// Pack a part of the cubes that `hsipack convert --plan` planned.
+///
+/// Any number of workers may run at once, on any machines that see the plan, the cubes and the output. Each writes whole
+/// shards, with a receipt for each; shards that have one are left alone, so running it again goes on where it was. Without
+/// --part it does all that is left, such as parts of workers that died.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The file that `hsipack convert --plan` wrote, or its URL
+    plan: PathBuf,
+
+    /// Which of N parts, counted from 1 [default: all that is left]
+    #[arg(long, value_name = "I/N")]
+    part: Option<Part>,
+
+    /// Do no work, but show how far all workers are until every shard has its receipt
+    #[arg(long, conflicts_with_all = ["part", "jobs", "memory"])]
+    watch: bool,
+
+    /// Threads [default: one a core]
+    #[arg(short, long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+
+    /// Memory for reading, all threads together; transposing large scenes is faster with more
+    #[arg(long, value_name = "BYTES", value_parser = parse::bytes, default_value = "256MiB")]
+    memory: usize,
+
+    /// Print the report as one JSON object on stdout
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  hsipack work plan.json --part 3/16
+  hsipack work plan.json --part $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT    (sbatch --array=1-16)
+  hsipack work plan.json --part $((JOB_COMPLETION_INDEX + 1))/16                (Kubernetes)
+  hsipack work plan.json --watch
+
+Keys of --json: output part shards written left bytes seconds already_complete; with --watch: shards done committed";
+
+/// Runs the command.
+///
+/// # Errors
+/// If the plan is damaged or not begun, or a shard cannot be written.
+pub fn run(args: Args) -> Result<ExitCode> {
+    if args.watch {
+        return watch(&args.plan, args.json);
+    }
+    let mut options = WorkOptions::new(args.part.unwrap_or(Part::WHOLE));
+    options.jobs = args.jobs.map_or(options.jobs, usize::from);
+    options.memory = args.memory;
+    options.change_folder = true;
+    let task = Task::start("packed");
+    let report = parts::work(&args.plan, &options, &task.progress, &|bytes| task.set_total(bytes));
+    task.finish();
+    output::report(&report?, args.json, print);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(report: &WorkReport) {
+    if report.already_complete {
+        say!("{} is complete; there was nothing left to do", report.output);
+        return;
+    }
+    let there = match report.shards - report.written {
+        0 => String::new(),
+        there => format!(", {there} were there"),
+    };
+    say!(
+        "{}: part {}, {} written in {:.1} s{there}",
+        report.output,
+        report.part,
+        output::count(report.written, "shard"),
+        report.seconds
+    );
+    match report.left {
+        0 => say!("  every shard has its receipt; next: hsipack commit"),
+        left => say!("  {} of other parts left", output::count(left, "shard")),
+    }
+}
+
+/// How often workers are looked after.
+const LOOK: Duration = Duration::from_secs(1);
+
+fn watch(plan: &Path, json: bool) -> Result<ExitCode> {
+    let look = parts::state(plan, true)?;
+    let task = Task::start("");
+    let mut shown = None;
+    let state = loop {
+        let state = look()?;
+        if shown.is_none() {
+            task.count_shards(state.shards as u64);
+        }
+        task.progress.bytes_in.store(state.done as u64, Ordering::Relaxed);
+        if state.done == state.shards {
+            break state;
+        }
+        if task.bar.is_hidden() && shown != Some(state) {
+            note!("{} of {}", state.done, output::count(state.shards, "shard"));
+        }
+        shown = Some(state);
+        std::thread::sleep(LOOK);
+        if task.progress.stop.load(Ordering::Relaxed) {
+            task.finish();
+            return Err(Error::new(ErrorKind::Interrupted, "stopped watching"));
+        }
+    };
+    task.finish();
+    output::report(&state, json, print_state);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_state(state: &State) {
+    match state.committed {
+        true => {
+            say!("all {} written, and the dataset is there", output::count(state.shards, "shard"))
+        }
+        false => say!("all {} written; next: hsipack commit", output::count(state.shards, "shard")),
+    }
+}

@@ -1,0 +1,87 @@
+//! The last step: all receipts are there, and the shards become a dataset.
+
+use std::path::Path;
+use std::time::Instant;
+
+use hsipack_format::{Command, Error, Result, remedy};
+
+use super::work::Opened;
+use crate::convert::engine;
+use crate::convert::run::{self, Report};
+use crate::convert::staging::{Claim, Staging};
+
+/// Names of shards that an error has.
+const SHOWN: usize = 10;
+
+/// Makes what workers wrote of the conversion planned in `file` a dataset, which appears whole, or, if cubes are appended,
+/// takes the place of the one before. Doing it again does nothing.
+///
+/// `change_folder` is whether this process may change its working directory to that of the plan.
+///
+/// # Errors
+/// If a receipt is missing, damaged or of another plan; if workers are still writing. Then nothing was changed.
+pub fn commit(file: &Path, change_folder: bool) -> Result<Report> {
+    let start = Instant::now();
+    let opened = Opened::read(file, change_folder)?;
+    if opened.is_done() {
+        Claim::tidy(opened.output(), &opened.identity)?;
+        return Ok(run::complete(opened.output(), start));
+    }
+    let claim = Claim::of_parts(opened.output(), opened.writer.as_deref())?;
+    claim.recover()?;
+    if claim.plan()?.is_none() {
+        return Err(opened.nothing_begun());
+    }
+    let base = opened.base()?;
+    let Opened { plan, options, append, request, identity, .. } = &opened;
+    let staging = Staging::of_parts(claim, identity, *append, engine::shards(plan))?;
+    check_receipts(&opened, &staging)?;
+    let outcome = engine::outcome(plan, &staging)?;
+    let base = base.as_ref();
+    run::write_metadata(plan, options, &staging, base, request, &outcome)?;
+    let report = run::report(options, plan, base, &outcome, start);
+    staging.commit()?;
+    Ok(report)
+}
+
+/// Gives up what was planned in `file`: removes what workers wrote, and the plan that was begun at the output. Does nothing
+/// if that has ended.
+///
+/// # Errors
+/// If workers are still writing; if something cannot be removed.
+pub fn discard(file: &Path) -> Result<()> {
+    let opened = Opened::read(file, false)?;
+    if let Some(claim) = Claim::left(opened.output(), &opened.identity, opened.writer.as_deref())? {
+        let shards = engine::shards(&opened.plan);
+        Staging::of_parts(claim, &opened.identity, opened.append, shards)?.discard()?;
+    }
+    Ok(())
+}
+
+fn check_receipts(opened: &Opened, staging: &Staging) -> Result<()> {
+    let recorded = staging.recorded()?;
+    let all: Vec<(&str, usize)> = engine::shards_of(&opened.plan).collect();
+    let is_missing =
+        |(stack, shard): &&(&str, usize)| !recorded.contains(&((*stack).to_owned(), *shard));
+    let missing: Vec<_> = all.iter().filter(is_missing).collect();
+    if !missing.is_empty() {
+        let names = missing.iter().take(SHOWN).map(|(stack, shard)| format!("{shard} of {stack}"));
+        let names = names.collect::<Vec<_>>().join(", ");
+        let more = match missing.len().saturating_sub(SHOWN) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        return Err(Error::conflict(format!(
+            "{} of {} shards have no receipt: {names}{more}",
+            missing.len(),
+            all.len()
+        ))
+        .at(staging.folder())
+        .with_remedy(remedy![
+            "have them written with ",
+            Command::Work,
+            ", which does what is left, then commit again"
+        ]));
+    }
+    all.iter().try_for_each(|(stack, shard)| staging.check_receipt(stack, *shard))
+}

@@ -1,0 +1,527 @@
+//! The file that a conversion is planned in: everything that workers and the commit have to know, and nothing to decide.
+//!
+//! JSON with a hash of itself. What many cubes have in common (their wavelengths, their type) stands there once.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use hsipack_format::metadata::Made;
+use hsipack_format::{Codec, CubeShape, DType, Error, Geo, Grid, Result, Tile, remedy};
+use hsipack_store::{output, small};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::convert::masks::MaskGroup;
+use crate::convert::metadata::CREATED_BY;
+use crate::convert::options::{
+    ChunkShape, ConvertOptions, KeepBits, LayoutOptions, MaskOption, Mode, ValueOptions,
+};
+use crate::convert::plan::{Plan, PlannedMask, PlannedSample, PlannedStack};
+use crate::convert::sealed;
+use crate::input::Input;
+use crate::precision::Information;
+use crate::source::{CubeInfo, Exposure, Scaling};
+
+/// A conversion as it was planned.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct PlanFile {
+    /// The program that planned it, and its version, which has to be that of whoever goes on.
+    pub created_by: String,
+    /// The dataset.
+    pub output: PathBuf,
+    /// The working directory, if a path is relative.
+    pub folder: Option<PathBuf>,
+    /// Whether cubes are appended.
+    pub append: bool,
+    /// What identifies the command.
+    pub request: String,
+    /// What identifies the work.
+    pub identity: String,
+    /// The right to write on a server.
+    pub writer: Option<String>,
+    options: OptionsRecord,
+    masks: Vec<MaskGroup>,
+    split_stats: bool,
+    keep_bits: KeepBits,
+    information: Option<Information>,
+    notes: Vec<String>,
+    skipped: Vec<String>,
+    stacks: Vec<StackRecord>,
+    /// What cubes have in common.
+    kinds: Vec<KindRecord>,
+    samples: Vec<SampleRecord>,
+}
+
+#[derive(Deserialize)]
+struct Creator {
+    created_by: String,
+}
+
+/// What the plan was made for.
+pub(super) struct Header<'a> {
+    pub folder: Option<PathBuf>,
+    pub append: bool,
+    pub request: &'a str,
+    pub identity: &'a str,
+    pub writer: Option<&'a str>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct OptionsRecord {
+    values: ValueOptions,
+    masks: Vec<MaskOption>,
+    mask_fill: Option<u16>,
+    compressor: String,
+    level: u8,
+    shuffle: String,
+    chunk: Option<(usize, Option<usize>)>,
+    shard_bytes: usize,
+    command: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct GridRecord {
+    shape: [usize; 3],
+    chunk: [usize; 2],
+    samples_per_shard: usize,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct CodecRecord {
+    compressor: String,
+    level: u8,
+    shuffle: String,
+    typesize: u8,
+    blocksize: usize,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct MaskRecord {
+    name: String,
+    dtype: String,
+    grid: GridRecord,
+    codec: CodecRecord,
+    layers: Vec<String>,
+    class_names: Option<Vec<String>>,
+    made: Option<(String, Value)>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct StackRecord {
+    name: String,
+    grid: GridRecord,
+    codec: CodecRecord,
+    samples: Vec<usize>,
+    existing: usize,
+    scale: f64,
+    wavelength: Option<Vec<Number>>,
+    fwhm: Option<Vec<Number>>,
+    good_bands: Option<Vec<bool>>,
+    band_names: Option<Vec<String>>,
+    masks: Vec<MaskRecord>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct KindRecord {
+    format: String,
+    shape: [usize; 3],
+    dtype: String,
+    wavelength: Option<Vec<Number>>,
+    fwhm: Option<Vec<Number>>,
+    good_bands: Option<Vec<bool>>,
+    band_names: Option<Vec<String>>,
+    ignore_value: Option<Number>,
+    /// Multiplied, divided, added.
+    scaling: [Number; 3],
+    exposure: Option<(String, Number, String)>,
+    class_names: Option<Vec<String>>,
+    /// Bands that are kept.
+    bands: Option<Vec<usize>>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct SampleRecord {
+    path: PathBuf,
+    variable: Option<String>,
+    name: String,
+    stack: usize,
+    index: usize,
+    kind: usize,
+    geo: Option<Geo>,
+    columns: Map<String, Value>,
+    has_mask: Vec<bool>,
+    bytes: u64,
+    fingerprint: String,
+}
+
+/// A number that JSON may have no sign for.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Number {
+    Finite(f64),
+    /// Its bits: infinite, or NaN.
+    Other {
+        bits: u64,
+    },
+}
+
+impl From<f64> for Number {
+    fn from(number: f64) -> Self {
+        if number.is_finite() {
+            Self::Finite(number)
+        } else {
+            Self::Other { bits: number.to_bits() }
+        }
+    }
+}
+
+impl From<Number> for f64 {
+    fn from(number: Number) -> Self {
+        match number {
+            Number::Finite(number) => number,
+            Number::Other { bits } => f64::from_bits(bits),
+        }
+    }
+}
+
+fn numbers(list: &Option<Vec<f64>>) -> Option<Vec<Number>> {
+    list.as_ref().map(|list| list.iter().copied().map(Number::from).collect())
+}
+
+fn reals(list: Option<Vec<Number>>) -> Option<Vec<f64>> {
+    list.map(|list| list.into_iter().map(f64::from).collect())
+}
+
+fn shape_of([rows, columns, bands]: [usize; 3]) -> CubeShape {
+    CubeShape { rows, columns, bands }
+}
+
+fn axes(shape: CubeShape) -> [usize; 3] {
+    [shape.rows, shape.columns, shape.bands]
+}
+
+fn dtype(name: &str) -> Result<DType> {
+    DType::from_name(name).ok_or_else(|| Error::malformed(format!("there is no type {name}")))
+}
+
+impl From<&Grid> for GridRecord {
+    fn from(grid: &Grid) -> Self {
+        let Tile { rows, columns } = grid.tile();
+        Self {
+            shape: axes(grid.shape()),
+            chunk: [rows, columns],
+            samples_per_shard: grid.samples_per_shard(),
+        }
+    }
+}
+
+impl GridRecord {
+    fn grid(&self) -> Result<Grid> {
+        let [rows, columns] = self.chunk;
+        Grid::new(shape_of(self.shape), Tile { rows, columns }, self.samples_per_shard)
+    }
+}
+
+impl From<&Codec> for CodecRecord {
+    fn from(codec: &Codec) -> Self {
+        Self {
+            compressor: codec.compressor.to_string(),
+            level: codec.level,
+            shuffle: codec.shuffle.to_string(),
+            typesize: codec.typesize,
+            blocksize: codec.blocksize,
+        }
+    }
+}
+
+impl CodecRecord {
+    fn codec(&self) -> Result<Codec> {
+        Ok(Codec {
+            compressor: self.compressor.parse()?,
+            level: self.level,
+            shuffle: self.shuffle.parse()?,
+            typesize: self.typesize,
+            blocksize: self.blocksize,
+        })
+    }
+}
+
+impl From<&PlannedMask> for MaskRecord {
+    fn from(mask: &PlannedMask) -> Self {
+        Self {
+            name: mask.name.clone(),
+            dtype: mask.dtype.name().to_owned(),
+            grid: (&mask.grid).into(),
+            codec: (&mask.codec).into(),
+            layers: mask.layers.clone(),
+            class_names: mask.class_names.clone(),
+            made: mask.made.as_ref().map(|made| (made.command.clone(), made.recipe.clone())),
+        }
+    }
+}
+
+impl MaskRecord {
+    fn mask(self) -> Result<PlannedMask> {
+        Ok(PlannedMask {
+            dtype: dtype(&self.dtype)?,
+            grid: self.grid.grid()?,
+            codec: self.codec.codec()?,
+            name: self.name,
+            layers: self.layers,
+            class_names: self.class_names,
+            made: self.made.map(|(command, recipe)| Made { command, recipe }),
+        })
+    }
+}
+
+impl From<&PlannedStack> for StackRecord {
+    fn from(stack: &PlannedStack) -> Self {
+        Self {
+            name: stack.name.clone(),
+            grid: (&stack.grid).into(),
+            codec: (&stack.codec).into(),
+            samples: stack.samples.clone(),
+            existing: stack.existing,
+            scale: stack.scale,
+            wavelength: numbers(&stack.wavelength),
+            fwhm: numbers(&stack.fwhm),
+            good_bands: stack.good_bands.clone(),
+            band_names: stack.band_names.clone(),
+            masks: stack.masks.iter().map(MaskRecord::from).collect(),
+        }
+    }
+}
+
+impl StackRecord {
+    fn stack(self) -> Result<PlannedStack> {
+        Ok(PlannedStack {
+            grid: self.grid.grid()?,
+            codec: self.codec.codec()?,
+            name: self.name,
+            samples: self.samples,
+            existing: self.existing,
+            scale: self.scale,
+            wavelength: reals(self.wavelength),
+            fwhm: reals(self.fwhm),
+            good_bands: self.good_bands,
+            band_names: self.band_names,
+            masks: self.masks.into_iter().map(MaskRecord::mask).collect::<Result<_>>()?,
+        })
+    }
+}
+
+impl From<&PlannedSample> for KindRecord {
+    fn from(sample: &PlannedSample) -> Self {
+        let info = &sample.info;
+        let Scaling { multiply, divide, add } = info.scaling;
+        let exposure = |exposure: &Exposure| {
+            (exposure.field.clone(), exposure.time.into(), exposure.unit.clone())
+        };
+        Self {
+            format: info.format.clone(),
+            shape: axes(info.shape),
+            dtype: info.dtype.name().to_owned(),
+            wavelength: numbers(&info.wavelength),
+            fwhm: numbers(&info.fwhm),
+            good_bands: info.good_bands.clone(),
+            band_names: info.band_names.clone(),
+            ignore_value: info.ignore_value.map(Number::from),
+            scaling: [multiply, divide, add].map(Number::from),
+            exposure: info.exposure.as_ref().map(exposure),
+            class_names: info.class_names.clone(),
+            bands: sample.bands.clone(),
+        }
+    }
+}
+
+impl KindRecord {
+    fn info(&self, file: &Path, geo: Option<Geo>) -> Result<CubeInfo> {
+        let [multiply, divide, add] = self.scaling.map(f64::from);
+        let exposure = self.exposure.clone();
+        let new =
+            CubeInfo::new(self.format.clone(), shape_of(self.shape), dtype(&self.dtype)?, file);
+        Ok(CubeInfo {
+            wavelength: reals(self.wavelength.clone()),
+            fwhm: reals(self.fwhm.clone()),
+            good_bands: self.good_bands.clone(),
+            band_names: self.band_names.clone(),
+            ignore_value: self.ignore_value.map(f64::from),
+            scaling: Scaling { multiply, divide, add },
+            exposure: exposure.map(|(field, time, unit)| Exposure {
+                field,
+                time: time.into(),
+                unit,
+            }),
+            class_names: self.class_names.clone(),
+            geo,
+            ..new
+        })
+    }
+}
+
+impl OptionsRecord {
+    fn of(options: &ConvertOptions) -> Self {
+        let layout = &options.layout;
+        Self {
+            values: options.values.clone(),
+            masks: options.masks.clone(),
+            mask_fill: options.mask_fill,
+            compressor: layout.compressor.to_string(),
+            level: layout.level,
+            shuffle: layout.shuffle.to_string(),
+            chunk: layout.chunk.map(|chunk| (chunk.rows, chunk.columns)),
+            shard_bytes: layout.shard_bytes,
+            command: options.command.clone(),
+        }
+    }
+
+    fn options(self, output: &Path, append: bool) -> Result<ConvertOptions> {
+        let mut options = ConvertOptions::new(Vec::new(), output);
+        options.mode = if append { Mode::Append } else { Mode::Create };
+        options.values = self.values;
+        options.masks = self.masks;
+        options.mask_fill = self.mask_fill;
+        options.layout = LayoutOptions {
+            compressor: self.compressor.parse()?,
+            level: self.level,
+            shuffle: self.shuffle.parse()?,
+            chunk: self.chunk.map(|(rows, columns)| ChunkShape { rows, columns }),
+            shard_bytes: self.shard_bytes,
+        };
+        options.command = self.command;
+        Ok(options)
+    }
+}
+
+impl PlanFile {
+    /// The file of a plan; `options` are settled by it.
+    pub fn new(plan: &Plan, options: &ConvertOptions, header: Header) -> Self {
+        let mut kinds = Vec::new();
+        let mut known: HashMap<String, usize> = HashMap::new();
+        let samples = plan.samples.iter().map(|sample| {
+            let kind = KindRecord::from(sample);
+            let text = serde_json::to_string(&kind).expect("plain values");
+            let kind = *known.entry(text).or_insert_with(|| {
+                kinds.push(kind);
+                kinds.len() - 1
+            });
+            // As the user would type it: files that stand for objects are this process's.
+            let input = Input { variable: None, ..sample.input.clone() };
+            SampleRecord {
+                path: PathBuf::from(input.text()),
+                variable: sample.input.variable.clone(),
+                name: sample.name.clone(),
+                stack: sample.stack,
+                index: sample.index,
+                kind,
+                geo: sample.info.geo.clone(),
+                columns: sample.columns.clone(),
+                has_mask: sample.has_mask.clone(),
+                bytes: sample.source_bytes,
+                fingerprint: sample.fingerprint.clone(),
+            }
+        });
+        let samples = samples.collect();
+        Self {
+            created_by: CREATED_BY.to_owned(),
+            output: options.output.clone(),
+            folder: header.folder,
+            append: header.append,
+            request: header.request.to_owned(),
+            identity: header.identity.to_owned(),
+            writer: header.writer.map(str::to_owned),
+            options: OptionsRecord::of(options),
+            masks: plan.masks.clone(),
+            split_stats: plan.split_stats,
+            keep_bits: plan.keep_bits,
+            information: plan.information.clone(),
+            notes: plan.notes.clone(),
+            skipped: plan.skipped.clone(),
+            stacks: plan.stacks.iter().map(StackRecord::from).collect(),
+            kinds,
+            samples,
+        }
+    }
+
+    /// Writes it to `path`, a file or a URL, whole, in the place of what lies there.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn write(&self, path: &Path) -> Result<()> {
+        let text = serde_json::to_string(self).expect("plain values");
+        output::write_whole(path, sealed::seal(&text).as_bytes())
+    }
+
+    /// Reads the plan at `path`, a file or a URL.
+    ///
+    /// # Errors
+    /// If there is none, it is damaged, or another version of hsipack wrote it.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = small::read(path, small::SAMPLES)?;
+        let not_whole = || {
+            Error::damaged("not a plan, or one that was changed or cut short").at(path).with_remedy(
+                remedy![
+                    "give the file that was written with ",
+                    hsipack_format::Opt::Plan,
+                    "; if it is damaged, plan again"
+                ],
+            )
+        };
+        let text = std::str::from_utf8(&text).map_err(|_| not_whole())?;
+        let content = sealed::content(text).ok_or_else(not_whole)?;
+        // What else there is may differ between versions.
+        let Creator { created_by } = serde_json::from_str(content).map_err(|_| not_whole())?;
+        if created_by != CREATED_BY {
+            return Err(Error::conflict(format!(
+                "{created_by} wrote this plan; this is {CREATED_BY}"
+            ))
+            .at(path)
+            .with_remedy("use the same version for all steps"));
+        }
+        serde_json::from_str(content).map_err(|error| not_whole().caused_by(error))
+    }
+
+    /// The plan and its options.
+    ///
+    /// # Errors
+    /// If it contradicts itself.
+    pub fn into_plan(self) -> Result<(Plan, ConvertOptions)> {
+        let options = self.options.options(&self.output, self.append)?;
+        let kinds = self.kinds;
+        let broken = || Error::malformed("a plan that contradicts itself");
+        let count = self.stacks.len();
+        let samples = self.samples.into_iter().map(|sample| {
+            let kind =
+                kinds.get(sample.kind).filter(|_| sample.stack < count).ok_or_else(broken)?;
+            Ok(PlannedSample {
+                info: kind.info(&sample.path, sample.geo)?,
+                bands: kind.bands.clone(),
+                input: Input { variable: sample.variable, ..Input::of(&sample.path) },
+                name: sample.name,
+                stack: sample.stack,
+                index: sample.index,
+                columns: sample.columns,
+                has_mask: sample.has_mask,
+                source_bytes: sample.bytes,
+                fingerprint: sample.fingerprint,
+            })
+        });
+        let samples: Vec<PlannedSample> = samples.collect::<Result<_>>()?;
+        let stacks: Vec<PlannedStack> =
+            self.stacks.into_iter().map(StackRecord::stack).collect::<Result<_>>()?;
+        if stacks.iter().flat_map(|stack| &stack.samples).any(|sample| *sample >= samples.len()) {
+            return Err(broken());
+        }
+        let plan = Plan {
+            samples,
+            stacks,
+            masks: self.masks,
+            split_stats: self.split_stats,
+            keep_bits: self.keep_bits,
+            information: self.information,
+            notes: self.notes,
+            skipped: self.skipped,
+        };
+        Ok((plan, options))
+    }
+}

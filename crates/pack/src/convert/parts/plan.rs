@@ -1,0 +1,120 @@
+//! The first step: everything is decided, checked and written down.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use hsipack_format::Result;
+use hsipack_store::mirror;
+use hsipack_store::remote::is_url;
+use serde::Serialize;
+
+use super::file::{Header, PlanFile};
+use crate::convert::engine;
+use crate::convert::options::{ConvertOptions, Mode, Reference};
+use crate::convert::plan::{Plan, PlannedSample};
+use crate::convert::run::{self, Work};
+use crate::convert::staging::Staging;
+use crate::progress::Progress;
+
+/// What was planned.
+#[derive(Clone, Debug, Serialize)]
+pub struct Planned {
+    /// The file that says what is to be done.
+    pub plan: PathBuf,
+    /// The dataset.
+    pub output: String,
+    /// Cubes to be packed.
+    pub cubes: usize,
+    /// Bytes of their values, as their files have them.
+    pub bytes: u64,
+    /// Shards to be written: more workers than that have nothing to do.
+    pub shards: usize,
+    /// Seconds.
+    pub seconds: f64,
+    /// What the user should know.
+    pub notes: Vec<String>,
+    /// Inputs that were left out.
+    pub skipped: Vec<String>,
+    /// Whether everything was done already; then no plan was written.
+    pub already_complete: bool,
+}
+
+/// Plans a conversion, and writes the plan to `file`, a path or a URL. At the output, a note says that it was begun: from
+/// then on, workers can write their parts.
+///
+/// # Errors
+/// If anything is wrong with inputs, options or the output, or the plan cannot be written. Then nothing was begun.
+pub fn plan(
+    options: &ConvertOptions,
+    file: &Path,
+    progress: &Progress,
+    planned: &dyn Fn(&Plan),
+) -> Result<Planned> {
+    let _inputs = mirror::session();
+    plan_here(options, file, progress, planned).map_err(mirror::error_with_urls)
+}
+
+fn plan_here(
+    options: &ConvertOptions,
+    file: &Path,
+    progress: &Progress,
+    planned: &dyn Fn(&Plan),
+) -> Result<Planned> {
+    let start = Instant::now();
+    let mut report = Planned {
+        plan: file.to_owned(),
+        output: options.output.display().to_string(),
+        cubes: 0,
+        bytes: 0,
+        shards: 0,
+        seconds: 0.0,
+        notes: Vec::new(),
+        skipped: Vec::new(),
+        already_complete: true,
+    };
+    let Some(work) = run::begin(options, progress, planned)? else { return Ok(report) };
+    let Work { plan, options: settled, request, identity, append, claim, .. } = work;
+    let staging = Staging::open(claim, &identity, append, engine::shards(&plan))?;
+    let folder = is_relative(&plan, &settled).then(std::env::current_dir).transpose();
+    let folder = folder.map_err(|error| {
+        hsipack_format::Error::io(Path::new("."), "cannot tell the working directory", error)
+    });
+    let written = folder.and_then(|folder| {
+        let (request, identity) = (&request, &identity);
+        let header = Header { folder, append, request, identity, writer: staging.write_id() };
+        PlanFile::new(&plan, &settled, header).write(file)
+    });
+    if let Err(error) = written {
+        // What was begun before has finished shards.
+        if !matches!(options.mode, Mode::Resume { .. }) {
+            let _ = staging.discard();
+        }
+        return Err(error);
+    }
+    report.cubes = plan.samples.len();
+    report.bytes = plan.samples.iter().map(PlannedSample::value_bytes).sum();
+    report.shards = engine::shards_of(&plan).count();
+    report.notes = plan.notes.iter().map(|note| mirror::with_urls(note)).collect();
+    report.skipped = plan.skipped.iter().map(|skipped| mirror::with_urls(skipped)).collect();
+    report.already_complete = false;
+    report.seconds = start.elapsed().as_secs_f64();
+    Ok(report)
+}
+
+/// Whether workers have to find a path from the working directory.
+fn is_relative(plan: &Plan, options: &ConvertOptions) -> bool {
+    let relative = |path: &Path| !path.is_absolute() && !is_url(path);
+    let pattern = |pattern: &str| {
+        !["{dir}", "{path}"].iter().any(|field| pattern.starts_with(field))
+            && relative(Path::new(pattern))
+    };
+    let reference = |reference: &Option<Reference>| match reference {
+        Some(Reference::File(file)) => relative(Path::new(file)),
+        _ => false,
+    };
+    relative(&options.output)
+        || plan.samples.iter().any(|sample| relative(&sample.input.file))
+        || options.masks.iter().any(|mask| pattern(&mask.pattern))
+        || reference(&options.values.white)
+        || reference(&options.values.dark)
+}

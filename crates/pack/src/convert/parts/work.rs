@@ -1,0 +1,231 @@
+//! The second step: shards are written, each with a receipt, by as many processes as there are.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use hsipack_format::{Command, Error, ErrorKind, Opt, Result, remedy};
+use hsipack_store::{Dataset, mirror};
+use serde::Serialize;
+
+use super::file::PlanFile;
+use super::part::Part;
+use crate::convert::engine;
+use crate::convert::options::ConvertOptions;
+use crate::convert::plan::Plan;
+use crate::convert::run;
+use crate::convert::staging::{Claim, Staging, recorded};
+use crate::progress::Progress;
+
+/// What one worker does, and with what.
+#[derive(Clone, Debug)]
+pub struct WorkOptions {
+    /// Which shards.
+    pub part: Part,
+    /// Threads that read, cast and compress.
+    pub jobs: usize,
+    /// Bytes of memory that all reads together may use.
+    pub memory: usize,
+    /// Whether this process may change its working directory to that of the plan, where paths are relative.
+    pub change_folder: bool,
+}
+
+impl WorkOptions {
+    /// Everything at its default.
+    pub fn new(part: Part) -> Self {
+        let defaults = ConvertOptions::new(Vec::new(), "");
+        Self { part, jobs: defaults.jobs, memory: defaults.memory, change_folder: false }
+    }
+}
+
+/// What a worker came to.
+#[derive(Clone, Debug, Serialize)]
+pub struct WorkReport {
+    /// The dataset that is being made.
+    pub output: String,
+    /// Which part, such as `1/16`.
+    pub part: String,
+    /// Shards of this part.
+    pub shards: usize,
+    /// Those that this worker wrote; the others had receipts.
+    pub written: usize,
+    /// Shards of all parts that have no receipt yet.
+    pub left: usize,
+    /// Bytes of the values of this part's cubes, as their files have them.
+    pub bytes: u64,
+    /// Seconds.
+    pub seconds: f64,
+    /// Whether the dataset was there already.
+    pub already_complete: bool,
+}
+
+/// How far a planned conversion is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct State {
+    /// Shards that were planned.
+    pub shards: usize,
+    /// Those that have receipts.
+    pub done: usize,
+    /// Whether the dataset is there.
+    pub committed: bool,
+}
+
+/// A plan that was read, and made sense of.
+pub(super) struct Opened {
+    pub plan: Plan,
+    pub options: ConvertOptions,
+    pub append: bool,
+    pub request: String,
+    pub identity: String,
+    pub writer: Option<String>,
+}
+
+impl Opened {
+    /// Reads the plan in `file`.
+    pub fn read(file: &Path, change_folder: bool) -> Result<Self> {
+        let read = PlanFile::read(file)?;
+        if let Some(folder) = &read.folder {
+            enter(folder, file, change_folder)?;
+        }
+        let (append, request, identity, writer) =
+            (read.append, read.request.clone(), read.identity.clone(), read.writer.clone());
+        let (plan, options) = read.into_plan().map_err(|error| error.at(file))?;
+        Ok(Self { plan, options, append, request, identity, writer })
+    }
+
+    pub fn output(&self) -> &Path {
+        &self.options.output
+    }
+
+    pub fn is_done(&self) -> bool {
+        run::is_done(self.output(), &self.request)
+    }
+
+    /// The dataset that is appended to, which has to be the one that was planned for.
+    pub fn base(&self) -> Result<Option<Dataset>> {
+        let base = if self.append { Some(Dataset::open(self.output())?) } else { None };
+        if run::identity(&self.request, &self.plan, base.as_ref()) != self.identity {
+            return Err(Error::conflict("the dataset has changed since the plan was made")
+                .at(self.output())
+                .with_remedy("delete the .partial folder beside it, and plan again"));
+        }
+        Ok(base)
+    }
+
+    /// The error of an output where nothing is begun.
+    pub fn nothing_begun(&self) -> Error {
+        Error::conflict(
+            "nothing is begun here: the conversion was discarded, or ended by another command",
+        )
+        .at(self.output())
+        .with_remedy(remedy!["plan it again with ", Command::Convert.with(Opt::Plan)])
+    }
+}
+
+/// Goes to the folder that relative paths are seen from.
+fn enter(folder: &Path, plan: &Path, change: bool) -> Result<()> {
+    if std::env::current_dir().is_ok_and(|here| here == folder) {
+        return Ok(());
+    }
+    if change {
+        return std::env::set_current_dir(folder).map_err(|error| {
+            Error::io(
+                folder,
+                "cannot go to the folder that the plan's relative paths are seen from",
+                error,
+            )
+        });
+    }
+    Err(Error::conflict(format!(
+        "the plan has relative paths, which are seen from {}",
+        folder.display()
+    ))
+    .at(plan)
+    .with_remedy("work in that folder, or plan with absolute paths"))
+}
+
+/// Writes the shards of a part of the conversion that is planned in `file`, but for those that have receipts. `planned` is
+/// told the bytes that there are to read.
+///
+/// # Errors
+/// If the plan is damaged, or of another conversion than the one that was begun; if a cube has changed since, or cannot be
+/// read; if a shard cannot be written. Shards that were finished stay.
+pub fn work(
+    file: &Path,
+    options: &WorkOptions,
+    progress: &Progress,
+    planned: &dyn Fn(u64),
+) -> Result<WorkReport> {
+    let _inputs = mirror::session();
+    work_here(file, options, progress, planned).map_err(mirror::error_with_urls)
+}
+
+fn work_here(
+    file: &Path,
+    options: &WorkOptions,
+    progress: &Progress,
+    planned: &dyn Fn(u64),
+) -> Result<WorkReport> {
+    let start = Instant::now();
+    let mut opened = Opened::read(file, options.change_folder)?;
+    opened.options.jobs = options.jobs;
+    opened.options.memory = options.memory;
+    let shards = options.part.of(engine::shards_of(&opened.plan)).count();
+    let mut report = WorkReport {
+        output: opened.output().display().to_string(),
+        part: options.part.to_string(),
+        shards,
+        written: 0,
+        left: 0,
+        bytes: 0,
+        seconds: 0.0,
+        already_complete: false,
+    };
+    let Some(claim) = Claim::join(opened.output(), opened.writer.as_deref())? else {
+        report.already_complete = opened.is_done();
+        return if report.already_complete { Ok(report) } else { Err(opened.nothing_begun()) };
+    };
+    let base = opened.base()?;
+    let samples = engine::samples_of(&opened.plan, options.part);
+    for sample in samples {
+        let sample = &mut opened.plan.samples[sample];
+        sample.input = sample.input.clone().here()?;
+        report.bytes += sample.value_bytes();
+    }
+    planned(report.bytes);
+    let Opened { plan, options: settled, append, identity, .. } = &opened;
+    let staging = Staging::of_parts(claim, identity, *append, engine::shards(plan))?;
+    let base = base.as_ref();
+    let done = engine::run_part(plan, settled, &staging, base, progress, options.part);
+    report.written = done.map_err(|error| match error.kind() {
+        ErrorKind::Interrupted => error.with_remedy(remedy![
+            "shards that were finished are kept; run ",
+            Command::Work,
+            " again to go on"
+        ]),
+        _ => error,
+    })?;
+    let recorded = staging.recorded()?;
+    let is_left =
+        |(stack, shard): &(&str, usize)| !recorded.contains(&((*stack).to_owned(), *shard));
+    report.left = engine::shards_of(plan).filter(is_left).count();
+    report.seconds = start.elapsed().as_secs_f64();
+    Ok(report)
+}
+
+/// Says, as often as asked, how far the conversion planned in `file` is.
+///
+/// # Errors
+/// If the plan cannot be read; the function that it gives, if receipts cannot be listed.
+pub fn state(file: &Path, change_folder: bool) -> Result<impl Fn() -> Result<State>> {
+    let opened = Opened::read(file, change_folder)?;
+    let all: Vec<(String, usize)> =
+        engine::shards_of(&opened.plan).map(|(stack, shard)| (stack.to_owned(), shard)).collect();
+    let folder: PathBuf = hsipack_store::folder::partial(opened.output());
+    Ok(move || {
+        let recorded = recorded(&folder)?;
+        let done = all.iter().filter(|shard| recorded.contains(*shard)).count();
+        let committed = done < all.len() && opened.is_done();
+        let done = if committed { all.len() } else { done };
+        Ok(State { shards: all.len(), done, committed })
+    })
+}
