@@ -4,10 +4,12 @@ left after a kill."""
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import random
 import subprocess
 import time
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +77,21 @@ def test_what_is_written_there_is_what_a_folder_would_hold(
         assert one["image"].equal(other["image"])
     with pytest.raises(hsipack.ConflictError, match="the output exists"):
         hsipack.convert(cubes, url, **options)
+
+
+def test_parts_are_written_there_by_other_processes(
+    s3: S3, cubes: Path, options: dict[str, Any]
+) -> None:
+    url = "s3://bucket/parts/scans.hsipack"
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(2, mp_context=spawn) as executor:
+        report = hsipack.convert(
+            cubes, url, executor=executor, storage_options=s3.options, **options
+        )
+    assert report.cubes == len(list(cubes.glob("*.hdr")))
+    assert hsipack.validate(url, source=True).ok
+    assert all(key.startswith("parts/scans.hsipack/") for key in keys(s3, "parts/"))
+    assert no_uploads(s3)
 
 
 def test_tensorstore_reads_there_what_was_written(

@@ -1,5 +1,5 @@
-"""Conversions in parts: planned, worked on by several processes of which some are killed, committed.
-HSIPACK_KILLS is how many workers are killed."""
+"""Conversions in parts: planned, worked on by several processes of which some are killed, and
+committed. HSIPACK_KILLS is how many workers are killed."""
 
 import json
 import os
@@ -101,7 +101,9 @@ def test_steps_say_what_is_next_and_what_is_missing(
     watcher = hsipack.start("work", "plan.json", "--watch", cwd=tmp_path)
     assert watcher.stderr is not None
     assert watcher.stderr.readline() == "4 of 12 shards\n"
-    again = json.loads(succeed(hsipack, "work", "plan.json", "--part", "1/3", "--json", cwd=tmp_path))
+    again = json.loads(
+        succeed(hsipack, "work", "plan.json", "--part", "1/3", "--json", cwd=tmp_path)
+    )
     assert (again["shards"], again["written"], again["left"]) == (4, 0, 8)
     succeed(hsipack, "work", "plan.json", cwd=tmp_path)
     watcher.communicate(timeout=60)

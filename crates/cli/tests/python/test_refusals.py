@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 from helpers import Hsipack, class_map, partial, samples, write_cubes
 
-# Every command that has something to say, and how; `{data}` is a dataset, `{cube}` a cube, `{plan}` a
-# plan that was carried out, `{kept}` a local cache, `{new}` is not there yet.
+# Every command that has something to say, and how; `{data}` is a dataset, `{cube}` a cube, `{plan}`
+# a plan that was carried out, `{kept}` a local cache, `{new}` is not there yet.
 SPEAKING = [
     "--help",
     "--version",

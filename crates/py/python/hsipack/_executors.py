@@ -1,4 +1,6 @@
-"""Work in parts over whatever runs functions elsewhere: Dask, ``concurrent.futures``, mpi4py, submitit."""
+"""Work in parts, over whatever runs functions elsewhere: Dask, ``concurrent.futures``, mpi4py,
+submitit.
+"""
 
 from __future__ import annotations
 
@@ -101,9 +103,8 @@ def run(
     calls: list[tuple[Any, ...]],
     ended: Callable[[Any], object],
 ) -> None:
-    """Has a function called with each of these arguments and a name of the attempt, and tells what it
-    gave, in the order of their ends. What fails is tried again, unless it is wrong and would be
-    elsewhere.
+    """Has a function called with each of these arguments and a name of the attempt, and tells what
+    it gave, in the order of their ends. What fails is tried again, unless it would fail anywhere.
 
     Raises:
         Exception: what a call ended with for the last time, once no other call runs.

@@ -221,7 +221,7 @@ def _settings(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _urls(arguments: dict[str, Any]) -> list[str]:
-    """The URLs among output and inputs; if there are none the output, which is then told not to be one."""
+    """The URLs among output and inputs; else the output, which is then told not to be one."""
     places = [_options.path("output", arguments["output"]), *_paths("inputs", arguments["inputs"])]
     return [place for place in places if "://" in place] or places[:1]
 
