@@ -46,8 +46,8 @@ pub struct Args {
 const EXAMPLES: &str = "\
 Examples:
   hsipack work plan.json --part 3/16
-  hsipack work plan.json --part $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT    (sbatch --array=1-16)
-  hsipack work plan.json --part $((JOB_COMPLETION_INDEX + 1))/16                (Kubernetes)
+  hsipack work plan.json --part $SLURM_ARRAY_TASK_ID/16             (sbatch --array=1-16)
+  hsipack work plan.json --part $((JOB_COMPLETION_INDEX + 1))/16    (Kubernetes)
   hsipack work plan.json --watch
 
 Keys of --json: output part shards written left bytes seconds already_complete; with --watch: shards done committed";
