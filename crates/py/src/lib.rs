@@ -64,7 +64,8 @@ mod _hsipack {
     use super::measure::measure;
     #[pymodule_export]
     use super::pack::{
-        commit_parts, convert, discard_parts, estimate, plan_parts, spectra, validate, work_part,
+        commit_parts, convert, discard_parts, estimate, plan_parts, put_validation_together,
+        spectra, validate, validate_part, validation_parts, work_part,
     };
     #[pymodule_export]
     use super::surface::spelled_options;

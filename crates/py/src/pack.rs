@@ -13,7 +13,7 @@ use hsipack_pack::convert::{
 };
 use hsipack_pack::progress::Progress;
 use hsipack_pack::spectra::{self as spectra_of, Output, SpectraOptions, Table, Values};
-use hsipack_pack::validate::{self as validation, ValidateOptions};
+use hsipack_pack::validate::{self as validation, ValidateOptions, parts as checked_parts};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use serde::Serialize;
@@ -218,6 +218,48 @@ pub fn validate(
     let options = ValidateOptions { quick, source, source_root, jobs };
     let work = move |progress: &Progress| validation::validate(&path, &options, progress);
     supervised(py, work, &AtomicU64::new(0), progress, false).map(|report| json(&report))
+}
+
+/// Into how many parts a validation can be divided.
+#[pyfunction]
+pub fn validation_parts(py: Python<'_>, path: PathBuf) -> PyResult<usize> {
+    patiently(py, move || checked_parts::most_parts(&path))?.or_raise(py)
+}
+
+/// Checks part `part`, counted from 1, of `of`; gives the bytes that were checked, and what was found as JSON.
+#[pyfunction]
+pub fn validate_part(
+    py: Python<'_>,
+    path: PathBuf,
+    source: bool,
+    source_root: Option<PathBuf>,
+    part: usize,
+    of: usize,
+    jobs: usize,
+) -> PyResult<(u64, String)> {
+    let part = Part::new(part, of).or_raise(py)?;
+    let options = ValidateOptions { quick: false, source, source_root, jobs: jobs.max(1) };
+    let work =
+        move |progress: &Progress| checked_parts::validate_part(&path, &options, part, progress);
+    let found = supervised(py, work, &AtomicU64::new(0), None, false)?;
+    Ok((found.bytes(), json(&found)))
+}
+
+/// The report, as JSON, of a validation whose parts found this.
+#[pyfunction]
+pub fn put_validation_together(
+    py: Python<'_>,
+    path: PathBuf,
+    source: bool,
+    parts: Vec<String>,
+) -> PyResult<String> {
+    let broken = |error: serde_json::Error| Error::bug("a part of a validation").caused_by(error);
+    let parts: Result<Vec<_>> =
+        parts.iter().map(|part| serde_json::from_str(part).map_err(broken)).collect();
+    let parts = parts.or_raise(py)?;
+    let options = ValidateOptions { source, ..ValidateOptions::default() };
+    let work = move || checked_parts::put_together(&path, &options, parts);
+    Ok(json(&patiently(py, work)?.or_raise(py)?))
 }
 
 /// What `hsipack.spectra` asks for.

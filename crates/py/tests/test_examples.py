@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "docs/examples"
-PROGRAMS = sorted(path.name for path in EXAMPLES.glob("*.py") if path.name != "common.py")
+# Those that draw their data. elastic.py takes a dataset, and is run by torchrun.
+OTHERS = {"common.py", "elastic.py"}
+PROGRAMS = sorted(path.name for path in EXAMPLES.glob("*.py") if path.name not in OTHERS)
 
 
 def run(*words: object, **changes: str) -> str:
@@ -43,6 +45,17 @@ def test_examples_train(name: str, work: Path, tmp_path: Path) -> None:
     words = [EXAMPLES / name, "--short", "--work", work]
     assert "loss" in run(*words, HSIPACK_SHARED=str(tmp_path))
     assert len((EXAMPLES / name).read_text().splitlines()) <= 80
+
+
+def test_a_world_of_one_goes_on_from_a_checkpoint(dataset: str, tmp_path: Path) -> None:
+    """Of more, and of one that shrinks: scripts/check_elastic."""
+    world = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "0"}
+    words = [EXAMPLES / "elastic.py", dataset, tmp_path / "state.pt", "--step", "0"]
+    words += ["--epochs", "3", "--every", "5"]
+    first = run(*words, **world)
+    assert "rank 0 of 1 begins at step 0" in first
+    assert "after 12 steps" in first
+    assert "rank 0 of 1 begins at step 10" in run(*words, **world)
 
 
 def test_segmentation_of_ones_own_cubes(work: Path) -> None:

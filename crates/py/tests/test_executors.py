@@ -9,6 +9,7 @@ import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,7 @@ def test_the_dataset_is_that_of_one_process(
         # Once more, with the same arguments: whoever remembers calls runs them again.
         other = hsipack.convert(cubes, tmp_path / "more.hsipack", executor=executor, **options)
         again = hsipack.convert(cubes, out, executor=executor, resume=True, **options)
+        checked = hsipack.validate(out, source=True, executor=executor)
     assert (report.cubes, report.nan, report.stored_bytes) == (
         whole.cubes,
         whole.nan,
@@ -101,7 +103,8 @@ def test_the_dataset_is_that_of_one_process(
     assert other.cubes == whole.cubes
     assert again.already_complete
     assert content(out) == content(alone)
-    assert hsipack.validate(out, source=True).ok
+    assert (checked.ok, checked.sources) == (True, whole.cubes)
+    assert checked.chunks == hsipack.validate(out).chunks
     assert names(tmp_path) == ["alone.hsipack", "more.hsipack", "parts.hsipack"]
     # A part has a shard or more.
     assert told[0] == (0, told[0][1])
@@ -122,6 +125,29 @@ def test_cubes_are_appended_over_an_executor(
     assert len(one) == len(other) == len(files)
     for ours, theirs in zip(one, other, strict=True):
         assert ours["image"].equal(theirs["image"])
+
+
+def test_what_parts_find_is_what_one_process_finds(
+    cubes: Path, options: dict[str, Any], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    hsipack.convert(cubes, out, **options)
+    shards = sorted(out.glob("*/image/c/*/0/0/0"))
+    assert len(shards) > 3
+    # A chunk of the first, all of another; a mask; a value that was recorded otherwise.
+    for shard, at in ((shards[0], 40), (shards[2], -3), (next(out.glob("*/organs/c/1/0/0")), 20)):
+        damaged = bytearray(shard.read_bytes())
+        damaged[at] ^= 1
+        shard.write_bytes(damaged)
+    samples = out / "samples.jsonl"
+    samples.write_text(samples.read_text().replace('"nan":0', '"nan":7', 9))
+    for source in (False, True):
+        alone = hsipack.validate(out, source=source)
+        assert len(alone.problems) > 4
+        with ThreadPoolExecutor(2) as executor:
+            parts = hsipack.validate(out, source=source, executor=executor)
+        assert replace(parts, seconds=0) == replace(alone, seconds=0)
+    assert hsipack.validate(out, quick=True, executor=Failing([OSError("asked")])).chunks == 0
 
 
 class Failing(Executor):

@@ -542,8 +542,8 @@ def test_files_that_claim_to_be_huge(name: str, hsipack: Hsipack, tmp_path: Path
 
 
 def test_a_large_cube_needs_little_memory(hsipack: Hsipack, tmp_path: Path) -> None:
-    """A BSQ scene of 1.2 GB, most of it a hole in the file, with 1 GiB of address space."""
-    rows, columns, bands = 3000, 1000, 100
+    """A BSQ scene of 600 MB, most of it a hole in the file, with 512 MiB of address space."""
+    rows, columns, bands = 1500, 1000, 100
     cube = np.zeros((1, 1, 1), np.float32)
     data = write_envi(tmp_path / "cube.hdr", cube, "bsq", lines=rows, samples=columns, bands=bands)
     with data.open("wb") as file:
@@ -552,7 +552,7 @@ def test_a_large_cube_needs_little_memory(hsipack: Hsipack, tmp_path: Path) -> N
         file.write(struct.pack("<f", 0.5))
     out = tmp_path / "out"
     done = hsipack.run(
-        "convert", data, "-o", out, "--jobs", 2, "--memory", "64MB", memory=1 << 30, timeout=300
+        "convert", data, "-o", out, "--jobs", 2, "--memory", "64MB", memory=1 << 29, timeout=300
     )
     assert done.returncode == 0, done.stderr
     stats = attributes(out)["hsipack"]["stats"]

@@ -1,6 +1,6 @@
 //! Every chunk decoded, by all threads, and what it holds compared with what was recorded.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::Ordering;
 
 use hsipack_format::{Result, Sample, Samples};
@@ -8,8 +8,10 @@ use hsipack_store::dataset::ChunkArray;
 use hsipack_store::threads::{self, Pool};
 use hsipack_store::{Dataset, Stack, memory};
 use rayon::iter::{ParallelBridge, ParallelIterator};
+use serde::{Deserialize, Serialize};
 
 use super::count::{self, Counts};
+use super::share::Share;
 use super::structure::{Broken, arrays};
 use super::{Problem, ProblemKind, is_no_damage, stopped};
 use crate::convert::stats::{BandStats, StackStats};
@@ -28,39 +30,97 @@ struct Found {
     bytes: u64,
 }
 
-/// Decodes every chunk but those of broken shards. Gives problems, chunks and bytes.
+/// What the chunks of a share of one stack's samples hold.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct StackFound {
+    /// Damaged chunks, by array: the image, then masks.
+    damaged: Vec<Vec<Problem>>,
+    /// Samples that hold something else than was recorded.
+    records: Vec<Problem>,
+    /// By band of the image.
+    bands: Vec<Counts>,
+    /// By band, of the samples of each split.
+    splits: BTreeMap<String, Vec<Counts>>,
+    /// Chunks that were decoded.
+    pub chunks: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl StackFound {
+    /// All that is wrong, but for what all samples show together.
+    pub fn problems(&self) -> impl Iterator<Item = &Problem> {
+        self.damaged.iter().flatten().chain(&self.records)
+    }
+
+    /// What is wrong with the statistics of all samples, if no chunk of the image is damaged.
+    pub fn compare_bands(&self, stack: &Stack, broken: &Broken) -> Option<Problem> {
+        let image = stack.image.name();
+        let lost = broken.iter().any(|(name, of, _)| *name == stack.name && of == image);
+        let whole = !lost && self.damaged.first().is_none_or(Vec::is_empty);
+        whole.then(|| compare_bands(stack, &self.bands, &self.splits)).flatten()
+    }
+
+    /// All that is wrong, `bands` of the statistics, in the order of the files.
+    pub fn into_problems(mut self, bands: Option<Problem>) -> impl Iterator<Item = Problem> {
+        let place = |problem: &Problem| (problem.index, problem.chunk);
+        self.damaged.iter_mut().for_each(|damaged| damaged.sort_by_key(place));
+        self.records.sort_by_key(place);
+        let mut arrays = self.damaged.into_iter();
+        let image = arrays.next().into_iter().flatten();
+        image.chain(self.records).chain(bands).chain(arrays.flatten())
+    }
+}
+
+/// Adds to what was found of each stack what was found of other samples.
+pub fn merge_stacks(all: &mut Vec<StackFound>, part: Vec<StackFound>) {
+    all.resize_with(part.len(), StackFound::default);
+    for (all, part) in all.iter_mut().zip(part) {
+        all.damaged.resize(part.damaged.len(), Vec::new());
+        for (all, part) in all.damaged.iter_mut().zip(part.damaged) {
+            all.extend(part);
+        }
+        all.records.extend(part.records);
+        merge_bands(&mut all.bands, &part.bands);
+        for (split, bands) in part.splits {
+            merge_bands(all.splits.entry(split).or_default(), &bands);
+        }
+        all.chunks += part.chunks;
+        all.bytes += part.bytes;
+    }
+}
+
+/// Decodes every chunk of a share of the samples but those of broken shards. `known` are problems that were found before.
 ///
 /// # Errors
 /// If a thread or memory is refused, a server does not serve, or `progress.stop` was set.
 pub fn check(
     dataset: &Dataset,
+    share: &Share,
+    known: &[Problem],
     broken: &Broken,
     jobs: usize,
     progress: &Progress,
-) -> Result<(Vec<Problem>, u64, u64)> {
+) -> Result<Vec<StackFound>> {
     let pool = threads::pool(jobs, "validate")?;
-    let (mut problems, mut chunks, mut bytes) = (Vec::new(), 0, 0);
     let samples = dataset.samples();
-    for (place, stack) in dataset.stacks().iter().enumerate() {
-        let of = Of { stack, place, samples };
-        let mut whole = true;
+    let check = |(place, stack): (usize, &Stack)| {
+        let of = Of { stack, place, samples, share };
+        let mut all = StackFound::default();
         for array in arrays(stack) {
-            let mut found = check_array(of, array, broken, &pool, progress)?;
-            chunks += found.chunks;
-            bytes += found.bytes;
-            let lost = broken.iter().any(|(name, of, _)| *name == stack.name && of == array.name());
-            whole &= found.problems.is_empty() && !lost;
-            let is_image = array.name() == stack.image.name();
-            problems.append(&mut found.problems);
-            if is_image {
-                problems.extend(compare_samples(dataset, place, &found.samples, &problems));
-                if whole {
-                    problems.extend(compare_bands(stack, &found));
-                }
+            let found = check_array(of, array, broken, &pool, progress)?;
+            all.chunks += found.chunks;
+            all.bytes += found.bytes;
+            if array.name() == stack.image.name() {
+                let damaged = known.iter().chain(&found.problems);
+                all.records = compare_samples(dataset, place, &found.samples, damaged);
+                (all.bands, all.splits) = (found.bands, found.splits);
             }
+            all.damaged.push(found.problems);
         }
-    }
-    Ok((problems, chunks, bytes))
+        Ok(all)
+    };
+    dataset.stacks().iter().enumerate().map(check).collect()
 }
 
 /// The samples whose chunks are checked.
@@ -70,6 +130,7 @@ struct Of<'a> {
     /// Its place among the dataset's stacks.
     place: usize,
     samples: &'a Samples,
+    share: &'a Share,
 }
 
 impl<'a> Of<'a> {
@@ -93,12 +154,13 @@ fn check_array<'a>(
     let is_broken =
         |shard: usize| broken.contains(&(of.stack.name.clone(), array.name().to_owned(), shard));
     let per_sample = array.grid().chunks_per_sample();
-    let check = |worker: Option<Worker<'a>>, item: usize| -> Result<Option<Worker<'a>>> {
+    let check = |worker: Option<Worker<'a>>,
+                 (index, chunk): (usize, usize)|
+     -> Result<Option<Worker<'a>>> {
         if progress.stop.load(Ordering::Relaxed) {
             return Err(stopped());
         }
         let mut worker = worker.map_or_else(|| Worker::new(of, array), Ok)?;
-        let (index, chunk) = (item / per_sample, item % per_sample);
         if !is_broken(array.grid().locate(index).0) {
             if chunk == 0 {
                 // Of the next one, too, so that the way to a server is never empty.
@@ -123,7 +185,9 @@ fn check_array<'a>(
         })
     };
     // Chunk after chunk, in the order in which they lie in the files, each to the next thread that is free.
-    let chunks = (0..array.len() * per_sample).par_bridge();
+    let samples = of.share.places(of.place).take_while(|index| *index < array.len());
+    let chunks = samples.flat_map(|index| (0..per_sample).map(move |chunk| (index, chunk)));
+    let chunks = chunks.par_bridge();
     let worker = pool.install(|| chunks.try_fold(|| None, check).try_reduce(|| None, both))?;
     if progress.stop.load(Ordering::Relaxed) {
         return Err(stopped());
@@ -238,16 +302,14 @@ impl<'a> Worker<'a> {
 }
 
 /// Samples whose chunks are sound, but hold something else than was recorded.
-fn compare_samples(
+fn compare_samples<'a>(
     dataset: &Dataset,
     stack: usize,
     found: &HashMap<usize, Counts>,
-    damaged: &[Problem],
+    damaged: impl Iterator<Item = &'a Problem>,
 ) -> Vec<Problem> {
     let file = dataset.path().join(hsipack_format::metadata::SAMPLES);
-    let is_damaged = |sample: &Sample| {
-        damaged.iter().any(|problem| problem.sample.as_deref() == Some(&sample.name))
-    };
+    let damaged: HashSet<&str> = damaged.filter_map(|problem| problem.sample.as_deref()).collect();
     let differs = |sample: &Sample, counts: &Counts| {
         let range = (counts.finite > 0).then_some([counts.min, counts.max]);
         (sample.nan, sample.inf, sample.range) != (counts.nan, counts.inf, range)
@@ -256,7 +318,7 @@ fn compare_samples(
     let wrong = samples
         .filter(|sample| found.get(&sample.index).is_some_and(|counts| differs(sample, counts)));
     wrong
-        .filter(|sample| !is_damaged(sample))
+        .filter(|sample| !damaged.contains(sample.name.as_str()))
         .map(|sample| Problem {
             stack: Some(sample.stack),
             index: Some(sample.index),
@@ -271,14 +333,18 @@ fn compare_samples(
 }
 
 /// Bands that hold something else than the statistics of the stack, or of a split of it, say.
-fn compare_bands(stack: &Stack, found: &Found) -> Option<Problem> {
+fn compare_bands(
+    stack: &Stack,
+    bands: &[Counts],
+    splits: &BTreeMap<String, Vec<Counts>>,
+) -> Option<Problem> {
     stack.image.meta().own()?;
     let what = match StackStats::of(stack.image.meta()) {
-        Ok(stats) => differing_band(&stats.all, &found.bands)
+        Ok(stats) => differing_band(&stats.all, bands)
             .map(|band| {
                 format!("the recorded statistics of band {band} are not those of its values")
             })
-            .or_else(|| differing_split(&stats, found)),
+            .or_else(|| differing_split(&stats, splits)),
         Err(error) => Some(error.what().to_owned()),
     };
     let path = stack.image.folder().join("zarr.json");
@@ -289,8 +355,8 @@ fn compare_bands(stack: &Stack, found: &Found) -> Option<Problem> {
 }
 
 /// What is wrong with the statistics of splits, if anything. A split need not have any.
-fn differing_split(stats: &StackStats, found: &Found) -> Option<String> {
-    stats.splits.iter().find_map(|(split, stats)| match found.splits.get(split) {
+fn differing_split(stats: &StackStats, found: &BTreeMap<String, Vec<Counts>>) -> Option<String> {
+    stats.splits.iter().find_map(|(split, stats)| match found.get(split) {
         None => Some(format!("statistics are recorded of split {split:?}, which no sample is of")),
         Some(counts) => differing_band(stats, counts).map(|band| {
             format!(

@@ -4,9 +4,10 @@
 //! order of the patterns the order of the values.
 
 use hsipack_format::DType;
+use serde::{Deserialize, Serialize};
 
 /// What one band holds.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Counts {
     /// Values that are not NaN or infinite.
     pub finite: u64,
@@ -15,9 +16,24 @@ pub struct Counts {
     /// Infinite values.
     pub inf: u64,
     /// Least finite value.
+    #[serde(with = "bits")]
     pub min: f64,
     /// Greatest finite value.
+    #[serde(with = "bits")]
     pub max: f64,
+}
+
+/// Numbers by their bits: the range of nothing is infinite, which JSON has no sign for.
+mod bits {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(number: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(number.to_bits())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+        u64::deserialize(deserializer).map(f64::from_bits)
+    }
 }
 
 impl Counts {

@@ -8,10 +8,14 @@
 //! | `count.rs` | what the decoded values are, to be compared with what was recorded |
 //! | `sources.rs` | every value against its source |
 //! | `recipe.rs` | how the values were made, as the dataset records it |
+//! | `share.rs` | which samples somebody checks |
+//! | `parts.rs` | the same by several processes |
 
 mod chunks;
 pub(crate) mod count;
+pub mod parts;
 pub(crate) mod recipe;
+mod share;
 mod sources;
 mod structure;
 
@@ -21,8 +25,9 @@ use std::time::Instant;
 use hsipack_format::{Command, Error, ErrorKind, Opt, Result, remedy};
 use hsipack_store::remote::is_url;
 use hsipack_store::{Dataset, folder, memory, mirror, remote, small};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use self::share::Share;
 use crate::convert::staging::is_unfinished;
 use crate::progress::Progress;
 
@@ -48,7 +53,7 @@ impl Default for ValidateOptions {
 }
 
 /// What sort of thing is wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ProblemKind {
     /// A metadata file: `zarr.json`, `samples.jsonl`, `SHA256SUMS`.
@@ -66,7 +71,7 @@ pub enum ProblemKind {
 }
 
 /// One thing that is wrong.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Problem {
     /// What sort of thing.
     pub kind: ProblemKind,
@@ -143,6 +148,18 @@ pub struct Report {
 pub fn validate(path: &Path, options: &ValidateOptions, progress: &Progress) -> Result<Report> {
     let _inputs = mirror::session();
     let start = Instant::now();
+    let mut report = new_report(path, options)?;
+    if let Some((dataset, broken)) = look(path, &mut report)? {
+        let share = Share::whole(&dataset);
+        let found = inspect(&dataset, &share, &report.problems, &broken, options, progress)?;
+        conclude(&dataset, &broken, found, &mut report);
+    }
+    finish(&mut report, start);
+    Ok(report)
+}
+
+/// A report of what is at `path`, where nothing was looked at yet.
+fn new_report(path: &Path, options: &ValidateOptions) -> Result<Report> {
     let parts = ["zarr.json", "samples.jsonl", hsipack_format::checksums::SHA256SUMS];
     if is_url(path) {
         // The error of a server that refuses, or has nothing there.
@@ -164,15 +181,13 @@ pub fn validate(path: &Path, options: &ValidateOptions, progress: &Progress) -> 
             Error::new(ErrorKind::Io, "no such folder").at(path).with_remedy("check the path")
         });
     }
-    let mut report = Report {
+    Ok(Report {
         dataset: path.to_owned(),
         ok: false,
-        checked: if options.quick {
-            "quick"
-        } else if options.source {
-            "source"
-        } else {
-            "full"
+        checked: match options {
+            ValidateOptions { quick: true, .. } => "quick",
+            ValidateOptions { source: true, .. } => "source",
+            _ => "full",
         },
         samples: 0,
         chunks: 0,
@@ -182,36 +197,36 @@ pub fn validate(path: &Path, options: &ValidateOptions, progress: &Progress) -> 
         problems: Vec::new(),
         damaged_samples: Vec::new(),
         unchecked: Vec::new(),
-    };
-    // Again if others are appended meanwhile: what is found of two datasets is wrong of both.
-    let (problems, opened) = folder::steadily(path, || look(path))?;
-    report.problems = problems;
-    match opened {
-        Some((dataset, broken)) => check(&dataset, &broken, options, progress, &mut report)?,
-        None => report.unchecked.push("the chunks, since the metadata cannot be read".into()),
-    }
-    finish(&mut report, start);
-    Ok(report)
+    })
 }
 
 /// A dataset that can be opened, with its broken shards.
 type Opened = (Dataset, structure::Broken);
 
-/// Problems of metadata and shard indexes; and the dataset, if it can be opened.
-fn look(path: &Path) -> Result<(Vec<Problem>, Option<Opened>)> {
-    let mut problems = structure::check_sums(path)?;
-    match Dataset::open_unverified(path) {
-        Ok(dataset) => {
-            let (found, broken) = structure::check_shards(&dataset)?;
-            problems.extend(found);
-            Ok((problems, Some((dataset, broken))))
+/// Adds problems of metadata and shard indexes to the report; gives the dataset, if it can be opened.
+fn look(path: &Path, report: &mut Report) -> Result<Option<Opened>> {
+    // Again if others are appended meanwhile: what is found of two datasets is wrong of both.
+    let (problems, opened) = folder::steadily(path, || {
+        let mut problems = structure::check_sums(path)?;
+        match Dataset::open_unverified(path) {
+            Ok(dataset) => {
+                let (found, broken) = structure::check_shards(&dataset, &Share::whole(&dataset))?;
+                problems.extend(found);
+                Ok((problems, Some((dataset, broken))))
+            }
+            Err(error) if is_no_damage(&error) => Err(error),
+            Err(error) => {
+                problems.push(Problem::of(ProblemKind::Metadata, path, &error));
+                Ok((problems, None))
+            }
         }
-        Err(error) if is_no_damage(&error) => Err(error),
-        Err(error) => {
-            problems.push(Problem::of(ProblemKind::Metadata, path, &error));
-            Ok((problems, None))
-        }
+    })?;
+    report.problems = problems;
+    match &opened {
+        Some((dataset, _)) => report.samples = dataset.samples().len(),
+        None => report.unchecked.push("the chunks, since the metadata cannot be read".into()),
     }
+    Ok(opened)
 }
 
 /// Whether an error says nothing of the data: there is no memory, or a server does not serve.
@@ -224,28 +239,61 @@ fn stopped() -> Error {
     Error::new(ErrorKind::Interrupted, "stopped")
 }
 
-fn check(
+/// What was found of a share of the samples, beside what metadata and indexes show.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Found {
+    /// By stack.
+    chunks: Vec<chunks::StackFound>,
+    sources: sources::Found,
+}
+
+impl Found {
+    fn merged(mut self, other: Self) -> Self {
+        chunks::merge_stacks(&mut self.chunks, other.chunks);
+        self.sources.merge(other.sources);
+        self
+    }
+
+    fn bytes(&self) -> u64 {
+        self.chunks.iter().map(|stack| stack.bytes).sum()
+    }
+}
+
+/// Looks into the chunks of a share of the samples, as thoroughly as the options say. `known` are problems that metadata and
+/// indexes have.
+fn inspect(
     dataset: &Dataset,
+    share: &Share,
+    known: &[Problem],
     broken: &structure::Broken,
     options: &ValidateOptions,
     progress: &Progress,
-    report: &mut Report,
-) -> Result<()> {
-    report.samples = dataset.samples().len();
+) -> Result<Found> {
+    let mut found = Found::default();
     if options.quick {
-        return Ok(());
+        return Ok(found);
     }
-    let (problems, chunks, bytes) = chunks::check(dataset, broken, options.jobs, progress)?;
-    report.problems.extend(problems);
-    report.chunks = chunks;
-    report.bytes = bytes;
+    found.chunks = chunks::check(dataset, share, known, broken, options.jobs, progress)?;
     if options.source {
-        let found = sources::check(dataset, &report.problems, options, progress)?;
-        report.problems.extend(found.problems);
-        report.unchecked.extend(found.unchecked);
-        report.sources = found.samples;
+        let problems = found.chunks.iter().flat_map(chunks::StackFound::problems);
+        let damaged = known.iter().chain(problems).filter_map(|problem| problem.sample.clone());
+        found.sources = sources::check(dataset, share, &damaged.collect(), options, progress)?;
     }
-    Ok(())
+    Ok(found)
+}
+
+/// Adds to the report what was found of all samples, and how it compares with what is recorded of them together.
+fn conclude(dataset: &Dataset, broken: &structure::Broken, found: Found, report: &mut Report) {
+    for (stack, found) in dataset.stacks().iter().zip(found.chunks) {
+        report.chunks += found.chunks;
+        report.bytes += found.bytes;
+        let bands = found.compare_bands(stack, broken);
+        report.problems.extend(found.into_problems(bands));
+    }
+    let sources::Found { problems, unchecked, samples } = found.sources.sorted();
+    report.problems.extend(problems.into_iter().map(|(_, problem)| problem));
+    report.unchecked.extend(unchecked.into_iter().map(|(_, what)| what));
+    report.sources = samples;
 }
 
 fn finish(report: &mut Report, start: Instant) {

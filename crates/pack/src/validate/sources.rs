@@ -1,5 +1,6 @@
 //! Every value of every cube against its source, after the recorded scaling.
 
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 use half::f16;
@@ -7,7 +8,10 @@ use hsipack_format::{DType, Error, ErrorKind, Opt, Result, Sample, remedy};
 use hsipack_store::dataset::{ChunkArray, RowScratch};
 use hsipack_store::{Dataset, Stack, threads};
 
+use serde::{Deserialize, Serialize};
+
 use super::recipe::{self, Recipe};
+use super::share::Share;
 use super::{Problem, ProblemKind, ValidateOptions, stopped};
 use crate::convert::masks::{self, MaskReader};
 use crate::convert::plan;
@@ -19,32 +23,47 @@ use crate::progress::Progress;
 use crate::source::RowBuffer;
 
 /// What comparing with sources found.
-#[derive(Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Found {
-    /// Values that differ.
-    pub problems: Vec<Problem>,
+    /// Values that differ, with the ids of their samples.
+    pub problems: Vec<(usize, Problem)>,
     /// Samples whose source could not be compared, and why.
-    pub unchecked: Vec<String>,
+    pub unchecked: Vec<(usize, String)>,
     /// Samples that were compared.
     pub samples: usize,
 }
 
-/// Compares every sample that has no problem yet with its source.
+impl Found {
+    /// Takes in what was found of other samples.
+    pub fn merge(&mut self, other: Self) {
+        self.problems.extend(other.problems);
+        self.unchecked.extend(other.unchecked);
+        self.samples += other.samples;
+    }
+
+    /// In the order of the samples.
+    pub fn sorted(mut self) -> Self {
+        self.problems.sort_by_key(|(id, _)| *id);
+        self.unchecked.sort_by_key(|(id, _)| *id);
+        self
+    }
+}
+
+/// Compares every sample of a share, but for those that are damaged, which are named, with its source.
 ///
 /// # Errors
 /// If the dataset does not record how it was made, a thread is refused, or `progress.stop` was set.
 pub fn check(
     dataset: &Dataset,
-    known: &[Problem],
+    share: &Share,
+    damaged: &HashSet<String>,
     options: &ValidateOptions,
     progress: &Progress,
 ) -> Result<Found> {
     let recipes = recipe::read(dataset)?;
-    let damaged: std::collections::HashSet<&str> =
-        known.iter().filter_map(|problem| problem.sample.as_deref()).collect();
     let samples = dataset.samples();
-    let ids: Vec<usize> =
-        (0..samples.len()).filter(|id| !damaged.contains(samples.name(*id))).collect();
+    let ids = (0..samples.len()).filter(|id| share.has(samples.stack(*id), samples.index(*id)));
+    let ids: Vec<usize> = ids.filter(|id| !damaged.contains(samples.name(*id))).collect();
     let comparer = || Comparer {
         dataset,
         options,
@@ -74,9 +93,9 @@ pub fn check(
             Ok(None) => found.samples += 1,
             Ok(Some(problem)) => {
                 found.samples += 1;
-                found.problems.push(problem);
+                found.problems.push((id, problem));
             }
-            Err(error) => found.unchecked.push(format!("{}: {error}", samples.name(id))),
+            Err(error) => found.unchecked.push((id, format!("{}: {error}", samples.name(id)))),
         }
     }
     Ok(found)

@@ -12,6 +12,7 @@ use hsipack_store::remote::{is_url, metadata_place};
 use hsipack_store::{Dataset, Stack, folder, small};
 use walkdir::WalkDir;
 
+use super::share::Share;
 use super::{Problem, ProblemKind, is_no_damage};
 
 /// Shards that cannot be read at all: stack, array, shard.
@@ -88,12 +89,12 @@ fn metadata_files(path: &Path) -> Result<Vec<String>> {
     Ok(files)
 }
 
-/// Checks that every shard is there and its index sound: every chunk of every sample written, none
+/// Checks that every shard of a share of the samples is there and its index sound: every chunk of every sample written, none
 /// beyond, back to back up to the index.
 ///
 /// # Errors
 /// If memory is refused, or a server does not serve. Never for damage; the result tells it, and which shards cannot be read at all.
-pub fn check_shards(dataset: &Dataset) -> Result<(Vec<Problem>, Broken)> {
+pub fn check_shards(dataset: &Dataset, share: &Share) -> Result<(Vec<Problem>, Broken)> {
     let mut problems = Vec::new();
     let mut broken = Broken::new();
     for (place, stack) in dataset.stacks().iter().enumerate() {
@@ -110,7 +111,9 @@ pub fn check_shards(dataset: &Dataset) -> Result<(Vec<Problem>, Broken)> {
             if array.meta().chunk_shape.is_none() {
                 continue;
             }
-            for shard in 0..array.shards() {
+            let grid = array.grid();
+            let touched = (0..array.shards()).filter(|shard| share.touches(place, grid, *shard));
+            for shard in touched {
                 let found = check_shard(array, shard, &name)?;
                 if found
                     .iter()

@@ -8,6 +8,7 @@ import json
 import time
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Protocol
 
 from hsipack import _hsipack, _options
@@ -49,7 +50,8 @@ def convert(
     """Plans, has parts packed by the executor, and commits; gives the report as JSON."""
     started = time.monotonic()
     # Beside the output, where workers see it, and where it goes with what else is left.
-    plan = f"{settings['output'].rstrip('/')}.partial/parts.json"
+    output = settings["output"].rstrip("/")
+    plan = f"{output if '://' in output else Path.cwd() / output}.partial/parts.json"
     planned = json.loads(_hsipack.plan_parts(settings, plan))
     if planned["already_complete"]:
         return _hsipack.convert(settings, None)
@@ -76,6 +78,52 @@ def convert(
     report = json.loads(_hsipack.commit_parts(plan))
     report["seconds"] = time.monotonic() - started
     return json.dumps(report)
+
+
+def validate(
+    executor: Executor,
+    path: str,
+    source: tuple[bool, str | None],
+    jobs: int | None,
+    servers: list[tuple[str, str]] | None,
+    progress: Callable[[int, int], object] | None,
+) -> str:
+    """Has parts checked by the executor, and puts together what they found; gives the report as
+    JSON. ``source`` is whether values are compared with their sources, and where these lie.
+    """
+    started = time.monotonic()
+    parts = max(1, min(_hsipack.validation_parts(path), MOST_PARTS))
+    done = 0
+    found: list[str] = []
+
+    def ended(result: tuple[int, str]) -> None:
+        nonlocal done
+        done += result[0]
+        found.append(result[1])
+        if progress is not None:
+            progress(done, 0)
+
+    arguments = (parts, *source, 1 if jobs is None else jobs, servers or [])
+    run(executor, _check, [(path, part + 1, *arguments) for part in range(parts)], ended)
+    report = json.loads(_hsipack.put_validation_together(path, source[0], found))
+    report["seconds"] = time.monotonic() - started
+    return json.dumps(report)
+
+
+def _check(
+    path: str,
+    part: int,
+    parts: int,
+    source: bool,
+    source_root: str | None,
+    jobs: int,
+    servers: list[tuple[str, str]],
+    attempt: str,
+) -> tuple[int, str]:
+    """As :func:`_work`."""
+    if servers:
+        _hsipack.set_storage_options(path, servers)
+    return _hsipack.validate_part(path, source, source_root, part, parts, jobs)
 
 
 def _work(

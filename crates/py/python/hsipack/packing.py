@@ -164,6 +164,7 @@ def validate(
     source_root: Path | None = None,
     jobs: int | None = None,
     storage_options: Mapping[str, object] | None = None,
+    executor: Executor | None = None,
     progress: Progress | None = None,
 ) -> ValidateReport:
     """Proves a dataset intact: structure, checksums, decoding, recorded counts.
@@ -175,7 +176,10 @@ def validate(
         source_root: where to look for sources with a relative path.
         jobs: threads; one a core if ``None``.
         storage_options: for a URL, as for :func:`hsipack.open`.
-        progress: called about 20 times a second with the bytes checked and 0.
+        executor: has shards checked by other processes or machines, as for :func:`convert`; not
+            with ``quick``, which takes no time.
+        progress: called about 20 times a second with the bytes checked and 0; with an executor,
+            whenever a part is done.
 
     Returns:
         A report, which is true if nothing is wrong.
@@ -194,7 +198,12 @@ def validate(
     where = _options.path("path", path)
     if (servers := _options.storage(storage_options)) is not None:
         _hsipack.set_storage_options(where, servers)
-    return reports.validate_report(_hsipack.validate(where, quick, source, root, threads, progress))
+    if executor is None or quick:
+        done = _hsipack.validate(where, quick, source, root, threads, progress)
+    else:
+        there = _executors.check("executor", executor)
+        done = _executors.validate(there, where, (source, root), threads, servers, progress)
+    return reports.validate_report(done)
 
 
 Check = Callable[[str, Any], Any]

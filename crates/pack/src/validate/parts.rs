@@ -1,0 +1,82 @@
+//! Validation by several processes: each checks the samples of some shards, one puts together what they found.
+
+use std::path::Path;
+use std::time::Instant;
+
+use hsipack_format::{Error, Result, remedy};
+use hsipack_store::{Dataset, mirror};
+use serde::{Deserialize, Serialize};
+
+use super::share::Share;
+use super::{
+    Found, Report, ValidateOptions, conclude, finish, inspect, look, new_report, structure,
+};
+use crate::convert::parts::Part;
+use crate::progress::Progress;
+
+/// What one process found in its part.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct PartFound {
+    /// Of which dataset.
+    fingerprint: String,
+    found: Found,
+}
+
+impl PartFound {
+    /// Bytes of the chunks that were decoded.
+    pub fn bytes(&self) -> u64 {
+        self.found.bytes()
+    }
+}
+
+/// Into how many parts the validation of the dataset at `path` can be divided: its image shards.
+///
+/// # Errors
+/// If the dataset cannot be opened.
+pub fn most_parts(path: &Path) -> Result<usize> {
+    Ok(Share::most_parts(&Dataset::open_unverified(path)?))
+}
+
+/// Checks a part of the dataset at `path`: the chunks of its samples, and, if asked, their values against their sources.
+///
+/// # Errors
+/// As of [`validate`](super::validate); if the dataset cannot be opened.
+pub fn validate_part(
+    path: &Path,
+    options: &ValidateOptions,
+    part: Part,
+    progress: &Progress,
+) -> Result<PartFound> {
+    let _inputs = mirror::session();
+    let dataset = Dataset::open_unverified(path)?;
+    let share = Share::of(&dataset, part);
+    let (problems, broken) = structure::check_shards(&dataset, &share)?;
+    let found = inspect(&dataset, &share, &problems, &broken, options, progress)?;
+    Ok(PartFound { fingerprint: dataset.fingerprint().to_owned(), found })
+}
+
+/// The report of a validation whose parts were checked elsewhere, all of them: metadata and shards' indexes are checked here,
+/// and what was recorded of all samples together. It is that of one process.
+///
+/// # Errors
+/// As of [`validate`](super::validate); if the dataset is not the one that was checked.
+pub fn put_together(
+    path: &Path,
+    options: &ValidateOptions,
+    parts: Vec<PartFound>,
+) -> Result<Report> {
+    let start = Instant::now();
+    let mut report = new_report(path, options)?;
+    let opened = look(path, &mut report)?;
+    if let Some((dataset, broken)) = opened {
+        if parts.iter().any(|part| part.fingerprint != dataset.fingerprint()) {
+            return Err(Error::conflict("the dataset was changed while it was checked")
+                .at(path)
+                .with_remedy(remedy!["check it again once nobody writes there"]));
+        }
+        let found = parts.into_iter().map(|part| part.found).reduce(Found::merged);
+        conclude(&dataset, &broken, found.unwrap_or_default(), &mut report);
+    }
+    finish(&mut report, start);
+    Ok(report)
+}
