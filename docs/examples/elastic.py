@@ -5,7 +5,7 @@ usage: torchrun --nnodes 1:2 --nproc-per-node 2 --rdzv-backend c10d --rdzv-endpo
 
 on each of two machines that see both paths. When an agent of torchrun is lost, the other one starts
 its processes again, a world of two ranks in place of four, and they go on from the checkpoint: what
-is left of the epoch is divided anew, no sample comes twice, and none is left out. --record FOLDER has
+is left of the epoch is divided anew, no sample comes twice, none is left out. --record FOLDER has
 each process note the samples of its steps.
 """
 
