@@ -172,9 +172,6 @@ impl Loader {
         for thread in 0..loader.shared.options.threads {
             loader.spawn(format!("decode {thread}"), move |shared| worker::run(shared, thread))?;
         }
-        if loader.shared.ring.is_provided_later() {
-            loader.spawn("provide".to_owned(), |shared| shared.ring.provide_memory())?;
-        }
         Ok(loader)
     }
 

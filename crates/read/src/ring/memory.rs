@@ -1,7 +1,6 @@
 //! The ring's memory: one allocation, made and touched at the start; or touched while the first batches come from a server.
 
 use std::fmt;
-use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -17,8 +16,8 @@ pub struct MemoryOptions {
     pub plain: bool,
     /// Do not ask for huge pages.
     pub no_huge_pages: bool,
-    /// Have the system provide the memory while the first batches are on their way, and not before: it may take longer
-    /// than these. No matter where a device locks it. Loaders of datasets on servers do so.
+    /// Touch no page beforehand: each is provided when a batch first needs it, while others are on their way, and all of
+    /// them may take longer than these. No matter where a device locks it. Loaders of datasets on servers do so.
     pub later: bool,
 }
 
@@ -67,7 +66,7 @@ pub(crate) struct Memory {
     bytes: usize,
     locker: Option<Arc<dyn PageLocker>>,
     report: MemoryReport,
-    /// Whether it is provided bit by bit.
+    /// Whether each page is provided when it is first written to.
     later: bool,
 }
 
@@ -133,17 +132,6 @@ impl Memory {
         report
     }
 
-    /// Whether it is provided bit by bit.
-    pub(crate) fn is_later(&self) -> bool {
-        self.later
-    }
-
-    /// Has the system provide a part of it now, whoever writes there meanwhile.
-    pub(crate) fn provide(&self, part: Range<usize>) {
-        debug_assert!(part.start <= part.end && part.end <= self.bytes);
-        system::provide(self.start, part);
-    }
-
     /// Its first byte.
     pub(crate) fn start(&self) -> *mut u8 {
         self.start.as_ptr()
@@ -183,7 +171,6 @@ fn no_room(bytes: usize, error: std::io::Error) -> Error {
 #[cfg(not(miri))]
 mod system {
     use std::io;
-    use std::ops::Range;
     use std::ptr::NonNull;
 
     /// Anonymous memory, zero-filled, aligned to huge pages.
@@ -262,17 +249,6 @@ mod system {
         }
     }
 
-    /// Has the kernel provide the pages of a part now, as far as it knows how to; what they hold stays.
-    pub fn provide(start: NonNull<u8>, part: Range<usize>) {
-        let first = part.start.next_multiple_of(4096).min(part.end);
-        // SAFETY: the part lies in a mapping of ours; populating it changes no content, also of pages that are written to
-        // at the same time.
-        unsafe {
-            let place = start.as_ptr().add(first);
-            libc::madvise(place.cast(), part.end - first, libc::MADV_POPULATE_WRITE)
-        };
-    }
-
     /// How much of the mapping at `start` lies on huge pages, as the kernel says.
     pub fn huge_page_bytes(start: NonNull<u8>) -> usize {
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
@@ -292,7 +268,7 @@ mod system {
         kib.unwrap_or(0) << 10
     }
 
-    /// Locks the pages; with `later` each when it is provided.
+    /// Locks the pages; with `later` each when it is first written to.
     pub fn lock(start: NonNull<u8>, bytes: usize, later: bool) -> Result<(), String> {
         let place = start.as_ptr().cast();
         // SAFETY: locking pages of a mapping of ours changes no content.
@@ -325,7 +301,6 @@ mod system {
 mod system {
     use std::alloc::{Layout, alloc_zeroed, dealloc};
     use std::io;
-    use std::ops::Range;
     use std::ptr::NonNull;
 
     fn layout(bytes: usize) -> Layout {
@@ -350,8 +325,6 @@ mod system {
     pub fn touch(_: NonNull<u8>, _: usize) -> io::Result<()> {
         Ok(())
     }
-
-    pub fn provide(_: NonNull<u8>, _: Range<usize>) {}
 
     pub fn huge_page_bytes(_: NonNull<u8>) -> usize {
         0
@@ -437,18 +410,21 @@ mod tests {
     // Miri knows no memory maps.
     #[cfg(not(miri))]
     #[test]
-    fn memory_that_is_provided_later_keeps_what_was_written_before() {
+    fn memory_that_is_left_for_later_takes_none_before_it_is_written_to() {
+        let resident = || {
+            let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+            pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+        };
         let options = MemoryOptions { later: true, ..MemoryOptions::default() };
-        let memory = Memory::new(5 << 20, &options).unwrap();
-        assert!(memory.is_later());
+        let before = resident();
+        let memory = Memory::new(256 << 20, &options).unwrap();
+        // Other tests run beside this one.
+        assert!(resident() < before + (128 << 20));
         let last = memory.len() - 1;
         // SAFETY: inside the memory, which nobody else knows.
         unsafe {
             memory.start().write(7);
             memory.start().add(last).write(9);
-            memory.provide(0..memory.len());
-            memory.provide(100..5000);
-            memory.provide(10..20);
             assert_eq!((*memory.start(), *memory.start().add(last)), (7, 9));
             assert_eq!(*memory.start().add(12_345), 0);
         }
@@ -456,6 +432,6 @@ mod tests {
         // A device's memory is provided when it is locked.
         let locker = Arc::new(Fake::default());
         let options = MemoryOptions { locker: Some(locker), later: true, ..Default::default() };
-        assert!(!Memory::new(1 << 20, &options).unwrap().is_later());
+        assert!(!Memory::new(1 << 20, &options).unwrap().later);
     }
 }

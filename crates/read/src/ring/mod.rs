@@ -84,21 +84,6 @@ impl<P: Default> Ring<P> {
         self.memory.report()
     }
 
-    /// Whether its memory was left for later.
-    pub(crate) fn is_provided_later(&self) -> bool {
-        self.memory.is_later()
-    }
-
-    /// Has the system provide the memory slot by slot, until the ring is stopped.
-    pub(crate) fn provide_memory(&self) {
-        for slot in 0..self.contents.len() {
-            if self.slots.is_stopped() {
-                return;
-            }
-            self.memory.provide(slot * self.slot_bytes..(slot + 1) * self.slot_bytes);
-        }
-    }
-
     /// Bytes of a slot.
     pub(crate) fn slot_bytes(&self) -> usize {
         self.slot_bytes
