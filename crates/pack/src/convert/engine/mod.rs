@@ -254,13 +254,15 @@ impl<'a> Engine<'a> {
         std::thread::scope(|scope| {
             // A thread that is refused ends the others, too: they wait for one another.
             self.guard(|| {
+                // Those that take memory come last: what a thread needs to start is refused in ways that end the process.
+                threads::start_scoped(scope, "sync", || self.guard(|| self.finisher(receiver)))?;
+                let write = || self.guard(|| self.writer(&shards, sender));
+                threads::start_scoped(scope, "write", write)?;
                 for _ in 0..self.options.jobs.max(1) {
                     let work = || self.guard(|| self.worker(&queue));
                     threads::start_scoped(scope, "pack", work)?;
                 }
-                threads::start_scoped(scope, "sync", || self.guard(|| self.finisher(receiver)))?;
-                let write = || self.guard(|| self.writer(&shards, sender));
-                threads::start_scoped(scope, "write", write).map(drop)
+                Ok(())
             });
         });
     }
