@@ -15,7 +15,8 @@ use toml::{Table, Value};
 use super::Args;
 
 /// Options that belong to one run and not into a file.
-const NOT_HERE: [&str; 7] = ["output", "config", "resume", "append", "dry-run", "json", "help"];
+const NOT_HERE: [&str; 8] =
+    ["output", "config", "resume", "append", "dry-run", "plan", "json", "help"];
 /// Options that exclude each other: one on the command line wins over the other in the file, too.
 const RIVALS: [[&str; 2]; 1] = [["bands", "wavelengths"]];
 
