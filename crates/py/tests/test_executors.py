@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import multiprocessing
 import os
@@ -217,6 +218,22 @@ def test_what_is_wrong_with_a_cube_is_said_and_nothing_is_left(tmp_path: Path) -
         with executor, pytest.raises(hsipack.RangeError, match=r"cube3.npy.*does not fit"):
             hsipack.convert(folder, tmp_path / "out", executor=executor, shard_size=500)
         assert names(tmp_path) == ["cubes"]
+
+
+def test_what_is_wrong_is_told_also_where_somebody_still_writes(
+    cubes: Path, options: dict[str, Any], tmp_path: Path
+) -> None:
+    wrong = hsipack.MalformedError("cut short", path="cube.hdr")
+
+    class Holding(Failing):
+        def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+            # As a worker that nobody waits for any more.
+            self.lock = (tmp_path / "out.partial/lock").open("rb")
+            fcntl.flock(self.lock, fcntl.LOCK_SH)
+            return super().submit(fn, *args, **kwargs)
+
+    with pytest.raises(hsipack.MalformedError, match="cut short"):
+        hsipack.convert(cubes, tmp_path / "out", executor=Holding([wrong]), **options)
 
 
 def test_a_pool_that_breaks_says_how_to_go_on(

@@ -338,7 +338,8 @@ fn print_planned(planned: &Planned) {
         planned.output
     );
     say!(
-        "  next: hsipack work {plan} --part 1/N … N/N, wherever that can be read; then hsipack commit {plan}"
+        "  next: hsipack work {plan} --part 1/N … N/N, wherever that can be read (N up to {}); then hsipack commit {plan}",
+        planned.shards
     );
 }
 

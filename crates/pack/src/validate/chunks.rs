@@ -314,9 +314,12 @@ fn compare_samples<'a>(
         let range = (counts.finite > 0).then_some([counts.min, counts.max]);
         (sample.nan, sample.inf, sample.range) != (counts.nan, counts.inf, range)
     };
-    let samples = dataset.samples().ids_in(stack).map(|id| dataset.samples().get(id));
-    let wrong = samples
-        .filter(|sample| found.get(&sample.index).is_some_and(|counts| differs(sample, counts)));
+    let samples = dataset.samples();
+    let looked_at = samples.ids_in(stack).filter_map(|id| {
+        // Its line is read only if its chunks were.
+        found.get(&samples.index(id)).map(|counts| (samples.get(id), counts))
+    });
+    let wrong = looked_at.filter_map(|(sample, counts)| differs(&sample, counts).then_some(sample));
     wrong
         .filter(|sample| !damaged.contains(sample.name.as_str()))
         .map(|sample| Problem {

@@ -118,8 +118,12 @@ fn a_dataset_that_changed_since_is_not_appended_to() {
     // Somebody deletes the folder, and appends something else.
     let partial = made.join("out.partial");
     let kept = made.join("kept");
+    let look = parts::state(&file, false).unwrap();
+    assert_eq!(look().unwrap().done, 1);
     std::fs::rename(&partial, &kept).unwrap();
     pack(&append(6..8));
+    // Nobody waits for what was discarded.
+    assert!(look().unwrap_err().what().contains("nothing is begun here"));
     let error = work(&file, Part::WHOLE).unwrap_err();
     assert!(error.what().contains("nothing is begun here"), "{error}");
     std::fs::rename(&kept, &partial).unwrap();

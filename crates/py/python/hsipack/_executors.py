@@ -4,6 +4,7 @@ submitit.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 import uuid
@@ -72,8 +73,10 @@ def convert(
         run(executor, _work, [(plan, part + 1, *arguments) for part in range(parts)], ended)
     except Error as error:
         if not isinstance(error, FileError):
-            # As of a conversion by one process: nothing is left of what cannot be done.
-            _hsipack.discard_parts(plan)
+            # As of a conversion by one process: nothing is left of what cannot be done. But what is
+            # wrong is to be told, not that somebody taken for dead still writes.
+            with contextlib.suppress(Error):
+                _hsipack.discard_parts(plan)
         raise
     report = json.loads(_hsipack.commit_parts(plan))
     report["seconds"] = time.monotonic() - started

@@ -417,9 +417,9 @@ mod tests {
         };
         let options = MemoryOptions { later: true, ..MemoryOptions::default() };
         let before = resident();
-        let memory = Memory::new(256 << 20, &options).unwrap();
+        let memory = Memory::new(1 << 30, &options).unwrap();
         // Other tests run beside this one.
-        assert!(resident() < before + (128 << 20));
+        assert!(resident() < before + (512 << 20));
         let last = memory.len() - 1;
         // SAFETY: inside the memory, which nobody else knows.
         unsafe {

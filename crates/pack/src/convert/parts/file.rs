@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use hsipack_format::metadata::Made;
-use hsipack_format::{Codec, CubeShape, DType, Error, Geo, Grid, Result, Tile, remedy};
+use hsipack_format::{Codec, CubeShape, DType, Error, Geo, Grid, Opt, Result, Tile, remedy};
 use hsipack_store::{output, small};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -462,7 +462,7 @@ impl PlanFile {
             Error::damaged("not a plan, or one that was changed or cut short").at(path).with_remedy(
                 remedy![
                     "give the file that was written with ",
-                    hsipack_format::Opt::Plan,
+                    Opt::Plan,
                     "; if it is damaged, plan again"
                 ],
             )

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use hsipack_format::Result;
+use hsipack_format::{Error, Result};
 use hsipack_store::mirror;
 use hsipack_store::remote::is_url;
 use serde::Serialize;
@@ -76,9 +76,8 @@ fn plan_here(
     let Work { plan, options: settled, request, identity, append, claim, .. } = work;
     let staging = Staging::open(claim, &identity, append, engine::shards(&plan))?;
     let folder = is_relative(&plan, &settled).then(std::env::current_dir).transpose();
-    let folder = folder.map_err(|error| {
-        hsipack_format::Error::io(Path::new("."), "cannot tell the working directory", error)
-    });
+    let folder = folder
+        .map_err(|error| Error::io(Path::new("."), "cannot tell the working directory", error));
     let written = folder.and_then(|folder| {
         let (request, identity) = (&request, &identity);
         let header = Header { folder, append, request, identity, writer: staging.write_id() };

@@ -1,9 +1,10 @@
 //! The second step: shards are written, each with a receipt, by as many processes as there are.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 use hsipack_format::{Command, Error, ErrorKind, Opt, Result, remedy};
+use hsipack_store::folder::partial;
 use hsipack_store::{Dataset, mirror};
 use serde::Serialize;
 
@@ -13,7 +14,7 @@ use crate::convert::engine;
 use crate::convert::options::ConvertOptions;
 use crate::convert::plan::Plan;
 use crate::convert::run;
-use crate::convert::staging::{Claim, Staging, recorded};
+use crate::convert::staging::{Claim, Staging, is_begun, recorded};
 use crate::progress::Progress;
 
 /// What one worker does, and with what.
@@ -215,17 +216,22 @@ fn work_here(
 /// Says, as often as asked, how far the conversion planned in `file` is.
 ///
 /// # Errors
-/// If the plan cannot be read; the function that it gives, if receipts cannot be listed.
+/// If the plan cannot be read; the function that it gives, if receipts cannot be listed, or the conversion was discarded.
 pub fn state(file: &Path, change_folder: bool) -> Result<impl Fn() -> Result<State>> {
     let opened = Opened::read(file, change_folder)?;
     let all: Vec<(String, usize)> =
         engine::shards_of(&opened.plan).map(|(stack, shard)| (stack.to_owned(), shard)).collect();
-    let folder: PathBuf = hsipack_store::folder::partial(opened.output());
+    let folder = partial(opened.output());
     Ok(move || {
+        let shards = all.len();
+        if !is_begun(opened.output())? {
+            return match opened.is_done() {
+                true => Ok(State { shards, done: shards, committed: true }),
+                false => Err(opened.nothing_begun()),
+            };
+        }
         let recorded = recorded(&folder)?;
         let done = all.iter().filter(|shard| recorded.contains(*shard)).count();
-        let committed = done < all.len() && opened.is_done();
-        let done = if committed { all.len() } else { done };
-        Ok(State { shards: all.len(), done, committed })
+        Ok(State { shards, done, committed: false })
     })
 }
