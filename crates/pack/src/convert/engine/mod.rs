@@ -254,15 +254,16 @@ impl<'a> Engine<'a> {
         std::thread::scope(|scope| {
             // A thread that is refused ends the others, too: they wait for one another.
             self.guard(|| {
-                // Those that take memory come last: what a thread needs to start is refused in ways that end the process.
-                threads::start_scoped(scope, "sync", || self.guard(|| self.finisher(receiver)))?;
-                let write = || self.guard(|| self.writer(&shards, sender));
-                threads::start_scoped(scope, "write", write)?;
+                // Nobody gets work before all are there: where memory is short, what a thread needs to start is else taken
+                // by those that run, and the system ends the process.
+                let _starting = locked(&queue);
                 for _ in 0..self.options.jobs.max(1) {
                     let work = || self.guard(|| self.worker(&queue));
                     threads::start_scoped(scope, "pack", work)?;
                 }
-                Ok(())
+                threads::start_scoped(scope, "sync", || self.guard(|| self.finisher(receiver)))?;
+                let write = || self.guard(|| self.writer(&shards, sender));
+                threads::start_scoped(scope, "write", write).map(drop)
             });
         });
     }
