@@ -207,6 +207,23 @@ def test_a_part_that_fails_again_and_again_ends_it_and_what_was_packed_is_kept(
     assert names(tmp_path) == ["out"]
 
 
+def test_progress_that_raises_is_no_part_that_failed(
+    cubes: Path, options: dict[str, Any], tmp_path: Path
+) -> None:
+    def progress(done: int, total: int) -> None:
+        if done > 0:
+            raise OSError("the window was closed")
+
+    executor = Failing([])
+    with pytest.raises(OSError, match="the window was closed"):
+        hsipack.convert(cubes, tmp_path / "out", executor=executor, progress=progress, **options)
+    parts = [call[1] for call in executor.calls]
+    assert len(set(parts)) == len(parts)
+    # What was packed is kept.
+    hsipack.convert(cubes, tmp_path / "out", executor=Failing([]), resume=True, **options)
+    assert hsipack.validate(tmp_path / "out").ok
+
+
 def test_what_is_wrong_with_a_cube_is_said_and_nothing_is_left(tmp_path: Path) -> None:
     folder = tmp_path / "cubes"
     folder.mkdir()

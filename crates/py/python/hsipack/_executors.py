@@ -169,7 +169,7 @@ def run(
             for number in [number for number, (future, _) in waiting.items() if future.done()]:
                 future, tries = waiting.pop(number)
                 try:
-                    ended(future.result())
+                    result = future.result()
                 except Exception as error:
                     hopeless = isinstance(error, Error) and not isinstance(error, FileError)
                     if hopeless or tries == TRIES:
@@ -177,6 +177,8 @@ def run(
                         break
                     again = _submit(executor, function, calls[number])
                     waiting[number] = (again, tries + 1)
+                else:
+                    ended(result)
             else:
                 time.sleep(LOOK)
     except BaseException as error:
