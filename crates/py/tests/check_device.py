@@ -3,12 +3,17 @@
 usage: python check_device.py [DEVICE]        (default: cuda)
 
 Makes a small dataset, compares batches on DEVICE with those on the CPU, uses them on streams of its
-own, keeps them, augments them. Prints a line for every promise; the exit status tells whether all
-were kept. Needs hsipack, torch and NumPy. scripts/gpu_check runs it; test_device.py, on the CPU.
+own, keeps them, augments them, cuts windows, stitches maps, trains. Prints a line for every
+promise; the exit status tells whether all were kept. Needs hsipack, torch and NumPy.
+scripts/gpu_check runs it and, on the CPU, test_device.py.
 """
 
 from __future__ import annotations
 
+import functools
+import gc
+import itertools
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable
@@ -18,7 +23,7 @@ from typing import Any
 import hsipack
 import numpy as np
 import torch
-from hsipack import augment
+from hsipack import GridCrop, LabelledPatches, RandomCrop, Regions, Stitcher, augment
 
 CUBES, ROWS, COLUMNS, BANDS = 24, 48, 64, 20
 
@@ -37,6 +42,15 @@ def packed(folder: Path) -> str:
     return str(output)
 
 
+def raised(kind: type[hsipack.Error], what: Callable[[], object]) -> hsipack.Error:
+    """The error of the given kind that a call ends with."""
+    try:
+        what()
+    except kind as error:
+        return error
+    raise AssertionError(f"no {kind.__name__}")
+
+
 class Checks:
     """The promises, on one device."""
 
@@ -48,8 +62,8 @@ class Checks:
             self.images[sample["id"]], self.masks[sample["id"]] = sample["image"], sample["mask"]
 
     def loader(self, **options: Any) -> hsipack.Loader:
-        shared: dict[str, Any] = {"shuffle": True, "device": self.device}
-        return hsipack.Loader(self.dataset, 4, **{**shared, **options})
+        shared: dict[str, Any] = {"batch_size": 4, "shuffle": True, "device": self.device}
+        return hsipack.Loader(self.dataset, **{**shared, **options})
 
     def expected(self, batch: dict[str, Any]) -> torch.Tensor:
         return torch.stack([self.images[one] for one in batch["id"].tolist()])
@@ -142,6 +156,127 @@ class Checks:
         again = self.loader()
         again.load_state_dict(state)
         assert [batch["id"].tolist() for batch in again] == rest
+
+    def windows_are_those_of_the_cpu(self) -> None:
+        crops = [
+            LabelledPatches(9, mask="mask", pad="reflect"),
+            LabelledPatches(1, mask="mask"),
+            RandomCrop(16, per_cube=3),
+            GridCrop(20, overlap=4),
+            Regions(12, mask="mask"),
+        ]
+        caches: list[dict[str, Any]] = [
+            {"cache": "auto"},
+            {"cache": None},
+            {"cache": "decoded", "cache_size": 1 << 30},
+            {"shuffle_window": 1 << 20},
+        ]
+        for crop, cache in itertools.product(crops, caches):
+            options: dict[str, Any] = {"crop": crop, "seed": 5, "batch_size": 32, **cache}
+            options["masks"] = ["mask"]
+            cpu = {**options, "device": "cpu"}
+            with self.loader(**options) as here, self.loader(**cpu) as there:
+                pairs = zip(itertools.islice(here, 40), itertools.islice(there, 40), strict=True)
+                for ours, theirs in pairs:
+                    assert ours["id"].tolist() == theirs["id"].tolist()
+                    assert ours.keys() == theirs.keys()
+                    for name in ours.keys() & {"image", "mask", "label", "region", "window"}:
+                        assert torch.equal(ours[name].cpu(), theirs[name]), (crop, cache, name)
+
+    def maps_are_stitched_from_what_is_on_the_device(self) -> None:
+        loader = self.loader(crop=GridCrop(20, overlap=4), batch_size=16, shuffle=False)
+        stitcher = Stitcher(loader)
+        for batch in loader:
+            stitcher.add(batch, batch["image"][:, :3] * 2)
+        for sample, found in stitcher.maps():
+            wanted = self.images[sample][:3].float() * 2
+            torch.testing.assert_close(torch.as_tensor(found).float(), wanted, rtol=0, atol=2e-3)
+
+    def a_network_learns_on_the_device(self) -> None:
+        torch.manual_seed(0)
+        network = torch.nn.Sequential(torch.nn.Conv2d(BANDS, 16, 3, padding=1), torch.nn.ReLU())
+        network = network.append(torch.nn.Conv2d(16, 1, 1)).to(self.device)
+        optimizer = torch.optim.Adam(network.parameters(), 1e-2)
+        losses = []
+        with self.loader(crop=RandomCrop(24, per_cube=4), dtype=torch.float32) as loader:
+            for _ in range(6):
+                for batch in loader:
+                    wanted = batch["image"].mean(dim=1, keepdim=True)
+                    loss = (network(batch["image"]) - wanted).square().mean()
+                    optimizer.zero_grad(set_to_none=True)
+                    loss.backward()
+                    optimizer.step()
+                    losses.append(loss.detach())
+        first, last = (float(torch.stack(some).mean()) for some in (losses[:3], losses[-3:]))
+        assert last < first / 10, (first, last)
+
+    def workers_read_while_the_device_is_in_use(self) -> None:
+        torch.zeros(1, device=self.device)
+        for start in ("fork", "spawn"):
+            loader: torch.utils.data.DataLoader[Any] = torch.utils.data.DataLoader(
+                hsipack.open(self.dataset),
+                batch_size=4,
+                num_workers=2,
+                pin_memory=self.device.type == "cuda",
+                multiprocessing_context=start,
+            )
+            ids = []
+            for batch in loader:
+                ids += batch["id"].tolist()
+                image = batch["image"].to(self.device, non_blocking=True)
+                assert torch.equal(image.cpu(), self.expected(batch))
+            assert ids == list(range(CUBES))
+
+    def several_loaders_share_the_device(self) -> None:
+        with self.loader(seed=1) as one, self.loader(seed=2, crop=RandomCrop(16)) as other:
+            for image, window in zip(one, other, strict=True):
+                assert torch.equal(image["image"].cpu(), self.expected(image))
+                for crop, whole, where in zip(
+                    window["image"].cpu(), self.expected(window), window["window"], strict=True
+                ):
+                    row, column, rows, columns = where.tolist()
+                    assert torch.equal(crop, whole[:, row : row + rows, column : column + columns])
+
+    def memory_is_given_back_by_loaders_that_are_left(self) -> None:
+        if self.device.type != "cuda":
+            return
+
+        def free() -> int:
+            gc.collect()
+            torch.cuda.synchronize()
+            torch.cuda.empty_cache()
+            return torch.cuda.mem_get_info(self.device)[0]
+
+        with self.loader() as loader:
+            next(iter(loader))
+        before = free()
+        for _ in range(5):
+            with self.loader(batch_size=12, slots=6) as loader:
+                next(iter(loader))
+        assert before - free() < 1 << 20, (before, free())
+
+    def damage_is_an_error_and_can_be_skipped(self) -> None:
+        copy = Path(self.dataset).with_name("damaged.hsipack")
+        shutil.copytree(self.dataset, copy)
+        files = [path for path in copy.rglob("c/**/*") if path.is_file()]
+        shard = max(files, key=lambda path: path.stat().st_size)
+        stored = bytearray(shard.read_bytes())
+        stored[1000] ^= 0xFF
+        shard.write_bytes(stored)
+        error = raised(
+            hsipack.DamagedError, lambda: list(hsipack.Loader(str(copy), 4, device=self.device))
+        )
+        assert str(copy) in str(error), error
+        with hsipack.Loader(str(copy), 4, device=self.device, on_damage="skip") as loader:
+            ids = [one for batch in loader for one in batch["id"].tolist()]
+        assert len(ids) == CUBES - 1
+
+    def what_is_no_device_is_an_error(self) -> None:
+        if self.device.type != "cuda":
+            return
+        number = torch.cuda.device_count()
+        make = functools.partial(hsipack.Loader, self.dataset, 4, device=f"cuda:{number}")
+        assert raised(hsipack.DeviceError, make).remedy
 
 
 def main() -> int:
