@@ -42,6 +42,7 @@
 //! | `engine.rs` | what whoever does it has to be able to do |
 //! | `host/` | loops of our own over the host's memory |
 //! | `tensors/` | tensor operations of another library |
+//! | `kernels/` | kernels for NVIDIA GPUs, which take the place of some of these operations there |
 //! | `prepare.rs` | from what is stored to images and masks: physical values, normalised, of another type |
 //! | `library.rs` | libraries whose tensors batches can be |
 //! | `array/` | arrays that belong to no library |
@@ -51,6 +52,7 @@ mod apply;
 pub mod array;
 pub mod engine;
 pub mod host;
+pub mod kernels;
 mod library;
 mod matrix;
 mod moves;

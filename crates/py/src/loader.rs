@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
 
-use hsipack_augment::{Device, Mixed, Pipeline};
+use hsipack_augment::{Device, Mixed, Pipeline, kernels};
 use hsipack_measure::diagnose::Facts;
 use hsipack_read::plan::{Crop, Item, Plan, State, Window};
 use hsipack_read::trace::{Trace, Track};
@@ -55,6 +55,15 @@ struct Source {
     pipeline: Option<Pipeline>,
     /// Nobody waits for a batch any more.
     cancelled: AtomicBool,
+}
+
+/// Who augments batches of a device, and if it is not what is fastest there, why.
+fn augmented_by(device: Device) -> serde_json::Value {
+    let Device::Cuda(number) = device else { return json!({"by": "loops"}) };
+    match kernels::of_device(number) {
+        Ok(_) => json!({"by": "kernels"}),
+        Err(error) => json!({"by": "torch", "why": error.to_string()}),
+    }
 }
 
 /// What comes of asking for a batch.
@@ -352,6 +361,7 @@ impl Loader {
                     "slots": loader.options().slots,
                     "standardized_by": standardized,
                     "regions": regions,
+                    "augment": source.pipeline.as_ref().map(|_| augmented_by(loader.device())),
                 })
             });
             Ok(report.to_string())

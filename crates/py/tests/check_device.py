@@ -122,7 +122,8 @@ class Checks:
     def augmentations_are_those_of_the_cpu(self) -> None:
         exact = [augment.RandomHorizontalFlip(), augment.RandomVerticalFlip()]
         warps = [augment.RandomAffine(30, padding_mode="reflection"), *exact]
-        for list_of_them, error in ((exact, 0.0), (warps, 2e-3)):
+        values = [augment.RandomGaussianBlur((3, 5), (0.5, 2)), augment.Gain((0.5, 2.0))]
+        for list_of_them, error in ((exact, 0.0), (warps, 2e-3), (values, 4e-3)):
             options: dict[str, Any] = {"augment": list_of_them, "seed": 3, "shuffle": False}
             for here, there in zip(
                 self.loader(**options), self.loader(**options, **{"device": "cpu"}), strict=True
@@ -130,6 +131,11 @@ class Checks:
                 image = here["image"].cpu().float()
                 assert float((image - there["image"].float()).abs().max()) <= error
                 assert torch.equal(here["mask"].cpu(), there["mask"])
+
+    def kernels_do_what_they_can(self) -> None:
+        with self.loader(augment=[augment.RandomHorizontalFlip()]) as loader:
+            wanted = "kernels" if self.device.type == "cuda" else "loops"
+            assert loader.report()["augment"] == {"by": wanted}, loader.report()["augment"]
 
     def they_can_be_called_with_tensors(self) -> None:
         warp = augment.AugmentationSequential(augment.RandomAffine(30, p=1.0), seed=1)

@@ -1,5 +1,6 @@
 //! Augments batches on request, for `scripts/bench_augment`, which compares with Kornia in one run: on the CPU by loops
-//! of our own, with `tensors` by libtorch's operations there, too; on a GPU by libtorch's.
+//! of our own, with `tensors` by libtorch's operations there, too; on a GPU by kernels and libtorch's operations, with
+//! `tensors` by the latter alone.
 //!
 //! Reads requests from standard input, one JSON object a line: `ops`, `size` (samples, bands, rows, columns), `kind`
 //! (`float16`, `float32`), `masks`, `threads`, `fuse`, `cuda`,
@@ -95,7 +96,7 @@ fn once(request: &Request, batch: &Batch, epoch: u64, device: Device) -> f64 {
     let parameters =
         pipeline.draw(Frame { rows, columns, bands }, epoch, &samples).expect("sound options");
     let augmented = if request.tensors {
-        pipeline.apply(&Through(Operations::on(device)), &images, &parameters)
+        pipeline.apply(&Through(Operations::on(device).with_launcher(None)), &images, &parameters)
     } else {
         batch.libtorch.apply(&pipeline, images, &parameters)
     };

@@ -1,8 +1,10 @@
 //! How fast do batches get to a GPU, and does anything wait for them?
 //!
-//! In one run: plain asynchronous copies of page-locked memory; a device loader whose chunks lie decoded in memory, so
-//! that nothing but the copy limits it; augmentations alone; and both at once, which take no longer than the
-//! slower of them if copying and computing overlap. Then 1,000 batches compared with their samples, on the device.
+//! In one run: plain asynchronous copies of page-locked memory; a device loader that copies one batch again and again,
+//! which nothing but the copy limits; one whose chunks lie decoded in memory, from where they are gathered into the ring
+//! while the batch before is copied, so that both share the memory's bandwidth; augmentations alone; and both at once,
+//! which take no longer than the slower of them if copying and computing overlap. Then 1,000 batches compared with their
+//! samples, on the device.
 //! Without a GPU it says so, and does the same with fewer batches on the CPU, where nothing is copied.
 //!
 //! `cargo bench -p hsipack-torch --bench transfer_speed [-- DIR [CUBES [BATCHES]]]`
@@ -53,14 +55,30 @@ fn main() {
         println!("plain pinned copies: {:.2} GB/s", bytes as f64 / plain / 1e9);
     }
 
-    let mut loader = loader(&dataset, device);
+    let mut again = loader(&dataset, device, true);
+    run(&mut again, 4, device, |_| ());
+    let alone = median(&of(|| run(&mut again, 20, device, |_| ()) / 20.0));
+    println!(
+        "one batch again and again: {:.2} ms, {:.2} GB/s",
+        1e3 * alone,
+        bytes as f64 / alone / 1e9
+    );
+    if let Some(plain) = plain {
+        println!("    {:.1} % of plain pinned copies", 100.0 * plain / alone);
+    }
+    drop(again);
+    let mut loader = loader(&dataset, device, false);
     let library = loader.library().clone();
     println!("{:?}", loader.report());
     println!("{:?}", loader.memory());
     // Everything is decoded once, and stays.
     run(&mut loader, 2 * cubes.div_ceil(BATCH), device, |_| ());
     let copied = median(&of(|| run(&mut loader, 20, device, |_| ()) / 20.0));
-    println!("batches of {BATCH}: {:.2} ms, {:.2} GB/s", 1e3 * copied, bytes as f64 / copied / 1e9);
+    println!(
+        "batches of {BATCH}, gathered: {:.2} ms, {:.2} GB/s",
+        1e3 * copied,
+        bytes as f64 / copied / 1e9
+    );
     if let Some(plain) = plain {
         println!("    {:.1} % of plain pinned copies", 100.0 * plain / copied);
     }
@@ -88,17 +106,24 @@ fn main() {
         100.0 * both / (copied + augmented)
     );
     check(&mut loader, &dataset, batches, device);
-    println!("{:?}", loader.statistics());
+    let statistics = loader.statistics();
+    let times = &statistics.times;
+    println!(
+        "to load a batch: {:.2} ms; the consumer waited {:.2} ms for one; {} slots given away",
+        1e3 * times.load_s.mean,
+        1e3 * times.wait_s.mean,
+        statistics.given_away
+    );
 }
 
-fn loader(dataset: &Dataset, device: Device) -> DeviceLoader {
+fn loader(dataset: &Dataset, device: Device, repeat: bool) -> DeviceLoader {
     let mut options = LoaderOptions::new(BATCH);
     (options.cache, options.cache_bytes) = (CacheKind::Decoded, 64 << 30);
     let device = match device {
         Device::Cuda(number) => hsipack_read::Device::Cuda(number),
         _ => hsipack_read::Device::Cpu,
     };
-    let device = DeviceOptions::new(device);
+    let device = DeviceOptions { repeat, ..DeviceOptions::new(device) };
     DeviceLoader::new(dataset, options, device, Libtorch::default()).expect("sound options")
 }
 
@@ -152,7 +177,8 @@ fn wait(device: Device) {
 
 /// Seconds for one of many asynchronous copies of page-locked memory.
 fn plain_copies(bytes: usize, device: Device) -> f64 {
-    let host = Tensor::zeros([bytes as i64], (Kind::Uint8, Device::Cpu)).pin_memory(device);
+    let host =
+        Tensor::zeros([bytes as i64], (Kind::Uint8, Device::Cpu)).internal_pin_memory(device);
     median(&of(|| {
         let all = seconds(|| {
             for _ in 0..20 {

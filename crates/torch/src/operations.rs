@@ -1,5 +1,10 @@
 //! The operations that augmentations need, on one device.
 
+use std::fmt;
+use std::sync::Arc;
+
+use hsipack_augment::array::Stream;
+use hsipack_augment::kernels::{self, Kernels, Launcher};
 use hsipack_augment::tensors::{Binary, Unary};
 use hsipack_augment::{Array, ElementType, Tensors};
 use hsipack_format::{Error, Result};
@@ -8,22 +13,46 @@ use tch::{Device, Kind, Scalar, TchError};
 use crate::library::{Tensor, element_of, kind_of};
 use crate::shim::{self, Random, run};
 
-/// libtorch's operations on one device; on a GPU they are queued on the calling thread's current stream.
-#[derive(Clone, Copy, Debug)]
+/// libtorch's operations on one device; on a GPU they are queued on the calling thread's current stream, and so are
+/// hsipack's kernels, which do some of the work there.
+#[derive(Clone)]
 pub struct Operations {
     device: Device,
+    launcher: Option<Arc<dyn Launcher>>,
 }
 
 impl Operations {
     /// On that device.
     pub fn on(device: Device) -> Self {
-        Self { device }
+        let launcher = match device {
+            // Without them, libtorch's operations do everything.
+            Device::Cuda(number) => kernels::of_device(number).ok(),
+            _ => None,
+        };
+        Self { device, launcher }
     }
 
-    fn random(self, shape: &[usize], random: Random, seed: u64) -> Result<Tensor> {
+    /// With kernels that something else runs than the device's driver: for tests.
+    #[must_use]
+    pub fn with_launcher(self, launcher: Option<Arc<dyn Launcher>>) -> Self {
+        Self { launcher, ..self }
+    }
+
+    fn random(&self, shape: &[usize], random: Random, seed: u64) -> Result<Tensor> {
         let mut tensor = self.empty(shape, ElementType::F32)?;
         shim::fill(&mut tensor.0, random, seed)?;
         Ok(tensor)
+    }
+}
+
+impl fmt::Debug for Operations {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kernels = self.launcher.is_some();
+        formatter
+            .debug_struct("Operations")
+            .field("device", &self.device)
+            .field("kernels", &kernels)
+            .finish()
     }
 }
 
@@ -59,6 +88,19 @@ impl Tensors for Operations {
         Ok(tensor.is_contiguous())
     }
 
+    fn kernels(&self) -> Result<Option<Kernels>> {
+        let Some(launcher) = &self.launcher else { return Ok(None) };
+        let stream = match self.device {
+            Device::Cuda(number) => shim::current_stream(number)?,
+            _ => Stream::LEGACY,
+        };
+        Ok(Some(Kernels { launcher: launcher.clone(), stream }))
+    }
+
+    fn address(&self, tensor: &Tensor) -> Result<usize> {
+        Ok(tensor.data_ptr() as usize)
+    }
+
     fn empty(&self, shape: &[usize], element: ElementType) -> Result<Tensor> {
         let options = (kind_of(element)?, self.device);
         made(|| tch::Tensor::f_empty(lengths(shape), options))
@@ -81,8 +123,10 @@ impl Tensors for Operations {
             let numbers = tch::Tensor::f_from_data_size(there, &lengths(array.shape()), kind)?;
             match self.device {
                 Device::Cpu => Ok(numbers),
-                // From page-locked memory, so that nobody waits.
-                device => numbers.f_pin_memory(device)?.f_to_device_(device, kind, true, false),
+                // From page-locked memory, so that nobody waits. (`pin_memory` warns of its argument each time.)
+                device => {
+                    numbers.f_internal_pin_memory(device)?.f_to_device_(device, kind, true, false)
+                }
             }
         })
     }

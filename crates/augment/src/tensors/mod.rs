@@ -8,8 +8,10 @@
 //! | `pieces.rs` | rectangles, and mixing |
 //! | `labels.rs` | what depends on labels: transplanting, guarding |
 //! | `values.rs` | bands, spectra, noise, light, blur |
+//! | `kernels.rs` | what kernels of our own do instead, where there are any |
 //! | `prepare.rs` | from what is stored to images and masks; normalising |
 
+mod kernels;
 mod labels;
 mod pieces;
 mod prepare;
@@ -22,6 +24,7 @@ pub use through::Through;
 use hsipack_format::Result;
 
 use crate::array::{Array, ElementType};
+use crate::kernels::Kernels;
 
 /// Tensors of a library on one device, and the operations that augmentations need of it. They are torch's, and mean
 /// what torch's of that name mean: broadcasting, promotion of types, views that share memory. No operation may wait for
@@ -38,6 +41,13 @@ pub trait Tensors {
     fn element(&self, tensor: &Self::Tensor) -> Result<ElementType>;
     /// Whether the elements follow one another without gaps.
     fn is_contiguous(&self, tensor: &Self::Tensor) -> Result<bool>;
+
+    /// Kernels of our own for the device; `None` where there are none, and all is done by the operations here.
+    fn kernels(&self) -> Result<Option<Kernels>> {
+        Ok(None)
+    }
+    /// Where the first element lies, on the device; asked for kernels only.
+    fn address(&self, tensor: &Self::Tensor) -> Result<usize>;
 
     /// A tensor on the device, whose values are whatever lies there.
     fn empty(&self, shape: &[usize], element: ElementType) -> Result<Self::Tensor>;

@@ -189,6 +189,9 @@ impl<T: Tensors> Engine for Through<T> {
         job: &Job<'_>,
         fields: &Self::Fields,
     ) -> Result<()> {
+        if self.moved_by_kernels(held, job, fields.as_ref())? {
+            return Ok(());
+        }
         self.moved(held, job, fields.as_ref())
     }
 
@@ -243,6 +246,9 @@ impl<T: Tensors> Engine for Through<T> {
     }
 
     fn by_band(&self, held: &mut Held<T::Tensor>, by: &[Option<ByBand>]) -> Result<()> {
+        if self.scaled_by_kernels(held, by)? {
+            return Ok(());
+        }
         let (element, bands) = (held.element, held.shape[3]);
         self.each_part(held, by, bands, |part, by| self.scaled(part, by, bands, element))
     }
@@ -271,6 +277,9 @@ impl<T: Tensors> Engine for Through<T> {
     }
 
     fn blur(&self, held: &mut Held<T::Tensor>, weights: &[Option<[Vec<f64>; 2]>]) -> Result<()> {
+        if self.blurred_by_kernels(held, weights)? {
+            return Ok(());
+        }
         self.blurred(held, weights)
     }
 

@@ -569,6 +569,8 @@ class Loader:
         for every stack that ``normalize="standardize"`` acts on, the split whose statistics are
         used, or None for those of all its samples. ``regions`` says of :class:`Regions` how many
         there are (``windows``), and how many of these are larger than their window (``cut``).
+        ``augment`` says who augments (``by``): loops on the CPU; on a GPU kernels of hsipack's,
+        or torch's operations alone, and ``why``.
         """
         report: dict[str, Any] = json.loads(self._native.report_json())
         return report

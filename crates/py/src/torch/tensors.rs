@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hsipack_augment::kernels::{self, Kernels, Launcher};
 use hsipack_augment::tensors::{Binary, Tensors, Unary};
 use hsipack_augment::{Array, Device, ElementType};
 use hsipack_format::Result;
@@ -22,6 +23,8 @@ pub struct PyTorch {
     device: Device,
     /// The same, as torch names it.
     named: Arc<Py<PyAny>>,
+    /// Runs hsipack's kernels; without it, torch's operations do everything.
+    launcher: Option<Arc<dyn Launcher>>,
 }
 
 type Answer<'py> = PyResult<Bound<'py, PyAny>>;
@@ -32,7 +35,13 @@ impl PyTorch {
     /// # Errors
     /// If torch cannot be imported.
     pub fn on(device: Device) -> Result<Self> {
-        with(|py, torch| Ok(Self { device, named: Arc::new(torch.device_of(py, device)?) }))
+        let launcher = match device {
+            Device::Cuda(number) => kernels::of_device(number).ok(),
+            Device::Cpu => None,
+        };
+        with(|py, torch| {
+            Ok(Self { device, named: Arc::new(torch.device_of(py, device)?), launcher })
+        })
     }
 
     /// `dtype=` and `device=`.
@@ -145,6 +154,18 @@ impl Tensors for PyTorch {
             let tensor = tensor.torch(py, torch)?;
             torch.functions.is_contiguous.bind(py).call1((tensor,))?.extract()
         })
+    }
+
+    fn kernels(&self) -> Result<Option<Kernels>> {
+        let (Some(launcher), Device::Cuda(number)) = (&self.launcher, self.device) else {
+            return Ok(None);
+        };
+        let stream = with(|py, torch| torch.current_stream(py, number))?;
+        Ok(Some(Kernels { launcher: launcher.clone(), stream }))
+    }
+
+    fn address(&self, tensor: &Tensor) -> Result<usize> {
+        with(|py, torch| tensor.torch(py, torch)?.call_method0(intern!(py, "data_ptr"))?.extract())
     }
 
     fn empty(&self, shape: &[usize], element: ElementType) -> Result<Tensor> {

@@ -311,6 +311,11 @@ impl<L: Library> DeviceLoader<L> {
         }
     }
 
+    /// Where its batches are.
+    pub fn device(&self) -> Device {
+        self.options.device
+    }
+
     /// The library whose tensors batches are.
     pub fn library(&self) -> &L {
         &self.library

@@ -70,7 +70,7 @@ proptest! {
         choices in prop::collection::vec(0..64usize, 1..5), seed in 0..1u64 << 40, samples in 1..5usize,
         element in prop::sample::select(vec![ElementType::F16, ElementType::BF16, ElementType::F32, ElementType::F64]),
         mask in prop::sample::select(vec![ElementType::U8, ElementType::I32, ElementType::I64, ElementType::Bool]),
-        fill in 0..100i64, fuse: bool,
+        fill in 0..100i64, fuse: bool, kernels: bool,
     ) {
         let frame = Frame { rows: ROWS, columns: COLUMNS, bands: BANDS };
         let keys: Vec<SampleKey> = (0..samples).map(|sample| SampleKey { sample, repeat: seed }).collect();
@@ -91,7 +91,8 @@ proptest! {
         let mask = Mask { name: "labels".to_owned(), labels: labels(samples, seed, mask) };
         let images = Images::new(image, vec![mask]);
         let want = pipeline.apply(&Host::new(2), &images, &parameters).unwrap();
-        let have = crate::libtorch::apply(&pipeline, &images, &parameters, 2).unwrap();
+        let apply = if kernels { crate::kernels::apply } else { crate::libtorch::apply };
+        let have = apply(&pipeline, &images, &parameters, 2).unwrap();
         prop_assert_eq!(have.mixed, want.mixed);
         prop_assert_eq!(have.image.shape(), want.image.shape());
         prop_assert_eq!(have.masks[0].labels.element(), want.masks[0].labels.element());

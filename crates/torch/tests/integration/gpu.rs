@@ -1,8 +1,8 @@
-//! Augmentations on a GPU.
+//! Augmentations on a GPU, by kernels and by libtorch's operations alone.
 
-use hsipack_augment::{Images, Library, Mask, Pipeline, SampleKey};
+use hsipack_augment::{Images, Library, Mask, Pipeline, SampleKey, Through, kernels};
 use hsipack_testing::skipped;
-use hsipack_torch::{Libtorch, cuda_is_available};
+use hsipack_torch::{Libtorch, Operations, cuda_is_available};
 use tch::{Device, Kind, Tensor};
 
 /// Every augmentation whose result depends on nothing that a device draws.
@@ -41,7 +41,13 @@ const EACH: &[&str] = &[
 ];
 
 /// What an augmentation makes of a batch on a device: image and mask, brought to the host.
-fn on(device: Device, op: &str, kind: Kind, image: &Tensor, mask: &Tensor) -> (Tensor, Tensor) {
+fn on(
+    device: Device,
+    with_kernels: bool,
+    op: &str,
+    kind: Kind,
+    (image, mask): (&Tensor, &Tensor),
+) -> (Tensor, Tensor) {
     let pipeline = Pipeline::from_json(&format!("[{op}]")).unwrap();
     let keys: Vec<SampleKey> = (0..5).map(|sample| SampleKey { sample, repeat: 0 }).collect();
     let labels = mask.to_device(device).into();
@@ -53,7 +59,13 @@ fn on(device: Device, op: &str, kind: Kind, image: &Tensor, mask: &Tensor) -> (T
     };
     let images = Images::new(image.into(), vec![Mask { name: "labels".into(), labels }]);
     let parameters = pipeline.draw(frame, 3, &keys).unwrap();
-    let augmented = Libtorch::default().apply(&pipeline, images, &parameters).unwrap();
+    let augmented = match with_kernels {
+        true => Libtorch::default().apply(&pipeline, images, &parameters).unwrap(),
+        false => {
+            let operations = Operations::on(device).with_launcher(None);
+            pipeline.apply(&Through(operations), &images, &parameters).unwrap()
+        }
+    };
     assert_eq!(augmented.image.device(), device);
     let image = augmented.image.to_device(Device::Cpu).to_kind(Kind::Double);
     (image, augmented.masks[0].labels.to_device(Device::Cpu))
@@ -65,25 +77,38 @@ fn on_a_gpu_augmentations_give_what_they_give_on_the_cpu() {
         skipped("there is no CUDA device");
         return;
     }
-    tch::manual_seed(3);
-    let image = Tensor::rand([5, 36, 48, 11], (Kind::Double, Device::Cpu));
-    let mask = Tensor::randint(4, [5, 36, 48], (Kind::Uint8, Device::Cpu));
-    for op in EACH {
-        let (wanted, labels) = on(Device::Cpu, op, Kind::Double, &image.to_kind(Kind::Half), &mask);
-        for (kind, tolerance) in [(Kind::Float, 3e-5), (Kind::Half, 1.5e-3)] {
-            let given = image.to_kind(Kind::Half);
-            let (have, have_labels) = on(Device::Cuda(0), op, kind, &given, &mask);
-            let off = (&have - &wanted).abs().max().double_value(&[]);
-            let largest = wanted.abs().max().double_value(&[]).max(1.0);
-            let moved = have_labels.ne_tensor(&labels).sum(Kind::Int64).int64_value(&[]);
-            println!("{kind:?}: {off:.1e}, {moved} labels differ: {op}");
-            assert!(off <= tolerance * largest, "{kind:?} {op}: {off}");
-            // Positions are float32 there and float64 here, so that a few may fall on the other side.
-            assert!(moved <= 4, "{kind:?} {op}: {moved} labels");
-        }
+    // Else operations would be compared with themselves.
+    if let Err(error) = kernels::of_device(0) {
+        panic!("{error}");
     }
-    for op in [r#"{"op": "gaussian_noise", "p": 1}"#, r#"{"op": "elastic", "p": 1}"#] {
-        let again = || on(Device::Cuda(0), op, Kind::Float, &image, &mask).0;
-        assert_eq!(again(), again(), "{op}");
+    tch::manual_seed(3);
+    // Bands that are read one by one, two at a time, and as many as there may be.
+    for bands in [11, 10, 32] {
+        let image = Tensor::rand([5, 36, 48, bands], (Kind::Double, Device::Cpu));
+        let mask = Tensor::randint(4, [5, 36, 48], (Kind::Uint8, Device::Cpu));
+        for op in EACH {
+            let given = image.to_kind(Kind::Half);
+            let (wanted, labels) = on(Device::Cpu, true, op, Kind::Double, (&given, &mask));
+            let largest = wanted.abs().max().double_value(&[]).max(1.0);
+            for with_kernels in [true, false] {
+                for (kind, tolerance) in
+                    [(Kind::Float, 3e-5), (Kind::Half, 1.5e-3), (Kind::BFloat16, 1.2e-2)]
+                {
+                    let given = (&given, &mask);
+                    let (have, have_labels) = on(Device::Cuda(0), with_kernels, op, kind, given);
+                    let off = (&have - &wanted).abs().max().double_value(&[]);
+                    let moved = have_labels.ne_tensor(&labels).sum(Kind::Int64).int64_value(&[]);
+                    let by = if with_kernels { "kernels" } else { "operations" };
+                    println!("{by}, {bands} bands, {kind:?}: {off:.1e}, {moved} labels: {op}");
+                    assert!(off <= tolerance * largest, "{by} {kind:?} {op}: {off}");
+                    // Positions are float32 there and float64 here, so that a few may fall on the other side.
+                    assert!(moved <= 4, "{by} {kind:?} {op}: {moved} labels");
+                }
+            }
+        }
+        for op in [r#"{"op": "gaussian_noise", "p": 1}"#, r#"{"op": "elastic", "p": 1}"#] {
+            let again = || on(Device::Cuda(0), true, op, Kind::Float, (&image, &mask)).0;
+            assert_eq!(again(), again(), "{op}");
+        }
     }
 }

@@ -8,6 +8,7 @@ mod engines;
 mod gpu;
 #[path = "../../../read/tests/integration/images.rs"]
 mod images;
+mod kernels;
 mod kornia;
 mod kornia_draws;
 #[path = "../../../read/tests/support/mod.rs"]

@@ -1,0 +1,390 @@
+// What augmentations do to pixels on a GPU, in one pass over memory each.
+//
+// scripts/make_kernels compiles this to kernels.ptx, which the driver compiles for the GPU at hand. Tests compile it as
+// C++ (HSIPACK_ON_HOST), where a loop over blocks and threads takes the place of the GPU. So nothing is included, and
+// what threads of a block do before and after they wait for one another stands in functions of its own.
+//
+// Arrays lie as (samples, rows, columns, values), without gaps. The values of a pixel are read and written in vectors,
+// as wide as their number and their address allow. Sums are float32, and rounded once.
+
+#ifdef HSIPACK_ON_HOST
+#include <immintrin.h>
+#include <math.h>
+#include <string.h>
+#define ON_DEVICE static inline
+#else
+#define ON_DEVICE static __device__ __forceinline__
+#endif
+
+// Pixels and threads of a block; samples of a call. kernels/ in Rust says the same.
+#define PIXELS 64
+#define THREADS 256
+#define SAMPLES 48
+
+struct F16 {
+  unsigned short bits;
+};
+struct BF16 {
+  unsigned short bits;
+};
+
+#ifdef HSIPACK_ON_HOST
+ON_DEVICE float wide(F16 value) { return _cvtsh_ss(value.bits); }
+ON_DEVICE unsigned bits_of(float value) {
+  unsigned bits;
+  memcpy(&bits, &value, 4);
+  return bits;
+}
+ON_DEVICE float of_bits(unsigned bits) {
+  float value;
+  memcpy(&value, &bits, 4);
+  return value;
+}
+ON_DEVICE void narrow(float value, F16 *into) {
+  into->bits = _cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT);
+}
+#else
+ON_DEVICE float wide(F16 value) {
+  float result;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(value.bits));
+  return result;
+}
+ON_DEVICE unsigned bits_of(float value) { return __float_as_uint(value); }
+ON_DEVICE float of_bits(unsigned bits) { return __uint_as_float(bits); }
+ON_DEVICE void narrow(float value, F16 *into) {
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(into->bits) : "f"(value));
+}
+#endif
+
+ON_DEVICE float wide(BF16 value) { return of_bits((unsigned)value.bits << 16); }
+ON_DEVICE float wide(float value) { return value; }
+ON_DEVICE void narrow(float value, BF16 *into) {
+  unsigned bits = bits_of(value);
+  // To the nearest, half to even; NaN stays one.
+  into->bits = value != value ? 0x7fc0 : (unsigned short)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+ON_DEVICE void narrow(float value, float *into) { *into = value; }
+
+template <class T, int COUNT>
+struct alignas(sizeof(T) * COUNT) Vector {
+  T at[COUNT];
+};
+
+// Where the pixels of one sample come from. Of a homography all nine numbers count, of an affine map the first six.
+struct Sample {
+  float map[9];
+  // Columns and rows that padding by the outermost pixels stays in.
+  float left, right, top, bottom;
+  // Its place in the batch, and that of its displacements among all; -1 for none.
+  int place, field;
+};
+
+enum Padding { ZEROS = 0, BORDER = 1, REFLECTION = 2 };
+
+struct alignas(16) Warp {
+  // What lies outside the frame: as the bytes of the widest vector, and as a value.
+  int fill_vector[4];
+  float fill;
+  int rows, columns, to_rows, to_columns;
+  // Vectors of a pixel.
+  int vectors;
+  int padding, align_corners, affine;
+  Sample samples[SAMPLES];
+};
+
+// The four pixels that each pixel of a block is made of, and their weights; `some` says whether any lies inside.
+struct Taps {
+  int index[4][PIXELS];
+  float weight[4][PIXELS];
+  float missing[PIXELS];
+  int some[PIXELS];
+};
+
+ON_DEVICE float bounded(float value, float least, float most) {
+  return fminf(fmaxf(value, least), most);
+}
+
+ON_DEVICE float reflected(float p, float size, int align_corners) {
+  float last = size - 1;
+  if (p >= 0 && p <= last) return p;
+  float low = align_corners ? 0.0f : -0.5f, span = align_corners ? last : size;
+  p = fabsf(p - low);
+  // However often it is mirrored. Places and spans are small enough for products of theirs to be exact.
+  int turns = (int)(p / span);
+  float rest = p - (float)turns * span;
+  float inside = (turns & 1) == 0 ? rest + low : span - rest + low;
+  return bounded(inside, 0, last);
+}
+
+// A place along an axis of `size` pixels, brought inside if padding does that.
+ON_DEVICE float padded(float p, int size, float least, float most, int padding, int align_corners) {
+  // A perspective's horizon lies far outside, and every place has to be an index.
+  p = p == p ? bounded(p, -1e6f, 1e6f) : -1e6f;
+  if (padding == BORDER) return bounded(p, least, most);
+  if (padding == REFLECTION) return size == 1 ? 0 : reflected(p, (float)size, align_corners);
+  return p;
+}
+
+// Where pixel `pixel` of a sample's result comes from.
+ON_DEVICE void source(const Warp &warp, const Sample &sample, const float *fields, int pixel, float *px, float *py) {
+  int row = pixel / warp.to_columns, column = pixel - row * warp.to_columns;
+  float x = (float)column, y = (float)row;
+  if (sample.field >= 0) {
+    long long plane = (long long)warp.to_rows * warp.to_columns;
+    const float *field = fields + 2 * plane * sample.field + pixel;
+    x += field[0];
+    y += field[plane];
+  }
+  const float *m = sample.map;
+  float u = m[0] * x + m[1] * y + m[2], v = m[3] * x + m[4] * y + m[5];
+  if (!warp.affine) {
+    float scale = m[6] * x + m[7] * y + m[8];
+    u /= scale;
+    v /= scale;
+  }
+  *px = padded(u, warp.columns, sample.left, sample.right, warp.padding, warp.align_corners);
+  *py = padded(v, warp.rows, sample.top, sample.bottom, warp.padding, warp.align_corners);
+}
+
+// Threads 0 to PIXELS - 1: the taps of a block's pixels.
+ON_DEVICE void find_taps(
+    const Warp &warp, const Sample &sample, const float *fields, int block, int thread, Taps *taps) {
+  int pixel = block * PIXELS + thread;
+  if (thread >= PIXELS || pixel >= warp.to_rows * warp.to_columns) return;
+  float x, y;
+  source(warp, sample, fields, pixel, &x, &y);
+  float left = floorf(x), top = floorf(y);
+  float part_x = x - left, part_y = y - top, all = 0;
+  int some = 0, any = 0;
+  for (int tap = 0; tap < 4; tap++) {
+    int column = (int)left + (tap & 1), row = (int)top + (tap >> 1);
+    float weight = (tap & 1 ? part_x : 1 - part_x) * (tap >> 1 ? part_y : 1 - part_y);
+    if (column < 0 || row < 0 || column >= warp.columns || row >= warp.rows) weight = 0;
+    taps->index[tap][thread] = row * warp.columns + column;
+    taps->weight[tap][thread] = weight;
+    all += weight;
+    if (weight != 0) some = 1, any = row * warp.columns + column;
+  }
+  // Pixels that have no part are multiplied by 0: one that has a part stands for them, since others may be NaN.
+  for (int tap = 0; tap < 4; tap++)
+    if (taps->weight[tap][thread] == 0) taps->index[tap][thread] = any;
+  taps->missing[thread] = 1 - all;
+  taps->some[thread] = some;
+}
+
+template <class T, int COUNT>
+ON_DEVICE void blend(
+    const Warp &warp, const Sample &sample, const Taps &taps, int block, int thread, const void *from, void *into) {
+  typedef Vector<T, COUNT> V;
+  int pixels = warp.to_rows * warp.to_columns, vectors = warp.vectors;
+  const V *source = (const V *)from + (long long)sample.place * warp.rows * warp.columns * vectors;
+  V *result = (V *)into + ((long long)sample.place * pixels + (long long)block * PIXELS) * vectors;
+  int there = pixels - block * PIXELS < PIXELS ? pixels - block * PIXELS : PIXELS;
+  bool filled = warp.padding == ZEROS && warp.fill != 0;
+#pragma unroll 1
+  for (int item = thread; item < there * vectors; item += THREADS) {
+    int pixel = item / vectors, vector = item - pixel * vectors;
+    V value[4];
+    for (int tap = 0; tap < 4; tap++) value[tap] = source[(long long)taps.index[tap][pixel] * vectors + vector];
+    float rest = filled ? warp.fill * taps.missing[pixel] : 0;
+    bool some = taps.some[pixel];
+    V out;
+    for (int i = 0; i < COUNT; i++) {
+      float sum = 0;
+      for (int tap = 0; tap < 4; tap++) sum += taps.weight[tap][pixel] * wide(value[tap].at[i]);
+      narrow(some ? sum + rest : warp.fill, &out.at[i]);
+    }
+    result[item] = out;
+  }
+}
+
+// Threads 0 to PIXELS - 1: the pixel that each pixel of a block is, or -1.
+ON_DEVICE void find_nearest(
+    const Warp &warp, const Sample &sample, const float *fields, int block, int thread, int *nearest) {
+  int pixel = block * PIXELS + thread;
+  if (thread >= PIXELS || pixel >= warp.to_rows * warp.to_columns) return;
+  float x, y;
+  source(warp, sample, fields, pixel, &x, &y);
+  // Half to even.
+  int column = (int)rintf(x), row = (int)rintf(y);
+  int inside = column >= 0 && row >= 0 && column < warp.columns && row < warp.rows;
+  nearest[thread] = inside ? row * warp.columns + column : -1;
+}
+
+template <class V>
+ON_DEVICE void take(
+    const Warp &warp, const Sample &sample, const int *nearest, int block, int thread, const void *from, void *into) {
+  int pixels = warp.to_rows * warp.to_columns, vectors = warp.vectors;
+  const V *source = (const V *)from + (long long)sample.place * warp.rows * warp.columns * vectors;
+  V *result = (V *)into + ((long long)sample.place * pixels + (long long)block * PIXELS) * vectors;
+  int there = pixels - block * PIXELS < PIXELS ? pixels - block * PIXELS : PIXELS;
+#pragma unroll 1
+  for (int item = thread; item < there * vectors; item += THREADS) {
+    int pixel = item / vectors, vector = item - pixel * vectors;
+    int index = nearest[pixel];
+    result[item] = index < 0 ? *(const V *)warp.fill_vector : source[(long long)index * vectors + vector];
+  }
+}
+
+struct Values {
+  // Vectors of a pixel, and of a sample.
+  int vectors;
+  long long all;
+};
+
+// (value - shift)·factor + summand by band; for factors of 0 the summand alone, whatever the value. `numbers` are
+// (samples, 3, bands).
+template <class T, int COUNT>
+ON_DEVICE void by_band(
+    const Values &values, int sample, long long item, const void *from, void *into, const float *numbers) {
+  typedef Vector<T, COUNT> V;
+  if (item >= values.all) return;
+  int bands = values.vectors * COUNT, first = (int)(item % values.vectors) * COUNT;
+  const float *number = numbers + 3LL * bands * sample + first;
+  V value = ((const V *)from)[values.all * sample + item];
+  for (int i = 0; i < COUNT; i++) {
+    float shift = number[i], factor = number[bands + i], summand = number[2 * bands + i];
+    narrow(factor == 0 ? summand : (wide(value.at[i]) - shift) * factor + summand, &value.at[i]);
+  }
+  ((V *)into)[values.all * sample + item] = value;
+}
+
+struct Blur {
+  int rows, columns, vectors;
+  // Along rows that lie below one another (0) or along columns (1).
+  int axis;
+  int taps;
+};
+
+// Weighted sums of neighbours along one axis, the frame mirrored about its outermost pixels. `weights` are
+// (samples, taps).
+template <class From, class Into, int COUNT>
+ON_DEVICE void blur(
+    const Blur &blur, int sample, long long item, const void *from, void *into, const float *weights) {
+  typedef Vector<From, COUNT> V;
+  typedef Vector<Into, COUNT> W;
+  long long all = (long long)blur.rows * blur.columns * blur.vectors;
+  if (item >= all) return;
+  long long pixel = item / blur.vectors;
+  int row = (int)(pixel / blur.columns), column = (int)(pixel - (long long)row * blur.columns);
+  int at = blur.axis ? column : row, size = blur.axis ? blur.columns : blur.rows;
+  long long step = (blur.axis ? 1LL : blur.columns) * blur.vectors;
+  const V *place = (const V *)from + all * sample + item;
+  float sum[COUNT];
+  for (int i = 0; i < COUNT; i++) sum[i] = 0;
+#pragma unroll 1
+  for (int tap = 0; tap < blur.taps; tap++) {
+    int other = at + tap - blur.taps / 2;
+    other = other < 0 ? -other : other;
+    other = other > size - 1 ? 2 * (size - 1) - other : other;
+    other = other < 0 ? 0 : other;
+    float weight = weights[(long long)blur.taps * sample + tap];
+    V values = place[(other - at) * step];
+    for (int i = 0; i < COUNT; i++) sum[i] += weight * wide(values.at[i]);
+  }
+  W out;
+  for (int i = 0; i < COUNT; i++) narrow(sum[i], &out.at[i]);
+  ((W *)into)[all * sample + item] = out;
+}
+
+// The kernels. A call's second axis are its samples.
+#ifdef HSIPACK_ON_HOST
+
+#define EACH_BLOCK                                  \
+  for (unsigned sample = 0; sample < grid[1]; sample++) \
+    for (unsigned block = 0; block < grid[0]; block++)
+#define EACH_THREAD for (int thread = 0; thread < THREADS; thread++)
+#define WARP(NAME, SHARED, FIND, DO)                                                                                \
+  extern "C" void NAME(const unsigned *grid, void **arguments) {                                                    \
+    const Warp &warp = *(const Warp *)arguments[0];                                                                 \
+    const void *from = *(void **)arguments[1];                                                                      \
+    void *into = *(void **)arguments[2];                                                                            \
+    const float *fields = *(float **)arguments[3];                                                                  \
+    EACH_BLOCK {                                                                                                    \
+      SHARED shared;                                                                                                \
+      EACH_THREAD FIND(warp, warp.samples[sample], fields, block, thread, &shared SHARED##_START);                   \
+      EACH_THREAD DO(warp, warp.samples[sample], shared, block, thread, from, into);                                \
+    }                                                                                                               \
+  }
+#define EACH(NAME, WHAT, DO)                                                                                  \
+  extern "C" void NAME(const unsigned *grid, void **arguments) {                                              \
+    const WHAT &what = *(const WHAT *)arguments[0];                                                           \
+    const void *from = *(void **)arguments[1];                                                                \
+    void *into = *(void **)arguments[2];                                                                      \
+    const float *numbers = *(float **)arguments[3];                                                           \
+    EACH_BLOCK EACH_THREAD DO(what, sample, (long long)block * THREADS + thread, from, into, numbers);        \
+  }
+
+#else
+
+#define WARP(NAME, SHARED, FIND, DO)                                                                    \
+  extern "C" __global__ void __launch_bounds__(THREADS)                                                 \
+      NAME(const Warp warp, const void *from, void *into, const float *fields) {                        \
+    __shared__ SHARED shared;                                                                           \
+    const Sample &sample = warp.samples[blockIdx.y];                                                    \
+    FIND(warp, sample, fields, blockIdx.x, threadIdx.x, &shared SHARED##_START);                        \
+    __syncthreads();                                                                                    \
+    DO(warp, sample, shared, blockIdx.x, threadIdx.x, from, into);                                      \
+  }
+#define EACH(NAME, WHAT, DO)                                                                            \
+  extern "C" __global__ void __launch_bounds__(THREADS)                                                 \
+      NAME(const WHAT what, const void *from, void *into, const float *numbers) {                       \
+    DO(what, blockIdx.y, (long long)blockIdx.x * THREADS + threadIdx.x, from, into, numbers);           \
+  }
+
+#endif
+
+typedef int Nearest[PIXELS];
+#define Taps_START
+#define Nearest_START [0]
+
+#define LINEAR(NAME, T, COUNT) WARP(warp_##NAME##_##COUNT, Taps, find_taps, (blend<T, COUNT>))
+LINEAR(f16, F16, 8)
+LINEAR(f16, F16, 4)
+LINEAR(f16, F16, 2)
+LINEAR(f16, F16, 1)
+LINEAR(bf16, BF16, 8)
+LINEAR(bf16, BF16, 4)
+LINEAR(bf16, BF16, 2)
+LINEAR(bf16, BF16, 1)
+LINEAR(f32, float, 4)
+LINEAR(f32, float, 2)
+LINEAR(f32, float, 1)
+
+// Whole pixels, by the bytes of their vectors.
+#define WHOLE(BYTES, WORD, COUNT) WARP(take_##BYTES, Nearest, find_nearest, (take<Vector<WORD, COUNT> >))
+WHOLE(16, unsigned, 4)
+WHOLE(8, unsigned, 2)
+WHOLE(4, unsigned, 1)
+WHOLE(2, unsigned short, 1)
+WHOLE(1, unsigned char, 1)
+
+#define BY_BAND(NAME, T, COUNT) EACH(by_band_##NAME##_##COUNT, Values, (by_band<T, COUNT>))
+BY_BAND(f16, F16, 8)
+BY_BAND(f16, F16, 4)
+BY_BAND(f16, F16, 2)
+BY_BAND(f16, F16, 1)
+BY_BAND(bf16, BF16, 8)
+BY_BAND(bf16, BF16, 4)
+BY_BAND(bf16, BF16, 2)
+BY_BAND(bf16, BF16, 1)
+BY_BAND(f32, float, 4)
+BY_BAND(f32, float, 2)
+BY_BAND(f32, float, 1)
+
+#define BLUR(NAME, From, Into, COUNT) EACH(blur_##NAME##_##COUNT, Blur, (blur<From, Into, COUNT>))
+BLUR(f16_f32, F16, float, 4)
+BLUR(f16_f32, F16, float, 2)
+BLUR(f16_f32, F16, float, 1)
+BLUR(f32_f16, float, F16, 4)
+BLUR(f32_f16, float, F16, 2)
+BLUR(f32_f16, float, F16, 1)
+BLUR(bf16_f32, BF16, float, 4)
+BLUR(bf16_f32, BF16, float, 2)
+BLUR(bf16_f32, BF16, float, 1)
+BLUR(f32_bf16, float, BF16, 4)
+BLUR(f32_bf16, float, BF16, 2)
+BLUR(f32_bf16, float, BF16, 1)
+BLUR(f32_f32, float, float, 4)
+BLUR(f32_f32, float, float, 2)
+BLUR(f32_f32, float, float, 1)

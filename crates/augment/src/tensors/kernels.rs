@@ -1,0 +1,282 @@
+//! What kernels of our own do instead of a library's operations, where there are any: moving pixels, products and sums
+//! by band, blurring. Each function says whether it did it; float64 is left to the operations.
+
+use hsipack_format::Result;
+
+use super::{Tensors, Through};
+use crate::array::{Array, ElementType};
+use crate::engine::Held;
+use crate::kernels::arguments::{Blur, PIXELS, SAMPLES, Sample, THREADS, Values, WIDEST, Warp};
+use crate::matrix::{Matrix, Whole};
+use crate::moves::{Job, Move};
+use crate::ops::Padding;
+use crate::pass::ByBand;
+
+/// What a kernel that computes is named after, for element types that it computes with.
+fn named(element: ElementType) -> Option<&'static str> {
+    match element {
+        ElementType::F16 => Some("f16"),
+        ElementType::BF16 => Some("bf16"),
+        ElementType::F32 => Some("f32"),
+        _ => None,
+    }
+}
+
+/// Bytes of the widest vectors that pixels of so many bytes at these addresses can be read in.
+fn vector(pixel: usize, addresses: &[usize], most: usize) -> usize {
+    let all = addresses.iter().fold(pixel | most, |all, address| all | address);
+    1 << all.trailing_zeros()
+}
+
+/// Blocks for so much, if a grid may have as many.
+fn blocks(all: usize, of: usize) -> Option<u32> {
+    let blocks = all.div_ceil(of);
+    u32::try_from(blocks).ok().filter(|blocks| (1..1 << 31).contains(blocks))
+}
+
+fn whole(number: usize) -> Option<i32> {
+    i32::try_from(number).ok()
+}
+
+impl Sample {
+    fn new(place: usize, map: &Matrix, bounds: [f64; 4]) -> Self {
+        let mut numbers = [0.0; 9];
+        numbers.iter_mut().zip(map.0.as_flattened()).for_each(|(to, from)| *to = *from as f32);
+        Self {
+            map: numbers,
+            bounds: bounds.map(|bound| bound as f32),
+            place: place as i32,
+            field: -1,
+        }
+    }
+}
+
+fn matrix(whole: &Whole) -> Matrix {
+    let row = |map: [i64; 3]| map.map(|number| number as f64);
+    Matrix([row(whole.x), row(whole.y), [0.0, 0.0, 1.0]])
+}
+
+impl<T: Tensors> Through<T> {
+    fn addresses(&self, tensors: &[&T::Tensor]) -> Result<Vec<usize>> {
+        tensors.iter().map(|tensor| self.0.address(tensor)).collect()
+    }
+
+    /// Does what a job says.
+    pub(super) fn moved_by_kernels(
+        &self,
+        held: &mut Held<T::Tensor>,
+        job: &Job<'_>,
+        fields: Option<&T::Tensor>,
+    ) -> Result<bool> {
+        let Some(kernels) = self.0.kernels()? else { return Ok(false) };
+        let ([samples, rows, columns, values], [to_rows, to_columns]) = (held.shape, job.to);
+        let sampled = job.moves.iter().any(|step| matches!(step, Move::Sample(_)));
+        let name = named(held.element);
+        let sizes = [rows, columns, to_rows, to_columns, samples].map(whole);
+        let pixels = [rows * columns, to_rows * to_columns].map(whole);
+        let (
+            [Some(rows), Some(columns), Some(to_rows), Some(to_columns), Some(_)],
+            [Some(_), Some(to)],
+        ) = (sizes, pixels)
+        else {
+            return Ok(false);
+        };
+        if sampled && !job.nearest() && name.is_none() {
+            return Ok(false);
+        }
+        let shape = [samples, job.to[0], job.to[1], values];
+        let out = self.0.empty(&shape, held.element)?;
+        let fields = fields.map(|fields| self.0.contiguous(fields)).transpose()?;
+        let [from, into] = self.addresses(&[&held.array, &out])?[..] else { unreachable!() };
+        let displaced = fields.as_ref().map_or(Ok(0), |fields| self.0.address(fields))?;
+        let frame = [0.0, f64::from(columns) - 1.0, 0.0, f64::from(rows) - 1.0];
+        // Some are found between pixels, the others are pixels.
+        let (mut between, mut pixel) = (Vec::new(), Vec::new());
+        let mut affine = true;
+        for (place, step) in job.moves.iter().enumerate() {
+            match step {
+                Move::Keep => pixel.push(Sample::new(place, &Matrix::IDENTITY, frame)),
+                Move::Places(map) => pixel.push(Sample::new(place, &matrix(map), frame)),
+                Move::Sample(source) => {
+                    let map = job.map(source);
+                    affine &= map.is_affine();
+                    let mut sample = Sample::new(place, map, source.bounds.unwrap_or(frame));
+                    if source.elastic.is_some() {
+                        sample.field = place as i32;
+                    }
+                    if job.nearest() { &mut pixel } else { &mut between }.push(sample);
+                }
+            }
+        }
+        let size = held.element.size();
+        let bytes = vector(values * size, &[from, into], WIDEST);
+        let outside = job.outside();
+        let padding = outside.map_or(Warp::ZEROS, |outside| match outside.padding {
+            Padding::Zeros => Warp::ZEROS,
+            Padding::Border => Warp::BORDER,
+            Padding::Reflection => Warp::REFLECTION,
+        });
+        let fill = if outside.is_some() && padding == Warp::ZEROS { job.fill } else { 0.0 };
+        let mut warp = Warp {
+            fill_vector: repeated(fill, held.element)?,
+            fill: fill as f32,
+            rows,
+            columns,
+            to_rows,
+            to_columns,
+            vectors: (values * size / bytes) as i32,
+            padding,
+            align_corners: i32::from(outside.is_some_and(|outside| outside.align_corners)),
+            affine: i32::from(affine),
+            samples: [Sample::default(); SAMPLES],
+        };
+        let blocks = blocks(to as usize, PIXELS).expect("there are pixels, and less than 2^31");
+        let between_kernel = || format!("warp_{}_{}", name.unwrap_or_default(), bytes / size);
+        for (samples, kernel) in [(between, between_kernel()), (pixel, format!("take_{bytes}"))] {
+            for some in samples.chunks(SAMPLES) {
+                warp.samples[..some.len()].copy_from_slice(some);
+                let grid = [blocks, some.len() as u32];
+                // SAFETY: `from` and `into` have the shapes that the arguments say, without gaps, and are read and written in
+                // vectors that fit their addresses; fields have a plane pair for each sample of the batch. The library keeps
+                // memory until its stream is through, which this is queued on.
+                unsafe { kernels.launch(&kernel, grid, &warp, [from, into, displaced])? };
+            }
+        }
+        (held.array, held.shape, held.ours) = (out, shape, true);
+        Ok(true)
+    }
+
+    /// Products and sums by band.
+    pub(super) fn scaled_by_kernels(
+        &self,
+        held: &mut Held<T::Tensor>,
+        by: &[Option<ByBand>],
+    ) -> Result<bool> {
+        let ([samples, rows, columns, bands], element) = (held.shape, held.element);
+        let (Some(name), Some(kernels)) = (named(element), self.0.kernels()?) else {
+            return Ok(false);
+        };
+        let nothing = ByBand::nothing(bands);
+        let numbers: Vec<f64> = by
+            .iter()
+            .map(|by| by.as_ref().unwrap_or(&nothing))
+            .flat_map(|by| [&by.shift, &by.factor, &by.summand])
+            .flatten()
+            .copied()
+            .collect();
+        let numbers = self.numbers(&numbers, &[samples, 3, bands], ElementType::F32)?;
+        let out = match held.ours {
+            true => held.array.clone(),
+            false => self.0.empty(&held.shape, element)?,
+        };
+        let [from, into, by] = self.addresses(&[&held.array, &out, &numbers])?[..] else {
+            unreachable!()
+        };
+        let size = element.size();
+        let bytes = vector(bands * size, &[from, into], WIDEST);
+        let vectors = bands * size / bytes;
+        let all = rows * columns * vectors;
+        let (Some(blocks), Some(vectors), true) =
+            (blocks(all, THREADS), whole(vectors), samples < 1 << 16)
+        else {
+            return Ok(false);
+        };
+        let arguments = Values { vectors, all: all as i64 };
+        let kernel = format!("by_band_{name}_{}", bytes / size);
+        // SAFETY: as for moving; each value is read before it is written, by the thread that writes it.
+        unsafe {
+            kernels.launch(&kernel, [blocks, samples as u32], &arguments, [from, into, by])?;
+        }
+        (held.array, held.ours) = (out, true);
+        Ok(true)
+    }
+
+    /// Blurs in place, one sample after another: between the axes there is float32, as large as two batches of float16.
+    pub(super) fn blurred_by_kernels(
+        &self,
+        held: &mut Held<T::Tensor>,
+        weights: &[Option<[Vec<f64>; 2]>],
+    ) -> Result<bool> {
+        let ([_, rows, columns, bands], element) = (held.shape, held.element);
+        let (Some(name), Some(kernels)) = (named(element), self.0.kernels()?) else {
+            return Ok(false);
+        };
+        self.own(held)?;
+        let between = self.0.empty(&[rows, columns, bands], ElementType::F32)?;
+        let all: Vec<f64> = weights
+            .iter()
+            .flatten()
+            .flatten()
+            .flat_map(|weights| weights.iter().copied())
+            .collect();
+        let numbers = self.numbers(&all, &[all.len()], ElementType::F32)?;
+        let [image, between, numbers] = self.addresses(&[&held.array, &between, &numbers])?[..]
+        else {
+            unreachable!()
+        };
+        let size = element.size();
+        let sample_bytes = rows * columns * bands * size;
+        // The same number of values on both sides, none of them wider than it may be.
+        let count = (vector(bands * size, &[image, sample_bytes], 4 * size) / size)
+            .min(vector(bands * 4, &[between], WIDEST) / 4);
+        let vectors = bands / count;
+        let sizes = [rows, columns, vectors].map(whole);
+        let (Some(blocks), [Some(rows), Some(columns), Some(vectors)]) =
+            (blocks(rows * columns * vectors, THREADS), sizes)
+        else {
+            return Ok(false);
+        };
+        let mut number = numbers;
+        for (sample, weights) in weights.iter().enumerate() {
+            let Some(weights) = weights else { continue };
+            let place = image + sample * sample_bytes;
+            for (axis, weights) in weights.iter().enumerate() {
+                let taps = weights.len();
+                let blur = Blur { rows, columns, vectors, axis: axis as i32, taps: taps as i32 };
+                let (kernel, from, into) = match axis {
+                    0 => (format!("blur_{name}_f32_{count}"), place, between),
+                    _ => (format!("blur_f32_{name}_{count}"), between, place),
+                };
+                // SAFETY: as for moving; what is read is not what is written.
+                unsafe { kernels.launch(&kernel, [blocks, 1], &blur, [from, into, number])? };
+                number += taps * size_of::<f32>();
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// A number as an element, again and again.
+fn repeated(number: f64, element: ElementType) -> Result<[u8; WIDEST]> {
+    let one = match element.is_float() {
+        true => Array::of_numbers(&[number], &[1], element)?,
+        false => Array::of_integers(&[number as i64], &[1], element)?,
+    };
+    let one = one.bytes().expect("one element has no gaps");
+    let mut all = [0; WIDEST];
+    all.chunks_exact_mut(one.len()).for_each(|place| place.copy_from_slice(one));
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vectors_fit_pixels_and_addresses() {
+        assert_eq!(vector(200, &[4096, 8192], WIDEST), 8);
+        assert_eq!(vector(256, &[4096], WIDEST), 16);
+        assert_eq!(vector(256, &[4096], 8), 8);
+        assert_eq!(vector(256, &[4100], WIDEST), 4);
+        assert_eq!(vector(14, &[4096], WIDEST), 2);
+        assert_eq!(vector(3, &[1], WIDEST), 1);
+    }
+
+    #[test]
+    fn fills_are_repeated() {
+        assert_eq!(repeated(-3.0, ElementType::I16).unwrap()[..4], [0xfd, 0xff, 0xfd, 0xff]);
+        assert_eq!(repeated(1.0, ElementType::F16).unwrap()[12..], [0, 0x3c, 0, 0x3c]);
+        assert_eq!(repeated(7.0, ElementType::U8).unwrap(), [7; 16]);
+        assert_eq!(repeated(7.0, ElementType::I64).unwrap()[8..], [7, 0, 0, 0, 0, 0, 0, 0]);
+    }
+}

@@ -1,0 +1,122 @@
+//! The kernels for GPUs without one: their source as C++, run by loops, in the place of libtorch's operations on the CPU.
+//! The contract of augmentations holds for them, too; `engines.rs` has them beside the host's loops.
+
+use std::ffi::{CString, c_void};
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use hsipack_augment::array::Stream;
+use hsipack_augment::kernels::Launcher;
+use hsipack_augment::{Array, Augmented, Images, Library, Parameters, Pipeline, Through};
+use hsipack_format::{Error, Result};
+use hsipack_torch::{Libtorch, Operations};
+
+const SOURCE: &str = "../augment/src/kernels/kernels.cu";
+
+/// Kernels in a library that was made of their source.
+struct OnHost {
+    library: usize,
+    /// Those that ran.
+    ran: Mutex<Vec<String>>,
+}
+
+impl Launcher for OnHost {
+    unsafe fn launch(
+        &self,
+        kernel: &str,
+        grid: [u32; 2],
+        arguments: &mut [*mut c_void; 4],
+        _: Stream,
+    ) -> Result<()> {
+        let name = CString::new(kernel).unwrap();
+        // SAFETY: the library is loaded, and the name ends with NUL.
+        let function = unsafe { libc::dlsym(self.library as *mut c_void, name.as_ptr()) };
+        if function.is_null() {
+            return Err(Error::bug(format!("there is no kernel {kernel}")));
+        }
+        self.ran.lock().unwrap().push(kernel.to_owned());
+        type Kernel = unsafe extern "C" fn(*const u32, *mut *mut c_void);
+        // SAFETY: this is how `kernels.cu` declares kernels on the host.
+        let function: Kernel = unsafe { std::mem::transmute(function) };
+        // SAFETY: the caller's promise.
+        unsafe { function(grid.as_ptr(), arguments.as_mut_ptr()) };
+        Ok(())
+    }
+}
+
+fn on_host() -> &'static Arc<OnHost> {
+    static MADE: OnceLock<Arc<OnHost>> = OnceLock::new();
+    MADE.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let library = folder.path().join("kernels.so");
+        let target = "x86_64-unknown-linux-gnu";
+        let compiler = cc::Build::new()
+            .cpp(true)
+            .std("c++17")
+            .pic(true)
+            .opt_level(1)
+            .target(target)
+            .host(target)
+            .cargo_metadata(false)
+            .get_compiler();
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(SOURCE);
+        let done = compiler
+            .to_command()
+            .args(["-x", "c++", "-mf16c", "-shared", "-DHSIPACK_ON_HOST", "-Wall", "-Wextra"])
+            .args(["-Werror", "-Wno-unknown-pragmas", "-ffp-contract=off", "-o"])
+            .args([library.as_path(), source.as_path()])
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        let path = CString::new(library.to_str().unwrap()).unwrap();
+        // SAFETY: a library that does nothing when it is loaded; it stays, as the handle does.
+        let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
+        assert!(!library.is_null());
+        Arc::new(OnHost { library: library as usize, ran: Mutex::default() })
+    })
+}
+
+/// Runs them.
+pub fn launcher() -> Arc<dyn Launcher> {
+    on_host().clone()
+}
+
+/// As on a GPU with kernels, on the CPU.
+pub fn apply(
+    pipeline: &Pipeline,
+    images: &Images<Array>,
+    parameters: &Parameters,
+    threads: usize,
+) -> Result<Augmented<Array>> {
+    let libtorch = Libtorch::new(threads);
+    let images = images.clone().of(|array| libtorch.tensor(array))?;
+    let operations = Operations::on(tch::Device::Cpu).with_launcher(Some(launcher()));
+    let augmented = pipeline.apply(&Through(operations), &images, parameters)?;
+    augmented.of(|tensor| libtorch.array(&tensor))
+}
+
+crate::contract! { apply }
+
+#[test]
+fn kernels_do_the_work() {
+    use crate::contract::pipeline;
+    use hsipack_augment::{ElementType, Frame, SampleKey};
+
+    let ops = [
+        serde_json::json!({"op": "affine", "degrees": 30, "p": 1}),
+        serde_json::json!({"op": "gaussian_blur", "kernel": [3, 5], "p": 1}),
+        serde_json::json!({"op": "gain", "range": [0.5, 2]}),
+    ];
+    let pipeline = pipeline(&ops, 3);
+    let keys: Vec<SampleKey> = (0..60).map(|sample| SampleKey { sample, repeat: 0 }).collect();
+    let frame = Frame { rows: 9, columns: 8, bands: 10 };
+    let parameters = pipeline.draw(frame, 0, &keys).unwrap();
+    let numbers: Vec<f64> = (0..60 * 9 * 8 * 10).map(|number| f64::from(number % 7)).collect();
+    let image = Array::of_numbers(&numbers, &[60, 9, 8, 10], ElementType::F16).unwrap();
+    let images = Images::new(image.permuted(&[0, 3, 1, 2]), Vec::new());
+    apply(&pipeline, &images, &parameters, 1).unwrap();
+    let ran = on_host().ran.lock().unwrap();
+    for kernel in ["warp_f16_2", "blur_f16_f32_2", "blur_f32_f16_2", "by_band_f16_2"] {
+        assert!(ran.iter().any(|other| other == kernel), "{kernel}: {ran:?}");
+    }
+}
