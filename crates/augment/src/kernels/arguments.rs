@@ -84,6 +84,8 @@ pub struct Blur {
     pub axis: i32,
     /// Neighbours.
     pub taps: i32,
+    /// 1 for zeros around the frame, 0 for mirrors.
+    pub zeros: i32,
 }
 
 #[cfg(test)]

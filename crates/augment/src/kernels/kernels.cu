@@ -254,10 +254,11 @@ struct Blur {
   // Along rows that lie below one another (0) or along columns (1).
   int axis;
   int taps;
+  // Whether there are zeros around the frame; else it is mirrored about its outermost pixels.
+  int zeros;
 };
 
-// Weighted sums of neighbours along one axis, the frame mirrored about its outermost pixels. `weights` are
-// (samples, taps).
+// Weighted sums of neighbours along one axis. `weights` are (samples, taps).
 template <class From, class Into, int COUNT>
 ON_DEVICE void blur(
     const Blur &blur, int sample, long long item, const void *from, void *into, const float *weights) {
@@ -275,6 +276,7 @@ ON_DEVICE void blur(
 #pragma unroll 1
   for (int tap = 0; tap < blur.taps; tap++) {
     int other = at + tap - blur.taps / 2;
+    if (blur.zeros && (other < 0 || other >= size)) continue;
     other = other < 0 ? -other : other;
     other = other > size - 1 ? 2 * (size - 1) - other : other;
     other = other < 0 ? 0 : other;

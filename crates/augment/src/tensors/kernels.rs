@@ -1,5 +1,5 @@
-//! What kernels of our own do instead of a library's operations, where there are any: moving pixels, products and sums
-//! by band, blurring. Each function says whether it did it; float64 is left to the operations.
+//! What kernels of our own do instead of a library's operations, where there are any: moving pixels, smoothing fields of
+//! displacements, products and sums by band, blurring. Each function says whether it did it; float64 is left to the operations.
 
 use hsipack_format::Result;
 
@@ -9,7 +9,7 @@ use crate::engine::Held;
 use crate::kernels::arguments::{Blur, PIXELS, SAMPLES, Sample, THREADS, Values, WIDEST, Warp};
 use crate::matrix::{Matrix, Whole};
 use crate::moves::{Job, Move};
-use crate::ops::Padding;
+use crate::ops::{Field, Padding, gaussian};
 use crate::pass::ByBand;
 
 /// What a kernel that computes is named after, for element types that it computes with.
@@ -231,18 +231,54 @@ impl<T: Tensors> Through<T> {
             let Some(weights) = weights else { continue };
             let place = image + sample * sample_bytes;
             for (axis, weights) in weights.iter().enumerate() {
-                let taps = weights.len();
-                let blur = Blur { rows, columns, vectors, axis: axis as i32, taps: taps as i32 };
+                let (axis, taps) = (axis as i32, weights.len() as i32);
+                let blur = Blur { rows, columns, vectors, axis, taps, zeros: 0 };
                 let (kernel, from, into) = match axis {
                     0 => (format!("blur_{name}_f32_{count}"), place, between),
                     _ => (format!("blur_f32_{name}_{count}"), between, place),
                 };
                 // SAFETY: as for moving; what is read is not what is written.
                 unsafe { kernels.launch(&kernel, [blocks, 1], &blur, [from, into, number])? };
-                number += taps * size_of::<f32>();
+                number += weights.len() * size_of::<f32>();
             }
         }
         Ok(true)
+    }
+}
+
+impl<T: Tensors> Through<T> {
+    /// Planes of noise (samples, 2, rows, columns), smoothed with zeros around.
+    pub(super) fn smoothed_by_kernels(
+        &self,
+        noise: &T::Tensor,
+        field: &Field,
+    ) -> Result<Option<T::Tensor>> {
+        let Some(kernels) = self.0.kernels()? else { return Ok(None) };
+        let shape = self.0.shape(noise)?;
+        let [samples, planes, rows, columns] = shape[..] else { return Ok(None) };
+        let planes = samples * planes;
+        let (Some(blocks), [Some(rows), Some(columns)], true) =
+            (blocks(rows * columns, THREADS), [rows, columns].map(whole), planes < 1 << 16)
+        else {
+            return Ok(None);
+        };
+        let noise = self.0.contiguous(noise)?;
+        let [between, smooth] =
+            [self.0.empty(&shape, ElementType::F32)?, self.0.empty(&shape, ElementType::F32)?];
+        let weights = [0, 1].map(|axis| gaussian(field.sigma[axis], field.kernel[axis] / 2));
+        let addresses = self.addresses(&[&noise, &between, &smooth])?;
+        for (axis, weights) in weights.iter().enumerate() {
+            // Each plane has weights of its own, which are the same.
+            let (all, taps) = (weights.repeat(planes), weights.len());
+            let all = self.numbers(&all, &[planes, taps], ElementType::F32)?;
+            let (axis, taps) = (axis as i32, taps as i32);
+            let blur = Blur { rows, columns, vectors: 1, axis, taps, zeros: 1 };
+            let at = axis as usize;
+            let places = [addresses[at], addresses[at + 1], self.0.address(&all)?];
+            // SAFETY: as for moving; what is read is not what is written.
+            unsafe { kernels.launch("blur_f32_f32_1", [blocks, planes as u32], &blur, places)? };
+        }
+        Ok(Some(smooth))
     }
 }
 

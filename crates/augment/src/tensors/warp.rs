@@ -56,12 +56,17 @@ impl<T: Tensors> Through<T> {
             None => Ok(still.clone()),
         });
         let noise = self.0.stack(&noise.collect::<Result<Vec<_>>>()?, 0)?;
-        // Smoothing along an axis with zeros around is a product with a matrix.
-        let down = smoothing(first.sigma[0], first.kernel[0], rows);
-        let down = self.numbers(&down, &[rows, rows], ElementType::F32)?;
-        let across = smoothing(first.sigma[1], first.kernel[1], columns);
-        let across = self.numbers(&across, &[columns, columns], ElementType::F32)?;
-        let smooth = self.0.matmul(&self.0.matmul(&down, &noise)?, &across)?;
+        let smooth = match self.smoothed_by_kernels(&noise, first)? {
+            Some(smooth) => smooth,
+            None => {
+                // Smoothing along an axis with zeros around is a product with a matrix.
+                let down = smoothing(first.sigma[0], first.kernel[0], rows);
+                let down = self.numbers(&down, &[rows, rows], ElementType::F32)?;
+                let across = smoothing(first.sigma[1], first.kernel[1], columns);
+                let across = self.numbers(&across, &[columns, columns], ElementType::F32)?;
+                self.0.matmul(&self.0.matmul(&down, &noise)?, &across)?
+            }
+        };
         let pixels = self.numbers(&first.pixels, &[2, 1, 1], ElementType::F32)?;
         Ok(Some(self.0.binary(Binary::Mul, &smooth, &pixels)?))
     }
