@@ -1,5 +1,7 @@
 //! Augmentations on a GPU, by kernels and by libtorch's operations alone.
 
+use std::time::Instant;
+
 use hsipack_augment::{Images, Library, Mask, Pipeline, SampleKey, Through, kernels};
 use hsipack_testing::skipped;
 use hsipack_torch::{Libtorch, Operations, cuda_is_available};
@@ -78,9 +80,11 @@ fn on_a_gpu_augmentations_give_what_they_give_on_the_cpu() {
         return;
     }
     // Else operations would be compared with themselves.
+    let before = Instant::now();
     if let Err(error) = kernels::of_device(0) {
         panic!("{error}");
     }
+    println!("kernels were loaded in {:.0} ms", 1e3 * before.elapsed().as_secs_f64());
     tch::manual_seed(3);
     // Bands that are read one by one, two at a time, and as many as there may be.
     for bands in [11, 10, 32] {
