@@ -318,8 +318,51 @@ pub fn spectra<'py>(
         Ok(table)
     };
     let table = supervised(py, work, &AtomicU64::new(0), progress, false)?;
+    Ok(parts_of(py, &table))
+}
+
+/// The samples of which spectra are asked for, in up to `most` shares. What is wrong with the file is said here.
+#[pyfunction]
+pub fn spectra_shares(
+    py: Python<'_>,
+    settings: &Bound<'_, PyAny>,
+    most: usize,
+) -> PyResult<Vec<Vec<usize>>> {
+    let (options, _) = read::<SpectraSettings>(settings)?.options().or_raise(py)?;
+    patiently(py, move || spectra_of::parts::shares(&options, most))?.or_raise(py)
+}
+
+/// The spectra of one share, for [`put_spectra_together`].
+#[pyfunction]
+pub fn spectra_part<'py>(
+    py: Python<'py>,
+    settings: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let (options, _) = read::<SpectraSettings>(settings)?.options().or_raise(py)?;
+    let work = move |progress: &Progress| spectra_of::parts::part(&options, progress);
+    let part = supervised(py, work, &AtomicU64::new(0), None, false)?;
+    Ok(PyBytes::new(py, &part))
+}
+
+/// As [`spectra`], of what was computed elsewhere.
+#[pyfunction]
+pub fn put_spectra_together<'py>(
+    py: Python<'py>,
+    settings: &Bound<'py, PyAny>,
+    parts: Vec<Vec<u8>>,
+) -> PyResult<Spectra<'py>> {
+    let (options, output) = read::<SpectraSettings>(settings)?.options().or_raise(py)?;
+    let work = move || {
+        let table = spectra_of::parts::put_together(&options, &parts)?;
+        output.map_or(Ok(()), |output| table.write(&output))?;
+        Ok(table)
+    };
+    Ok(parts_of(py, &patiently(py, work)?.or_raise(py)?))
+}
+
+fn parts_of<'py>(py: Python<'py>, table: &Table) -> Spectra<'py> {
     let bands = table.rows.iter().map(|row| row.spectrum.len()).collect();
-    Ok((columns_json(&table), bands, band_bytes(&table).map(|bytes| PyBytes::new(py, &bytes))))
+    (columns_json(table), bands, band_bytes(table).map(|bytes| PyBytes::new(py, &bytes)))
 }
 
 fn columns_json(table: &Table) -> String {

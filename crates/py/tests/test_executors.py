@@ -151,6 +151,40 @@ def test_what_parts_find_is_what_one_process_finds(
     assert hsipack.validate(out, quick=True, executor=Failing([OSError("asked")])).chunks == 0
 
 
+@pytest.mark.parametrize("name", ["spawned", "dask"])
+def test_spectra_are_those_of_one_process(dataset: str, tmp_path: Path, name: str) -> None:
+    told: list[tuple[int, int]] = []
+    files = [tmp_path / "alone.csv", tmp_path / "parts.csv"]
+    for part in (hsipack.open(dataset), hsipack.open(dataset).split("val")):
+        alone = hsipack.spectra(part, "labels", "median", output=files[0], force=True)
+        with EXECUTORS[name]() as executor:
+            parts = hsipack.spectra(
+                part,
+                "labels",
+                "median",
+                output=files[1],
+                force=True,
+                executor=executor,
+                progress=lambda done, total: told.append((done, total)),
+            )
+        assert files[0].read_bytes() == files[1].read_bytes()
+        assert alone.keys() == parts.keys()
+        for column, values in alone.items():
+            same = map(np.array_equal, values.tolist(), parts[column].tolist())
+            assert all(same), column
+        assert told[-1] == (len(part), len(part))
+    with pytest.raises(hsipack.ConflictError, match="no mask"):
+        hsipack.spectra(dataset, "nothing", executor=Failing([]))
+    with pytest.raises(hsipack.ConflictError, match="force=True"):
+        hsipack.spectra(dataset, "labels", output=files[0], executor=Failing([]))
+
+
+def test_spectra_of_samples_that_fail_are_computed_elsewhere(dataset: str) -> None:
+    executor = Failing([OSError("a worker died"), OSError("another")])
+    table = hsipack.spectra(dataset, "labels", executor=executor)
+    assert table["sample"].tolist() == hsipack.spectra(dataset, "labels")["sample"].tolist()
+
+
 class Failing(Executor):
     """Fails as often as it is told, one call after the other, and then works."""
 

@@ -7,6 +7,7 @@
 //! | `sums.rs` | mean and standard deviation, as pictures have them, too |
 //! | `median.rs` | medians, exact |
 //! | `cube.rs` | one cube: its pixels, chunk after chunk, to the statistics of its regions |
+//! | `parts.rs` | the same by several processes |
 //! | `table.rs` | the rows of all cubes, with what is known of the samples |
 //! | `columns.rs` | columns of what is known of samples, each of one type |
 //! | `csv.rs`, `parquet.rs` | the table as a file |
@@ -20,6 +21,7 @@ mod cube;
 mod median;
 mod options;
 mod parquet;
+pub mod parts;
 mod regions;
 mod sums;
 mod table;
@@ -45,14 +47,32 @@ use cube::CubeReader;
 pub fn spectra(options: &SpectraOptions, progress: &Progress) -> Result<Table> {
     let dataset = Dataset::open_to_read(&options.dataset, options.as_of.as_deref())?;
     let samples = choose(&dataset, options)?;
-    for stack in samples.iter().map(|id| dataset.samples().stack(*id)) {
-        find_mask(&dataset, &dataset.stacks()[stack], &options.mask)?;
-    }
-    let reader = CubeReader { dataset: &dataset, options, progress };
+    look(&dataset, options, &samples)?;
+    let rows = rows_of(&dataset, options, &samples, progress)?;
+    Ok(Table::new(&dataset, options, samples.len(), rows))
+}
+
+/// Looks whether all samples have the mask.
+fn look(dataset: &Dataset, options: &SpectraOptions, samples: &[usize]) -> Result<()> {
+    let mut stacks: Vec<usize> = samples.iter().map(|id| dataset.samples().stack(*id)).collect();
+    stacks.sort_unstable();
+    stacks.dedup();
+    stacks
+        .into_iter()
+        .try_for_each(|stack| find_mask(dataset, &dataset.stacks()[stack], &options.mask).map(drop))
+}
+
+/// The spectra of these samples, in their order.
+fn rows_of(
+    dataset: &Dataset,
+    options: &SpectraOptions,
+    samples: &[usize],
+    progress: &Progress,
+) -> Result<Vec<Row>> {
+    let reader = CubeReader { dataset, options, progress };
     let read = |(): &mut (), id: &usize| reader.regions(*id);
     let cubes = threads::in_turn(options.jobs, "spectra", samples.iter(), || (), read)?;
-    let rows = cubes.into_iter().flatten().collect();
-    Ok(Table::new(&dataset, options, samples.len(), rows))
+    Ok(cubes.into_iter().flatten().collect())
 }
 
 /// Ids of the samples that are asked for, ascending.

@@ -113,6 +113,44 @@ def validate(
     return json.dumps(report)
 
 
+def spectra(
+    executor: Executor,
+    settings: dict[str, Any],
+    servers: list[tuple[str, str]] | None,
+    progress: Callable[[int, int], object] | None,
+) -> tuple[str, list[int], list[bytes]]:
+    """Has the spectra of some samples each computed by the executor; gives what one process does.
+    ``progress`` is told samples.
+    """
+    shares = _hsipack.spectra_shares(settings, MOST_PARTS)
+    total, done = sum(map(len, shares)), 0
+    found: list[bytes] = []
+    path = settings["dataset"]
+    there = path if "://" in path else str(Path.cwd() / path)
+    jobs = 1 if settings["jobs"] is None else settings["jobs"]
+    shared = {**settings, "dataset": there, "jobs": jobs, "splits": [], "output": None}
+
+    def ended(result: tuple[int, bytes]) -> None:
+        nonlocal done
+        done += result[0]
+        found.append(result[1])
+        if progress is not None:
+            progress(done, total)
+
+    calls = [({**shared, "samples": share}, servers or []) for share in shares]
+    run(executor, _spectra, calls, ended)
+    return _hsipack.put_spectra_together(settings, found)
+
+
+def _spectra(
+    settings: dict[str, Any], servers: list[tuple[str, str]], attempt: str
+) -> tuple[int, bytes]:
+    """As :func:`_work`."""
+    if servers:
+        _hsipack.set_storage_options(settings["dataset"], servers)
+    return len(settings["samples"]), _hsipack.spectra_part(settings)
+
+
 def _check(
     path: str,
     part: int,

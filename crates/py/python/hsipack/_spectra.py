@@ -10,7 +10,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from hsipack import _hsipack, _options, _torch_data
+from hsipack import _executors, _hsipack, _options, _torch_data
+from hsipack._executors import Executor
 from hsipack._torch_data import Readable
 
 Table = dict[str, npt.NDArray[Any]]
@@ -28,6 +29,7 @@ def spectra(
     output: str | os.PathLike[str] | None = None,
     force: bool = False,
     jobs: int | None = None,
+    executor: Executor | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> Table:
     """The mean or median spectrum of every class of a mask in every cube: a table with one row a
@@ -59,8 +61,13 @@ def spectra(
         background: take class 0 as a region, too; else its pixels are unlabelled.
         output: write the table to this file, too: ``.parquet`` or ``.csv``.
         force: overwrite the file if it exists.
-        jobs: threads; one a core if ``None``.
-        progress: called about 20 times a second with the bytes read and 0.
+        jobs: threads; one a core if ``None``. With an executor, threads of each part, one if
+            ``None``.
+        executor: has parts computed by other processes or machines: a Dask ``Client``, an executor
+            of ``concurrent.futures``, ``mpi4py.futures`` or submitit, or anything like them. The
+            table is the same.
+        progress: called about 20 times a second with the bytes read and 0; with an executor,
+            whenever a part is done, with the samples done and all.
 
     Returns:
         Arrays by name, all of one length, as ``pandas.DataFrame`` takes them. Those of bands hold
@@ -95,7 +102,11 @@ def spectra(
         "output": None if output is None else _options.path("output", output),
         "force": _options.flag("force", force),
     }
-    known, bands, of_bands = _hsipack.spectra(settings, progress)
+    if executor is None:
+        known, bands, of_bands = _hsipack.spectra(settings, progress)
+    else:
+        there, servers = _executors.check("executor", executor), opened._reading["storage_options"]
+        known, bands, of_bands = _executors.spectra(there, settings, servers, progress)
     table = {name: _column(values) for name, values in json.loads(known).items()}
     ends = np.cumsum(bands)[:-1]
     for name, values in zip(("wavelength", "spectrum", "std", "missing"), of_bands, strict=True):
