@@ -12,6 +12,9 @@ import numpy.typing as npt
 import pytest
 import rasterio
 import spectral
+import tensorstore
+import xarray
+import zarr
 from hsipack import write_map
 from rasterio.errors import NotGeoreferencedWarning
 
@@ -204,7 +207,7 @@ def test_maps_that_do_not_fit_are_refused(
 def test_files_that_cannot_be_written(scene: hsipack.Dataset, tmp_path: Path) -> None:
     with pytest.raises(hsipack.FileError, match="nowhere"):
         write_map(tmp_path / "nowhere/map.tif", ids(), scene, 0)
-    with pytest.raises(hsipack.UnsupportedError, match=r"use .npy, .hdr .*or .tif"):
+    with pytest.raises(hsipack.UnsupportedError, match=r"use .npy, .hdr .*, .tif or .zarr"):
         write_map(tmp_path / "map.jpg", ids(), scene, 0)
     with pytest.raises(hsipack.ConflictError, match="99"):
         write_map(tmp_path / "map.tif", ids(), scene, 99)
@@ -241,3 +244,49 @@ def test_stitched_maps_lie_where_their_cubes_do(
     with rasterio.open(tmp_path / "maps" / f"here.{endings[-1]}") as file:
         assert (file.crs.to_epsg(), file.transform, file.nodata) == (32632, PLACE, 255)
         np.testing.assert_array_equal(file.read(1), scene[0]["image"].argmax(axis=0))
+
+
+def test_zarr_maps_open_in_xarray_where_their_cube_lies(
+    scene: hsipack.Dataset, tmp_path: Path
+) -> None:
+    path, values = tmp_path / "map.zarr", scores()
+    for _ in range(2):  # what is there is replaced
+        assert write_map(path, values, scene, 0, names=["a", "b b", "c"]) == [path]
+    assert [one.name for one in tmp_path.iterdir()] == ["map.zarr"]
+    with xarray.open_zarr(path, consolidated=False) as ds:
+        assert ds["map"].dims == ("y", "x", "band")
+        np.testing.assert_array_equal(ds["map"].transpose("band", "y", "x"), values)
+        np.testing.assert_allclose(ds["x"], PLACE.c + PLACE.a * (np.arange(COLUMNS) + 0.5))
+        np.testing.assert_allclose(ds["y"], PLACE.f + PLACE.e * (np.arange(ROWS) + 0.5))
+        assert ds["map"].attrs["band_names"] == ["a", "b b", "c"]
+        assert ds["map"].encoding.get("grid_mapping", ds["map"].attrs.get("grid_mapping"))
+        reference = ds["spatial_ref"].attrs
+        assert rasterio.crs.CRS.from_user_input(reference["spatial_ref"]).to_epsg() == 32632
+        numbers = [float(number) for number in reference["GeoTransform"].split()]
+        assert rasterio.Affine.from_gdal(*numbers) == PLACE
+    # A part of a cube, of class ids, by a reader that knows nothing of CF.
+    part = ids()[3:17, 5:20]
+    write_map(path, part, scene, 0, window=(3, 5), nodata=255, names=["none", "a", "b b"])
+    array = zarr.open_group(path, mode="r")["map"]
+    np.testing.assert_array_equal(array[:], part)
+    assert array.attrs["flag_meanings"] == "none a b_b"
+    assert array.attrs["_FillValue"] == 255
+    with xarray.open_zarr(path, consolidated=False) as ds:
+        assert float(ds["x"][0]) == PLACE.c + PLACE.a * 5.5
+    store = {"driver": "file", "path": str(path / "map")}
+    opened = tensorstore.open({"driver": "zarr3", "kvstore": store}).result()
+    np.testing.assert_array_equal(opened.read().result(), part)
+    write_map(path, ids(), scene, 1)
+    with xarray.open_zarr(path, consolidated=False) as ds:
+        assert list(ds.variables) == ["map"]
+
+
+def test_only_groups_of_zarr_are_replaced(scene: hsipack.Dataset, tmp_path: Path) -> None:
+    (tmp_path / "mine.zarr").mkdir()
+    (tmp_path / "mine.zarr" / "thesis.tex").write_text("all of it")
+    with pytest.raises(hsipack.ConflictError, match="something else"):
+        write_map(tmp_path / "mine.zarr", ids(), scene, 0)
+    assert (tmp_path / "mine.zarr" / "thesis.tex").read_text() == "all of it"
+    with pytest.raises(hsipack.ConflictError, match=r"colours|colors"):
+        write_map(tmp_path / "no.zarr", scores(), scene, 0, colors=[(0, 0, 0)])
+    assert [one.name for one in tmp_path.iterdir()] == ["mine.zarr"]

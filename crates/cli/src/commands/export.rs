@@ -11,9 +11,10 @@ use crate::output;
 /// Take one sample out of a dataset, into a file that other tools open.
 ///
 /// The ending of FILE gives the format: .npy (float16, bit for bit, rows x columns x bands), .hdr or
-/// .img (ENVI header and data, float32), .tif (float32, bands side by side). Values are the stored
-/// ones, which float32 holds exactly; a scale factor travels as ENVI's `reflectance scale factor` (its
-/// reciprocal) or GDAL's SCALE, and .npy needs it applied by hand.
+/// .img (ENVI header and data, float32), .tif (float32, bands side by side), .zarr (a folder that xarray
+/// opens: float16, wavelengths, coordinates). Values are the stored ones, which float32 holds exactly; a
+/// scale factor travels as ENVI's `reflectance scale factor` (its reciprocal), GDAL's SCALE or CF's
+/// scale_factor, and .npy needs it applied by hand.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
@@ -28,7 +29,8 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 
-    /// Export this mask instead of the cube: .npy, .hdr (ENVI classification), .tif or .png
+    /// Export this mask instead of the cube: .npy, .hdr (ENVI classification), .tif, .zarr or
+    /// .png
     /// [default: the cube]
     #[arg(long, value_name = "NAME")]
     mask: Option<String>,

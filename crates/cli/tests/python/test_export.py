@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tifffile
+import xarray
 from helpers import (
     Hsipack,
     assert_same_bits,
@@ -113,6 +114,26 @@ def test_envi(packed: Packed, tmp_path: Path) -> None:
     assert image.bands.band_unit == "Nanometers"
     assert [int(flag) for flag in image.metadata["bbl"]] == [1, 1, 0, 1, 1]
     assert np.isnan(float(image.metadata["data ignore value"]))
+
+
+def test_zarr(packed: Packed, tmp_path: Path) -> None:
+    report = packed.export(tmp_path / "b.zarr")
+    assert report["files"] == [str(tmp_path / "b.zarr")]
+    stored = xarray.open_zarr(tmp_path / "b.zarr", mask_and_scale=False, consolidated=False)
+    assert stored["image"].dims == ("y", "x", "band")
+    assert_same_bits(stored["image"].values, packed.image)
+    assert stored["wavelength"].values.tolist() == WAVELENGTHS
+    assert stored["fwhm"].values.tolist() == FWHM
+    assert stored["image"].attrs["good_bands"] == [True, True, False, True, True]
+    physical = xarray.open_zarr(tmp_path / "b.zarr", consolidated=False)["image"]
+    np.testing.assert_allclose(physical, packed.image.astype("f8") * packed.factor, rtol=1e-6)
+    refused = packed.hsipack.run(
+        "export", packed.path, "--sample", "b", "-o", tmp_path / "b.zarr"
+    )  # fmt: skip
+    assert "--force" in check_refusal(refused, tmp_path / "b.zarr")
+    packed.export(tmp_path / "b.zarr", "--mask", "mask", "--force")
+    mask = xarray.open_zarr(tmp_path / "b.zarr", consolidated=False)["mask"]
+    assert np.array_equal(mask, packed.mask)
 
 
 def test_masks(packed: Packed, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@
 //! | `.npy` (`npy.rs`) | the stored values, bit for bit | the stored ids |
 //! | `.hdr`, `.img` (`envi.rs`, `map_info.rs`) | float32, header with wavelengths, fwhm, bad bands, scale | ENVI classification |
 //! | `.tif` (`tiff.rs`, `geo_keys.rs`) | float32, bands side by side; GDAL metadata | one band |
+//! | `.zarr` (`zarr.rs`) | the stored values with wavelengths, coordinates and scale, as xarray opens them | the stored ids |
 //! | `.png` (`png.rs`) | | the stored ids |
 //!
 //! Stored values are written as they are, and the header says how to scale them, so that a file holds
@@ -21,6 +22,7 @@ mod npy;
 mod png;
 mod raster;
 mod tiff;
+mod zarr;
 
 use std::path::{Path, PathBuf};
 
@@ -78,6 +80,7 @@ enum Kind {
     Envi,
     Tiff,
     Png,
+    Zarr,
 }
 
 /// Exports a sample.
@@ -115,6 +118,7 @@ fn write(kind: Kind, raster: &Raster<'_>, files: &[PathBuf]) -> Result<Written> 
         Kind::Envi => envi::write(raster, &files[0], &files[1]),
         Kind::Tiff => tiff::write(raster, &files[0]),
         Kind::Png => png::write(raster, &files[0]),
+        Kind::Zarr => zarr::write(raster, &files[0]),
     }
 }
 
@@ -124,10 +128,11 @@ fn kind(output: &Path, mask: bool) -> Result<Kind> {
         ("npy", _) => Ok(Kind::Npy),
         ("hdr" | "img", _) => Ok(Kind::Envi),
         ("tif" | "tiff", _) => Ok(Kind::Tiff),
+        ("zarr", _) => Ok(Kind::Zarr),
         ("png", true) => Ok(Kind::Png),
         ("png", false) => {
             Err(Error::unsupported("PNG cannot hold a cube").at(output).with_remedy(remedy![
-                "use .npy, .hdr or .tif; a mask of the dataset can be a .png, and ",
+                "use .npy, .hdr, .tif or .zarr; a mask of the dataset can be a .png, and ",
                 Command::Preview,
                 " draws a cube"
             ]))
@@ -135,9 +140,9 @@ fn kind(output: &Path, mask: bool) -> Result<Kind> {
         _ => Err(Error::unsupported("the ending names no format to export to")
             .at(output)
             .with_remedy(if mask {
-                "use .npy, .hdr (ENVI), .tif or .png"
+                "use .npy, .hdr (ENVI), .tif, .zarr or .png"
             } else {
-                "use .npy, .hdr (ENVI) or .tif"
+                "use .npy, .hdr (ENVI), .tif or .zarr"
             })),
     }
 }
@@ -191,6 +196,7 @@ mod tests {
         assert_eq!(of("a.b.tiff", false).unwrap(), Kind::Tiff);
         assert_eq!(of("a.img", true).unwrap(), Kind::Envi);
         assert_eq!(of("a.png", true).unwrap(), Kind::Png);
+        assert_eq!(of("a.zarr/", false).unwrap(), Kind::Zarr);
         for (name, mask) in [("a.png", false), ("a", false), ("a.mat", true)] {
             let error = of(name, mask).unwrap_err();
             assert!(error.to_string().contains("use .npy"), "{error}");

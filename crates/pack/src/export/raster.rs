@@ -25,6 +25,8 @@ pub(super) struct Raster<'a> {
     pub slab: usize,
     /// From values to physical ones.
     pub scaling: Scaling,
+    /// What it is called where it stands among others: `image`, a mask's name, `map`.
+    pub name: &'a str,
     /// What it is, in a few words.
     pub title: String,
     /// Where the pixels lie.
@@ -103,6 +105,7 @@ impl<'a> Raster<'a> {
         }
         Ok(Raster {
             slab: array.grid().tile().rows,
+            name: array.name(),
             geo: sample.geo.clone(),
             ..Self::new(
                 shape,
@@ -123,6 +126,7 @@ impl<'a> Raster<'a> {
             flat: true,
             slab: 1,
             scaling: Scaling::NONE,
+            name: "map",
             title,
             geo: None,
             wavelength: None,

@@ -40,6 +40,8 @@ def write_map(
     =========== ==================================================================================
     ``.tif``    GeoTIFF; BigTIFF above 4 GB. Class ids of uint8 get their colors as a palette
     ``.hdr``    ENVI, with its data in ``.img`` beside it; a classification if classes have names
+    ``.zarr``   a folder that ``xarray.open_zarr`` opens: ``map`` with coordinates x and y, and
+                ``spatial_ref``, as rioxarray reads it
     ``.npy``    the array, which says nothing of its place
     =========== ==================================================================================
 

@@ -345,7 +345,7 @@ class Stitcher:
 
         Args:
             folder: where to; made if it is not there.
-            format: ``"tif"``, ``"hdr"`` (ENVI) or ``"npy"``.
+            format: ``"tif"``, ``"hdr"`` (ENVI), ``"zarr"`` or ``"npy"``.
             names: of classes or channels.
             colors: of classes.
 
@@ -353,7 +353,7 @@ class Stitcher:
             The files.
         """
         path = pathlib.Path(_options.path("folder", folder))
-        ending = _options.choice("format", format, ("tif", "hdr", "npy"))
+        ending = _options.choice("format", format, ("tif", "hdr", "zarr", "npy"))
         with reporting(path):
             path.mkdir(parents=True, exist_ok=True)
         files = []

@@ -1,0 +1,294 @@
+//! `.zarr`: a group of Zarr v3, as xarray opens it: the array, and beside it where its bands and pixels lie.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hsipack_format::geo::Unit;
+use hsipack_format::metadata::{FWHM, WAVELENGTH};
+use hsipack_format::zarr::{ArrayMeta, ChunkCodecs, group, parse_group, to_text};
+use hsipack_format::{Codec, Compressor, DType, Error, Geo, Opt, Result, Shuffle, remedy};
+use hsipack_store::{codec, remote};
+use serde_json::{Map, Value, json};
+
+use super::Written;
+use super::raster::Raster;
+
+/// The array that says where pixels lie, as CF and rioxarray call it.
+const GRID_MAPPING: &str = "spatial_ref";
+
+/// Writes the group.
+pub(super) fn write(raster: &Raster<'_>, path: &Path) -> Result<Written> {
+    let folder = StagedFolder::create(path)?;
+    let mut names = vec!["y", "x"];
+    let (rows, columns) = (raster.shape.rows as u64, raster.shape.columns as u64);
+    let (mut shape, mut chunk) = (vec![rows, columns], vec![raster.slab as u64, columns]);
+    if !raster.flat {
+        names.push("band");
+        shape.push(raster.shape.bands as u64);
+        chunk.push(raster.shape.bands as u64);
+    }
+    let meta = ArrayMeta {
+        shape,
+        dtype: raster.dtype,
+        file_shape: chunk,
+        chunk_shape: None,
+        codecs: ChunkCodecs { blosc: Some(codec_of(raster.dtype)), checksum: true },
+        fill_value: fill(raster),
+        dimension_names: names.into_iter().map(str::to_owned).collect(),
+        attributes: attributes(raster),
+    };
+    let mut number = 0;
+    let whole = raster.slab * raster.shape.row_values() * raster.dtype.size();
+    (raster.rows)(&mut |bytes| {
+        // The last chunk is as long as the others.
+        let mut all = bytes.to_vec();
+        all.resize(whole, 0);
+        let mut stored = Vec::new();
+        codec::encode(&codec_of(raster.dtype), &all, &mut stored)?;
+        let mut position = vec![0; meta.shape.len()];
+        position[0] = number;
+        number += 1;
+        folder.write(&format!("{}/{}", raster.name, ArrayMeta::file_key(&position)), &stored)
+    })?;
+    let array = |name: &str, meta: &ArrayMeta| {
+        folder.write(&format!("{name}/zarr.json"), &to_text(&meta.to_json()))
+    };
+    array(raster.name, &meta)?;
+    let mut lists = Vec::new();
+    for (name, values, what) in [
+        (WAVELENGTH, raster.wavelength, "band centre"),
+        (FWHM, raster.fwhm, "full width at half maximum"),
+    ] {
+        if let Some(values) = values {
+            let about = [("units", json!("nm")), ("long_name", json!(what))];
+            let (values, attributes) = (values.to_vec(), map(about));
+            lists.push(List { name, dimension: "band", values, attributes });
+        }
+    }
+    if let Some(geo) = &raster.geo {
+        for (name, len) in [("x", raster.shape.columns), ("y", raster.shape.rows)] {
+            if let Some(values) = centres(geo, name, len) {
+                lists.push(List { name, dimension: name, values, attributes: axis(geo, name) });
+            }
+        }
+        let scalar = ArrayMeta {
+            shape: Vec::new(),
+            dtype: DType::U8,
+            file_shape: Vec::new(),
+            chunk_shape: None,
+            codecs: ChunkCodecs { blosc: None, checksum: false },
+            fill_value: json!(0),
+            dimension_names: Vec::new(),
+            attributes: reference(geo),
+        };
+        array(GRID_MAPPING, &scalar)?;
+        folder.write(&format!("{GRID_MAPPING}/{}", ArrayMeta::file_key(&[])), &[0])?;
+    }
+    for List { name, dimension, values, attributes } in lists {
+        let meta = ArrayMeta {
+            shape: vec![values.len() as u64],
+            dtype: DType::F64,
+            file_shape: vec![values.len() as u64],
+            chunk_shape: None,
+            codecs: ChunkCodecs { blosc: None, checksum: false },
+            fill_value: json!("NaN"),
+            dimension_names: vec![dimension.to_owned()],
+            attributes,
+        };
+        array(name, &meta)?;
+        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        folder.write(&format!("{name}/{}", ArrayMeta::file_key(&[0])), &bytes)?;
+    }
+    let about = [("Conventions", json!("CF-1.11")), ("title", json!(raster.title))];
+    folder.write("zarr.json", &to_text(&group(map(about))))?;
+    folder.commit()?;
+    Ok((raster.dtype, raster.scaling, Vec::new()))
+}
+
+/// Numbers along one dimension.
+struct List {
+    name: &'static str,
+    dimension: &'static str,
+    values: Vec<f64>,
+    attributes: Map<String, Value>,
+}
+
+fn map<const N: usize>(attributes: [(&str, Value); N]) -> Map<String, Value> {
+    attributes.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
+/// LZ4 after the shuffle of bytes: quick, and what any Zarr reader has.
+fn codec_of(dtype: DType) -> Codec {
+    let shuffle = if dtype.size() > 1 { Shuffle::Byte } else { Shuffle::None };
+    let typesize = dtype.size() as u8;
+    Codec { compressor: Compressor::Lz4, level: 5, shuffle, typesize, blocksize: 0 }
+}
+
+fn fill(raster: &Raster<'_>) -> Value {
+    match raster.nodata {
+        Some(number) if number.is_nan() && raster.dtype.is_float() => json!("NaN"),
+        Some(number) if number.is_finite() && raster.dtype.is_float() => json!(number),
+        Some(number) if number.is_finite() => json!(number as u64),
+        _ => json!(0),
+    }
+}
+
+/// What CF has readers know of the values.
+fn attributes(raster: &Raster<'_>) -> Map<String, Value> {
+    let mut all = map([("long_name", json!(raster.title))]);
+    let mut put = |key: &str, value: Value| all.insert(key.to_owned(), value);
+    if raster.scaling.factor != 1.0 || raster.scaling.offset != 0.0 {
+        put("scale_factor", json!(raster.scaling.factor));
+        put("add_offset", json!(raster.scaling.offset));
+    }
+    if let Some(nodata) = raster.nodata.filter(|nodata| nodata.is_finite()) {
+        let nodata = if raster.dtype.is_float() { json!(nodata) } else { json!(nodata as u64) };
+        put("_FillValue", nodata);
+    }
+    if let Some(names) = &raster.class_names {
+        put("flag_values", json!((0..names.len()).collect::<Vec<_>>()));
+        // Words stand apart in one text, so a name is one word there.
+        let words: Vec<String> = names.iter().map(|name| word(name)).collect();
+        put("flag_meanings", json!(words.join(" ")));
+        put("class_names", json!(names));
+    }
+    if let Some(colours) = &raster.class_colours {
+        let hex = |[r, g, b]: &[u8; 3]| format!("#{r:02x}{g:02x}{b:02x}");
+        put("class_colors", json!(colours.iter().map(hex).collect::<Vec<_>>()));
+    }
+    if let Some(names) = &raster.band_names {
+        put("band_names", json!(names));
+    }
+    if let Some(good) = &raster.good_bands {
+        put("good_bands", json!(good));
+    }
+    if let Some(geo) = &raster.geo {
+        put("grid_mapping", json!(GRID_MAPPING));
+        // What GDAL's reader of Zarr looks for.
+        match geo.epsg() {
+            Some(code) => {
+                let url = format!("http://www.opengis.net/def/crs/EPSG/0/{code}");
+                put("_CRS", json!({ "url": url }));
+            }
+            None => {
+                if let Some(wkt) = geo.crs.as_ref().filter(|crs| crs.contains('[')) {
+                    put("_CRS", json!({ "wkt": wkt }));
+                }
+            }
+        }
+    }
+    all
+}
+
+fn word(name: &str) -> String {
+    let word: String =
+        name.chars().map(|letter| if letter.is_whitespace() { '_' } else { letter }).collect();
+    if word.is_empty() { "_".to_owned() } else { word }
+}
+
+/// Where the middles of columns (`x`) or rows lie, if each has one place.
+fn centres(geo: &Geo, axis: &str, len: usize) -> Option<Vec<f64>> {
+    let [x, a, b, y, d, e] = geo.transform;
+    if b != 0.0 || d != 0.0 {
+        return None;
+    }
+    let (first, step) = if axis == "x" { (x, a) } else { (y, e) };
+    Some((0..len).map(|place| first + step * (place as f64 + 0.5)).collect())
+}
+
+fn axis(geo: &Geo, name: &str) -> Map<String, Value> {
+    let degrees = geo.unit == Some(Unit::Degree);
+    let (standard, units) = match (name, degrees) {
+        ("x", true) => ("longitude", "degrees_east"),
+        ("x", false) => ("projection_x_coordinate", "m"),
+        (_, true) => ("latitude", "degrees_north"),
+        _ => ("projection_y_coordinate", "m"),
+    };
+    let mut all = map([("standard_name", json!(standard)), ("axis", json!(name.to_uppercase()))]);
+    if geo.unit.is_some() {
+        all.insert("units".to_owned(), json!(units));
+    }
+    all
+}
+
+/// The reference system and the transform, as rioxarray and GDAL read them.
+fn reference(geo: &Geo) -> Map<String, Value> {
+    let transform: Vec<String> = geo.transform.iter().map(f64::to_string).collect();
+    let mut all = map([("GeoTransform", json!(transform.join(" ")))]);
+    if let Some(crs) = &geo.crs {
+        all.insert("crs_wkt".to_owned(), json!(crs));
+        all.insert("spatial_ref".to_owned(), json!(crs));
+    }
+    all
+}
+
+/// A folder being written under a temporary name beside its own; removed again unless committed.
+struct StagedFolder {
+    temporary: PathBuf,
+    path: PathBuf,
+}
+
+impl StagedFolder {
+    fn create(path: &Path) -> Result<Self> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        if remote::is_url(path) {
+            return Err(Error::unsupported("a Zarr group at a URL").at(path).with_remedy(remedy![
+                "choose a folder of this machine as ",
+                Opt::Output,
+                ", or .tif"
+            ]));
+        }
+        if path.exists() && !is_group(path) {
+            return Err(Error::conflict("there is something else than a Zarr group")
+                .at(path)
+                .with_remedy(remedy!["choose another ", Opt::Output]));
+        }
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let temporary = path.with_file_name(format!(".{name}.{}.{count}.part", std::process::id()));
+        fs::create_dir(&temporary).map_err(|error| Error::io(path, "cannot write", error))?;
+        Ok(Self { temporary, path: path.to_owned() })
+    }
+
+    /// Writes a file below it.
+    fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        let file = self.temporary.join(name);
+        let write = || {
+            fs::create_dir_all(file.parent().expect("below a folder"))?;
+            let mut file = File::create(&file)?;
+            file.write_all(bytes)?;
+            file.sync_all()
+        };
+        write().map_err(|error| Error::io(&self.path, "cannot write", error))
+    }
+
+    /// Gives it its name; a group of that name goes.
+    fn commit(self) -> Result<()> {
+        let fail = |error| Error::io(&self.path, "cannot write", error);
+        if !self.path.exists() {
+            return fs::rename(&self.temporary, &self.path).map_err(fail);
+        }
+        let old = self.temporary.with_extension("old");
+        fs::rename(&self.path, &old).map_err(fail)?;
+        if let Err(error) = fs::rename(&self.temporary, &self.path) {
+            // What was there stays there.
+            let _ = fs::rename(&old, &self.path);
+            return Err(fail(error));
+        }
+        fs::remove_dir_all(&old).map_err(fail)
+    }
+}
+
+/// Whether a folder is a group of Zarr: nothing else is replaced.
+fn is_group(path: &Path) -> bool {
+    fs::read(path.join("zarr.json")).is_ok_and(|text| parse_group(&text).is_ok())
+}
+
+impl Drop for StagedFolder {
+    fn drop(&mut self) {
+        // After a commit there is nothing under this name.
+        let _ = fs::remove_dir_all(&self.temporary);
+    }
+}
