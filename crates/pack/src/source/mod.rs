@@ -70,6 +70,13 @@ impl Scaling {
     pub fn is_none(&self) -> bool {
         *self == Self::NONE
     }
+
+    /// The physical value of a stored number.
+    pub fn physical(&self, value: f64) -> f64 {
+        let scaled = value * self.multiply / self.divide;
+        // Adding 0 would make -0.0 to 0.0.
+        if self.add == 0.0 { scaled } else { scaled + self.add }
+    }
 }
 
 /// How long the sensor gathered light, as a file says it.
@@ -117,8 +124,14 @@ pub struct CubeInfo {
     pub band_names: Option<Vec<String>>,
     /// The number that marks missing data, in stored units.
     pub ignore_value: Option<f64>,
-    /// From stored numbers to physical values.
+    /// From stored numbers to physical values, for every band; [`Scaling::NONE`] where bands differ.
     pub scaling: Scaling,
+    /// The scaling of each band, where bands differ: it takes the place of `scaling`.
+    pub band_scaling: Option<Vec<Scaling>>,
+    /// Numbers of bands, from 0, that the product says have no data: whatever is stored there is no value.
+    pub empty_bands: Vec<usize>,
+    /// The unit of physical values as the product's maker writes it, such as `W/(m2 sr nm)`.
+    pub unit: Option<String>,
     /// The integration time.
     pub exposure: Option<Exposure>,
     /// Names of classes 0, 1, …, for classification maps.
@@ -149,12 +162,34 @@ impl CubeInfo {
             band_names: None,
             ignore_value: None,
             scaling: Scaling::NONE,
+            band_scaling: None,
+            empty_bands: Vec::new(),
+            unit: None,
             exposure: None,
             class_names: None,
             geo: None,
             notes: Vec::new(),
             files: vec![file.into()],
         }
+    }
+
+    /// Gives every band its own scaling; one for all bands where they are alike.
+    pub fn scale_bands(&mut self, scaling: Vec<Scaling>) {
+        let alike = scaling.windows(2).all(|pair| pair[0] == pair[1]);
+        (self.scaling, self.band_scaling) = match scaling.first() {
+            Some(first) if alike => (*first, None),
+            _ => (Scaling::NONE, Some(scaling)),
+        };
+    }
+
+    /// Whether stored numbers are not physical values yet.
+    pub fn is_scaled(&self) -> bool {
+        self.band_scaling.is_some() || !self.scaling.is_none()
+    }
+
+    /// The scaling of `band`.
+    pub fn scaling_of(&self, band: usize) -> Scaling {
+        self.band_scaling.as_ref().map_or(self.scaling, |bands| bands[band])
     }
 
     /// Bytes of an image row as [`Source::read_rows`] gives it.
