@@ -152,7 +152,10 @@ fn scaling_text(scaling: &ScalingReport) -> String {
         [("*", scaling.multiply, 1.0), ("/", scaling.divide, 1.0), ("+", scaling.add, 0.0)]
     {
         if factor != none {
-            text += &format!(" {sign} {factor}");
+            text += &match factor.abs() {
+                1e-4.. => format!(" {sign} {factor}"),
+                _ => format!(" {sign} {factor:e}"),
+            };
         }
     }
     text

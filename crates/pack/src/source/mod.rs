@@ -10,17 +10,19 @@
 //! | ENVI header + data (bsq, bil, bip; gzip) | `envi/` | `search`, `header`, `fields`, `bands`, `map_info`, `esri` |
 //! | `.npy`, `.npz` | `numpy/` | `header`, `npz` |
 //! | MATLAB v5 `.mat` | `matlab/` | `v5` |
-//! | HDF5, NetCDF-4, HDF-EOS, MATLAB v7.3; PRISMA, EMIT, NEON, AVIRIS-3, Delmic by name | `hdf5/` | `tree`, `heaps`, `storage`, `inflate`, `products`, `choose`, `meaning`, `axes`, `spectral`, `read` |
+//! | HDF5, NetCDF-4, HDF-EOS, MATLAB v7.3 | `hdf5/` | `tree`, `heaps`, `storage`, `inflate`, `choose`, `meaning`, `axes`, `spectral`, `read` |
 //! | TIFF, GeoTIFF, BigTIFF | `tiff/` | `directory`, `pages`, `planes`, `chunks`, `description`, `gdal_metadata`, `geo_keys` |
 //! | Zarr v2, v3 | `zarr/` | `metadata`, `choose`, `axes`, `spectral`, `chunks` |
 //! | HTC `.blosc` | `htc/` | `pickle`, `blosc_frame` |
 //! | Tivita `*_SpecCube.dat` | `tivita.rs` | |
 //! | PNG, for masks | `png.rs` | |
 //!
+//! What the numbers of a sensor's product mean, whichever format holds them, is in [`products`], a file a product.
+//!
 //! What several formats share: `flat.rs` is the engine under every format that is one n-d array in a
 //! stretch of bytes, `variables.rs` picks the cube among the arrays of a container, `cube_axes.rs` tells which
 //! axes of an array are the cube's, `band_lists.rs` reads what the arrays beside it say of its bands,
-//! `wavelengths.rs` knows the units, `georeference.rs` reference systems. `detect.rs` tells which format a file is of; a new one is a line there.
+//! `wavelengths.rs` knows the units, `georeference.rs` reference systems, `xml.rs` parses within limits. `detect.rs` tells which format a file is of; a new one is a line there.
 
 mod band_lists;
 mod buffer;
@@ -34,10 +36,12 @@ pub mod htc;
 pub mod matlab;
 pub mod numpy;
 pub mod png;
+pub mod products;
 pub mod tiff;
 pub mod tivita;
 mod variables;
 mod wavelengths;
+mod xml;
 pub mod zarr;
 
 use std::ops::Range;
@@ -48,6 +52,7 @@ use hsipack_format::{CubeShape, DType, Geo, Result};
 pub use buffer::RowBuffer;
 pub use cube_axes::Axes;
 pub use detect::{is_container_folder, is_cube_file, open};
+pub use products::{images_of_metadata, is_product_folder};
 
 /// How the numbers in a file become physical values: `value * multiply / divide + add`.
 ///

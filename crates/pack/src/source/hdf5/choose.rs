@@ -4,9 +4,9 @@ use std::path::Path;
 
 use hsipack_format::{Error, ErrorKind, Result};
 
-use super::products::ProductCube;
 use super::tree::{Entry, Tree, Values};
 use crate::source::OpenOptions;
+use crate::source::products::ProductCube;
 use crate::source::variables::{self, Candidate};
 
 fn candidate(entry: &Entry) -> Candidate {
@@ -63,7 +63,7 @@ pub(super) fn choose(
         [first, ..] => {
             // The two halves of a refused product are no choice.
             let refused = products.iter().find(|cube| cube.path == first.path);
-            match refused.and_then(ProductCube::refusal) {
+            match refused.and_then(|cube| cube.product.refusal(cube)) {
                 Some((what, remedy)) => Err(Error::unsupported(what).with_remedy(remedy)),
                 None => Err(ambiguous(path, "the file holds several cubes", &main)),
             }

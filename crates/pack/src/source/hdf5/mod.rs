@@ -3,7 +3,7 @@
 //! ```text
 //! open:  tree      what is in the file
 //!        storage   which files its values lie in, and whether they may be read
-//!        products  is it a product whose layout says everything?
+//!        products  is it a product whose layout says everything? (`source/products/`)
 //!        choose    the dataset: the user's, the product's, or the only cube
 //!        meaning   axes (--axes, the product, names of dimensions, the wavelength list's length,
 //!                  MATLAB's habit), size, ignore value, scaling; wavelengths from spectral
@@ -22,11 +22,10 @@ mod choose;
 mod heaps;
 mod inflate;
 mod meaning;
-mod products;
 mod read;
-mod spectral;
+pub(super) mod spectral;
 mod storage;
-mod tree;
+pub(super) mod tree;
 
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -36,8 +35,8 @@ use hsipack_store::small;
 
 use self::choose::choose;
 use self::meaning::Meaning;
-use self::products::ProductCube;
 use self::tree::{Entry, Tree, Values, damaged};
+use crate::source::products;
 use crate::source::{CubeInfo, OpenOptions, Source};
 
 const SIGNATURE: &[u8] = b"\x89HDF\r\n\x1a\n";
@@ -83,7 +82,7 @@ fn open_cube(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     let products = products::cubes(&tree);
     let mut entry = choose(path, &tree, &products, options)?;
     let product = products.iter().find(|cube| cube.path == entry.path);
-    if let Some((what, remedy)) = product.and_then(ProductCube::refusal) {
+    if let Some((what, remedy)) = product.and_then(|cube| cube.product.refusal(cube)) {
         return Err(Error::unsupported(what).with_remedy(remedy));
     }
     let dtype = element_type(&entry)?;

@@ -2,6 +2,10 @@
 
 use super::tree::{Attributes, Tree, parent, plain};
 
+/// Names, in plain spelling, of lists that are 1 for good bands and 0 for bad ones.
+pub(crate) const GOOD_BANDS: [&str; 5] =
+    ["goodwavelengths", "goodbands", "goodwavelength", "bbl", "goodbandslist"];
+
 /// A list of band centres somewhere in a file.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Wavelengths {
