@@ -208,7 +208,8 @@ impl Meaning<'_> {
             let unit = list.unit.as_deref();
             info.wavelength = to_nm(&list.values, unit).map_err(|note| info.notes.push(note)).ok();
             let fwhm = fitting(facts.fwhm, Vec::len, bands, "fwhm", &mut info.notes);
-            // Widths are in the unit of the band centres.
+            // Widths are in the unit of the band centres, unless they have one of their own.
+            let unit = facts.fwhm_unit.as_deref().or(unit);
             if let (Some(nm), Some(fwhm)) = (&info.wavelength, fwhm) {
                 info.fwhm = fwhm_to_nm(&fwhm, unit, Some((&list.values, nm)))
                     .map_err(|note| info.notes.push(note))
@@ -247,6 +248,7 @@ impl Meaning<'_> {
         Facts {
             wavelengths,
             fwhm: spectral::beside(self.tree, path, &names, bands),
+            fwhm_unit: spectral::attribute_unit(&self.tree.attributes(path), "fwhm"),
             good_bands: good.map(|good| good.iter().map(|flag| *flag != 0.0).collect()),
             ..Facts::default()
         }

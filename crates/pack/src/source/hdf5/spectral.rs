@@ -2,9 +2,9 @@
 
 use super::tree::{Attributes, Tree, parent, plain};
 
-/// Names, in plain spelling, of lists that are 1 for good bands and 0 for bad ones.
-pub(crate) const GOOD_BANDS: [&str; 5] =
-    ["goodwavelengths", "goodbands", "goodwavelength", "bbl", "goodbandslist"];
+/// Names, in plain spelling, of lists that are 1 for good bands and 0 for bad ones, `bad_band_list` among them.
+pub(crate) const GOOD_BANDS: [&str; 6] =
+    ["goodwavelengths", "goodbands", "goodwavelength", "bbl", "goodbandslist", "badbandlist"];
 
 /// A list of band centres somewhere in a file.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,7 +68,7 @@ fn plausible(values: &[f64]) -> bool {
 }
 
 /// The unit of the list in the attribute `name`: `wavelength_units` beside `wavelength`, say.
-fn attribute_unit(attributes: &Attributes, name: &str) -> Option<String> {
+pub(crate) fn attribute_unit(attributes: &Attributes, name: &str) -> Option<String> {
     let name = plain(name);
     let singular = name.trim_end_matches('s');
     let beside = attributes.names_where(|other| {

@@ -42,8 +42,10 @@ pub(in crate::source) struct ProductCube {
 pub(in crate::source) struct Facts {
     /// Band centres.
     pub wavelengths: Option<Wavelengths>,
-    /// Widths, in the unit of the band centres.
+    /// Widths.
     pub fwhm: Option<Vec<f64>>,
+    /// Their unit, where it is not that of the band centres.
+    pub fwhm_unit: Option<String>,
     /// `true` is good.
     pub good_bands: Option<Vec<bool>>,
     /// Bands without data, from 0.

@@ -59,6 +59,7 @@ impl Product for Tanager {
         let mut facts = Facts {
             wavelengths,
             fwhm: attributes.numbers("fwhm"),
+            fwhm_unit: unit("fwhm_units"),
             good_bands: attributes.numbers("good_wavelengths").map(flags),
             unit: Some(match cube.dataset() {
                 "toa_radiance" => "W/(m2 sr um)",
