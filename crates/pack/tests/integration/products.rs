@@ -459,3 +459,45 @@ fn check_physical(name: &str, source: &dyn Source, truth: &Value) {
         }
     }
 }
+
+/// Metadata with a stretch of them cut out, doubled or replaced: an error or a cube, never a panic.
+#[test]
+fn damaged_metadata_are_an_error_or_a_cube() {
+    let named = [
+        ("enmap_l1b", format!("{L1B}-METADATA.XML")),
+        ("enmap_l2a", format!("{L2A}-METADATA.XML")),
+        ("desis_l1c", format!("{DESIS}-METADATA.xml")),
+        ("desis_l1b", format!("{}-SPECTRAL_IMAGE.hdr", DESIS.replace("L1C", "L1B"))),
+        ("wyvern_l2a", format!("{WYVERN}.json")),
+        ("aviris_classic", format!("{AVIRIS}.gain")),
+        ("aviris_classic", format!("{AVIRIS}.spc")),
+    ];
+    let mut random = 20_261_126_u64;
+    let mut below = |most: usize| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (random >> 33) as usize % most.max(1)
+    };
+    for (folder, name) in named {
+        let delivery = Delivery::of(folder);
+        let whole = fs::read(delivery.path(&name)).unwrap();
+        for _ in 0..60 {
+            let start = below(whole.len());
+            let end = (start + below(80)).min(whole.len());
+            let with: &[u8] = match below(4) {
+                0 => b"",
+                1 => b"-1e999",
+                2 => b"<\xFF\0>",
+                _ => &whole[below(start + 1)..end],
+            };
+            let damaged = [&whole[..start], with, &whole[end..]].concat();
+            fs::write(delivery.path(&name), damaged).unwrap();
+            for variable in [None, Some("VNIR".to_owned())] {
+                let options = OpenOptions { variable, ..Default::default() };
+                match source::open(delivery.0.path(), &options) {
+                    Ok(source) => assert!(source.info().shape.bands > 0),
+                    Err(error) => assert!(!error.to_string().is_empty()),
+                }
+            }
+        }
+    }
+}

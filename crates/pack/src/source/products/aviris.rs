@@ -195,7 +195,11 @@ pub fn parse_gain(text: &str) -> Result<Vec<f64>, String> {
 }
 
 /// Centres and widths in nm in a `.spc` file: the first two columns.
-fn parse_centres(text: &str) -> Result<Vec<(f64, f64)>, String> {
+///
+/// # Errors
+/// In words, if a line has not both.
+#[doc(hidden)]
+pub fn parse_centres(text: &str) -> Result<Vec<(f64, f64)>, String> {
     let two = |line: Result<Vec<f64>, String>| match line?[..] {
         [centre, fwhm, ..] if centre > 0.0 && fwhm > 0.0 => Ok((centre, fwhm)),
         _ => Err("a line of it has no centre and width".to_owned()),

@@ -155,11 +155,16 @@ impl Metadata {
 /// The bands in the ENVI header that comes with the image.
 fn from_header(path: &Path) -> Result<Vec<dlr::Band>> {
     let text = decode(&small::read(path, LARGEST_HEADER)?);
-    let fields = Fields::parse(&text).map_err(|error| error.at(path))?;
-    parse_header(&fields).map_err(|why| dlr::unusable(path, why))
+    parse_header(&text).map_err(|why| dlr::unusable(path, why))
 }
 
-fn parse_header(fields: &Fields) -> Result<Vec<dlr::Band>, String> {
+/// The bands in the text of an ENVI header.
+///
+/// # Errors
+/// In words, if it is none, or lacks a list, or a number in one is not usable.
+#[doc(hidden)]
+pub fn parse_header(text: &str) -> Result<Vec<dlr::Band>, String> {
+    let fields = Fields::parse(text).map_err(|error| error.what().to_owned())?;
     let list = |key: &str| -> Result<Vec<f64>, String> {
         let numbers = fields.get(key).map(|text| {
             tokens(text).map(|token| token.parse().ok().filter(|n: &f64| n.is_finite())).collect()
@@ -221,7 +226,7 @@ mod tests {
                 "ENVI\nwavelength = {{401.9 ,404.4}}\nfwhm = {{3.3, 3.4}}\ndata gain values = {{{gain}}}\n\
                  data offset values = {{-0.5, 0}}\n"
             );
-            parse_header(&Fields::parse(&text).unwrap())
+            parse_header(&text)
         };
         assert_eq!(header("1e-4 ,2e-4").unwrap()[1].gain, 2e-4);
         assert!(header("1e-4").unwrap_err().contains("differ in length"));

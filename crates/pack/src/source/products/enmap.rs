@@ -229,6 +229,15 @@ impl Metadata {
         })
     }
 
+    /// What must hold of any: for fuzzing.
+    pub fn check(&self) {
+        let bands = self.bands.len();
+        assert!(self.vnir.iter().all(|band| *band < bands));
+        for part in ["", "VNIR", "SWIR"] {
+            assert!(self.image(Part::Image(part)).bands.end <= bands);
+        }
+    }
+
     fn image(&self, part: Part) -> &Image {
         match part {
             Part::Image("VNIR") | Part::Plain("VNIR") => &self.by_detector[0],

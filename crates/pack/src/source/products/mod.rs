@@ -44,7 +44,9 @@ use self::delivery::{FileName, Found, Part};
 use super::hdf5::tree::Tree;
 use super::{Access, CubeInfo, OpenOptions, RowBuffer, Source};
 
-pub use self::aviris::parse_gain;
+#[doc(hidden)]
+pub use self::aviris::{parse_centres, parse_gain};
+#[doc(hidden)]
 pub use self::eos::Grid;
 pub(in crate::source) use self::layout::{Facts, ProductCube};
 
