@@ -20,7 +20,7 @@
 //! What the numbers of a sensor's product mean, whichever format holds them, is in [`products`], a file a product.
 //!
 //! What several formats share: `flat.rs` is the engine under every format that is one n-d array in a
-//! stretch of bytes, `variables.rs` picks the cube among the arrays of a container, `cube_axes.rs` tells which
+//! stretch of bytes, `variables.rs` picks the cube among the arrays of a container, `joined.rs` makes one of several, `cube_axes.rs` tells which
 //! axes of an array are the cube's, `band_lists.rs` reads what the arrays beside it say of its bands,
 //! `wavelengths.rs` knows the units, `georeference.rs` reference systems, `xml.rs` parses within limits. `detect.rs` tells which format a file is of; a new one is a line there.
 
@@ -33,6 +33,7 @@ pub mod flat;
 mod georeference;
 pub mod hdf5;
 pub mod htc;
+mod joined;
 pub mod matlab;
 pub mod numpy;
 pub mod png;

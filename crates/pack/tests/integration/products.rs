@@ -380,6 +380,32 @@ fn pace_cubes_have_lists_of_their_own() {
     assert_eq!(rrs.scaling.multiply, f64::from(2e-6_f32));
 }
 
+#[test]
+fn detectors_are_joined_in_order_of_wavelength() {
+    let prisma = "products/hdf5/PRS_L2D_STD_20230502102837_20230502102842_0001.he5";
+    let pace = "products/hdf5/PACE_OCI.20240601T174521.L1B.V3.nc";
+    for (file, names, bands) in [
+        (prisma, ["VNIR_Cube", "SWIR_Cube"].as_slice(), 10),
+        (pace, ["rhot_blue", "rhot_red", "rhot_SWIR"].as_slice(), 10),
+    ] {
+        let path = fixture(file);
+        let error = open_error(&path, None);
+        assert!(error.to_string().contains(&format!("'::{}'", names.join("+"))), "{error}");
+        let joined = open(&path, Some(&names.join("+")));
+        let info = joined.info();
+        assert_eq!(info.shape, CubeShape::new(7, 9, bands));
+        assert!(info.wavelength.as_ref().unwrap().is_sorted());
+        // As many values, and as much in all, as the cubes have by themselves.
+        let parts = names.iter().map(|name| physical(&*open(&path, Some(name))));
+        let (count, sum) = parts.fold((0, 0.0), |(n, s), (count, _, _, sum)| (n + count, s + sum));
+        let (all, _, _, total) = physical(&*joined);
+        assert_eq!(all, count);
+        assert!((total - sum).abs() < 1e-9 * sum, "{total} {sum}");
+    }
+    let error = open_error(&fixture(pace), Some("rhot_blue+rhot_green"));
+    assert_says(&error, ErrorKind::Conflict, &["rhot_green"]);
+}
+
 /// Every cube of a product among the real ones and the layout copies: stored numbers bit for bit, physical values,
 /// band centres and widths, validity, reference system and transform.
 #[test]

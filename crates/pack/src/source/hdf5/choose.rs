@@ -28,6 +28,12 @@ fn ambiguous(path: &Path, what: &str, entries: &[&Entry]) -> Error {
     variables::ambiguous(path, what, &candidates(entries), &places)
 }
 
+/// How to have all of these as one.
+fn joining(entries: &[&Entry]) -> String {
+    let names: Vec<&str> = entries.iter().map(|entry| entry.name()).collect();
+    format!("join them in order of wavelength: '::{}'", names.join("+"))
+}
+
 /// The datasets below `group` that compete to be the cube, or the mask, if the user names none.
 fn compete<'a>(tree: &'a Tree, group: &str, mask: bool) -> Vec<&'a Entry> {
     let inside = format!("{group}/");
@@ -65,7 +71,13 @@ pub(super) fn choose(
             let refused = products.iter().find(|cube| cube.path == first.path);
             match refused.and_then(|cube| cube.product.refusal(cube)) {
                 Some((what, remedy)) => Err(Error::unsupported(what).with_remedy(remedy)),
-                None => Err(ambiguous(path, "the file holds several cubes", &main)),
+                None => {
+                    let error = ambiguous(path, "the file holds several cubes", &main);
+                    Err(match products.iter().any(|cube| cube.product.is_joinable(cube)) {
+                        true => error.or_remedy(joining(&main)),
+                        false => error,
+                    })
+                }
             }
         }
     }

@@ -30,14 +30,13 @@ pub(super) mod tree;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use hsipack_format::{DType, Error, Result};
+use hsipack_format::{DType, Error, ErrorKind, Result};
 use hsipack_store::small;
 
 use self::choose::choose;
 use self::meaning::Meaning;
 use self::tree::{Entry, Tree, Values, damaged};
-use crate::source::products;
-use crate::source::{CubeInfo, OpenOptions, Source};
+use crate::source::{CubeInfo, OpenOptions, Source, joined, products};
 
 const SIGNATURE: &[u8] = b"\x89HDF\r\n\x1a\n";
 const EXTENSIONS: [&str; 8] = ["h5", "hdf5", "he5", "hdf", "nc", "nc4", "mat", "h5ad"];
@@ -68,7 +67,23 @@ fn signature_further_on(path: &Path) -> bool {
 /// # Errors
 /// If the file cannot be read or is malformed, or holds no cube or several.
 pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
-    open_cube(path, options).map_err(|error| error.at(path))
+    let opened = match (open_cube(path, options), joined::names(options)) {
+        // No dataset has such a name.
+        (Err(error), Some(names)) if error.kind() == ErrorKind::Conflict => {
+            open_joined(path, options, &names)
+        }
+        (opened, _) => opened,
+    };
+    opened.map_err(|error| error.at(path))
+}
+
+/// Several cubes as one, their bands in order of wavelength.
+fn open_joined(path: &Path, options: &OpenOptions, names: &[&str]) -> Result<Box<dyn Source>> {
+    let part = |name: &&str| {
+        open_cube(path, &OpenOptions { variable: Some((*name).to_owned()), ..options.clone() })
+    };
+    let parts = names.iter().map(part).collect::<Result<Vec<_>>>()?;
+    joined::join(names, parts)
 }
 
 fn open_cube(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {

@@ -75,6 +75,11 @@ pub(in crate::source) trait Product: Sync {
         Facts::default()
     }
 
+    /// Whether such a cube and the others of its file are of one grid, so that they can be joined.
+    fn is_joinable(&self, _cube: &ProductCube) -> bool {
+        false
+    }
+
     /// Why such a cube cannot be used, and what to do instead.
     fn refusal(&self, _cube: &ProductCube) -> Option<(&'static str, &'static str)> {
         None

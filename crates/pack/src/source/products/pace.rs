@@ -52,6 +52,10 @@ impl Product for Pace {
         cubes
     }
 
+    fn is_joinable(&self, cube: &ProductCube) -> bool {
+        cube.dataset().starts_with("rhot_")
+    }
+
     fn facts(&self, cube: &ProductCube, tree: &Tree, _bands: usize) -> Facts {
         let detector = cube.dataset().strip_prefix("rhot_");
         let width = detector.map(|detector| format!("{PARAMETERS}/{detector}_bandpass"));

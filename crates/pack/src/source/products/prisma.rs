@@ -47,6 +47,11 @@ impl Product for Prisma {
         cubes
     }
 
+    /// HRC cubes are not brought together yet.
+    fn is_joinable(&self, cube: &ProductCube) -> bool {
+        cube.path.contains("_HCO/")
+    }
+
     fn facts(&self, cube: &ProductCube, tree: &Tree, bands: usize) -> Facts {
         let root = tree.attributes("");
         let sensor = if cube.path.ends_with("VNIR_Cube") { "Vnir" } else { "Swir" };
