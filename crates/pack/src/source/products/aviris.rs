@@ -53,6 +53,8 @@ static LAYOUTS: [Layout; 2] = [
 
 const RADIANCE: &str = "uW/(cm2 nm sr)";
 const CLASSIC_IGNORE: f64 = -50.0;
+/// Parts of the names of rasters beside the cube: angles, places, lookup tables.
+const BESIDE: [&str; 6] = ["_obs", "_igm", "_glt", "_loc", "_eph", "_lonlat"];
 /// A line a band.
 const LARGEST_LIST: u64 = 1 << 20;
 
@@ -66,9 +68,9 @@ impl Product for Aviris {
 
     fn describe(&self, file: &Found, info: &mut CubeInfo) -> Result<()> {
         let Part::Plain(instrument) = file.part else { return Ok(()) };
-        // Calibration files and lists of angles have such names, too.
         let name = file.base.to_ascii_lowercase();
-        if !["rdn", "rfl"].iter().any(|kind| name.contains(kind)) || name.contains("_obs") {
+        let is = |kinds: &[&str]| kinds.iter().any(|kind| name.contains(kind));
+        if !is(&["rdn", "rfl"]) || is(&BESIDE) {
             return Ok(());
         }
         info.format = match instrument {

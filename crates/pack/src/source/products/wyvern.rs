@@ -3,8 +3,8 @@
 //! | file | part |
 //! |---|---|
 //! | `wyvern_dragonette-00N_….tiff`, `…_l2a.tiff` | the cube |
-//! | `wyvern_….json` | STAC item: level, centre and width of each band in µm |
-//! | `wyvern_…_data_mask.tiff` | quality layer |
+//! | `wyvern_dragonette-00N_….json` | STAC item: level, centre and width of each band in µm |
+//! | `wyvern_dragonette-00N_…_data_mask.tiff` | quality layer |
 //!
 //! L1B is radiance as stored. L2A is reflectance × 10000, which no tag says; 0 is missing there.
 
@@ -20,9 +20,19 @@ use crate::source::{CubeInfo, Scaling};
 const TIFF: [&str; 2] = [".tiff", ".tif"];
 
 static FILES: [FileName; 3] = [
-    FileName { start: "wyvern_", end: "_data_mask*", endings: &TIFF, part: Part::Layer },
-    FileName { start: "wyvern_", end: "", endings: &TIFF, part: Part::Image("") },
-    FileName { start: "wyvern_", end: "", endings: &[".json"], part: Part::Metadata },
+    FileName {
+        start: "wyvern_dragonette-###_",
+        end: "_data_mask*",
+        endings: &TIFF,
+        part: Part::Layer,
+    },
+    FileName { start: "wyvern_dragonette-###_", end: "", endings: &TIFF, part: Part::Image("") },
+    FileName {
+        start: "wyvern_dragonette-###_",
+        end: "",
+        endings: &[".json"],
+        part: Part::Metadata,
+    },
 ];
 
 /// STAC items take some 10 KB.
