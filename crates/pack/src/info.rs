@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use hsipack_format::geo::Unit;
-use hsipack_format::metadata::{MaskMeaning, Scaling};
+use hsipack_format::metadata::{MaskMeaning, Scaling as StoredScaling};
 use hsipack_format::samples::Keys;
 use hsipack_format::{Command, DType, Geo, Result, Samples, remedy};
 use hsipack_store::dataset::ChunkArray;
@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::convert::stats::BandStats;
 use crate::input::Input;
 use crate::physical::{self, BUDGET, readers};
-use crate::source::{Access, RowBuffer, Source};
+use crate::source::{Access, RowBuffer, Scaling, Source};
 
 /// Shape as JSON gives it: rows, columns, bands.
 type Shape = [usize; 3];
@@ -52,6 +52,12 @@ pub struct CubeReport {
     pub ignore_value: Option<f64>,
     /// From stored numbers to physical values: value * multiply / divide + add; `null` if none.
     pub scaling: Option<ScalingReport>,
+    /// The same for each band, where bands differ; `null` where they do not.
+    pub band_scaling: Option<Vec<ScalingReport>>,
+    /// Numbers of bands from 0 that the product says have no data.
+    pub empty_bands: Vec<usize>,
+    /// The unit of physical values, where the product defines it.
+    pub unit: Option<String>,
     /// Names of classes, for classification maps.
     pub class_names: Option<Vec<String>>,
     /// Where the pixels lie on Earth: reference system, transform in GDAL's order, unit.
@@ -99,7 +105,7 @@ pub struct Values {
     pub nan: u64,
     /// Infinite values.
     pub inf: u64,
-    /// Values equal to the ignore value.
+    /// Values equal to the ignore value, and those of bands without data.
     pub ignored: u64,
 }
 
@@ -258,11 +264,6 @@ impl CubeReport {
         let info = source.info();
         let shape = info.shape;
         let size = |file: &std::path::PathBuf| file.metadata().map_or(0, |meta| meta.len());
-        let scaling = ScalingReport {
-            multiply: info.scaling.multiply,
-            divide: info.scaling.divide,
-            add: info.scaling.add,
-        };
         Ok(Self {
             kind: "cube",
             path: input.text(),
@@ -276,12 +277,25 @@ impl CubeReport {
             bad_bands: info.good_bands.as_deref().map(bad_bands),
             band_names: info.band_names.clone(),
             ignore_value: info.ignore_value,
-            scaling: (!info.scaling.is_none()).then_some(scaling),
+            scaling: (!info.scaling.is_none()).then(|| ScalingReport::of(&info.scaling)),
+            band_scaling: info
+                .band_scaling
+                .as_ref()
+                .map(|bands| bands.iter().map(ScalingReport::of).collect()),
+            empty_bands: info.empty_bands.clone(),
+            unit: info.unit.clone(),
             class_names: info.class_names.clone(),
             geo: info.geo.clone(),
             values: if quick { None } else { Some(Values::read(source)?) },
             notes: info.notes.clone(),
         })
+    }
+}
+
+impl ScalingReport {
+    fn of(scaling: &Scaling) -> Self {
+        let Scaling { multiply, divide, add } = *scaling;
+        Self { multiply, divide, add }
     }
 }
 
@@ -374,7 +388,7 @@ impl Values {
         }
     }
 
-    fn of_stats(stats: &BandStats, scaling: Scaling) -> Self {
+    fn of_stats(stats: &BandStats, scaling: StoredScaling) -> Self {
         let summary = stats.summary();
         let scaled =
             summary.range.map(|range| extremes(&range.map(|value| scaling.physical(value))));

@@ -134,6 +134,10 @@ fn expand_one(text: &str, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input>
     if input.variable.is_some() {
         return Ok(vec![input]);
     }
+    let images = source::images_of_metadata(&input.file);
+    if !images.is_empty() {
+        return Ok(images.iter().map(|image| Input::of(image)).collect());
+    }
     if input.file.is_dir() && !source::is_container_folder(&input.file) {
         return search(&input.file, excluded);
     }
@@ -208,7 +212,7 @@ fn hidden_parts(path: &Path) -> usize {
 }
 
 /// Every cube below `folder`, sorted by path. Packed datasets, finished or not, and hidden files and folders are
-/// left out. Reference frames of Specim's Lumo beside their cube are left out: they are for `--white` and
+/// left out; of a sensor's product only the cubes are taken. Reference frames of Specim's Lumo beside their cube are left out: they are for `--white` and
 /// `--dark`.
 fn search(folder: &Path, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input>> {
     let mut inputs = Vec::new();

@@ -30,7 +30,9 @@ impl Target {
         if remote || (input.variable.is_none() && is_packed(&input.file)) {
             return Ok(Self::Dataset(Box::new(Dataset::open(&input.file)?)));
         }
-        if input.file.is_dir() && !source::is_container_folder(&input.file) {
+        let is_cube =
+            source::is_container_folder(&input.file) || source::is_product_folder(&input.file);
+        if input.file.is_dir() && !is_cube {
             return Err(Error::unsupported("a folder, neither a cube nor a packed dataset")
                 .at(&input.file)
                 .with_remedy(remedy![

@@ -8,7 +8,9 @@ use std::process::ExitCode;
 use hsipack_format::Result;
 use hsipack_format::geo::Unit;
 use hsipack_pack::convert::band_ranges;
-use hsipack_pack::info::{CubeReport, DatasetReport, MaskReport, StackReport, Values, Wavelengths};
+use hsipack_pack::info::{
+    CubeReport, DatasetReport, MaskReport, ScalingReport, StackReport, Values, Wavelengths,
+};
 use hsipack_pack::target::Target;
 use serde::Serialize;
 
@@ -48,7 +50,8 @@ pub struct Args {
 const KEYS: &str = "\
 Keys of --json (null where unknown; wavelengths in nm, sizes in bytes, bands counted from 0):
   cube:     kind path format shape dtype bytes file_bytes files wavelengths bad_bands band_names
-            ignore_value scaling{multiply,divide,add} class_names geo{crs,transform,unit} values notes
+            ignore_value scaling{multiply,divide,add} band_scaling[]{multiply,divide,add} empty_bands unit
+            class_names geo{crs,transform,unit} values notes
   dataset:  kind path layout samples stacks stored_bytes uncompressed_bytes ratio splits groups labels
             geo[]{crs,pixel_size,unit,samples} columns created_by created command appends fingerprint
   stacks[]: name samples shape dtype scale_factor add_offset keep_bits chunk chunk_bytes shards samples_per_shard
@@ -112,19 +115,21 @@ fn print_cube(report: &CubeReport) {
     if let Some(bad) = &report.bad_bands {
         line("bad bands", bands_text(bad));
     }
+    if !report.empty_bands.is_empty() {
+        line("empty bands", bands_text(&report.empty_bands));
+    }
     if let Some(value) = report.ignore_value {
         line("ignore value", value.to_string());
     }
-    if let Some(scaling) = report.scaling {
-        let mut text = "value".to_owned();
-        for (sign, factor, none) in
-            [("*", scaling.multiply, 1.0), ("/", scaling.divide, 1.0), ("+", scaling.add, 0.0)]
-        {
-            if factor != none {
-                text += &format!(" {sign} {factor}");
-            }
-        }
-        line("scaling", text);
+    if let Some(scaling) = &report.scaling {
+        line("scaling", scaling_text(scaling));
+    }
+    if let Some([first, .., last]) = report.band_scaling.as_deref() {
+        let [first, last] = [first, last].map(scaling_text);
+        line("scaling", format!("by band: {first} in the first, {last} in the last"));
+    }
+    if let Some(unit) = &report.unit {
+        line("unit", unit);
     }
     if let Some(classes) = &report.class_names {
         line("classes", classes_text(classes));
@@ -138,6 +143,22 @@ fn print_cube(report: &CubeReport) {
     }
     line("files", format!("{} ({})", report.files.join(", "), output::bytes(report.file_bytes)));
     report.notes.iter().for_each(|note| line("note", note));
+}
+
+/// `value * 0.0001 + 0.5`; what changes nothing is left out.
+fn scaling_text(scaling: &ScalingReport) -> String {
+    let mut text = "value".to_owned();
+    for (sign, factor, none) in
+        [("*", scaling.multiply, 1.0), ("/", scaling.divide, 1.0), ("+", scaling.add, 0.0)]
+    {
+        if factor != none {
+            text += &match factor.abs() {
+                1e-4.. => format!(" {sign} {factor}"),
+                _ => format!(" {sign} {factor:e}"),
+            };
+        }
+    }
+    text
 }
 
 fn wavelengths(known: Option<&Wavelengths>) -> String {

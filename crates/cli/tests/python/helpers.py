@@ -4,6 +4,7 @@ import hashlib
 import json
 import resource
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -251,19 +252,23 @@ def expected(
     stored: np.ndarray,
     *,
     ignore: float | None = None,
-    multiply: float = 1.0,
-    divide: float = 1.0,
-    add: float = 0.0,
+    multiply: float | np.ndarray = 1.0,
+    divide: float | np.ndarray = 1.0,
+    add: float | np.ndarray = 0.0,
+    empty: Sequence[int] = (),
     scale: float = 1.0,
     dtype: str = "float16",
 ) -> np.ndarray:
-    """What has to be packed: computed in double precision, rounded once."""
+    """What has to be packed: computed in double precision, rounded once. Factors are of all bands,
+    or one a band; `empty` bands have no data."""
     values = stored.astype(np.float64)
     if ignore is not None:
         values[stored == np.asarray(ignore).astype(stored.dtype)] = np.nan
+    values[..., list(empty)] = np.nan
     with np.errstate(over="ignore"):
-        if (multiply, divide, add) != (1, 1, 0):  # 0 added to -0 makes 0
-            values = values * multiply / divide + add
+        values = values * multiply / divide
+        if np.any(add):  # 0 added to -0 makes 0
+            values = values + add
         packed: np.ndarray = (values / scale).astype(dtype)
     return packed
 

@@ -32,9 +32,10 @@ class Cube:
     fwhm: np.ndarray | None = None
     good: list[bool] | None = None
     ignore: float | None = None
-    multiply: float = 1.0
-    divide: float = 1.0
-    add: float = 0.0
+    multiply: float | np.ndarray = 1.0
+    divide: float | np.ndarray = 1.0
+    add: float | np.ndarray = 0.0
+    empty: list[int] = field(default_factory=list)
 
     def packed(self, scale: float = 1.0, dtype: str = "float16") -> np.ndarray:
         """What has to be packed."""
@@ -44,6 +45,7 @@ class Cube:
             multiply=self.multiply,
             divide=self.divide,
             add=self.add,
+            empty=self.empty,
             scale=scale,
             dtype=dtype,
         )
@@ -216,14 +218,17 @@ def prisma(detector: str, place: str) -> Callable[[Path], Cube]:
         with h5py.File(path) as file:
             low, high = (float(file.attrs[f"L2Scale{detector}{end}"]) for end in ("Min", "Max"))
             flags = file.attrs[f"List_Cw_{detector}_Flags"]
+            centres = file.attrs[f"List_Cw_{detector}"].astype(float)
             return Cube(
                 file[place][()].transpose(0, 2, 1),
-                wavelength=file.attrs[f"List_Cw_{detector}"].astype(float),
+                wavelength=centres,
                 fwhm=file.attrs[f"List_Fwhm_{detector}"].astype(float),
                 good=[bool(flag) for flag in flags],
                 multiply=high - low,
                 divide=65535.0,
                 add=low,
+                # The sensor does not use them.
+                empty=np.flatnonzero(centres == 0).tolist(),
             )
 
     return read

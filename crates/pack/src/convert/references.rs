@@ -64,11 +64,12 @@ impl References {
                 let file = reference.files[0].display();
                 fit.notes.push(format!("{}: {what} ({kind} reference {file})", input.text()));
             };
-            if reference.scaling != info.scaling && !options.raw_values {
+            let scalings = |info: &CubeInfo| (info.scaling, info.band_scaling.clone());
+            if scalings(reference) != scalings(info) && !options.raw_values {
                 note(format!(
                     "its numbers are scaled by {}, the reference's by {}, as each file says",
-                    scale_text(info.scaling),
-                    scale_text(reference.scaling)
+                    scale_text(info),
+                    scale_text(reference)
                 ));
             }
             let (Some(ours), Some(theirs)) = (&info.exposure, &reference.exposure) else {
@@ -98,7 +99,7 @@ impl References {
 /// Refuses a reference of the cube's own type where only one of them says how its numbers are scaled: most likely the other
 /// lost it on the way, and what came of the two would mean nothing.
 fn check_scale(reference: &CubeInfo, input: &Input, cube: &CubeInfo) -> Result<()> {
-    let scaled = [cube.scaling, reference.scaling].map(|scaling| scaling != Scaling::NONE);
+    let scaled = [cube, reference].map(CubeInfo::is_scaled);
     if reference.dtype != cube.dtype || scaled[0] == scaled[1] {
         return Ok(());
     }
@@ -107,10 +108,10 @@ fn check_scale(reference: &CubeInfo, input: &Input, cube: &CubeInfo) -> Result<(
     } else {
         (reference.files[0].display().to_string(), input.text())
     };
-    let scaling = if scaled[0] { cube.scaling } else { reference.scaling };
+    let scaled = if scaled[0] { cube } else { reference };
     Err(Error::conflict(format!(
         "{with} scales its numbers by {}, but {without} says nothing of a scale",
-        scale_text(scaling)
+        scale_text(scaled)
     ))
     .at(&reference.files[0])
     .with_remedy(remedy![
@@ -119,8 +120,11 @@ fn check_scale(reference: &CubeInfo, input: &Input, cube: &CubeInfo) -> Result<(
     ]))
 }
 
-fn scale_text(scaling: Scaling) -> String {
-    let Scaling { multiply, divide, add } = scaling;
+fn scale_text(info: &CubeInfo) -> String {
+    if info.band_scaling.is_some() {
+        return "a factor for each band".to_owned();
+    }
+    let Scaling { multiply, divide, add } = info.scaling;
     let add = if add == 0.0 { String::new() } else { format!(" and {add} added") };
     format!("{}{add}", multiply / divide)
 }
@@ -226,10 +230,14 @@ fn mean_over_rows(
     bands: Option<&[usize]>,
 ) -> Result<Vec<f64>> {
     let info = source.info();
-    let mut transform = Transform::identity(info);
-    transform.bands = bands.map(<[usize]>::to_vec);
-    transform.ignore_value = info.ignore_value;
-    transform.scaling = if raw { Scaling::NONE } else { info.scaling };
+    let bands = bands.map(<[usize]>::to_vec);
+    let transform = match raw {
+        true => {
+            let ignore_value = info.ignore_value;
+            Transform { bands, ignore_value, ..Transform::identity(info) }
+        }
+        false => Transform::physical(info, bands),
+    };
     let kept = transform.out_bands();
     let (sums, counts) = sum_rows(source, &transform)?;
     let means: Vec<f64> =

@@ -33,6 +33,10 @@ pub struct Transform {
     pub ignore_value: Option<f64>,
     /// From stored numbers to physical values.
     pub scaling: Scaling,
+    /// The scaling of each band that comes out, where they differ: in the place of `scaling`.
+    pub band_scaling: Option<Vec<Scaling>>,
+    /// Bands that come out without data: all their values are missing.
+    pub empty_bands: Vec<usize>,
     /// White and dark references.
     pub calibration: Option<Arc<Calibration>>,
     /// Normalisation of spectra.
@@ -73,11 +77,35 @@ impl Transform {
             bands: None,
             ignore_value: None,
             scaling: Scaling::NONE,
+            band_scaling: None,
+            empty_bands: Vec::new(),
             calibration: None,
             normalize: Normalize::None,
             nodata: Nodata::Nan,
             scale: 1.0,
             keep_bits: None,
+        }
+    }
+
+    /// The same, but from stored numbers to the physical values that the source defines, of `bands`.
+    pub fn physical(info: &CubeInfo, bands: Option<Vec<usize>>) -> Self {
+        let kept = |band: &usize| info.empty_bands.contains(band);
+        let all = || 0..info.shape.bands;
+        let empty_bands = match &bands {
+            Some(bands) => (0..bands.len()).filter(|place| kept(&bands[*place])).collect(),
+            None => all().filter(kept).collect(),
+        };
+        let band_scaling = info.band_scaling.as_ref().map(|scaling| match &bands {
+            Some(bands) => bands.iter().map(|band| scaling[*band]).collect(),
+            None => scaling.clone(),
+        });
+        Self {
+            bands,
+            ignore_value: info.ignore_value,
+            scaling: info.scaling,
+            band_scaling,
+            empty_bands,
+            ..Self::identity(info)
         }
     }
 
@@ -99,6 +127,7 @@ impl Transform {
         fits && fill
             && power_of_two
             && self.scaling.is_none()
+            && self.band_scaling.is_none()
             && self.calibration.is_none()
             && self.normalize == Normalize::None
     }
@@ -160,6 +189,7 @@ impl Transform {
         each: &mut dyn FnMut(Place, &[f32]) -> Result<()>,
     ) -> Result<()> {
         let untouched = self.bands.is_none()
+            && self.empty_bands.is_empty()
             && self.ignore_value.is_none()
             && self.scale == 1.0
             && self.nodata == Nodata::Nan;
@@ -182,6 +212,7 @@ impl Transform {
             out.iter_mut()
                 .for_each(|value| *value = if *value == ignore { f32::NAN } else { *value });
         }
+        self.forget_empty(out, f32::NAN);
         match self.nodata {
             Nodata::Nan => {}
             Nodata::Value(fill) => {
@@ -214,14 +245,16 @@ impl Transform {
                 |value: f64| if single { value as f32 == ignore as f32 } else { value == ignore };
             out.iter_mut().filter(|value| matches(**value)).for_each(|value| *value = f64::NAN);
         }
+        self.forget_empty(out, f64::NAN);
         let bands = self.out_bands();
-        if !self.scaling.is_none() {
-            let Scaling { multiply, divide, add } = self.scaling;
-            out.iter_mut().for_each(|value| *value = *value * multiply / divide);
-            // Adding 0 would make -0.0 to 0.0.
-            if add != 0.0 {
-                out.iter_mut().for_each(|value| *value += add);
+        if let Some(scaling) = &self.band_scaling {
+            for spectrum in out.chunks_exact_mut(bands) {
+                for (value, scaling) in spectrum.iter_mut().zip(scaling) {
+                    *value = scaling.physical(*value);
+                }
             }
+        } else if !self.scaling.is_none() {
+            out.iter_mut().for_each(|value| *value = self.scaling.physical(*value));
         }
         if let Some(calibration) = &self.calibration {
             calibration.apply(out, bands, place.column, self.source.columns);
@@ -262,6 +295,16 @@ impl Transform {
             each(place, &scratch.double)?;
         }
         Ok(())
+    }
+
+    /// Makes the values of bands without data missing, in whole pixels.
+    fn forget_empty<T: Copy>(&self, values: &mut [T], missing: T) {
+        if self.empty_bands.is_empty() {
+            return;
+        }
+        for spectrum in values.chunks_exact_mut(self.out_bands()) {
+            self.empty_bands.iter().for_each(|band| spectrum[*band] = missing);
+        }
     }
 
     /// Converts whole pixels, keeping the selected bands.
@@ -383,6 +426,27 @@ mod tests {
         let got = apply(&transform, &rows(&[1.0, 2.0, -9999.0, 4.0, -9999.0, 6.0])).unwrap();
         assert!(got[0].is_nan());
         assert_eq!(got[1..], [1.0, 6.0, 4.0]);
+    }
+
+    #[test]
+    fn bands_have_scales_of_their_own_and_some_no_data() {
+        let mut info = CubeInfo::new("test", CubeShape::new(1, 2, 3), DType::F32, "test");
+        let scale = |multiply, add| Scaling { multiply, divide: 1.0, add };
+        info.scale_bands(vec![scale(2.0, 1.0), Scaling::NONE, scale(0.5, -1.0)]);
+        info.empty_bands = vec![1];
+        let values = rows(&[1.0, 2.0, 4.0, 5.0, 6.0, 8.0]);
+        let got = apply(&Transform::physical(&info, None), &values).unwrap();
+        assert_eq!((got[0], got[2], got[3], got[5]), (3.0, 1.0, 11.0, 3.0));
+        assert!(got[1].is_nan() && got[4].is_nan());
+        let got = apply(&Transform::physical(&info, Some(vec![2, 1, 0])), &values).unwrap();
+        assert_eq!((got[0], got[2], got[3], got[5]), (1.0, 3.0, 3.0, 11.0));
+        assert!(got[1].is_nan() && got[4].is_nan());
+        // Bands that are scaled alike share one scale, and single precision may do.
+        info.scale_bands(vec![Scaling::NONE; 3]);
+        assert!(!info.is_scaled());
+        let got = apply(&Transform::physical(&info, None), &values).unwrap();
+        assert_eq!((got[0], got[5]), (1.0, 8.0));
+        assert!(got[1].is_nan() && got[4].is_nan());
     }
 
     #[test]

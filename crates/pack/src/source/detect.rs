@@ -8,8 +8,8 @@ use hsipack_store::mirror::{self, Pin};
 use hsipack_store::small;
 
 use super::{
-    Access, CubeInfo, OpenOptions, RowBuffer, Source, envi, hdf5, htc, matlab, numpy, png, tiff,
-    tivita, zarr,
+    Access, CubeInfo, OpenOptions, RowBuffer, Source, envi, hdf5, htc, matlab, numpy, png,
+    products, tiff, tivita, zarr,
 };
 
 /// How much of a file the formats get to see.
@@ -43,7 +43,10 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     let (source, pin) = mirror::pinning(|| {
         // Some libraries open it by its name.
         mirror::fetch(path)?;
-        open_file(path, options)
+        match products::open(path, options, open_file)? {
+            Some(source) => Ok(source),
+            None => open_file(path, options),
+        }
     });
     let source = source.map_err(mirror::error_with_urls)?;
     Ok(if pin.is_empty() { source } else { Box::new(Pinned { source, _pin: pin }) })
@@ -134,8 +137,11 @@ pub fn is_container_folder(path: &Path) -> bool {
 }
 
 /// Whether a file found while searching a folder is a cube to try: any known format, but not images,
-/// and of ENVI's pairs only the header. A file that cannot be read is one to try, so that it is named.
+/// of ENVI's pairs only the header, and nothing that a product has beside its cubes. A file that cannot be read is one to try, so that it is named.
 pub fn is_cube_file(path: &Path) -> bool {
+    if products::is_beside_a_cube(path) {
+        return false;
+    }
     let Ok(head) = small::head(path, HEAD) else { return true };
     let header = head.starts_with(b"ENVI")
         || path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("hdr"));

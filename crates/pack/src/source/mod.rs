@@ -10,17 +10,19 @@
 //! | ENVI header + data (bsq, bil, bip; gzip) | `envi/` | `search`, `header`, `fields`, `bands`, `map_info`, `esri` |
 //! | `.npy`, `.npz` | `numpy/` | `header`, `npz` |
 //! | MATLAB v5 `.mat` | `matlab/` | `v5` |
-//! | HDF5, NetCDF-4, HDF-EOS, MATLAB v7.3; PRISMA, EMIT, NEON, AVIRIS-3, Delmic by name | `hdf5/` | `tree`, `heaps`, `storage`, `inflate`, `products`, `choose`, `meaning`, `axes`, `spectral`, `read` |
+//! | HDF5, NetCDF-4, HDF-EOS, MATLAB v7.3 | `hdf5/` | `tree`, `heaps`, `storage`, `inflate`, `choose`, `meaning`, `axes`, `spectral`, `read` |
 //! | TIFF, GeoTIFF, BigTIFF | `tiff/` | `directory`, `pages`, `planes`, `chunks`, `description`, `gdal_metadata`, `geo_keys` |
 //! | Zarr v2, v3 | `zarr/` | `metadata`, `choose`, `axes`, `spectral`, `chunks` |
 //! | HTC `.blosc` | `htc/` | `pickle`, `blosc_frame` |
 //! | Tivita `*_SpecCube.dat` | `tivita.rs` | |
 //! | PNG, for masks | `png.rs` | |
 //!
+//! What the numbers of a sensor's product mean, whichever format holds them, is in [`products`], a file a product.
+//!
 //! What several formats share: `flat.rs` is the engine under every format that is one n-d array in a
-//! stretch of bytes, `variables.rs` picks the cube among the arrays of a container, `cube_axes.rs` tells which
+//! stretch of bytes, `variables.rs` picks the cube among the arrays of a container, `joined.rs` makes one of several, `cube_axes.rs` tells which
 //! axes of an array are the cube's, `band_lists.rs` reads what the arrays beside it say of its bands,
-//! `wavelengths.rs` knows the units, `georeference.rs` reference systems. `detect.rs` tells which format a file is of; a new one is a line there.
+//! `wavelengths.rs` knows the units, `georeference.rs` reference systems, `xml.rs` parses within limits. `detect.rs` tells which format a file is of; a new one is a line there.
 
 mod band_lists;
 mod buffer;
@@ -31,13 +33,16 @@ pub mod flat;
 mod georeference;
 pub mod hdf5;
 pub mod htc;
+mod joined;
 pub mod matlab;
 pub mod numpy;
 pub mod png;
+pub mod products;
 pub mod tiff;
 pub mod tivita;
 mod variables;
 mod wavelengths;
+mod xml;
 pub mod zarr;
 
 use std::ops::Range;
@@ -48,6 +53,7 @@ use hsipack_format::{CubeShape, DType, Geo, Result};
 pub use buffer::RowBuffer;
 pub use cube_axes::Axes;
 pub use detect::{is_container_folder, is_cube_file, open};
+pub use products::{images_of_metadata, is_product_folder};
 
 /// How the numbers in a file become physical values: `value * multiply / divide + add`.
 ///
@@ -69,6 +75,13 @@ impl Scaling {
     /// Whether numbers stay as they are.
     pub fn is_none(&self) -> bool {
         *self == Self::NONE
+    }
+
+    /// The physical value of a stored number.
+    pub fn physical(&self, value: f64) -> f64 {
+        let scaled = value * self.multiply / self.divide;
+        // Adding 0 would make -0.0 to 0.0.
+        if self.add == 0.0 { scaled } else { scaled + self.add }
     }
 }
 
@@ -117,8 +130,14 @@ pub struct CubeInfo {
     pub band_names: Option<Vec<String>>,
     /// The number that marks missing data, in stored units.
     pub ignore_value: Option<f64>,
-    /// From stored numbers to physical values.
+    /// From stored numbers to physical values, for every band; [`Scaling::NONE`] where bands differ.
     pub scaling: Scaling,
+    /// The scaling of each band, where bands differ: it takes the place of `scaling`.
+    pub band_scaling: Option<Vec<Scaling>>,
+    /// Numbers of bands, from 0, that the product says have no data: whatever is stored there is no value.
+    pub empty_bands: Vec<usize>,
+    /// The unit of physical values as the product's maker writes it, such as `W/(m2 sr nm)`.
+    pub unit: Option<String>,
     /// The integration time.
     pub exposure: Option<Exposure>,
     /// Names of classes 0, 1, …, for classification maps.
@@ -149,12 +168,34 @@ impl CubeInfo {
             band_names: None,
             ignore_value: None,
             scaling: Scaling::NONE,
+            band_scaling: None,
+            empty_bands: Vec::new(),
+            unit: None,
             exposure: None,
             class_names: None,
             geo: None,
             notes: Vec::new(),
             files: vec![file.into()],
         }
+    }
+
+    /// Gives every band its own scaling; one for all bands where they are alike.
+    pub fn scale_bands(&mut self, scaling: Vec<Scaling>) {
+        let alike = scaling.windows(2).all(|pair| pair[0] == pair[1]);
+        (self.scaling, self.band_scaling) = match scaling.first() {
+            Some(first) if alike => (*first, None),
+            _ => (Scaling::NONE, Some(scaling)),
+        };
+    }
+
+    /// Whether stored numbers are not physical values yet.
+    pub fn is_scaled(&self) -> bool {
+        self.band_scaling.is_some() || !self.scaling.is_none()
+    }
+
+    /// The scaling of `band`.
+    pub fn scaling_of(&self, band: usize) -> Scaling {
+        self.band_scaling.as_ref().map_or(self.scaling, |bands| bands[band])
     }
 
     /// Bytes of an image row as [`Source::read_rows`] gives it.

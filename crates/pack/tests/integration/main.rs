@@ -12,6 +12,7 @@ mod look;
 mod opening;
 mod packing;
 mod parts;
+mod products;
 mod servers;
 mod source_envi;
 mod source_hdf5;

@@ -133,6 +133,13 @@ struct KindRecord {
     ignore_value: Option<Number>,
     /// Multiplied, divided, added.
     scaling: [Number; 3],
+    /// The same for each band, where they differ.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    band_scaling: Option<Vec<[Number; 3]>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    empty_bands: Vec<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    unit: Option<String>,
     exposure: Option<(String, Number, String)>,
     class_names: Option<Vec<String>>,
     /// Bands that are kept.
@@ -313,7 +320,8 @@ impl StackRecord {
 impl From<&PlannedSample> for KindRecord {
     fn from(sample: &PlannedSample) -> Self {
         let info = &sample.info;
-        let Scaling { multiply, divide, add } = info.scaling;
+        let scaling =
+            |scaling: &Scaling| [scaling.multiply, scaling.divide, scaling.add].map(Number::from);
         let exposure = |exposure: &Exposure| {
             (exposure.field.clone(), exposure.time.into(), exposure.unit.clone())
         };
@@ -326,7 +334,10 @@ impl From<&PlannedSample> for KindRecord {
             good_bands: info.good_bands.clone(),
             band_names: info.band_names.clone(),
             ignore_value: info.ignore_value.map(Number::from),
-            scaling: [multiply, divide, add].map(Number::from),
+            scaling: scaling(&info.scaling),
+            band_scaling: info.band_scaling.as_ref().map(|all| all.iter().map(scaling).collect()),
+            empty_bands: info.empty_bands.clone(),
+            unit: info.unit.clone(),
             exposure: info.exposure.as_ref().map(exposure),
             class_names: info.class_names.clone(),
             bands: sample.bands.clone(),
@@ -336,7 +347,10 @@ impl From<&PlannedSample> for KindRecord {
 
 impl KindRecord {
     fn info(&self, file: &Path, geo: Option<Geo>) -> Result<CubeInfo> {
-        let [multiply, divide, add] = self.scaling.map(f64::from);
+        let scaling = |numbers: &[Number; 3]| {
+            let [multiply, divide, add] = numbers.map(f64::from);
+            Scaling { multiply, divide, add }
+        };
         let exposure = self.exposure.clone();
         let new =
             CubeInfo::new(self.format.clone(), shape_of(self.shape), dtype(&self.dtype)?, file);
@@ -346,7 +360,10 @@ impl KindRecord {
             good_bands: self.good_bands.clone(),
             band_names: self.band_names.clone(),
             ignore_value: self.ignore_value.map(f64::from),
-            scaling: Scaling { multiply, divide, add },
+            scaling: scaling(&self.scaling),
+            band_scaling: self.band_scaling.as_ref().map(|all| all.iter().map(scaling).collect()),
+            empty_bands: self.empty_bands.clone(),
+            unit: self.unit.clone(),
             exposure: exposure.map(|(field, time, unit)| Exposure {
                 field,
                 time: time.into(),

@@ -10,7 +10,7 @@ use crate::convert::options::{BandSelection, ValueOptions};
 use crate::convert::references;
 use crate::convert::transform::Transform;
 use crate::input::Input;
-use crate::source::{self, Axes, CubeInfo, OpenOptions, Scaling, Source};
+use crate::source::{self, Axes, CubeInfo, OpenOptions, Source};
 
 /// Opens the source of an input, as the options ask.
 ///
@@ -68,17 +68,17 @@ pub(crate) fn with_calibration(
     scale: f64,
     calibration: Option<Arc<Calibration>>,
 ) -> Transform {
+    let stored = |bands| Transform { bands, ..Transform::identity(info) };
+    let read = if values.raw_values { stored(bands) } else { Transform::physical(info, bands) };
     Transform {
-        source: info.shape,
         dtype: values.dtype,
-        bands,
         ignore_value: values.ignore_value.or(info.ignore_value),
-        scaling: if values.raw_values { Scaling::NONE } else { info.scaling },
         calibration,
         normalize: values.normalize,
         nodata: values.nodata,
         scale,
         keep_bits: values.keep_bits.bits(),
+        ..read
     }
 }
 

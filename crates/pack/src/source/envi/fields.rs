@@ -7,7 +7,7 @@ use std::iter::Peekable;
 use hsipack_format::{Error, Result};
 
 /// Header text as a string: UTF-8, or Latin-1 if it is not (a `µ` or a name in `description`).
-pub(super) fn decode(bytes: &[u8]) -> String {
+pub(in crate::source) fn decode(bytes: &[u8]) -> String {
     let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
     match std::str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),
@@ -39,10 +39,10 @@ const LAYOUT_KEYS: [&str; 8] = [
 ];
 
 /// The keys of a header, in lower case, with every value given for them, braces removed.
-pub(super) struct Fields(BTreeMap<String, Vec<String>>);
+pub(in crate::source) struct Fields(BTreeMap<String, Vec<String>>);
 
 impl Fields {
-    pub(super) fn parse(text: &str) -> Result<Fields> {
+    pub(in crate::source) fn parse(text: &str) -> Result<Fields> {
         let mut lines = lines(text).peekable();
         if !lines.next().is_some_and(is_first_line) {
             return Err(not_a_header(text));
@@ -60,7 +60,7 @@ impl Fields {
     }
 
     /// The value of `key`; the last one, as other readers take it, if it is given more than once.
-    pub(super) fn get(&self, key: &str) -> Option<&str> {
+    pub(in crate::source) fn get(&self, key: &str) -> Option<&str> {
         Some(self.0.get(key)?.last()?.as_str())
     }
 
@@ -148,7 +148,7 @@ fn not_a_header(text: &str) -> Error {
 }
 
 /// The pieces of a list of numbers; writers differ in where they put commas.
-pub(super) fn tokens(text: &str) -> impl Iterator<Item = &str> {
+pub(in crate::source) fn tokens(text: &str) -> impl Iterator<Item = &str> {
     text.split(|letter: char| letter == ',' || letter.is_whitespace())
         .filter(|token| !token.is_empty())
 }

@@ -27,6 +27,7 @@ use flate2::read::MultiGzDecoder;
 use hsipack_format::{CubeShape, Error, Opt, Result, remedy};
 use hsipack_store::{mirror, small};
 
+pub(super) use self::fields::{Fields, decode, tokens};
 use self::header::{Header, Interleave, Kind};
 use self::search::{file_name, find_data, has_suffix, header_names};
 use crate::source::flat::{FileBytes, FlatLayout, FlatSource, StreamBytes};

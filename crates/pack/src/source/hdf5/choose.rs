@@ -4,9 +4,9 @@ use std::path::Path;
 
 use hsipack_format::{Error, ErrorKind, Result};
 
-use super::products::ProductCube;
 use super::tree::{Entry, Tree, Values};
 use crate::source::OpenOptions;
+use crate::source::products::ProductCube;
 use crate::source::variables::{self, Candidate};
 
 fn candidate(entry: &Entry) -> Candidate {
@@ -26,6 +26,12 @@ fn candidates(entries: &[&Entry]) -> Vec<Candidate> {
 fn ambiguous(path: &Path, what: &str, entries: &[&Entry]) -> Error {
     let places: Vec<usize> = (0..entries.len()).collect();
     variables::ambiguous(path, what, &candidates(entries), &places)
+}
+
+/// How to have all of these as one.
+fn joining(entries: &[&Entry]) -> String {
+    let names: Vec<&str> = entries.iter().map(|entry| entry.name()).collect();
+    format!("join them in order of wavelength: '::{}'", names.join("+"))
 }
 
 /// The datasets below `group` that compete to be the cube, or the mask, if the user names none.
@@ -63,9 +69,15 @@ pub(super) fn choose(
         [first, ..] => {
             // The two halves of a refused product are no choice.
             let refused = products.iter().find(|cube| cube.path == first.path);
-            match refused.and_then(ProductCube::refusal) {
+            match refused.and_then(|cube| cube.product.refusal(cube)) {
                 Some((what, remedy)) => Err(Error::unsupported(what).with_remedy(remedy)),
-                None => Err(ambiguous(path, "the file holds several cubes", &main)),
+                None => {
+                    let error = ambiguous(path, "the file holds several cubes", &main);
+                    Err(match products.iter().any(|cube| cube.product.is_joinable(cube)) {
+                        true => error.or_remedy(joining(&main)),
+                        false => error,
+                    })
+                }
             }
         }
     }

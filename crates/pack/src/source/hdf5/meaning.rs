@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use hsipack_format::{CubeShape, DType, Error, Opt, Result, remedy};
 
-use super::products::{Facts, GOOD_BANDS, ProductCube};
+use super::spectral::GOOD_BANDS;
 use super::tree::{Attributes, Entry, Tree};
 use super::{axes, spectral};
 use crate::source::cube_axes::kept_axes;
+use crate::source::products::{Facts, ProductCube};
 use crate::source::wavelengths::{fwhm_to_nm, to_nm};
 use crate::source::{Axes, Axis, AxisOrder, CubeInfo, OpenOptions, Scaling};
 
@@ -196,7 +197,7 @@ impl Meaning<'_> {
     pub fn describe(&self, info: &mut CubeInfo) {
         let bands = info.shape.bands;
         let facts = match self.product {
-            Some(product) => product.facts(self.tree, bands),
+            Some(product) => product.product.facts(product, self.tree, bands),
             None => self.generic_facts(bands, &mut info.notes),
         };
         info.notes.extend(facts.notes);
@@ -207,7 +208,8 @@ impl Meaning<'_> {
             let unit = list.unit.as_deref();
             info.wavelength = to_nm(&list.values, unit).map_err(|note| info.notes.push(note)).ok();
             let fwhm = fitting(facts.fwhm, Vec::len, bands, "fwhm", &mut info.notes);
-            // Widths are in the unit of the band centres.
+            // Widths are in the unit of the band centres, unless they have one of their own.
+            let unit = facts.fwhm_unit.as_deref().or(unit);
             if let (Some(nm), Some(fwhm)) = (&info.wavelength, fwhm) {
                 info.fwhm = fwhm_to_nm(&fwhm, unit, Some((&list.values, nm)))
                     .map_err(|note| info.notes.push(note))
@@ -216,7 +218,10 @@ impl Meaning<'_> {
         }
         info.good_bands = fitting(facts.good_bands, Vec::len, bands, "good band", &mut info.notes);
         let attributes = self.tree.attributes(&self.entry.path);
-        info.ignore_value = ignore_value(&attributes, &mut info.notes);
+        info.ignore_value = ignore_value(&attributes, &mut info.notes).or(facts.ignore_value);
+        info.empty_bands = facts.empty_bands;
+        info.unit = facts.unit.map(str::to_owned);
+        info.geo = facts.geo.filter(|_| self.options.axes.is_none());
         info.scaling =
             facts.scaling.unwrap_or_else(|| generic_scaling(&attributes, &mut info.notes));
         if attributes.text("_Unsigned").as_deref() == Some("true") && is_signed(info.dtype) {
@@ -243,6 +248,7 @@ impl Meaning<'_> {
         Facts {
             wavelengths,
             fwhm: spectral::beside(self.tree, path, &names, bands),
+            fwhm_unit: spectral::attribute_unit(&self.tree.attributes(path), "fwhm"),
             good_bands: good.map(|good| good.iter().map(|flag| *flag != 0.0).collect()),
             ..Facts::default()
         }

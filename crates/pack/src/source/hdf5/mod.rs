@@ -3,7 +3,7 @@
 //! ```text
 //! open:  tree      what is in the file
 //!        storage   which files its values lie in, and whether they may be read
-//!        products  is it a product whose layout says everything?
+//!        products  is it a product whose layout says everything? (`source/products/`)
 //!        choose    the dataset: the user's, the product's, or the only cube
 //!        meaning   axes (--axes, the product, names of dimensions, the wavelength list's length,
 //!                  MATLAB's habit), size, ignore value, scaling; wavelengths from spectral
@@ -22,23 +22,21 @@ mod choose;
 mod heaps;
 mod inflate;
 mod meaning;
-mod products;
 mod read;
-mod spectral;
+pub(super) mod spectral;
 mod storage;
-mod tree;
+pub(super) mod tree;
 
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use hsipack_format::{DType, Error, Result};
+use hsipack_format::{DType, Error, ErrorKind, Result};
 use hsipack_store::small;
 
 use self::choose::choose;
 use self::meaning::Meaning;
-use self::products::ProductCube;
 use self::tree::{Entry, Tree, Values, damaged};
-use crate::source::{CubeInfo, OpenOptions, Source};
+use crate::source::{CubeInfo, OpenOptions, Source, joined, products};
 
 const SIGNATURE: &[u8] = b"\x89HDF\r\n\x1a\n";
 const EXTENSIONS: [&str; 8] = ["h5", "hdf5", "he5", "hdf", "nc", "nc4", "mat", "h5ad"];
@@ -69,7 +67,23 @@ fn signature_further_on(path: &Path) -> bool {
 /// # Errors
 /// If the file cannot be read or is malformed, or holds no cube or several.
 pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
-    open_cube(path, options).map_err(|error| error.at(path))
+    let opened = match (open_cube(path, options), joined::names(options)) {
+        // No dataset has such a name.
+        (Err(error), Some(names)) if error.kind() == ErrorKind::Conflict => {
+            open_joined(path, options, &names)
+        }
+        (opened, _) => opened,
+    };
+    opened.map_err(|error| error.at(path))
+}
+
+/// Several cubes as one, their bands in order of wavelength.
+fn open_joined(path: &Path, options: &OpenOptions, names: &[&str]) -> Result<Box<dyn Source>> {
+    let part = |name: &&str| {
+        open_cube(path, &OpenOptions { variable: Some((*name).to_owned()), ..options.clone() })
+    };
+    let parts = names.iter().map(part).collect::<Result<Vec<_>>>()?;
+    joined::join(names, parts)
 }
 
 fn open_cube(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
@@ -83,7 +97,7 @@ fn open_cube(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     let products = products::cubes(&tree);
     let mut entry = choose(path, &tree, &products, options)?;
     let product = products.iter().find(|cube| cube.path == entry.path);
-    if let Some((what, remedy)) = product.and_then(ProductCube::refusal) {
+    if let Some((what, remedy)) = product.and_then(|cube| cube.product.refusal(cube)) {
         return Err(Error::unsupported(what).with_remedy(remedy));
     }
     let dtype = element_type(&entry)?;

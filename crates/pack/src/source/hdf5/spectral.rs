@@ -2,6 +2,10 @@
 
 use super::tree::{Attributes, Tree, parent, plain};
 
+/// Names, in plain spelling, of lists that are 1 for good bands and 0 for bad ones, `bad_band_list` among them.
+pub(crate) const GOOD_BANDS: [&str; 6] =
+    ["goodwavelengths", "goodbands", "goodwavelength", "bbl", "goodbandslist", "badbandlist"];
+
 /// A list of band centres somewhere in a file.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Wavelengths {
@@ -64,7 +68,7 @@ fn plausible(values: &[f64]) -> bool {
 }
 
 /// The unit of the list in the attribute `name`: `wavelength_units` beside `wavelength`, say.
-fn attribute_unit(attributes: &Attributes, name: &str) -> Option<String> {
+pub(crate) fn attribute_unit(attributes: &Attributes, name: &str) -> Option<String> {
     let name = plain(name);
     let singular = name.trim_end_matches('s');
     let beside = attributes.names_where(|other| {

@@ -258,6 +258,22 @@ impl Tree {
         numbers(&self.dataset(path).ok()?.0)
     }
 
+    /// The text in the dataset at `path`, of up to 64 KiB.
+    pub fn text(&self, path: &str) -> Option<String> {
+        const LONGEST: usize = 1 << 16;
+        let (dataset, _) = self.dataset(path).ok()?;
+        if dataset.size() != 1 {
+            return None;
+        }
+        match dataset.dtype().ok()?.to_descriptor().ok()? {
+            TypeDescriptor::FixedAscii(_) => {
+                let text = dataset.read_raw::<FixedAscii<LONGEST>>().ok()?;
+                Some(String::from_utf8_lossy(text.first()?.as_bytes()).into_owned())
+            }
+            _ => texts(&dataset)?.into_iter().next(),
+        }
+    }
+
     /// The attributes of the group or dataset at `path` (empty for the root).
     pub fn attributes(&self, path: &str) -> Attributes {
         let location = if path.is_empty() {

@@ -3,7 +3,7 @@
 
 use hsipack_format::{Error, Result};
 
-use super::gdal_metadata::parse_xml;
+use crate::source::xml;
 
 /// What ImageDescription says about the pages' meaning.
 #[derive(Debug, Default, PartialEq)]
@@ -70,7 +70,7 @@ fn shaped_axes(description: &str) -> Option<Vec<usize>> {
 
 /// Lengths of OME's Z, C and T axes.
 fn ome_axes(description: &str) -> Option<Vec<usize>> {
-    let document = parse_xml(description).ok()?;
+    let document = xml::parse(description).ok()?;
     let pixels = document.descendants().find(|node| node.tag_name().name() == "Pixels")?;
     ["SizeZ", "SizeC", "SizeT"].iter().map(|name| pixels.attribute(*name)?.parse().ok()).collect()
 }

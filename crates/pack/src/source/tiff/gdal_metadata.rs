@@ -15,36 +15,10 @@ use std::sync::LazyLock;
 
 use hsipack_format::{Error, Result};
 use regex::Regex;
-use roxmltree::{Document, ParsingOptions};
 
 use crate::source::wavelengths::{fwhm_to_nm, to_nm};
+use crate::source::xml;
 use crate::source::{CubeInfo, Scaling};
-
-/// Texts of 500 bands take 200 KB.
-const LONGEST_TEXT: usize = 16 << 20;
-/// The parser's time grows with the square of the number of attributes of one element, and its memory
-/// with the square of the number of namespaces: no writer comes near either.
-const MOST_ATTRIBUTES: usize = 1024;
-const MOST_NAMESPACES: usize = 256;
-
-/// Parses XML from a file, unless that would take very long.
-///
-/// # Errors
-/// In words, if it would, or the text is not well-formed.
-pub(super) fn parse_xml(text: &str) -> Result<Document<'_>, String> {
-    if text.len() > LONGEST_TEXT {
-        return Err("longer than 16 MiB".to_owned());
-    }
-    if text.matches("xmlns").count() > MOST_NAMESPACES {
-        return Err("of too many namespaces".to_owned());
-    }
-    // A tag has no more attributes than there are equal signs up to the next one.
-    if text.split('<').any(|tag| tag.matches('=').count() > MOST_ATTRIBUTES) {
-        return Err("of too many attributes".to_owned());
-    }
-    let options = ParsingOptions { nodes_limit: 4 << 20, ..ParsingOptions::default() };
-    Document::parse_with_options(text, options).map_err(|error| error.to_string())
-}
 
 /// The items of a GDAL metadata text.
 #[derive(Debug, Default)]
@@ -67,7 +41,7 @@ impl GdalMetadata {
     /// # Errors
     /// If it is not well-formed XML.
     pub fn parse(text: &str) -> Result<Self> {
-        let document = parse_xml(text.trim_matches(['\0', ' ', '\n']))
+        let document = xml::parse(text.trim_matches(['\0', ' ', '\n']))
             .map_err(|why| Error::malformed(format!("the GDAL metadata are no XML: {why}")))?;
         let items = document
             .descendants()
@@ -386,7 +360,7 @@ mod tests {
             let error = GdalMetadata::parse(&items(text)).unwrap_err();
             assert!(error.what().contains(why), "{error}");
         };
-        refused(&" ".repeat(LONGEST_TEXT), "16 MiB");
+        refused(&" ".repeat(xml::LONGEST_TEXT), "16 MiB");
         let attributes: String = (0..100_000).map(|index| format!("a{index}='' ")).collect();
         refused(&format!("<a {attributes}/>"), "attributes");
         let nested: String = (0..50_000).map(|index| format!("<a xmlns:a{index}='b'>")).collect();

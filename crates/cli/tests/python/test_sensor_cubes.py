@@ -1,0 +1,76 @@
+"""Products of sensors are packed as their makers define them, bit for bit as NumPy would."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import Hsipack, assert_same_bits, attributes, expected, only_stack, read_zarr, samples
+from readers import Case
+from sensors import CASES
+
+# References of cameras, HySpex's header, Resonon's pair, GDAL's samples: no products.
+OTHERS = ("headwall", "hyspex", "resonon", "specim", "gdal", "aviris/ang20160910t185702_obs")
+
+
+@pytest.fixture(scope="session")
+def sensors(shared: Path) -> Path:
+    """The folder of products; tests that want it are skipped where it is missing."""
+    folder = shared / "sensors"
+    if not folder.is_dir():
+        pytest.skip(f"SKIPPED: no products in {folder}")
+    return folder
+
+
+def truth_of(sensors: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((sensors / "TRUTH.json").read_text())
+    return found
+
+
+def test_every_product_of_the_truth_is_tested(sensors: Path) -> None:
+    products = {name for name in truth_of(sensors) if not name.startswith(OTHERS)}
+    assert {case.truth for case in CASES} == products
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.truth[-60:])
+def test_packed_values_are_the_product_s(
+    case: Case, sensors: Path, hsipack: Hsipack, tmp_path: Path
+) -> None:
+    truth = truth_of(sensors)[case.truth]
+    cube = case.read(sensors / case.file)
+    stored = np.ascontiguousarray(cube.stored).astype(truth["dtype"])
+    assert hashlib.sha256(stored.tobytes()).hexdigest() == truth["sha256_canonical"]
+
+    out = tmp_path / "out.hsipack"
+    hsipack.convert(case.input(sensors), out=out)
+    assert only_stack(out) == "x".join(map(str, truth["shape"]))
+    packed = read_zarr(out)[0]
+    assert_same_bits(packed, cube.packed())
+    assert np.isfinite(packed).sum() == truth["physical"]["result"]["valid"]
+
+    lists = {"wavelength": cube.wavelength, "fwhm": cube.fwhm}
+    for name, wanted in lists.items():
+        array = out / only_stack(out) / name
+        assert array.is_dir() == (wanted is not None), name
+    assert attributes(out)["hsipack"].get("good_bands") == cube.good
+    geo = samples(out)[0].get("geo")
+    if truth["physical"].get("transform_gdal"):
+        assert geo is not None
+        np.testing.assert_allclose(geo["transform"], truth["physical"]["transform_gdal"], atol=1e-6)
+    else:
+        assert geo is None
+
+
+@pytest.mark.parametrize("part", ["enmap_l1c", "desis_l1b", "PRS_L2D", "aviris_classic"])
+def test_raw_values_are_the_stored_numbers(
+    part: str, sensors: Path, hsipack: Hsipack, tmp_path: Path
+) -> None:
+    case = next(case for case in CASES if part in case.truth)
+    cube = case.read(sensors / case.file)
+    out = tmp_path / "out.hsipack"
+    hsipack.convert(case.input(sensors), "--raw-values", "--dtype", "float32", out=out)
+    wanted = expected(cube.stored, ignore=cube.ignore, dtype="float32")
+    assert_same_bits(read_zarr(out)[0], wanted)
+    assert "scaling" not in samples(out)[0]["source"]

@@ -1,0 +1,55 @@
+//! EMIT L1B and L2A, of NASA's LP DAAC.
+//!
+//! | dataset | cube | axes |
+//! |---|---|---|
+//! | `reflectance` | EMIT L2A | (row, column, band) |
+//! | `radiance` | EMIT L1B | (row, column, band) |
+//! | `reflectance_uncertainty` | EMIT L2A | (row, column, band) |
+//!
+//! Beside them lie `sensor_band_parameters` (in L2A with `good_wavelengths`, whose bad bands hold −0.01) and
+//! `location`, whose `glt_x` and `glt_y` bring pixels to a map; the cube itself is in the sensor's grid.
+
+use super::Product;
+use super::layout::{Facts, Layout, ProductCube, flags, of_table};
+use crate::source::AxisOrder;
+use crate::source::hdf5::spectral::from_dataset;
+use crate::source::hdf5::tree::Tree;
+
+static LAYOUTS: [Layout; 3] = [
+    Layout { path: "/reflectance", name: "EMIT L2A", order: AxisOrder::BIP, main: true },
+    Layout { path: "/radiance", name: "EMIT L1B", order: AxisOrder::BIP, main: true },
+    Layout {
+        path: "/reflectance_uncertainty",
+        name: "EMIT L2A uncertainty",
+        order: AxisOrder::BIP,
+        main: false,
+    },
+];
+
+const WAVELENGTHS: &str = "/sensor_band_parameters/wavelengths";
+const GOOD: &str = "/sensor_band_parameters/good_wavelengths";
+
+/// See the [module](self).
+pub(super) struct Emit;
+
+impl Product for Emit {
+    fn cubes(&'static self, tree: &Tree) -> Vec<ProductCube> {
+        if tree.entry(WAVELENGTHS).is_none() && tree.entry(GOOD).is_none() {
+            return Vec::new();
+        }
+        of_table(self, &LAYOUTS, tree)
+    }
+
+    fn facts(&self, cube: &ProductCube, tree: &Tree, _bands: usize) -> Facts {
+        Facts {
+            wavelengths: from_dataset(tree, WAVELENGTHS),
+            fwhm: tree.list("/sensor_band_parameters/fwhm"),
+            good_bands: tree.list(GOOD).map(flags),
+            unit: Some(match cube.dataset() {
+                "radiance" => "uW/(cm2 sr nm)",
+                _ => "1 (surface reflectance)",
+            }),
+            ..Facts::default()
+        }
+    }
+}

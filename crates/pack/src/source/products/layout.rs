@@ -1,0 +1,109 @@
+//! Products that are HDF5 files: cubes whose place in the file tells what they are.
+
+use hsipack_format::Geo;
+
+use super::Product;
+use crate::source::hdf5::spectral::Wavelengths;
+use crate::source::hdf5::tree::Tree;
+use crate::source::{AxisOrder, Scaling};
+
+/// A line of a product's table: where a cube lies, and what it is.
+#[derive(Debug)]
+pub(in crate::source) struct Layout {
+    /// Full path of the dataset.
+    pub path: &'static str,
+    /// What it is called in messages, such as `EMIT L2A`.
+    pub name: &'static str,
+    /// Its axes in index order.
+    pub order: AxisOrder,
+    /// Whether it is one to take, or to offer, if the user names none.
+    pub main: bool,
+}
+
+/// A cube whose place in the file gives its meaning.
+#[derive(Clone)]
+pub(in crate::source) struct ProductCube {
+    /// Of which product.
+    pub product: &'static dyn Product,
+    /// The product's name, e.g. `PRISMA L2D`.
+    pub name: String,
+    /// Full path of the dataset.
+    pub path: String,
+    /// Which of the dataset's axes are the cube's three, in index order.
+    pub axes: [usize; 3],
+    /// What these three axes are.
+    pub order: AxisOrder,
+    /// Whether the cube is one to take, or to offer, if the user names none.
+    pub main: bool,
+}
+
+/// What a product says about a cube's numbers and bands.
+#[derive(Debug, Default)]
+pub(in crate::source) struct Facts {
+    /// Band centres.
+    pub wavelengths: Option<Wavelengths>,
+    /// Widths.
+    pub fwhm: Option<Vec<f64>>,
+    /// Their unit, where it is not that of the band centres.
+    pub fwhm_unit: Option<String>,
+    /// `true` is good.
+    pub good_bands: Option<Vec<bool>>,
+    /// Bands without data, from 0.
+    pub empty_bands: Vec<usize>,
+    /// `None` leaves it to the dataset's attributes.
+    pub scaling: Option<Scaling>,
+    /// Where the dataset's attributes name none.
+    pub ignore_value: Option<f64>,
+    /// Of physical values.
+    pub unit: Option<&'static str>,
+    /// Where the pixels lie.
+    pub geo: Option<Geo>,
+    /// What the user should know.
+    pub notes: Vec<String>,
+}
+
+impl ProductCube {
+    /// A cube of three axes.
+    pub fn new(
+        product: &'static dyn Product,
+        name: impl Into<String>,
+        path: impl Into<String>,
+        order: AxisOrder,
+    ) -> Self {
+        let (name, path) = (name.into(), path.into());
+        Self { product, name, path, axes: [0, 1, 2], order, main: true }
+    }
+
+    /// The last component of the path.
+    pub fn dataset(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or_default()
+    }
+}
+
+/// The cubes of `table` that are in the file. A single one is the one to take.
+pub(super) fn of_table(
+    product: &'static dyn Product,
+    table: &[Layout],
+    tree: &Tree,
+) -> Vec<ProductCube> {
+    let there = table.iter().filter(|line| is_cube(tree, line.path));
+    let cube = |line: &Layout| ProductCube {
+        main: line.main,
+        ..ProductCube::new(product, line.name, line.path, line.order)
+    };
+    let mut cubes: Vec<ProductCube> = there.map(cube).collect();
+    if let [only] = &mut cubes[..] {
+        only.main = true;
+    }
+    cubes
+}
+
+/// Whether the dataset at `path` holds numbers along three axes.
+pub(super) fn is_cube(tree: &Tree, path: &str) -> bool {
+    tree.entry(path).is_some_and(|entry| entry.dtype().is_some() && entry.shape.len() == 3)
+}
+
+/// Lists of 1 for good bands and 0 for bad ones, as flags.
+pub(super) fn flags(values: Vec<f64>) -> Vec<bool> {
+    values.into_iter().map(|flag| flag != 0.0).collect()
+}

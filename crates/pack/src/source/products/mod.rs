@@ -1,0 +1,253 @@
+//! Products of sensors as their makers define them: a file a product, all behind [`Product`].
+//!
+//! The formats read stored numbers; a product says what they mean: gain and offset of each band, unit, band centres
+//! and widths, bands that are bad or have no data, ignore values that no tag names, where the pixels lie.
+//!
+//! | product | in | recognised by |
+//! |---|---|---|
+//! | EnMAP L1B, L1C, L2A | `enmap.rs` | names of files, XML |
+//! | DESIS L1B, L1C, L2A | `desis.rs` | names of files, XML or ENVI header |
+//! | Wyvern L1B, L2A | `wyvern.rs` | names of files, JSON |
+//! | AVIRIS classic, NG, 3 | `aviris.rs` | names of files; HDF5 layout |
+//! | PRISMA L1 to L2D | `prisma.rs` | HDF5 layout |
+//! | EMIT L1B, L2A | `emit.rs` | HDF5 layout |
+//! | Tanager | `tanager.rs` | HDF5 layout |
+//! | PACE OCI L1B, L2 | `pace.rs` | HDF5 layout |
+//! | NEON | `neon.rs` | HDF5 layout |
+//! | Delmic | `delmic.rs` | HDF5 layout |
+//!
+//! Each file opens with a table of what it recognises, which the code reads. A new product is a file, and a line in
+//! [`PRODUCTS`]. `delivery.rs` knows files by their names, `layout.rs` cubes by their place in an HDF5 file, `dlr.rs`
+//! the lists of bands in the XML of EnMAP and DESIS, `eos.rs` the grids of HDF-EOS.
+
+mod aviris;
+mod delivery;
+mod delmic;
+pub mod desis;
+pub mod dlr;
+mod emit;
+pub mod enmap;
+mod eos;
+mod layout;
+mod neon;
+mod pace;
+mod prisma;
+mod tanager;
+pub mod wyvern;
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use hsipack_format::{Error, Result};
+
+use self::delivery::{FileName, Found, Part};
+use super::hdf5::tree::Tree;
+use super::{Access, CubeInfo, OpenOptions, RowBuffer, Source};
+
+#[doc(hidden)]
+pub use self::aviris::{parse_centres, parse_gain};
+#[doc(hidden)]
+pub use self::eos::Grid;
+pub(in crate::source) use self::layout::{Facts, ProductCube};
+
+/// A product of a sensor.
+pub(in crate::source) trait Product: Sync {
+    /// The table of the files of a delivery, by name; the first line that fits counts.
+    fn files(&self) -> &'static [FileName] {
+        &[]
+    }
+
+    /// Says in `info` what the product defines of the cube in a file that [`files`](Self::files) names.
+    ///
+    /// # Errors
+    /// If a part of the delivery is missing, cannot be read, or disagrees with the cube.
+    fn describe(&self, _file: &Found, _info: &mut CubeInfo) -> Result<()> {
+        Ok(())
+    }
+
+    /// The cubes of an HDF5 file that has the product's layout; none if it has another.
+    fn cubes(&'static self, _tree: &Tree) -> Vec<ProductCube> {
+        Vec::new()
+    }
+
+    /// What the product says of a cube that [`cubes`](Self::cubes) named, of `bands` bands.
+    fn facts(&self, _cube: &ProductCube, _tree: &Tree, _bands: usize) -> Facts {
+        Facts::default()
+    }
+
+    /// Whether such a cube and the others of its file are of one grid, so that they can be joined.
+    fn is_joinable(&self, _cube: &ProductCube) -> bool {
+        false
+    }
+
+    /// Why such a cube cannot be used, and what to do instead.
+    fn refusal(&self, _cube: &ProductCube) -> Option<(&'static str, &'static str)> {
+        None
+    }
+}
+
+/// All products; of those that recognise a file, the first one counts.
+static PRODUCTS: [&dyn Product; 10] = [
+    &enmap::Enmap,
+    &desis::Desis,
+    &wyvern::Wyvern,
+    &aviris::Aviris,
+    &prisma::Prisma,
+    &emit::Emit,
+    &tanager::Tanager,
+    &pace::Pace,
+    &neon::Neon,
+    &delmic::Delmic,
+];
+
+/// The cubes of the product whose layout an HDF5 file has; none if it has none of these layouts.
+pub(super) fn cubes(tree: &Tree) -> Vec<ProductCube> {
+    let all = PRODUCTS.into_iter().map(|product| product.cubes(tree));
+    all.into_iter().find(|cubes| !cubes.is_empty()).unwrap_or_default()
+}
+
+/// Opens the cube of the delivery that `path` belongs to, with `plain` for the cube's own format; `None` if it is no
+/// file or folder of a product.
+///
+/// # Errors
+/// If a part of the delivery is missing or contradicts another, the delivery has several cubes and none is named, or
+/// the cube cannot be read.
+pub(super) fn open(
+    path: &Path,
+    options: &OpenOptions,
+    plain: impl Fn(&Path, &OpenOptions) -> Result<Box<dyn Source>>,
+) -> Result<Option<Box<dyn Source>>> {
+    let Some(found) = part_of(path, options)? else { return Ok(None) };
+    let mut inner = options.clone();
+    let image = match found.part {
+        Part::Layer => return Ok(None),
+        Part::Image(_) | Part::Plain(_) => found,
+        Part::Metadata => choose(path, found.images(), &found, &mut inner.variable)?,
+    };
+    refuse_jpeg_2000(&image.path)?;
+    let source = plain(&image.path, &inner)?;
+    let mut info = source.info().clone();
+    image.product.describe(&image, &mut info)?;
+    Ok(Some(Box::new(Described { info, source })))
+}
+
+/// Some makers deliver JPEG 2000, too.
+fn refuse_jpeg_2000(path: &Path) -> Result<()> {
+    match path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("jp2")) {
+        true => Err(Error::unsupported("JPEG 2000 is not read").at(path).with_remedy(
+            "make a TIFF of it under the same name: gdal_translate -co INTERLEAVE=BAND NAME.JP2 NAME.TIF",
+        )),
+        false => Ok(()),
+    }
+}
+
+/// What `path` is of a delivery: the file itself, or what lies in the folder.
+fn part_of(path: &Path, options: &OpenOptions) -> Result<Option<Found>> {
+    if options.mask {
+        return Ok(None);
+    }
+    if !path.is_dir() {
+        return Ok(delivery::find(path));
+    }
+    let found = delivery::in_folder(path)?;
+    let Some(first) = found.first() else { return Ok(None) };
+    if found.iter().any(|other| other.base != first.base) {
+        let images = found.iter().filter(|one| matches!(one.part, Part::Image(_)));
+        return Err(Error::ambiguous("the folder holds several products")
+            .at(path)
+            .with_remedy(format!("give one of {}", listing(images))));
+    }
+    // As if the metadata were named: they belong to all cubes of the delivery.
+    let (path, base) = (first.path.clone(), first.base.clone());
+    Ok(Some(Found { product: first.product, part: Part::Metadata, path, base }))
+}
+
+/// The cube that is meant where metadata or a folder are named: the only one, or that of the name in `variable`, which
+/// is taken.
+fn choose(
+    path: &Path,
+    images: Vec<Found>,
+    metadata: &Found,
+    variable: &mut Option<String>,
+) -> Result<Found> {
+    let wanted = variable.take();
+    let is_wanted = |image: &Found| match (&wanted, image.part) {
+        (Some(wanted), Part::Image(name)) => name.eq_ignore_ascii_case(wanted),
+        _ => true,
+    };
+    let all = listing(images.iter());
+    let none = images.is_empty();
+    let mut fitting: Vec<Found> = images.into_iter().filter(is_wanted).collect();
+    match fitting.len() {
+        1 => Ok(fitting.remove(0)),
+        0 if none => Err(Error::malformed("the image of this product is missing")
+            .at(path)
+            .with_remedy(format!("put {} beside its metadata", metadata.image_names()))),
+        0 => Err(Error::conflict(format!(
+            "there is no image '{}' in this product",
+            wanted.unwrap_or_default()
+        ))
+        .at(path)
+        .with_remedy(format!("give one of {all}"))),
+        _ => Err(Error::ambiguous("the product has several images")
+            .at(path)
+            .with_remedy(format!("give one of {all}"))),
+    }
+}
+
+/// The names of cubes, and how they are called behind `::`.
+fn listing<'f>(images: impl Iterator<Item = &'f Found>) -> String {
+    let name = |image: &Found| {
+        let file = image.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        match image.part {
+            Part::Image(name) if !name.is_empty() => format!("{file} (::{name})"),
+            _ => file,
+        }
+    };
+    images.map(name).collect::<Vec<_>>().join(", ")
+}
+
+/// Whether a file that is found in a folder is no cube to pack, though its format may be one of cubes: metadata of
+/// a product, or a quality layer.
+pub(super) fn is_beside_a_cube(path: &Path) -> bool {
+    delivery::find(path).is_some_and(|found| matches!(found.part, Part::Metadata | Part::Layer))
+}
+
+/// Whether a folder holds a product's cube or its metadata.
+pub fn is_product_folder(path: &Path) -> bool {
+    path.is_dir() && delivery::in_folder(path).is_ok_and(|found| !found.is_empty())
+}
+
+/// The cubes of the delivery whose metadata `path` is; empty if it is something else, or none is there.
+pub fn images_of_metadata(path: &Path) -> Vec<PathBuf> {
+    match delivery::find(path) {
+        Some(found) if found.part == Part::Metadata => {
+            found.images().into_iter().map(|image| image.path).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// A cube as its format reads it, with what its product says of it.
+struct Described {
+    info: CubeInfo,
+    source: Box<dyn Source>,
+}
+
+impl Source for Described {
+    fn info(&self) -> &CubeInfo {
+        &self.info
+    }
+
+    fn access(&self) -> Access {
+        self.source.access()
+    }
+
+    fn preferred_rows(&self, budget: usize) -> usize {
+        self.source.preferred_rows(budget)
+    }
+
+    fn read_rows(&self, rows: Range<usize>, out: &mut RowBuffer) -> Result<()> {
+        self.source.read_rows(rows, out)
+    }
+}

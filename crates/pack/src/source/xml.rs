@@ -1,0 +1,66 @@
+//! XML from files: parsed within limits, and the few ways in which metadata are looked up.
+
+use roxmltree::{Document, Node, ParsingOptions};
+
+/// Texts of 500 bands take 200 KB.
+pub(super) const LONGEST_TEXT: usize = 16 << 20;
+/// The parser's time grows with the square of the number of attributes of one element, and its memory
+/// with the square of the number of namespaces: no writer comes near either.
+const MOST_ATTRIBUTES: usize = 1024;
+const MOST_NAMESPACES: usize = 256;
+
+/// Parses XML from a file, unless that would take very long.
+///
+/// # Errors
+/// In words, if it would, or the text is not well-formed.
+pub(super) fn parse(text: &str) -> Result<Document<'_>, String> {
+    if text.len() > LONGEST_TEXT {
+        return Err("longer than 16 MiB".to_owned());
+    }
+    if text.matches("xmlns").count() > MOST_NAMESPACES {
+        return Err("of too many namespaces".to_owned());
+    }
+    // A tag has no more attributes than there are equal signs up to the next one.
+    if text.split('<').any(|tag| tag.matches('=').count() > MOST_ATTRIBUTES) {
+        return Err("of too many attributes".to_owned());
+    }
+    let options = ParsingOptions { nodes_limit: 4 << 20, ..ParsingOptions::default() };
+    Document::parse_with_options(text, options).map_err(|error| error.to_string())
+}
+
+/// The element at the end of `path`, such as `specific/bandCharacterisation`, below `node`: the first of each name.
+pub(super) fn at<'a, 'input>(node: Node<'a, 'input>, path: &str) -> Option<Node<'a, 'input>> {
+    path.split('/').try_fold(node, |node, name| {
+        node.children().find(|child| child.is_element() && child.tag_name().name() == name)
+    })
+}
+
+/// The text in the element at the end of `path`; `None` if there is none.
+pub(super) fn text<'a>(node: Node<'a, '_>, path: &str) -> Option<&'a str> {
+    at(node, path)?.text().map(str::trim).filter(|text| !text.is_empty())
+}
+
+/// The number in the element at the end of `path`; `None` if it is none.
+pub(super) fn number(node: Node<'_, '_>, path: &str) -> Option<f64> {
+    text(node, path)?.parse().ok().filter(|number: &f64| number.is_finite())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_are_found_by_their_path() {
+        let document = parse("<a><b><c> 1e-4 </c></b><b><d/></b><c>2</c></a>").unwrap();
+        let root = document.root_element();
+        assert_eq!(number(root, "b/c"), Some(1e-4));
+        assert_eq!(text(root, "c"), Some("2"));
+        assert_eq!(text(root, "b/d"), None, "of the first b");
+        assert_eq!(number(root, "b"), None);
+    }
+
+    #[test]
+    fn no_entity_is_expanded() {
+        assert!(parse("<!DOCTYPE a [<!ENTITY b \"c\">]><a>&b;</a>").is_err());
+    }
+}
