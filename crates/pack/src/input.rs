@@ -10,6 +10,7 @@ use hsipack_store::{is_packed, mirror};
 use serde_json::{Map, Value};
 use walkdir::WalkDir;
 
+use crate::convert::pairs;
 use crate::convert::staging::is_unfinished;
 use crate::source;
 use crate::{table, walk};
@@ -212,7 +213,7 @@ fn hidden_parts(path: &Path) -> usize {
 }
 
 /// Every cube below `folder`, sorted by path. Packed datasets, finished or not, and hidden files and folders are
-/// left out; of a sensor's product only the cubes are taken. Reference frames of Specim's Lumo beside their cube are left out: they are for `--white` and
+/// left out; of a sensor's product only the cubes are taken. White and dark references beside their cube are left out: they are for `--white` and
 /// `--dark`.
 fn search(folder: &Path, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input>> {
     let mut inputs = Vec::new();
@@ -239,7 +240,7 @@ fn search(folder: &Path, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input>>
             walk.skip_current_dir();
         }
         let candidate = container || (entry.file_type().is_file() && source::is_cube_file(path));
-        if candidate && !excluded(path) && !is_lumo_reference(path) {
+        if candidate && !excluded(path) && !pairs::is_reference(path) {
             inputs.push(Input { root: Some(folder.to_owned()), ..Input::of(path) });
         }
     }
@@ -251,12 +252,6 @@ fn search(folder: &Path, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input>>
         ]));
     }
     Ok(inputs)
-}
-
-fn is_lumo_reference(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let cube = ["WHITEREF_", "DARKREF_"].iter().find_map(|prefix| name.strip_prefix(prefix));
-    cube.is_some_and(|cube| path.with_file_name(cube).is_file())
 }
 
 #[cfg(test)]

@@ -4,13 +4,14 @@
 //! dataset's `scale_factor` and `add_offset` are applied: what is seen here is what training code gets.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use half::f16;
 use hsipack_format::{Command, CubeShape, DType, Error, Result, Sample, remedy};
 use hsipack_store::{Dataset, Stack};
 
 use crate::convert::ValueOptions;
-use crate::convert::plan;
+use crate::convert::{plan, references};
 use crate::source::{Access, RowBuffer, Source};
 
 /// Memory for one read of a source.
@@ -117,7 +118,7 @@ fn read_source(source: &dyn Source, rows: Range<usize>, each: &mut Each) -> Resu
 /// packing would.
 ///
 /// # Errors
-/// If `each` fails.
+/// If what the file says of its camera cannot be read, or `each` fails.
 pub fn physical(
     source: &dyn Source,
     buffer: &RowBuffer,
@@ -126,7 +127,8 @@ pub fn physical(
 ) -> Result<()> {
     let info = source.info();
     let CubeShape { columns, bands, .. } = info.shape;
-    let transform = plan::with_calibration(info, None, &ValueOptions::default(), 1.0, None);
+    let calibration = references::of_camera(info, None)?.map(Arc::new);
+    let transform = plan::with_calibration(info, None, &ValueOptions::default(), 1.0, calibration);
     let mut scratch = Default::default();
     let mut by_row = |place: usize, values: &[f64]| {
         let (mut at, mut rest) = (place, values);

@@ -103,14 +103,15 @@ pub struct Args {
     #[arg(long, value_name = "CLASS=ID", value_delimiter = ',', value_parser = parse::new_class, requires = "mask", help_heading = "Samples")]
     classes: Vec<parse::NewClassArg>,
 
-    /// White reference: a cube of the same sensor, averaged over its rows, or `auto` for
-    /// WHITEREF_NAME beside NAME (Specim Lumo). Packs (value - dark) / (white - dark), each file in its own
-    /// scale, times the ratio of integration times where they differ
-    #[arg(long, value_name = "FILE|auto", help_heading = "Values")]
+    /// White reference: a cube of the same sensor, averaged over its rows; or for each cube the one that a
+    /// pattern gives, with {dir}, {stem} and {path} of the cube, such as {dir}/white/{stem}.hdr; or `auto` for the one
+    /// beside it, WHITEREF_NAME (Specim) or whiteReference (Headwall). Packs (value - dark) / (white - dark), each file
+    /// in its own scale, times the ratio of integration times where they differ. --dry-run lists the pairs
+    #[arg(long, value_name = "FILE|PATTERN|auto", help_heading = "Values")]
     white: Option<Reference>,
 
-    /// Dark reference, like --white (DARKREF_NAME)
-    #[arg(long, value_name = "FILE|auto", help_heading = "Values")]
+    /// Dark reference, like --white (DARKREF_NAME, darkReference)
+    #[arg(long, value_name = "FILE|PATTERN|auto", help_heading = "Values")]
     dark: Option<Reference>,
 
     /// Reflectance of the white panel, above 0 and at most 1
@@ -420,6 +421,12 @@ fn print_estimate(estimate: &convert::Estimate) {
     );
     if let Some(bits) = estimate.keep_bits {
         say!("  {bits} mantissa bits would be kept");
+    }
+    for pair in &estimate.references {
+        let named = [("white", &pair.white), ("dark", &pair.dark)];
+        let named = named.into_iter().filter_map(|(kind, file)| Some((kind, file.as_ref()?)));
+        let named: Vec<String> = named.map(|(kind, file)| format!("{kind} {file}")).collect();
+        say!("  {}: {}", pair.cube, named.join(", "));
     }
     for note in &estimate.notes {
         say!("  note: {note}");

@@ -1,10 +1,16 @@
-//! Calibrating by a white and a dark reference: (value − dark) / (white − dark), of physical values.
+//! Calibrating column by column: (value − dark) / span, by references, or by what a file says of its own camera.
 
-/// References of one cube, averaged over their rows: one value a column and band.
+use crate::source::PlaceScaling;
+
+use super::transform::Place;
+
+/// What is subtracted from the values of each column and band, and what they are divided by.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Calibration {
     /// Subtracted; one value a (column, band) of the selected bands.
     dark: Vec<f64>,
+    /// Added to it at the end of the cube, and in part before: as large a part as lies above a row.
+    drift: Option<Vec<f64>>,
     /// Divided by, after the subtraction: (white − dark) / reflectance of the panel, for the cube's integration time.
     span: Vec<f64>,
 }
@@ -12,18 +18,96 @@ pub struct Calibration {
 impl Calibration {
     /// Of what is subtracted, and then divided by: one value a (column, band) each.
     pub fn new(dark: Vec<f64>, span: Vec<f64>) -> Self {
-        Self { dark, span }
+        Self { dark, drift: None, span }
     }
 
-    /// Calibrates whole pixels of `bands` bands in place, the first being in `column` of a row of
-    /// `columns`. Where white and dark agree the result is NaN: nothing is known there.
-    pub fn apply(&self, values: &mut [f64], bands: usize, column: usize, columns: usize) {
+    /// Of what a file says of its camera, for the selected bands of `all`.
+    pub fn of_places(scaling: &PlaceScaling, all: usize, bands: Option<&[usize]>) -> Self {
+        let picked = |values: &[f64]| -> Vec<f64> {
+            match bands {
+                None => values.to_vec(),
+                Some(bands) => values
+                    .chunks_exact(all)
+                    .flat_map(|spectrum| bands.iter().map(|band| spectrum[*band]))
+                    .collect(),
+            }
+        };
+        let dark = picked(&scaling.background);
+        let drift = scaling
+            .last_background
+            .as_deref()
+            .map(|last| picked(last).iter().zip(&dark).map(|(last, first)| last - first).collect());
+        Self { dark, drift, span: picked(&scaling.divisor) }
+    }
+
+    /// This one, and then `next`, in one.
+    pub fn then(self, next: &Self) -> Self {
+        let dark = self.dark.iter().zip(&self.span).zip(&next.dark);
+        let span = self.span.iter().zip(&next.span);
+        Self {
+            dark: dark.map(|((dark, span), next)| dark + span * next).collect(),
+            span: span.map(|(span, next)| span * next).collect(),
+            drift: self.drift,
+        }
+    }
+
+    /// Calibrates whole pixels of `bands` bands in place, the first being at `place` of a cube of `rows` × `columns`.
+    /// Where white and dark agree the result is NaN: nothing is known there.
+    pub fn apply(
+        &self,
+        values: &mut [f64],
+        bands: usize,
+        place: Place,
+        [rows, columns]: [usize; 2],
+    ) {
         for (pixel, spectrum) in values.chunks_exact_mut(bands).enumerate() {
-            let start = (column + pixel) % columns * bands;
+            let at = place.column + pixel;
+            let start = at % columns * bands;
             let references = self.dark[start..].iter().zip(&self.span[start..]);
+            if let Some(drift) = &self.drift {
+                let part = (place.row + at / columns) as f64 / rows as f64;
+                let drift = drift[start..].iter();
+                for ((value, (dark, span)), drift) in spectrum.iter_mut().zip(references).zip(drift)
+                {
+                    *value = calibrated(*value, dark + part * drift, *span);
+                }
+                continue;
+            }
             for (value, (dark, span)) in spectrum.iter_mut().zip(references) {
-                *value = if *span == 0.0 { f64::NAN } else { (*value - dark) / span };
+                *value = calibrated(*value, *dark, *span);
             }
         }
+    }
+}
+
+fn calibrated(value: f64, dark: f64, span: f64) -> f64 {
+    if span == 0.0 { f64::NAN } else { (value - dark) / span }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn backgrounds_change_from_row_to_row_and_references_come_after() {
+        let scaling = PlaceScaling {
+            background: vec![1.0, 2.0, 3.0, 4.0],
+            last_background: Some(vec![3.0, 2.0, 5.0, 4.0]),
+            divisor: vec![2.0, 4.0, 0.0, 8.0],
+        };
+        let own = Calibration::of_places(&scaling, 2, None);
+        // Row 1 of 4, columns 1 and then, in row 2, 0.
+        let mut values = [100.0, 12.0, 12.0, 12.0];
+        own.apply(&mut values, 2, Place { row: 1, column: 1 }, [4, 2]);
+        assert!(values[0].is_nan());
+        assert_eq!(values[1..], [1.0, 5.0, 2.5]);
+        // Of one band only, and with a dark reference behind.
+        let own = Calibration::of_places(&scaling, 2, Some(&[1]));
+        let both = own.clone().then(&Calibration::new(vec![0.5, 0.25], vec![2.0, 0.5]));
+        let (mut one, mut other) = ([12.0, 12.0], [12.0, 12.0]);
+        let place = Place { row: 0, column: 0 };
+        both.apply(&mut one, 1, place, [4, 2]);
+        own.apply(&mut other, 1, place, [4, 2]);
+        assert_eq!(one, [(other[0] - 0.5) / 2.0, (other[1] - 0.25) / 0.5]);
     }
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::bad_bands;
 use super::encode::{Encoded, Encoder, OpenCube};
 use super::options::{ConvertOptions, Mode};
-use super::plan::{self, Plan, PlannedSample, PlannedStack};
+use super::plan::{self, Pair, Plan, PlannedSample, PlannedStack};
 use super::{run, staging};
 use crate::precision::Information;
 
@@ -37,6 +37,8 @@ pub struct Estimate {
     pub keep_bits: Option<u8>,
     /// The information in the bits of the values, where it was measured (`--keep-bits auto`).
     pub information: Option<Information>,
+    /// White and dark references of each cube that has some.
+    pub references: Vec<Pair>,
     /// What the user should know.
     pub notes: Vec<String>,
     /// Inputs that would be left out.
@@ -118,6 +120,7 @@ fn dry_run_here(options: &ConvertOptions) -> Result<Estimate> {
             .map(|note| mirror::with_urls(note))
             .chain(bad_bands::notes(&bad_bands))
             .collect(),
+        references: plan.references,
         skipped: plan.skipped,
     })
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `options.rs` | what the user asks for |
 //! | `plan/` | every input opened once, checked, given its place; nothing written |
+//! | `pairs.rs` | which white and dark reference belong to which cube |
 //! | `references.rs` | white and dark references of a cube, and whether they fit it |
 //! | `transform.rs`, `calibration.rs`, `cast.rs` | from stored numbers to fp16 |
 //! | `stats.rs` | per-band statistics and quantisation error |
@@ -30,10 +31,11 @@ mod engine;
 pub(crate) mod masks;
 pub(crate) mod metadata;
 pub(crate) mod options;
+pub(crate) mod pairs;
 pub mod parts;
 mod patterns;
 pub mod plan;
-mod references;
+pub(crate) mod references;
 mod run;
 mod sealed;
 pub(crate) mod shards;

@@ -10,7 +10,7 @@ use hsipack_format::{
 use serde::{Deserialize, Serialize};
 
 use super::classes::NewClass;
-use super::patterns;
+use super::{pairs, patterns};
 
 /// The factor that stored values have to be multiplied with to give physical ones.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -207,15 +207,33 @@ pub enum BandSelection {
 pub enum Reference {
     /// The cube in this file, averaged over its rows.
     File(String),
-    /// `WHITEREF_NAME` or `DARKREF_NAME` beside a cube named `NAME`, as Specim's Lumo records them.
+    /// For each cube the file that this pattern gives, with `{dir}`, `{stem}` and `{path}` of the cube.
+    Pattern(String),
+    /// The one beside each cube, as the makers of cameras name them (`convert/pairs.rs`).
     Auto,
 }
+
+impl Reference {
+    /// Whether cubes have references of their own.
+    pub fn is_of_each_cube(&self) -> bool {
+        !matches!(self, Self::File(_))
+    }
+}
+
+/// What patterns of references take from their cubes.
+const FIELDS: [&str; 4] = ["{dir}", "{stem}", "{path}", "{name}"];
 
 impl FromStr for Reference {
     type Err = std::convert::Infallible;
 
     fn from_str(text: &str) -> std::result::Result<Self, Self::Err> {
-        Ok(if text == "auto" { Self::Auto } else { Self::File(text.to_owned()) })
+        Ok(match text {
+            "auto" => Self::Auto,
+            pattern if FIELDS.iter().any(|field| pattern.contains(field)) => {
+                Self::Pattern(pattern.to_owned())
+            }
+            file => Self::File(file.to_owned()),
+        })
     }
 }
 
@@ -484,8 +502,11 @@ impl ConvertOptions {
                 "name the white reference, or leave its reflectance away",
             );
         }
+        for reference in [&self.values.white, &self.values.dark].into_iter().flatten() {
+            pairs::check(reference)?;
+        }
         for mask in &self.masks {
-            patterns::check_fields(&mask.pattern)?;
+            patterns::check_fields("mask", &mask.pattern)?;
             check_mask_name(&mask.name)?;
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Patterns of the masks' paths: which fields they may have.
+//! Patterns of paths of masks and references: which fields they may have.
 
 use hsipack_format::{Error, Result};
 
@@ -10,11 +10,11 @@ const FIELDS: [(&str, &str); 4] = [
     ("{path}", "its whole path"),
 ];
 
-/// Refuses patterns with a field that there is not.
+/// Refuses patterns with a field that there is not; `what` they are of is said.
 ///
 /// # Errors
 /// If so; the fields that there are are listed.
-pub fn check_fields(pattern: &str) -> Result<()> {
+pub fn check_fields(what: &str, pattern: &str) -> Result<()> {
     let mut rest = pattern;
     while let Some((_, behind)) = rest.split_once('{') {
         let Some((field, after)) = behind.split_once('}') else { break };
@@ -22,7 +22,7 @@ pub fn check_fields(pattern: &str) -> Result<()> {
         if !FIELDS.iter().any(|(known, _)| *known == field) {
             let known = FIELDS.map(|(known, meaning)| format!("{known} ({meaning})"));
             return Err(Error::conflict(format!(
-                "the mask's path {pattern:?} has an unknown field {field}"
+                "the {what}'s path {pattern:?} has an unknown field {field}"
             ))
             .with_remedy(format!("use {}", known.join(", "))));
         }
@@ -40,14 +40,14 @@ mod tests {
     #[test]
     fn unknown_fields_are_refused_and_the_known_ones_listed() {
         for pattern in ["{foo}.png", "{dir}/{Stem}.png", "{}.png", "{dir}/{stem.png}"] {
-            let error = check_fields(pattern).unwrap_err();
+            let error = check_fields("mask", pattern).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Conflict);
             let text = error.to_string();
             let known = ["{dir}", "{stem}", "{name}", "{path}"];
             assert!(known.iter().all(|field| text.contains(field)), "{text}");
         }
         for pattern in ["{dir}/{stem}_{name}.png", "{path}::gt", "a{b.png", "plain.png"] {
-            check_fields(pattern).unwrap();
+            check_fields("mask", pattern).unwrap();
         }
     }
 }

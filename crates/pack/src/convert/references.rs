@@ -1,13 +1,17 @@
-//! White and dark references of a cube: finding and opening them, comparing them with it, averaging them.
+//! White and dark references of a cube: opening them, comparing them with it, averaging them. Which they are is in
+//! `pairs.rs`.
 //!
 //! Every file's own scaling is applied first. Where the white reference was recorded with another integration time than
 //! the cube, the quotient is multiplied with time of white / time of cube, as the makers do.
 
-use std::path::{Path, PathBuf};
+use std::cmp::Ordering;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use hsipack_format::{Error, Opt, Result, remedy};
 
 use super::options::{Reference, ValueOptions};
+use super::pairs::{self, Kind};
 use crate::input::Input;
 use crate::source::{CubeInfo, OpenOptions, RowBuffer, Scaling, Source};
 
@@ -21,6 +25,10 @@ pub struct Fit {
     white_time: f64,
     /// What the user should know.
     pub notes: Vec<String>,
+    /// The white reference's file.
+    pub white: Option<PathBuf>,
+    /// The dark reference's file.
+    pub dark: Option<PathBuf>,
 }
 
 /// Centres of bands that lie further apart, in nm, are of other bands.
@@ -43,7 +51,7 @@ struct References {
 
 impl References {
     fn open(options: &ValueOptions, input: &Input, info: &CubeInfo) -> Result<Self> {
-        let open = |reference: &Option<Reference>, kind: &str| match reference {
+        let open = |reference: &Option<Reference>, kind: Kind| match reference {
             None => Ok(None),
             Some(reference) => {
                 let source = open_reference(reference, kind, input, info)?;
@@ -53,11 +61,29 @@ impl References {
                 Ok(Some(source))
             }
         };
-        Ok(Self { white: open(&options.white, "WHITEREF")?, dark: open(&options.dark, "DARKREF")? })
+        let (white, dark) = (open(&options.white, Kind::White)?, open(&options.dark, Kind::Dark)?);
+        let file = |source: &Option<Box<dyn Source>>| -> Option<PathBuf> {
+            source.as_ref().map(|source| source.info().files[0].clone())
+        };
+        if let (Some(one), Some(other)) = (file(&white), file(&dark))
+            && one == other
+        {
+            return Err(Error::conflict(format!(
+                "the white and the dark reference of {} are one file",
+                input.text()
+            ))
+            .at(one)
+            .with_remedy(remedy!["correct ", Opt::White, " or ", Opt::Dark]));
+        }
+        Ok(Self { white, dark })
     }
 
     fn fit(&self, options: &ValueOptions, input: &Input, info: &CubeInfo) -> Fit {
-        let mut fit = Fit { white_time: 1.0, notes: Vec::new() };
+        let file = |source: &Option<Box<dyn Source>>| -> Option<PathBuf> {
+            source.as_ref().map(|source| source.info().files[0].clone())
+        };
+        let (white, dark) = (file(&self.white), file(&self.dark));
+        let mut fit = Fit { white_time: 1.0, notes: Vec::new(), white, dark };
         for (kind, source) in [("white", &self.white), ("dark", &self.dark)] {
             let Some(reference) = source.as_ref().map(|source| source.info()) else { continue };
             let mut note = |what: String| {
@@ -121,6 +147,9 @@ fn check_scale(reference: &CubeInfo, input: &Input, cube: &CubeInfo) -> Result<(
 }
 
 fn scale_text(info: &CubeInfo) -> String {
+    if info.radiometry.is_some() {
+        return "background and gain of each column and band".to_owned();
+    }
     if info.band_scaling.is_some() {
         return "a factor for each band".to_owned();
     }
@@ -129,18 +158,21 @@ fn scale_text(info: &CubeInfo) -> String {
     format!("{}{add}", multiply / divide)
 }
 
-/// The references that `options` ask for, for the cube in `input`, with `bands` kept.
+/// How the values of each column and band become what is packed: by what the cube's file says of its camera, and by the
+/// references that `options` ask for, for the cube in `input`, with `bands` kept.
 ///
 /// # Errors
-/// If a reference cannot be found or read, or does not fit the cube.
+/// If a reference cannot be found or read, does not fit the cube, or is no reference: saturated, or white no brighter than
+/// dark.
 pub fn load(
     options: &ValueOptions,
     input: &Input,
     info: &CubeInfo,
     bands: Option<&[usize]>,
 ) -> Result<Option<Calibration>> {
+    let own = if options.raw_values { None } else { of_camera(info, bands)? };
     if options.white.is_none() && options.dark.is_none() {
-        return Ok(None);
+        return Ok(own);
     }
     let references = References::open(options, input, info)?;
     let fit = references.fit(options, input, info);
@@ -150,46 +182,77 @@ pub fn load(
         source.map(|source| mean_over_rows(source, options.raw_values, columns, bands)).transpose()
     };
     let (white, dark) = (mean(&references.white)?, mean(&references.dark)?);
+    if let Some(white) = &white {
+        check_white(white, dark.as_ref(), &fit, input)?;
+    }
     let values = columns * bands.map_or(info.shape.bands, <[usize]>::len);
-    let dark = dark.unwrap_or_else(|| vec![0.0; values]);
+    let dark = dark.map_or_else(|| vec![0.0; values], |dark| dark.values);
     let panel = options.white_reflectance * fit.white_time;
     let span = match white {
         Some(white) => {
-            white.iter().zip(&dark).map(|(white, dark)| (white - dark) / panel).collect()
+            white.values.iter().zip(&dark).map(|(white, dark)| (white - dark) / panel).collect()
         }
         None => vec![1.0; values],
     };
-    Ok(Some(Calibration::new(dark, span)))
+    let references = Calibration::new(dark, span);
+    Ok(Some(match own {
+        Some(own) => own.then(&references),
+        None => references,
+    }))
 }
 
-fn stem(file: &Path) -> String {
-    file.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+/// What a cube's file says of its camera, if it does.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn of_camera(info: &CubeInfo, bands: Option<&[usize]>) -> Result<Option<Calibration>> {
+    let Some(radiometry) = &info.radiometry else { return Ok(None) };
+    Ok(Some(Calibration::of_places(&radiometry.read()?, info.shape.bands, bands)))
 }
 
-/// `WHITEREF_NAME` or `DARKREF_NAME` beside the cube `NAME`, if there is one.
-pub fn beside(file: &Path, kind: &str) -> Option<PathBuf> {
-    let name = format!("{kind}_{}.hdr", stem(file));
-    Some(file.with_file_name(name)).filter(|candidate| candidate.is_file())
+/// Refuses a white reference that tells nothing.
+fn check_white(white: &Mean, dark: Option<&Mean>, fit: &Fit, input: &Input) -> Result<()> {
+    let file = fit.white.clone().unwrap_or_default();
+    if white.saturated > MOST_SATURATED {
+        return Err(Error::conflict(format!(
+            "the white reference of {} is saturated: {:.1} % of its values are {}",
+            input.text(),
+            100.0 * white.saturated,
+            white.greatest
+        ))
+        .at(file)
+        .with_remedy("take a white reference that was recorded with less light or a shorter integration time"));
+    }
+    let Some(dark) = dark else { return Ok(()) };
+    let darker =
+        white.values.iter().zip(&dark.values).filter(|(white, dark)| white <= dark).count();
+    if 2 * darker > white.values.len() {
+        let other = fit.dark.clone().unwrap_or_default();
+        return Err(Error::conflict(format!(
+            "the white reference of {} is no brighter than its dark reference {}",
+            input.text(),
+            other.display()
+        ))
+        .at(file)
+        .with_remedy(remedy![
+            "correct ",
+            Opt::White,
+            " and ",
+            Opt::Dark,
+            "; maybe they were mistaken for one another"
+        ]));
+    }
+    Ok(())
 }
 
 /// Opens a reference and refuses one that does not fit the cube.
 fn open_reference(
     reference: &Reference,
-    kind: &str,
+    kind: Kind,
     input: &Input,
     cube: &CubeInfo,
 ) -> Result<Box<dyn Source>> {
-    let file = match reference {
-        Reference::File(file) => Input::parse(file).here()?,
-        Reference::Auto => {
-            let found = beside(&input.file, kind).map(|file| Input::of(&file));
-            found.ok_or_else(|| {
-                Error::conflict(format!("no {kind}_{} beside it", stem(&input.file)))
-                    .at(&input.file)
-                    .with_remedy("name the reference file, or leave the option away")
-            })?
-        }
-    };
+    let file = pairs::find(reference, kind, input)?;
     let options = OpenOptions { variable: file.variable.clone(), ..Default::default() };
     let source = crate::source::open(&file.file, &options)?;
     check_grid(source.info(), input, cube).map_err(|error| error.at(&file.file))?;
@@ -221,6 +284,21 @@ fn check_grid(reference: &CubeInfo, input: &Input, cube: &CubeInfo) -> Result<()
     }
 }
 
+/// The mean of a reference over its rows.
+struct Mean {
+    /// One value a (column, band), in physical values unless stored ones were asked for.
+    values: Vec<f64>,
+    /// The greatest stored value, if it is the greatest that a camera of some number of bits has …
+    greatest: f64,
+    /// … and the share of the values that are as great; else 0.
+    saturated: f64,
+}
+
+/// Greatest numbers of cameras of 8, 10, 12, 14 and 16 bits; signed 16 bits hold 15.
+const FULL: [f64; 6] = [255.0, 1023.0, 4095.0, 16383.0, 32767.0, 65535.0];
+/// A larger share of a white reference is not a few broken pixels.
+const MOST_SATURATED: f64 = 0.005;
+
 /// The mean spectrum of every column of a reference, for the selected bands, in physical values unless `raw`. A
 /// reference of one column serves every column.
 fn mean_over_rows(
@@ -228,32 +306,54 @@ fn mean_over_rows(
     raw: bool,
     columns: usize,
     bands: Option<&[usize]>,
-) -> Result<Vec<f64>> {
+) -> Result<Mean> {
     let info = source.info();
-    let bands = bands.map(<[usize]>::to_vec);
+    let kept = bands.map(<[usize]>::to_vec);
+    let stored = Transform {
+        bands: kept.clone(),
+        ignore_value: info.ignore_value,
+        ..Transform::identity(info)
+    };
     let transform = match raw {
-        true => {
-            let ignore_value = info.ignore_value;
-            Transform { bands, ignore_value, ..Transform::identity(info) }
-        }
-        false => Transform::physical(info, bands),
+        true => stored.clone(),
+        false => Transform {
+            calibration: of_camera(info, bands)?.map(Arc::new),
+            ..Transform::physical(info, kept)
+        },
     };
     let kept = transform.out_bands();
-    let (sums, counts) = sum_rows(source, &transform)?;
+    let sums = sum_rows(source, &transform, &stored)?;
     let means: Vec<f64> =
-        sums.iter().zip(counts).map(|(sum, count)| sum / f64::from(count)).collect();
-    Ok(if info.shape.columns == columns {
+        sums.sums.iter().zip(&sums.counts).map(|(sum, count)| sum / f64::from(*count)).collect();
+    let values = if info.shape.columns == columns {
         means
     } else {
         means.repeat(columns)[..columns * kept].to_vec()
-    })
+    };
+    let full = !info.dtype.is_float() && FULL.contains(&sums.greatest);
+    let share = sums.as_great as f64 / (info.shape.rows * sums.counts.len()).max(1) as f64;
+    let saturated = if full { share } else { 0.0 };
+    Ok(Mean { values, greatest: sums.greatest, saturated })
 }
 
-fn sum_rows(source: &dyn Source, transform: &Transform) -> Result<(Vec<f64>, Vec<u32>)> {
+/// Sums of the values of each column and band, of how many, and the greatest stored one.
+struct Sums {
+    sums: Vec<f64>,
+    counts: Vec<u32>,
+    greatest: f64,
+    as_great: u64,
+}
+
+fn sum_rows(source: &dyn Source, transform: &Transform, stored: &Transform) -> Result<Sums> {
     let shape = source.info().shape;
     let bands = transform.out_bands();
-    let mut sums = vec![0.0; shape.columns * bands];
-    let mut counts = vec![0u32; sums.len()];
+    let len = shape.columns * bands;
+    let mut all = Sums {
+        sums: vec![0.0; len],
+        counts: vec![0; len],
+        greatest: f64::NEG_INFINITY,
+        as_great: 0,
+    };
     let (mut buffer, mut scratch) = (RowBuffer::new(), Scratch::default());
     let step = source.preferred_rows(64 << 20);
     for start in (0..shape.rows).step_by(step) {
@@ -261,12 +361,22 @@ fn sum_rows(source: &dyn Source, transform: &Transform) -> Result<(Vec<f64>, Vec
         source.read_rows(start..end, &mut buffer)?;
         transform.apply_f64(&buffer, start, &mut scratch, &mut |place, values| {
             for (at, value) in values.iter().enumerate().filter(|(_, value)| value.is_finite()) {
-                let slot = (place.column * bands + at) % sums.len();
-                sums[slot] += value;
-                counts[slot] += 1;
+                let slot = (place.column * bands + at) % len;
+                all.sums[slot] += value;
+                all.counts[slot] += 1;
+            }
+            Ok(())
+        })?;
+        stored.apply_f64(&buffer, start, &mut scratch, &mut |_, values| {
+            for value in values {
+                match value.partial_cmp(&all.greatest) {
+                    Some(Ordering::Greater) => (all.greatest, all.as_great) = (*value, 1),
+                    Some(Ordering::Equal) => all.as_great += 1,
+                    _ => {}
+                }
             }
             Ok(())
         })?;
     }
-    Ok((sums, counts))
+    Ok(all)
 }

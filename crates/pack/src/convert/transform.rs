@@ -1,7 +1,7 @@
 //! From stored numbers to the values that are packed, before the cast.
 //!
 //! ```text
-//! select bands → missing values become NaN → scale as the source asks → calibrate
+//! select bands → missing values become NaN → scale as the source asks → calibrate column by column
 //!     → normalise each spectrum → missing values become what --nodata says → divide by --scale
 //! ```
 //!
@@ -257,7 +257,7 @@ impl Transform {
             out.iter_mut().for_each(|value| *value = self.scaling.physical(*value));
         }
         if let Some(calibration) = &self.calibration {
-            calibration.apply(out, bands, place.column, self.source.columns);
+            calibration.apply(out, bands, place, [self.source.rows, self.source.columns]);
         }
         if let Some(norm) = self.normalize.norm() {
             out.chunks_exact_mut(bands).for_each(|spectrum| spectrum::normalize(spectrum, norm));

@@ -43,10 +43,7 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     let (source, pin) = mirror::pinning(|| {
         // Some libraries open it by its name.
         mirror::fetch(path)?;
-        match products::open(path, options, open_file)? {
-            Some(source) => Ok(source),
-            None => open_file(path, options),
-        }
+        products::open(path, options, open_file)
     });
     let source = source.map_err(mirror::error_with_urls)?;
     Ok(if pin.is_empty() { source } else { Box::new(Pinned { source, _pin: pin }) })

@@ -20,7 +20,7 @@
 //! What the numbers of a sensor's product mean, whichever format holds them, is in [`products`], a file a product.
 //!
 //! What several formats share: `flat.rs` is the engine under every format that is one n-d array in a
-//! stretch of bytes, `variables.rs` picks the cube among the arrays of a container, `joined.rs` makes one of several, `cube_axes.rs` tells which
+//! stretch of bytes, `radiometry.rs` is background and gain of each column that a file holds itself, `variables.rs` picks the cube among the arrays of a container, `joined.rs` makes one of several, `cube_axes.rs` tells which
 //! axes of an array are the cube's, `band_lists.rs` reads what the arrays beside it say of its bands,
 //! `wavelengths.rs` knows the units, `georeference.rs` reference systems, `xml.rs` parses within limits. `detect.rs` tells which format a file is of; a new one is a line there.
 
@@ -38,6 +38,7 @@ pub mod matlab;
 pub mod numpy;
 pub mod png;
 pub mod products;
+mod radiometry;
 pub mod tiff;
 pub mod tivita;
 mod variables;
@@ -54,6 +55,7 @@ pub use buffer::RowBuffer;
 pub use cube_axes::Axes;
 pub use detect::{is_container_folder, is_cube_file, open};
 pub use products::{images_of_metadata, is_product_folder};
+pub use radiometry::{PlaceScaling, Radiometry};
 
 /// How the numbers in a file become physical values: `value * multiply / divide + add`.
 ///
@@ -134,6 +136,8 @@ pub struct CubeInfo {
     pub scaling: Scaling,
     /// The scaling of each band, where bands differ: it takes the place of `scaling`.
     pub band_scaling: Option<Vec<Scaling>>,
+    /// Background and gain of each column and band, which the file holds itself; they come after the scaling.
+    pub radiometry: Option<Radiometry>,
     /// Numbers of bands, from 0, that the product says have no data: whatever is stored there is no value.
     pub empty_bands: Vec<usize>,
     /// The unit of physical values as the product's maker writes it, such as `W/(m2 sr nm)`.
@@ -169,6 +173,7 @@ impl CubeInfo {
             ignore_value: None,
             scaling: Scaling::NONE,
             band_scaling: None,
+            radiometry: None,
             empty_bands: Vec::new(),
             unit: None,
             exposure: None,
@@ -190,7 +195,7 @@ impl CubeInfo {
 
     /// Whether stored numbers are not physical values yet.
     pub fn is_scaled(&self) -> bool {
-        self.band_scaling.is_some() || !self.scaling.is_none()
+        self.band_scaling.is_some() || self.radiometry.is_some() || !self.scaling.is_none()
     }
 
     /// The scaling of `band`.

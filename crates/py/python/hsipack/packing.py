@@ -100,8 +100,10 @@ def convert(
         bands: bands to keep, numbered from 0, in this order; of a mask ``np.flatnonzero(mask)``.
         wavelengths: bands to keep, as ranges of their centres in nm.
         drop_bad_bands: drop those that the file marks.
-        white, dark: reference cubes, or ``"auto"``; each file in its own scale, corrected by the
-            ratio of integration times where they differ.
+        white, dark: a reference cube; for each cube the one that a pattern gives, such as
+            ``"{dir}/white/{stem}.hdr"``; or ``"auto"`` for the one beside it, as Specim's and
+            Headwall's cameras name them. Each file in its own scale, corrected by the ratio of
+            integration times where they differ.
         white_reflectance: of the white panel, above 0 and at most 1.
         wavelength_tolerance: how much cubes of one shape may differ, in nm.
         codec: ``"lz4hc"``, ``"lz4"``, ``"zstd"``, ``"zlib"`` or ``"blosclz"``.

@@ -110,6 +110,8 @@ class Estimate:
         ratio: compression ratio of the chunks that were tried.
         sampled_bytes: bytes that were compressed to learn the ratio.
         keep_bits: mantissa bits that would be kept; None for all.
+        references: for each cube with white or dark references a dictionary of ``cube``, ``white``
+            and ``dark``, the files.
         notes: what you should know.
         skipped: inputs that would be left out.
     """
@@ -123,6 +125,7 @@ class Estimate:
     ratio: float
     sampled_bytes: int
     keep_bits: int | None
+    references: list[dict[str, str | None]]
     notes: list[str]
     skipped: list[str]
 

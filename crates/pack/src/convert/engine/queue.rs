@@ -174,9 +174,9 @@ impl<'a> Queue<'a> {
     /// The references of a cube; those that are the same file for all cubes are read once.
     fn calibration(&mut self, sample: &PlannedSample) -> Result<Option<Arc<Calibration>>> {
         let values = &self.engine.options.values;
-        let own = [&values.white, &values.dark]
-            .into_iter()
-            .any(|reference| *reference == Some(Reference::Auto));
+        let own =
+            [&values.white, &values.dark].into_iter().flatten().any(Reference::is_of_each_cube)
+                || sample.info.radiometry.is_some();
         if let Some(known) = self.reference.as_ref().filter(|known| !own && known.serves(sample)) {
             return Ok(known.calibration.clone());
         }

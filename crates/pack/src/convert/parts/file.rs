@@ -20,7 +20,7 @@ use crate::convert::plan::{Plan, PlannedMask, PlannedSample, PlannedStack};
 use crate::convert::sealed;
 use crate::input::Input;
 use crate::precision::Information;
-use crate::source::{CubeInfo, Exposure, Scaling};
+use crate::source::{CubeInfo, Exposure, Radiometry, Scaling};
 
 /// A conversion as it was planned.
 #[derive(Debug, Serialize, Deserialize)]
@@ -155,6 +155,8 @@ struct SampleRecord {
     index: usize,
     kind: usize,
     geo: Option<Geo>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    radiometry: Option<Radiometry>,
     columns: Map<String, Value>,
     has_mask: Vec<bool>,
     bytes: u64,
@@ -432,6 +434,7 @@ impl PlanFile {
                 index: sample.index,
                 kind,
                 geo: sample.info.geo.clone(),
+                radiometry: sample.info.radiometry.clone(),
                 columns: sample.columns.clone(),
                 has_mask: sample.has_mask.clone(),
                 bytes: sample.source_bytes,
@@ -511,7 +514,10 @@ impl PlanFile {
             let kind =
                 kinds.get(sample.kind).filter(|_| sample.stack < count).ok_or_else(broken)?;
             Ok(PlannedSample {
-                info: kind.info(&sample.path, sample.geo)?,
+                info: CubeInfo {
+                    radiometry: sample.radiometry,
+                    ..kind.info(&sample.path, sample.geo)?
+                },
                 bands: kind.bands.clone(),
                 input: Input { variable: sample.variable, ..Input::of(&sample.path) },
                 name: sample.name,
@@ -537,6 +543,8 @@ impl PlanFile {
             keep_bits: self.keep_bits,
             information: self.information,
             notes: self.notes,
+            // They were told when it was planned.
+            references: Vec::new(),
             skipped: self.skipped,
         };
         Ok((plan, options))

@@ -109,6 +109,7 @@ fn is_relative(plan: &Plan, options: &ConvertOptions) -> bool {
     };
     let reference = |reference: &Option<Reference>| match reference {
         Some(Reference::File(file)) => relative(Path::new(file)),
+        Some(Reference::Pattern(text)) => pattern(text),
         _ => false,
     };
     relative(&options.output)

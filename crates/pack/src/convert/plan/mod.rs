@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use hsipack_format::metadata::Made;
 use hsipack_format::{Codec, DType, Error, ErrorKind, Grid, Result};
 use hsipack_store::Dataset;
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 pub use self::append::check_append;
@@ -46,6 +47,8 @@ pub struct Plan {
     pub information: Option<Information>,
     /// What the user should know.
     pub notes: Vec<String>,
+    /// White and dark references of each cube that has some.
+    pub references: Vec<Pair>,
     /// Inputs that were left out, with the reason (`--skip-errors`).
     pub skipped: Vec<String>,
 }
@@ -57,6 +60,17 @@ impl Plan {
         settled.values.keep_bits = self.keep_bits;
         settled
     }
+}
+
+/// A cube and its references.
+#[derive(Clone, Debug, Serialize)]
+pub struct Pair {
+    /// The cube.
+    pub cube: String,
+    /// The file of its white reference.
+    pub white: Option<String>,
+    /// The file of its dark reference.
+    pub dark: Option<String>,
 }
 
 /// One cube's place.

@@ -1,6 +1,7 @@
 //! Gives every input its place: what it needs is opened and checked, cube by cube.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use hsipack_format::metadata::MaskMeaning;
@@ -12,9 +13,12 @@ use serde_json::{Map, Value};
 
 use super::append::{continued, made_masks, with_made};
 use super::scale::{greatest_magnitude, power_of_two_for};
-use super::{Plan, PlannedMask, PlannedSample, PlannedStack, open_source, pick, select_bands};
+use super::{
+    Pair, Plan, PlannedMask, PlannedSample, PlannedStack, open_source, pick, select_bands,
+};
 use crate::convert::masks::{self, MaskGroup, MaskReader};
 use crate::convert::options::{ConvertOptions, Scale};
+use crate::convert::pairs::{self, Kind};
 use crate::convert::references;
 use crate::fingerprint::fingerprint;
 use crate::input::Input;
@@ -62,6 +66,7 @@ impl<'a> Planner<'a> {
                 keep_bits: options.values.keep_bits,
                 information: None,
                 notes: Vec::new(),
+                references: Vec::new(),
                 skipped: Vec::new(),
             },
             names: taken,
@@ -100,6 +105,14 @@ impl<'a> Planner<'a> {
         // Nothing can go wrong any more: the cube gets its place.
         self.plan.notes.extend(info.notes.iter().map(|note| format!("{}: {note}", input.text())));
         self.plan.notes.extend(references.notes);
+        if references.white.is_some() || references.dark.is_some() {
+            let text = |file: Option<PathBuf>| file.map(|file| file.display().to_string());
+            self.plan.references.push(Pair {
+                cube: input.text(),
+                white: text(references.white),
+                dark: text(references.dark),
+            });
+        }
         self.note_references(&input);
         self.names.insert(name.clone());
         let place = self.plan.samples.len();
@@ -168,7 +181,7 @@ impl<'a> Planner<'a> {
 
     fn note_references(&mut self, input: &Input) {
         let values = &self.options.values;
-        if values.white.is_none() && references::beside(&input.file, "WHITEREF").is_some() {
+        if values.white.is_none() && pairs::beside(&input.file, Kind::White).is_some() {
             self.plan.notes.push(format!(
                 "{}: a white reference is beside it and not used; pass {} to calibrate",
                 input.text(),

@@ -14,6 +14,7 @@
 //! | Tanager | `tanager.rs` | HDF5 layout |
 //! | PACE OCI L1B, L2 | `pace.rs` | HDF5 layout |
 //! | NEON | `neon.rs` | HDF5 layout |
+//! | HySpex | `hyspex.rs` | the data file's name and first bytes |
 //! | Delmic | `delmic.rs` | HDF5 layout |
 //!
 //! Each file opens with a table of what it recognises, which the code reads. A new product is a file, and a line in
@@ -28,6 +29,7 @@ pub mod dlr;
 mod emit;
 pub mod enmap;
 mod eos;
+pub mod hyspex;
 mod layout;
 mod neon;
 mod pace;
@@ -65,6 +67,14 @@ pub(in crate::source) trait Product: Sync {
         Ok(())
     }
 
+    /// Says in `info` what the product defines of a cube that its own format has read; whether it is one of the product.
+    ///
+    /// # Errors
+    /// As [`describe`](Self::describe).
+    fn describe_cube(&self, _info: &mut CubeInfo) -> Result<bool> {
+        Ok(false)
+    }
+
     /// The cubes of an HDF5 file that has the product's layout; none if it has another.
     fn cubes(&'static self, _tree: &Tree) -> Vec<ProductCube> {
         Vec::new()
@@ -87,7 +97,7 @@ pub(in crate::source) trait Product: Sync {
 }
 
 /// All products; of those that recognise a file, the first one counts.
-static PRODUCTS: [&dyn Product; 10] = [
+static PRODUCTS: [&dyn Product; 11] = [
     &enmap::Enmap,
     &desis::Desis,
     &wyvern::Wyvern,
@@ -98,6 +108,7 @@ static PRODUCTS: [&dyn Product; 10] = [
     &pace::Pace,
     &neon::Neon,
     &delmic::Delmic,
+    &hyspex::Hyspex,
 ];
 
 /// The cubes of the product whose layout an HDF5 file has; none if it has none of these layouts.
@@ -106,8 +117,7 @@ pub(super) fn cubes(tree: &Tree) -> Vec<ProductCube> {
     all.into_iter().find(|cubes| !cubes.is_empty()).unwrap_or_default()
 }
 
-/// Opens the cube of the delivery that `path` belongs to, with `plain` for the cube's own format; `None` if it is no
-/// file or folder of a product.
+/// Opens a cube, with `plain` for its own format, and says what its product defines of it, if it is of one.
 ///
 /// # Errors
 /// If a part of the delivery is missing or contradicts another, the delivery has several cubes and none is named, or
@@ -116,11 +126,14 @@ pub(super) fn open(
     path: &Path,
     options: &OpenOptions,
     plain: impl Fn(&Path, &OpenOptions) -> Result<Box<dyn Source>>,
-) -> Result<Option<Box<dyn Source>>> {
-    let Some(found) = part_of(path, options)? else { return Ok(None) };
+) -> Result<Box<dyn Source>> {
+    let Some(found) = part_of(path, options)? else {
+        let source = plain(path, options)?;
+        return if options.mask { Ok(source) } else { described(source) };
+    };
     let mut inner = options.clone();
     let image = match found.part {
-        Part::Layer => return Ok(None),
+        Part::Layer => return plain(path, options),
         Part::Image(_) | Part::Plain(_) => found,
         Part::Metadata => choose(path, found.images(), &found, &mut inner.variable)?,
     };
@@ -128,7 +141,18 @@ pub(super) fn open(
     let source = plain(&image.path, &inner)?;
     let mut info = source.info().clone();
     image.product.describe(&image, &mut info)?;
-    Ok(Some(Box::new(Described { info, source })))
+    Ok(Box::new(Described { info, source }))
+}
+
+/// A cube as its format reads it, with what a product says of it that knows it by what was read.
+fn described(source: Box<dyn Source>) -> Result<Box<dyn Source>> {
+    let mut info = source.info().clone();
+    for product in PRODUCTS {
+        if product.describe_cube(&mut info)? {
+            return Ok(Box::new(Described { info, source }));
+        }
+    }
+    Ok(source)
 }
 
 /// Some makers deliver JPEG 2000, too.

@@ -1,0 +1,228 @@
+//! Which white and dark reference belong to which cube.
+//!
+//! | camera | cube | white reference | dark reference |
+//! |---|---|---|---|
+//! | Specim IQ; Specim FX, Fenix and others by Lumo | `NAME` | `WHITEREF_NAME` | `DARKREF_NAME` |
+//! | Headwall, MV.X | any in the folder, such as `raw_0` | `whiteReference` | `darkReference` |
+//!
+//! All lie in one folder. Others name references as they like: a pattern says how.
+
+use std::path::{Path, PathBuf};
+
+use hsipack_format::{Error, ErrorKind, Opt, Result, remedy};
+
+use super::masks::places;
+use super::options::Reference;
+use crate::input::Input;
+
+/// A white or a dark reference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    White,
+    Dark,
+}
+
+impl Kind {
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::White => "white",
+            Self::Dark => "dark",
+        }
+    }
+
+    const fn prefix(self) -> &'static str {
+        match self {
+            Self::White => "WHITEREF_",
+            Self::Dark => "DARKREF_",
+        }
+    }
+
+    /// The name in Headwall's folders.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::White => "whiteReference",
+            Self::Dark => "darkReference",
+        }
+    }
+
+    const fn option(self) -> Opt {
+        match self {
+            Self::White => Opt::White,
+            Self::Dark => Opt::Dark,
+        }
+    }
+}
+
+const KINDS: [Kind; 2] = [Kind::White, Kind::Dark];
+/// What may stand behind Headwall's names: headers first, which know where their data lie.
+const ENDINGS: [&str; 4] = [".hdr", ".bin.hdr", "", ".bin"];
+
+fn text(part: Option<&std::ffi::OsStr>) -> String {
+    part.unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The reference beside a cube, as the makers of cameras name them.
+pub fn beside(cube: &Path, kind: Kind) -> Option<PathBuf> {
+    let (stem, name) = (text(cube.file_stem()), text(cube.file_name()));
+    let prefix = kind.prefix();
+    let specim = [format!("{prefix}{stem}.hdr"), format!("{prefix}{name}")];
+    let own = KINDS.iter().any(|kind| is_named(&name, kind.name()));
+    let headwall = ENDINGS.iter().map(|ending| format!("{}{ending}", kind.name()));
+    let headwall = headwall.filter(|_| !own);
+    let all = specim.into_iter().chain(headwall).map(|name| cube.with_file_name(name));
+    all.into_iter().find(|candidate| candidate.is_file())
+}
+
+/// Whether a file is called like that, with any of the endings.
+fn is_named(file: &str, name: &str) -> bool {
+    file.strip_prefix(name).is_some_and(|ending| ENDINGS.contains(&ending))
+}
+
+/// Whether a file that is found in a folder is the reference of a cube there, and no cube to pack.
+pub fn is_reference(path: &Path) -> bool {
+    let name = text(path.file_name());
+    let specim = KINDS.iter().find_map(|kind| name.strip_prefix(kind.prefix()));
+    if specim.is_some_and(|cube| path.with_file_name(cube).is_file()) {
+        return true;
+    }
+    let raw = || ["raw_0", "raw_0.hdr"].iter().any(|raw| path.with_file_name(raw).is_file());
+    KINDS.iter().any(|kind| is_named(&name, kind.name())) && raw()
+}
+
+/// The file that is a cube's reference.
+///
+/// # Errors
+/// If there is none; what was looked for is named.
+pub fn find(reference: &Reference, kind: Kind, cube: &Input) -> Result<Input> {
+    let word = kind.word();
+    match reference {
+        Reference::File(file) => Input::parse(file).here(),
+        Reference::Auto => {
+            let found = beside(&cube.file, kind).map(|file| Input::of(&file));
+            found.ok_or_else(|| {
+                let stem = text(cube.file.file_stem());
+                let (prefix, name) = (kind.prefix(), kind.name());
+                Error::conflict(format!(
+                    "its {word} reference is missing: neither {prefix}{stem} nor {name} lies beside it"
+                ))
+                .at(&cube.file)
+                .with_remedy(remedy![
+                    "say where references lie, such as ",
+                    kind.option().to("{dir}/white/{stem}.hdr"),
+                    ", or leave the option away"
+                ])
+            })
+        }
+        Reference::Pattern(pattern) => {
+            let all = places(pattern, cube, "");
+            let mut there = Vec::new();
+            for place in &all {
+                there.extend(Some(place.clone().here()?).filter(|place| place.file.exists()));
+            }
+            there.into_iter().next().ok_or_else(|| {
+                let names: Vec<String> = all.iter().map(Input::text).collect();
+                let missing = names.join(", and no ");
+                Error::new(
+                    ErrorKind::Io,
+                    format!("its {word} reference is missing: there is no {missing}"),
+                )
+                .at(&cube.file)
+                .with_remedy(remedy!["check the pattern of ", kind.option()])
+            })
+        }
+    }
+}
+
+/// Refuses patterns with a field that cubes do not have for references.
+///
+/// # Errors
+/// If so.
+pub fn check(reference: &Reference) -> Result<()> {
+    let Reference::Pattern(pattern) = reference else { return Ok(()) };
+    if pattern.contains("{name}") {
+        return Err(Error::conflict(format!(
+            "the reference's path {pattern:?} has {{name}}, but files are looked for before cubes have names"
+        ))
+        .with_remedy("use {dir} (the cube's folder), {stem} (its file name without the ending) or {path}"));
+    }
+    super::patterns::check_fields("reference", pattern)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(files: &[&str]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for file in files {
+            std::fs::create_dir_all(folder.path().join(file).parent().unwrap()).unwrap();
+            std::fs::write(folder.path().join(file), "x").unwrap();
+        }
+        folder
+    }
+
+    #[test]
+    fn cameras_name_references_in_their_ways() {
+        let folder = folder(&[
+            "a/scan.hdr",
+            "a/scan.raw",
+            "a/WHITEREF_scan.hdr",
+            "a/DARKREF_scan.hdr",
+            "b/raw_0",
+            "b/raw_0.hdr",
+            "b/raw_2000",
+            "b/whiteReference",
+            "b/whiteReference.hdr",
+            "b/darkReference",
+            "c/core.tif",
+            "c/WHITEREF_core.tif",
+            "d/darkReference",
+            "d/darkReference.hdr",
+        ]); // one line a camera
+        let path = |name: &str| folder.path().join(name);
+        let found = |cube: &str, kind| {
+            let found = beside(&path(cube), kind)?;
+            Some(found.strip_prefix(folder.path()).unwrap().to_str().unwrap().to_owned())
+        };
+        for cube in ["a/scan.hdr", "a/scan.raw"] {
+            assert_eq!(found(cube, Kind::White).as_deref(), Some("a/WHITEREF_scan.hdr"));
+            assert_eq!(found(cube, Kind::Dark).as_deref(), Some("a/DARKREF_scan.hdr"));
+        }
+        for cube in ["b/raw_0", "b/raw_2000"] {
+            assert_eq!(found(cube, Kind::White).as_deref(), Some("b/whiteReference.hdr"));
+            assert_eq!(found(cube, Kind::Dark).as_deref(), Some("b/darkReference"));
+        }
+        assert_eq!(found("c/core.tif", Kind::White).as_deref(), Some("c/WHITEREF_core.tif"));
+        assert_eq!(found("c/core.tif", Kind::Dark), None);
+        assert_eq!(found("b/whiteReference", Kind::Dark), None);
+        for (file, reference) in [
+            ("a/WHITEREF_scan.hdr", true),
+            ("a/scan.hdr", false),
+            ("b/darkReference", true),
+            ("b/whiteReference.hdr", true),
+            ("b/raw_2000", false),
+            // Of a folder without scans they are what the user has.
+            ("d/darkReference.hdr", false),
+        ] {
+            assert_eq!(is_reference(&path(file)), reference, "{file}");
+        }
+    }
+
+    #[test]
+    fn patterns_take_the_cubes_place() {
+        let folder = folder(&["day/scan.hdr", "day/refs/w_scan.hdr"]);
+        let cube = Input::of(&folder.path().join("day/scan.hdr"));
+        let pattern = |text: &str| text.parse::<Reference>().unwrap();
+        let found = find(&pattern("{dir}/refs/w_{stem}.hdr"), Kind::White, &cube).unwrap();
+        assert!(found.file.ends_with("day/refs/w_scan.hdr"));
+        let error = find(&pattern("{dir}/d_{stem}.hdr"), Kind::Dark, &cube).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("its dark reference is missing") && text.contains("d_scan.hdr"));
+        let error = find(&Reference::Auto, Kind::White, &cube).unwrap_err().to_string();
+        assert!(error.contains("WHITEREF_scan") && error.contains("whiteReference"), "{error}");
+        assert!(check(&pattern("{dir}/{name}.hdr")).is_err());
+        assert!(check(&pattern("{dir}/{stem}{foo}.hdr")).is_err());
+        check(&pattern("{path}.white")).unwrap();
+        assert_eq!(pattern("white.hdr"), Reference::File("white.hdr".into()));
+    }
+}
