@@ -161,6 +161,7 @@ fn enmap_files_are_known_by_all_their_names() {
         ("SPECTRAL_IMAGE.tif", "METADATA.xml"),
         ("SPECTRAL_IMAGE.GEOTIFF", "METADATA.XML"),
         ("SPECTRAL_IMAGE.geotiff", "METADATA.XML"),
+        ("spectral_image.tif", "metadata.xml"),
         ("SPECTRAL_IMAGE_COG.TIF", "METADATA.XML"),
         ("SPECTRAL_IMAGE_COG.tiff", "METADATA.XML"),
     ] {
