@@ -34,6 +34,11 @@ def test_every_product_of_the_truth_is_tested(sensors: Path) -> None:
     assert {case.truth for case in CASES} == products
 
 
+def plain(unit: str) -> list[str]:
+    """Without what is in brackets of a number, in order of its factors."""
+    return sorted(unit.split(" (")[0].replace("(", "").replace(")", "").split())
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.truth[-60:])
 def test_packed_values_are_the_product_s(
     case: Case, sensors: Path, hsipack: Hsipack, tmp_path: Path
@@ -49,6 +54,10 @@ def test_packed_values_are_the_product_s(
     packed = read_zarr(out)[0]
     assert_same_bits(packed, cube.packed())
     assert np.isfinite(packed).sum() == truth["physical"]["result"]["valid"]
+
+    unit = truth["physical"]["unit"]
+    found = samples(out)[0]["source"].get("unit", unit)  # PRISM is a plain ENVI pair
+    assert plain(found) == plain(unit)
 
     lists = {"wavelength": cube.wavelength, "fwhm": cube.fwhm}
     for name, wanted in lists.items():

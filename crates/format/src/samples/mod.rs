@@ -325,6 +325,7 @@ mod tests {
                 format: "ENVI BSQ".into(),
                 scaling: None,
                 ignore_value: Some(-9999.0),
+                unit: Some("W/(m2 sr nm)".into()),
             },
             columns: Map::from_iter([("age".into(), Value::from(41))]),
         }
@@ -469,7 +470,7 @@ mod tests {
         #[test]
         fn what_is_looked_at_is_what_is_read(
             key in prop::sample::select(vec!["name", "index", "split", "group", "label", "nan", "range", "geo", "source", "age", "id"]),
-            inside in prop::sample::select(vec![None, Some("path"), Some("scaling"), Some("ignore_value"), Some("more")]),
+            inside in prop::sample::select(vec![None, Some("path"), Some("scaling"), Some("ignore_value"), Some("unit"), Some("more")]),
             value in json(),
             twice in any::<bool>(),
         ) {

@@ -26,6 +26,9 @@ pub struct SourceRecord {
     /// The number that marked missing data in the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ignore_value: Option<f64>,
+    /// The unit of the packed values, if the sensor's product defines one and they were neither calibrated nor normalised.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
 }
 
 /// One line of `samples.jsonl`.
@@ -107,6 +110,8 @@ struct SourceLine<'a> {
     _scaling: Option<[f64; 3]>,
     #[serde(rename = "ignore_value", default)]
     _ignore_value: Option<f64>,
+    #[serde(rename = "unit", borrow, default)]
+    _unit: Option<Text<'a>>,
 }
 
 /// Text that stands in the line as it is, unless something in it is escaped.

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::bad_bands::{self, BadBands};
 use super::engine::{self, Outcome, SampleRecord};
 use super::metadata::{self, Metadata};
-use super::options::{ConvertOptions, Mode};
+use super::options::{ConvertOptions, Mode, Normalize};
 use super::plan::{self, Plan, PlannedSample};
 use super::staging::{self, Begun, Claim, Staging};
 use super::stats::StackStats;
@@ -382,7 +382,12 @@ fn new_samples<'a>(
         }
         let label = columns.shift_remove("label");
         let scaling = sample.info.scaling;
-        let applied = !scaling.is_none() && !options.values.raw_values;
+        let values = &options.values;
+        let applied = !scaling.is_none() && !values.raw_values;
+        let is_physical = !values.raw_values
+            && values.white.is_none()
+            && values.dark.is_none()
+            && values.normalize == Normalize::None;
         Sample {
             id: first + place,
             name: sample.name.clone(),
@@ -401,7 +406,8 @@ fn new_samples<'a>(
                 fingerprint: sample.fingerprint.clone(),
                 format: sample.info.format.clone(),
                 scaling: applied.then_some([scaling.multiply, scaling.divide, scaling.add]),
-                ignore_value: options.values.ignore_value.or(sample.info.ignore_value),
+                ignore_value: values.ignore_value.or(sample.info.ignore_value),
+                unit: sample.info.unit.clone().filter(|_| is_physical),
             },
             columns,
         }

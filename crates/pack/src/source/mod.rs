@@ -188,8 +188,8 @@ impl CubeInfo {
     pub fn scale_bands(&mut self, scaling: Vec<Scaling>) {
         let alike = scaling.windows(2).all(|pair| pair[0] == pair[1]);
         (self.scaling, self.band_scaling) = match scaling.first() {
-            Some(first) if alike => (*first, None),
-            _ => (Scaling::NONE, Some(scaling)),
+            Some(_) if !alike => (Scaling::NONE, Some(scaling)),
+            first => (first.copied().unwrap_or(Scaling::NONE), None),
         };
     }
 

@@ -30,9 +30,15 @@ pub(super) fn parse(text: &str) -> Result<Document<'_>, String> {
 
 /// The element at the end of `path`, such as `specific/bandCharacterisation`, below `node`: the first of each name.
 pub(super) fn at<'a, 'input>(node: Node<'a, 'input>, path: &str) -> Option<Node<'a, 'input>> {
-    path.split('/').try_fold(node, |node, name| {
-        node.children().find(|child| child.is_element() && child.tag_name().name() == name)
-    })
+    path.split('/').try_fold(node, |node, name| all(node, name).next())
+}
+
+/// The elements `name` in `node` itself, of whatever namespace.
+pub(super) fn all<'a, 'input>(
+    node: Node<'a, 'input>,
+    name: &str,
+) -> impl Iterator<Item = Node<'a, 'input>> {
+    node.children().filter(move |child| child.is_element() && child.tag_name().name() == name)
 }
 
 /// The text in the element at the end of `path`; `None` if there is none.
@@ -57,6 +63,8 @@ mod tests {
         assert_eq!(text(root, "c"), Some("2"));
         assert_eq!(text(root, "b/d"), None, "of the first b");
         assert_eq!(number(root, "b"), None);
+        let named = parse("<a xmlns='urn:x'><b>1</b><b>2</b></a>").unwrap();
+        assert_eq!(all(named.root_element(), "b").count(), 2, "in a namespace");
     }
 
     #[test]

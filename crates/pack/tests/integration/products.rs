@@ -4,12 +4,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use hsipack_format::{CubeShape, Error, ErrorKind};
-use hsipack_pack::input;
+use hsipack_pack::convert::ConvertOptions;
+use hsipack_pack::convert::parts::{self, Part, WorkOptions};
+use hsipack_pack::info::CubeReport;
+use hsipack_pack::input::{self, Input};
 use hsipack_pack::physical::Cube;
+use hsipack_pack::progress::Progress;
 use hsipack_pack::source::{self, CubeInfo, OpenOptions, Source};
+use hsipack_store::Dataset;
 use serde_json::Value;
 
 use crate::common::{check_against_truth, check_fixture, fixture, open, shared, truth};
+use crate::conversion::{content, pack};
 
 const L1B: &str = "ENMAP01-____L1B-DT0000000001_20230612T102020Z_001_V010400_20240215T101112Z";
 const L1C: &str = "ENMAP01-____L1C-DT0000000001_20230612T102020Z_001_V010400_20240215T101112Z";
@@ -155,6 +161,7 @@ fn enmap_files_are_known_by_all_their_names() {
         ("SPECTRAL_IMAGE.tif", "METADATA.xml"),
         ("SPECTRAL_IMAGE.GEOTIFF", "METADATA.XML"),
         ("SPECTRAL_IMAGE.geotiff", "METADATA.XML"),
+        ("spectral_image.tif", "metadata.xml"),
         ("SPECTRAL_IMAGE_COG.TIF", "METADATA.XML"),
         ("SPECTRAL_IMAGE_COG.tiff", "METADATA.XML"),
     ] {
@@ -404,6 +411,51 @@ fn detectors_are_joined_in_order_of_wavelength() {
     }
     let error = open_error(&fixture(pace), Some("rhot_blue+rhot_green"));
     assert_says(&error, ErrorKind::Conflict, &["rhot_green"]);
+}
+
+#[test]
+fn info_shows_what_a_user_of_the_sensor_expects() {
+    let report = |name: &str| {
+        let input = Input::of(&fixture(&format!("products/{name}")));
+        let source = open(&input.file, None);
+        CubeReport::new(&input, &*source, false).unwrap()
+    };
+    let l1c = report(&format!("enmap_l1c/{L1C}-METADATA.xml"));
+    assert_eq!(l1c.unit.as_deref(), Some("W/(m2 sr nm)"));
+    assert!(l1c.scaling.is_none());
+    assert_eq!(l1c.band_scaling.unwrap().last().unwrap().multiply, 2e-5);
+    assert_eq!(l1c.geo.unwrap().pixel_size(), [30.0, 30.0]);
+    assert_eq!(l1c.files.len(), 2);
+    let l2a = report("enmap_l2a");
+    assert_eq!((l2a.empty_bands, l2a.bad_bands), (vec![7, 8], Some(vec![7, 8])));
+    assert_eq!(l2a.scaling.unwrap().multiply, 0.0001);
+    // A corner, and all of the bands without data.
+    assert_eq!(l2a.values.unwrap().ignored, 3 * 12 + 60 * 2);
+}
+
+#[test]
+fn every_band_is_packed_in_its_unit_by_one_process_or_several() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = |name: &str| folder.path().join(name);
+    let options = |name: &str| {
+        let inputs = ["enmap_l1c", "enmap_l2a", "desis_l1c"]
+            .map(|name| fixture(&format!("products/{name}")).display().to_string());
+        ConvertOptions::new(inputs.to_vec(), out(name))
+    };
+    let report = pack(&options("whole"));
+    assert!(report.notes.iter().any(|note| note.contains("in one stack")), "{:?}", report.notes);
+    let plan = out("plan.json");
+    parts::plan(&options("parts"), &plan, &Progress::default(), &|_| {}).unwrap();
+    let work = WorkOptions::new(Part::WHOLE);
+    parts::work(&plan, &work, &Progress::default(), &|_| {}).unwrap();
+    parts::commit(&plan, false).unwrap();
+    assert!(content(&out("whole")) == content(&out("parts")));
+    let dataset = Dataset::open(out("whole")).unwrap();
+    let unit = |id: usize| dataset.samples().get(id).source.unit;
+    assert_eq!(unit(0).as_deref(), Some("W/(m2 sr nm)"));
+    assert_eq!(unit(1).as_deref(), Some("1 (surface reflectance)"));
+    assert_eq!(dataset.samples().get(0).source.scaling, None);
+    assert_eq!(dataset.samples().get(1).source.scaling, Some([0.0001, 1.0, 0.0]));
 }
 
 /// Every cube of a product among the real ones and the layout copies: stored numbers bit for bit, physical values,

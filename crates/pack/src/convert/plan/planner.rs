@@ -249,6 +249,18 @@ impl<'a> Planner<'a> {
             }
             (None, None) => {}
         }
+        let first = stack.samples.first().map(|first| &self.plan.samples[*first].info);
+        if let Some(first) = first
+            && let (Some(ours), Some(theirs)) = (&first.unit, &info.unit)
+            && ours != theirs
+            && !self.options.values.raw_values
+        {
+            self.plan.notes.push(format!(
+                "{}: its values are in {theirs}, those of {} in {ours}, in one stack of {shape}",
+                file.display(),
+                first.files[0].display()
+            ));
+        }
         let good = pick(&info.good_bands, bands);
         if good.is_some() && stack.good_bands.is_some() && good != stack.good_bands {
             self.plan.notes.push(format!("{}: its bad-band list differs from that of other cubes of {shape}; the first one is kept", file.display()));

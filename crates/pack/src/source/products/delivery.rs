@@ -65,11 +65,18 @@ impl FileName {
 
     /// The names that such a file of the delivery `base` can have, as makers and users spell them; none where any text
     /// may stand in them.
-    fn names(&self, base: &str) -> impl Iterator<Item = String> {
+    fn names(&self, base: &str) -> Vec<String> {
         let spelled = |ending: &&str| [ending.to_ascii_uppercase(), (*ending).to_owned()];
-        let stem = format!("{base}{}", self.end);
+        let small = self.end.to_ascii_lowercase();
+        let mut stems = vec![format!("{base}{}", self.end)];
+        if small != self.end {
+            stems.push(format!("{base}{small}"));
+        }
         let endings = if self.end.ends_with('*') { &[] } else { self.endings };
-        endings.iter().flat_map(spelled).map(move |ending| format!("{stem}{ending}"))
+        let endings: Vec<String> = endings.iter().flat_map(spelled).collect();
+        let name = |stem: &String, ending: &String| format!("{stem}{ending}");
+        let of_stem = |stem| endings.iter().map(move |ending| name(stem, ending));
+        stems.iter().flat_map(of_stem).collect()
     }
 }
 
@@ -146,7 +153,8 @@ impl Found {
     pub fn image_names(&self) -> String {
         let lines = self.product.files().iter();
         let images = lines.filter(|line| matches!(line.part, Part::Image(_)));
-        let names: Vec<String> = images.filter_map(|line| line.names(&self.base).next()).collect();
+        let names: Vec<String> =
+            images.filter_map(|line| line.names(&self.base).into_iter().next()).collect();
         names.join(" or ")
     }
 }
@@ -188,11 +196,12 @@ mod tests {
         ] {
             assert_eq!(line.base(name), None, "{name}");
         }
-        let names: Vec<String> = line.names("ENMAP01-a").collect();
+        let names = line.names("ENMAP01-a");
         assert_eq!(names[..2], ["ENMAP01-a-SPECTRAL_IMAGE.TIF", "ENMAP01-a-SPECTRAL_IMAGE.tif"]);
+        assert!(names.contains(&"ENMAP01-a-spectral_image.geotiff".to_owned()));
         let layers = FileName { end: "-QL_*", part: Part::Layer, ..line };
         assert_eq!(layers.base("ENMAP01-a-QL_PIXELMASK.TIF"), Some("ENMAP01-a"));
         assert_eq!(layers.base("ENMAP01-a.TIF"), None);
-        assert_eq!(layers.names("ENMAP01-a").count(), 0);
+        assert!(layers.names("ENMAP01-a").is_empty());
     }
 }

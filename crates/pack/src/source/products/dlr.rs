@@ -43,20 +43,22 @@ pub struct Band {
     pub offset: f64,
 }
 
-/// The bands in the element `list`, in the order of their numbers.
+/// The bands in the element `list`, in the order of their numbers; as they come where they have none.
 ///
 /// # Errors
-/// In words, if a number is missing or comes twice, or a band does not say all of it.
+/// In words, if a number is left out or comes twice, or a band does not say all of it.
 pub(super) fn bands(list: Node<'_, '_>, names: &Names) -> Result<Vec<Band>, String> {
-    let elements = list.children().filter(|node| node.has_tag_name(names.band));
-    let elements: Vec<_> = elements.take(MOST_BANDS + 1).collect();
+    let elements: Vec<_> = xml::all(list, names.band).take(MOST_BANDS + 1).collect();
     if elements.is_empty() || elements.len() > MOST_BANDS {
         return Err(format!("the list of bands has none, or more than {MOST_BANDS}"));
     }
     let mut bands = vec![None; elements.len()];
-    for node in elements {
+    for (order, node) in elements.into_iter().enumerate() {
         let number = node.attribute(names.number).or_else(|| xml::text(node, names.number));
-        let place = number.and_then(|text| text.trim().parse::<usize>().ok()?.checked_sub(1));
+        let place = match number {
+            Some(text) => text.trim().parse::<usize>().ok().and_then(|n| n.checked_sub(1)),
+            None => Some(order),
+        };
         let Some(slot) = place.and_then(|place| bands.get_mut(place)) else {
             return Err("the numbers of its bands are not 1, 2, 3, …".to_owned());
         };

@@ -271,7 +271,7 @@ fn empty_bands(root: Node<'_, '_>) -> BTreeSet<usize> {
         xml::number(*band, "mean") == Some(NO_DATA_MEAN)
             && xml::number(*band, "stdDeviation").unwrap_or(0.0) == 0.0
     };
-    let bands = list.children().filter(|node| node.has_tag_name("bandID")).filter(is_empty);
+    let bands = xml::all(list, "bandID").filter(is_empty);
     let number = |node: Node<'_, '_>| node.attribute("number")?.trim().parse::<usize>().ok();
     bands.filter_map(number).filter_map(|number| number.checked_sub(1)).collect()
 }

@@ -1,4 +1,4 @@
-//! Products of sensors as their makers define them: a file a product, all behind [`Product`].
+//! Products of sensors as their makers define them: a file a product, all behind the trait `Product`.
 //!
 //! The formats read stored numbers; a product says what they mean: gain and offset of each band, unit, band centres
 //! and widths, bands that are bad or have no data, ignore values that no tag names, where the pixels lie.
@@ -18,7 +18,7 @@
 //! | Delmic | `delmic.rs` | HDF5 layout |
 //!
 //! Each file opens with a table of what it recognises, which the code reads. A new product is a file, and a line in
-//! [`PRODUCTS`]. `delivery.rs` knows files by their names, `layout.rs` cubes by their place in an HDF5 file, `dlr.rs`
+//! `PRODUCTS`. `delivery.rs` knows files by their names, `layout.rs` cubes by their place in an HDF5 file, `dlr.rs`
 //! the lists of bands in the XML of EnMAP and DESIS, `eos.rs` the grids of HDF-EOS.
 
 mod aviris;

@@ -192,23 +192,24 @@ impl GdalMetadata {
         of_bands.into_iter().map(|own| if own.0 > of_file.0 { own.1 } else { of_file.1 }).collect()
     }
 
-    /// `value * SCALE + OFFSET`, where all bands share them.
+    /// `value * SCALE + OFFSET`, band by band. As GDAL has it, a band without them is as stored.
     fn describe_scaling(&self, info: &mut CubeInfo) {
         let bands = info.shape.bands;
         let (scales, offsets) =
             (self.factors("scale", bands, 1.0), self.factors("offset", bands, 0.0));
-        let Some((&multiply, &add)) = scales.first().zip(offsets.first()) else { return };
-        let usable = multiply.is_finite() && multiply != 0.0 && add.is_finite();
-        let differ = |values: &[f64]| values.iter().any(|value| *value != values[0]);
-        if !usable || differ(&scales) || differ(&offsets) {
+        let usable = |(multiply, add): (&f64, &f64)| {
+            multiply.is_finite() && *multiply != 0.0 && add.is_finite()
+        };
+        if !scales.iter().zip(&offsets).all(usable) {
             info.notes.push(
-                "SCALE or OFFSET differ from band to band; the stored numbers are kept unscaled"
+                "SCALE or OFFSET of a band is no usable number; the stored numbers are kept unscaled"
                     .to_owned(),
             );
             return;
         }
-        info.scaling = Scaling { multiply, divide: 1.0, add };
-        if info.scaling.is_none()
+        let scaling = |(multiply, add)| Scaling { multiply, divide: 1.0, add };
+        info.scale_bands(scales.into_iter().zip(offsets).map(scaling).collect());
+        if !info.is_scaled()
             && let Some(divide) = self.text("reflectance_scale_factor").and_then(number)
             && divide.is_finite()
             && divide > 0.0
@@ -313,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn scale_and_offset_count_only_when_all_bands_share_them() {
+    fn each_band_has_its_scale_and_offset() {
         let uniform = items(
             r#"<Item name="SCALE" sample="0" role="scale">0.0001</Item>
                <Item name="SCALE" sample="1" role="scale">0.0001</Item>
@@ -322,8 +323,10 @@ mod tests {
         let scaling = described(&uniform, 2).scaling;
         assert_eq!(scaling, Scaling { multiply: 0.0001, divide: 1.0, add: 0.0 });
         let info = described(&uniform, 3);
-        assert!(info.scaling.is_none());
-        assert!(info.notes[0].contains("differ"), "{:?}", info.notes);
+        assert_eq!((info.scaling_of(1).multiply, info.scaling_of(2)), (0.0001, Scaling::NONE));
+        let info = described(&uniform.replace(">0.0001<", ">inf<"), 2);
+        assert!(!info.is_scaled());
+        assert!(info.notes[0].contains("no usable number"), "{:?}", info.notes);
     }
 
     #[test]
@@ -343,13 +346,13 @@ mod tests {
 
     #[test]
     fn of_several_factors_the_last_counts() {
-        let scaling = |text: &str| described(&items(text), 2).scaling.multiply;
+        let scaling = |text: &str| described(&items(text), 2).scaling_of(0).multiply;
         let (file, first) =
             (r#"<Item name="SCALE">2</Item>"#, r#"<Item name="SCALE" sample="0">3</Item>"#);
         assert_eq!(scaling(&format!("{first}{file}")), 2.0);
         let second = r#"<Item name="SCALE" sample="1">3</Item>"#;
         assert_eq!(scaling(&format!("{file}{first}{second}")), 3.0);
-        assert_eq!(scaling(&format!("{file}{first}")), 1.0); // they differ
+        assert_eq!(scaling(&format!("{file}{first}")), 3.0);
     }
 
     #[test]
