@@ -11,7 +11,7 @@ from helpers import Hsipack, assert_same_bits, attributes, expected, only_stack,
 from readers import Case
 from sensors import CASES
 
-# References of cameras, HySpex's header, Resonon's pair, GDAL's samples: no products.
+# Cameras, which are tested below; Resonon's pair, GDAL's samples: no products.
 OTHERS = ("headwall", "hyspex", "resonon", "specim", "gdal", "aviris/ang20160910t185702_obs")
 
 
@@ -70,6 +70,31 @@ def test_packed_values_are_the_product_s(
         np.testing.assert_allclose(geo["transform"], truth["physical"]["transform_gdal"], atol=1e-6)
     else:
         assert geo is None
+
+
+CAMERAS = [
+    "specim_iq/459/capture/459.raw",
+    "specim_fx/maize_0001/capture/maize_0001.raw",
+    "headwall/100041_tray7_2023_06_12_09_11_02/raw_0",
+    "hyspex/scene_VNIR_1800_SN00807_raw.hyspex",
+]
+
+
+@pytest.mark.parametrize("name", CAMERAS, ids=lambda name: name.partition("/")[0])
+def test_cubes_of_cameras_are_calibrated_as_their_makers_do(
+    name: str, sensors: Path, hsipack: Hsipack, tmp_path: Path
+) -> None:
+    physical = truth_of(sensors)[name]["physical"]
+    options: list[str] = []
+    if physical["formula"].startswith("(raw"):
+        options = ["--white", "auto", "--dark", "auto"]
+    out = tmp_path / "out.hsipack"
+    hsipack.convert(sensors / name, *options, "--dtype", "float32", out=out)
+    packed = read_zarr(out)[0].astype(np.float64)
+    wanted = physical["result"]
+    found = {"valid": np.isfinite(packed).sum(), "min": packed.min(), "max": packed.max()}
+    assert found == pytest.approx({name: wanted[name] for name in found}, rel=1e-6)
+    assert packed.sum() == pytest.approx(wanted["sum"], rel=1e-6)
 
 
 @pytest.mark.parametrize("part", ["enmap_l1c", "desis_l1b", "PRS_L2D", "aviris_classic"])

@@ -435,7 +435,7 @@ def test_references_calibrate(columns: int, use: str, hsipack: Hsipack, tmp_path
 
 
 @pytest.mark.parametrize("raw", [False, True])
-@pytest.mark.parametrize("scales", [(10000, 10000, 10000), (10000, 5000, 100), (None, None, None)])
+@pytest.mark.parametrize("scales", [(10000, 10000, 10000), (10000, 5000, 1000), (None, None, None)])
 def test_every_file_is_calibrated_in_its_own_scale(
     scales: tuple[float | None, ...], raw: bool, hsipack: Hsipack, tmp_path: Path
 ) -> None:

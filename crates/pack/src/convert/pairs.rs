@@ -14,6 +14,7 @@ use hsipack_format::{Error, ErrorKind, Opt, Result, remedy};
 use super::masks::places;
 use super::options::Reference;
 use crate::input::Input;
+use crate::source;
 
 /// A white or a dark reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +71,8 @@ pub fn beside(cube: &Path, kind: Kind) -> Option<PathBuf> {
     let headwall = ENDINGS.iter().map(|ending| format!("{}{ending}", kind.name()));
     let headwall = headwall.filter(|_| !own);
     let all = specim.into_iter().chain(headwall).map(|name| cube.with_file_name(name));
-    all.into_iter().find(|candidate| candidate.is_file())
+    // Data without their header are none.
+    all.into_iter().find(|candidate| candidate.is_file() && source::is_cube_file(candidate))
 }
 
 /// Whether a file is called like that, with any of the endings.
@@ -156,7 +158,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for file in files {
             std::fs::create_dir_all(folder.path().join(file).parent().unwrap()).unwrap();
-            std::fs::write(folder.path().join(file), "x").unwrap();
+            let header = if file.ends_with(".tif") { "II*\0" } else { "ENVI\n" };
+            std::fs::write(folder.path().join(file), header).unwrap();
         }
         folder
     }
@@ -171,14 +174,13 @@ mod tests {
             "b/raw_0",
             "b/raw_0.hdr",
             "b/raw_2000",
-            "b/whiteReference",
             "b/whiteReference.hdr",
-            "b/darkReference",
+            "b/darkReference.bin.hdr",
             "c/core.tif",
             "c/WHITEREF_core.tif",
             "d/darkReference",
             "d/darkReference.hdr",
-        ]); // one line a camera
+        ]);
         let path = |name: &str| folder.path().join(name);
         let found = |cube: &str, kind| {
             let found = beside(&path(cube), kind)?;
@@ -190,7 +192,7 @@ mod tests {
         }
         for cube in ["b/raw_0", "b/raw_2000"] {
             assert_eq!(found(cube, Kind::White).as_deref(), Some("b/whiteReference.hdr"));
-            assert_eq!(found(cube, Kind::Dark).as_deref(), Some("b/darkReference"));
+            assert_eq!(found(cube, Kind::Dark).as_deref(), Some("b/darkReference.bin.hdr"));
         }
         assert_eq!(found("c/core.tif", Kind::White).as_deref(), Some("c/WHITEREF_core.tif"));
         assert_eq!(found("c/core.tif", Kind::Dark), None);
@@ -198,7 +200,7 @@ mod tests {
         for (file, reference) in [
             ("a/WHITEREF_scan.hdr", true),
             ("a/scan.hdr", false),
-            ("b/darkReference", true),
+            ("b/darkReference.bin", true),
             ("b/whiteReference.hdr", true),
             ("b/raw_2000", false),
             // Of a folder without scans they are what the user has.
