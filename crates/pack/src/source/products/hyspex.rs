@@ -121,7 +121,8 @@ impl Head {
     }
 
     /// Bytes of the whole header.
-    fn len(&self) -> u64 {
+    #[allow(clippy::len_without_is_empty)] // never
+    pub fn len(&self) -> u64 {
         let planes = if self.has_last_background { 3 } else { 2 };
         let lists = 2 * self.bands as u64 + planes * self.bands as u64 * self.columns as u64;
         FIXED as u64 + 8 * lists + 4 * self.bad_pixels as u64

@@ -1,0 +1,11 @@
+//! The binary header of HySpex cameras: its part of fixed length.
+#![no_main]
+
+use hsipack_pack::source::products::hyspex::Head;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Ok(head) = Head::parse(bytes) {
+        assert!(head.len() > 2181);
+    }
+});
