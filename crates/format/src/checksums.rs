@@ -11,13 +11,43 @@ pub const SHA256SUMS: &str = "SHA256SUMS";
 
 /// SHA-256 of `bytes`, in hexadecimal.
 pub fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&digest(bytes))
+}
+
+/// SHA-256 of bytes that come one after another.
+#[derive(Clone, Debug, Default)]
+pub struct Hasher(Sha256);
+
+impl Hasher {
+    /// Takes in the next bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The sum of all of them, in hexadecimal.
+    pub fn finish(self) -> String {
+        hex(&self.0.finalize())
+    }
+}
+
+/// SHA-256 of `bytes`.
+pub fn digest(bytes: &[u8]) -> [u8; 32] {
+    Sha256::digest(bytes).into()
+}
+
+/// Bytes in hexadecimal.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The text of a `SHA256SUMS` of files given as (path below the dataset, content).
 pub fn encode<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> String {
-    let mut lines: Vec<(&str, String)> =
-        files.into_iter().map(|(path, content)| (path, sha256(content))).collect();
+    encode_sums(files.into_iter().map(|(path, content)| (path, sha256(content))))
+}
+
+/// The text of a `SHA256SUMS` of files given as (path below the dataset, sum).
+pub fn encode_sums<'a>(files: impl IntoIterator<Item = (&'a str, String)>) -> String {
+    let mut lines: Vec<(&str, String)> = files.into_iter().collect();
     lines.sort_unstable();
     lines.iter().map(|(path, sum)| format!("{sum}  {path}\n")).collect()
 }

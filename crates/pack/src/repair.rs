@@ -158,7 +158,7 @@ impl Mender<'_> {
         let samples = self.dataset.samples();
         let mut reason = Error::damaged("no source gives its wavelengths");
         for id in place.into_iter().flat_map(|stack| samples.ids_in(stack)) {
-            match self.source_bands(&samples.get(id)) {
+            match samples.get(id).and_then(|sample| self.source_bands(&sample)) {
                 Ok([wavelength, fwhm]) if wavelength.is_some() => {
                     let folder = self.dataset.path().join(stack);
                     for (array, values) in [(WAVELENGTH, wavelength), (FWHM, fwhm)] {
@@ -262,8 +262,8 @@ impl Mender<'_> {
         let samples = self.dataset.samples();
         let place = self.dataset.stacks().iter().position(|one| one.name == stack.name);
         let id = place.and_then(|place| samples.id_at(place, index));
-        id.map(|id| samples.get(id))
-            .ok_or_else(|| Error::damaged(format!("no sample has index {index}")))
+        let none = || Error::damaged(format!("no sample has index {index}"));
+        id.ok_or_else(none).and_then(|id| samples.get(id))
     }
 
     /// Writes all chunks of a sample: those in `bad` made again, the others as they were.

@@ -327,7 +327,7 @@ pub(super) fn write_metadata(
     let old = base.map(Dataset::samples);
     let there = old.map_or(0, Samples::len);
     let new = new_samples(plan, options, outcome, there);
-    files.add_samples(old.into_iter().flat_map(Samples::iter).chain(new));
+    files.add_samples(old, new)?;
     let count = there + plan.samples.len();
     let (now, command, recipe) = (metadata::now(), &options.command, recipe(options));
     let root = match base {

@@ -52,7 +52,7 @@ pub fn spectra(options: &SpectraOptions, progress: &Progress) -> Result<Table> {
     let read = |(): &mut (), id: &usize| reader.regions(*id);
     let cubes = threads::in_turn(options.jobs, "spectra", samples.iter(), || (), read)?;
     let rows = cubes.into_iter().flatten().collect();
-    Ok(Table::new(&dataset, options, samples.len(), rows))
+    Table::new(&dataset, options, samples.len(), rows)
 }
 
 /// Ids of the samples that are asked for, ascending.

@@ -26,6 +26,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use hsipack_format::checksums::SHA256SUMS;
 use hsipack_format::metadata::SAMPLES;
+use hsipack_format::samples::index::SAMPLES_INDEX;
 use hsipack_format::{Command, Error, Opt, Result, remedy};
 use hsipack_store::folder::{aside, partial};
 use hsipack_store::output::{self, sync_folder, write_whole};
@@ -431,7 +432,7 @@ impl Staging {
 
 /// Whether a file below a dataset is not a chunk.
 fn is_metadata(file: &str) -> bool {
-    file.ends_with("zarr.json") || [SAMPLES, SHA256SUMS].contains(&file)
+    file.ends_with("zarr.json") || [SAMPLES, SAMPLES_INDEX, SHA256SUMS].contains(&file)
 }
 
 /// The folder that a path is in.
