@@ -2,13 +2,14 @@
 //!
 //! A shard that has a damaged chunk is written anew beside the old one, sound chunks copied as they are
 //! and the others encoded again, and takes the old one's name when it is whole and on disk. What cannot
-//! be mended (metadata, or a source that is gone or has changed) is left as it is and reported.
+//! be mended (metadata other than the index of the samples, or a source that is gone or has changed) is left as it is and reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use hsipack_format::metadata::{FWHM, Made, WAVELENGTH};
+use hsipack_format::samples::index::SAMPLES_INDEX;
 use hsipack_format::{Error, ErrorKind, Opt, Result, Sample, remedy};
 use hsipack_store::dataset::ChunkArray;
 use hsipack_store::output::{self, write_whole};
@@ -25,7 +26,7 @@ use crate::convert::{metadata, plan};
 use crate::fingerprint::fingerprint;
 use crate::progress::Progress;
 use crate::validate::recipe::{self, Recipe};
-use crate::validate::{self, Problem, ProblemKind, ValidateOptions};
+use crate::validate::{self, Problem, ProblemKind, ValidateOptions, structure};
 
 /// What a repair came to.
 #[derive(Clone, Debug, Serialize)]
@@ -108,6 +109,10 @@ impl Mender<'_> {
     fn mend(&mut self, problems: &[Problem]) {
         let mut shards: BTreeMap<(String, String, usize), Damage> = BTreeMap::new();
         let mut coordinates = BTreeSet::new();
+        if problems.iter().any(|problem| problem.kind == ProblemKind::Index) {
+            let result = self.mend_index();
+            self.note(result);
+        }
         for problem in problems {
             let Some(stack) = problem.stack.clone() else { continue };
             match (&problem.array, problem.shard) {
@@ -150,6 +155,12 @@ impl Mender<'_> {
         let found =
             if array == stack.image.name() { Some(&stack.image) } else { stack.mask(array) };
         found.map(|array| (stack, array))
+    }
+
+    /// Writes the index of the samples again.
+    fn mend_index(&self) -> Result<()> {
+        let index = structure::made_index(self.dataset)?;
+        write_whole(&self.dataset.path().join(SAMPLES_INDEX), &index)
     }
 
     /// Writes wavelengths and fwhm again, as the first source that has them gives them.

@@ -28,16 +28,16 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::{Error, Result};
+use crate::{Error, Result, checksums};
 
-use index::{Builder, Index, Origin};
+use index::{Builder, Index, Origin, UNKNOWN};
 use record::Text;
 
 pub use condition::Condition;
 pub use keys::Keys;
 pub use lines::Lines;
 pub use record::{Sample, SourceRecord};
-pub use written::Written;
+pub use written::{Written, index_of};
 
 /// Keys of a sample that a table's column cannot take.
 pub const RESERVED_KEYS: [&str; 9] =
@@ -108,7 +108,7 @@ impl Samples {
         }
         drop(names);
         // Nobody compares it with another text.
-        let origin = Origin { len: text.len() as u64, sha256: [0; 32] };
+        let origin = Origin { len: text.len() as u64, sha256: UNKNOWN };
         let index = Index::read(Arc::new(all.finish(&origin)))?;
         Self::new(index, Arc::new(text), stacks)
     }
@@ -228,7 +228,12 @@ impl Samples {
             taken = take.take().map(|take| take(line.trim_ascii()));
         })?;
         let taken = taken.unwrap_or_else(|| Err(Error::bug("a line was not handed over")));
-        taken.map_err(|error| self.lines.locate(error))
+        taken.map_err(|error| self.locate(error))
+    }
+
+    /// Names the file of the lines in an error of what it says.
+    fn locate(&self, error: Error) -> Error {
+        self.lines.locate(error)
     }
 
     /// All lines, as they stand in the file.
@@ -239,6 +244,16 @@ impl Samples {
         let mut text = Vec::new();
         self.lines.with(0..self.index.end_of(self.len), &mut |all| text.extend(all))?;
         Ok(text)
+    }
+
+    /// The SHA-256 of all lines.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn sha256(&self) -> Result<[u8; 32]> {
+        let mut sum = [0; 32];
+        self.lines.with(0..self.index.end_of(self.len), &mut |all| sum = checksums::digest(all))?;
+        Ok(sum)
     }
 
     /// All samples in order, one read after another.

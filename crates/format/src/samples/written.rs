@@ -1,8 +1,15 @@
 //! The text of `samples.jsonl` and its index, as they are written.
 
-use super::index::{Builder, Origin};
+use super::index::{Builder, Origin, UNKNOWN};
 use super::{Sample, Samples, encode_one};
-use crate::Result;
+use crate::{Error, Result, checksums};
+
+/// The index of a list of samples, made anew; `sha256` is the sum of their text.
+pub fn index_of(samples: &Samples, sha256: [u8; 32]) -> Vec<u8> {
+    let index = samples.index_of_lines();
+    let origin = Origin { len: index.end_of(samples.len()), sha256 };
+    Builder::after(index, samples.len()).finish(&origin)
+}
 
 /// Samples that are written: those of a dataset, if it goes on, then new ones.
 pub struct Written {
@@ -14,16 +21,20 @@ impl Written {
     /// The samples of `base`, and nothing yet after them. Its lines stay as they are.
     ///
     /// # Errors
-    /// If they cannot be read.
+    /// If they cannot be read, or are not those that the index was made of: what is damaged must not get a new sum.
     pub fn after(base: Option<&Samples>) -> Result<Self> {
         let Some(base) = base else {
             return Ok(Self { text: Vec::new(), index: Builder::default() });
         };
         let mut text = base.text()?;
+        let (index, sum) = (base.index_of_lines(), base.index_of_lines().origin().sha256);
+        if base.len() == index.len() && sum != UNKNOWN && checksums::digest(&text) != sum {
+            return Err(base.locate(Error::damaged("the file does not match SHA256SUMS")));
+        }
         if text.last().is_some_and(|last| *last != b'\n') {
             text.push(b'\n');
         }
-        Ok(Self { text, index: Builder::after(base.index_of_lines(), base.len()) })
+        Ok(Self { text, index: Builder::after(index, base.len()) })
     }
 
     /// Adds a sample.

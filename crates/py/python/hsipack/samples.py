@@ -17,8 +17,8 @@ class Samples(Sequence[dict[str, Any]]):
     """What is known of the samples of a dataset: a sequence of dictionaries, one for each, which
     are read when they are looked at.
 
-    ``pandas.DataFrame(ds.samples)`` makes a table of it, ``list(ds.samples)`` a list. Of a slice
-    comes a list. Of a dataset of a million samples, :meth:`column` is much quicker.
+    ``ds.to_pandas()`` makes a table of it, ``list(ds.samples)`` a list. Of a slice comes a list. Of
+    a dataset of a million samples, :meth:`column` is much quicker.
 
     >>> samples = hsipack.open(dataset_path).samples
     >>> len(samples), samples[-1]["name"], [sample["age"] for sample in samples[:3]]

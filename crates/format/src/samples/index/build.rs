@@ -213,7 +213,7 @@ impl<'a> Builder<'a> {
         ] {
             part(&|out| write_numbers(&keys.of, width(different), out));
         }
-        let sum = crc32c::crc32c(&bytes[CHECKED..]);
+        let sum = crate::crc::crc32c(&bytes[CHECKED..]);
         bytes[12..CHECKED].copy_from_slice(&sum.to_le_bytes());
         bytes
     }

@@ -181,6 +181,9 @@ fn damaged(what: &str) -> Error {
     Error::damaged(format!("{what} of the index"))
 }
 
+/// The sum of a text of which nobody computed it: an index that is not written anywhere.
+pub(super) const UNKNOWN: [u8; 32] = [0; 32];
+
 /// What an index says of the text that it was made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
@@ -222,7 +225,7 @@ impl Index {
             Error::unsupported(format!("not an index of samples of version {VERSION}"))
         })?;
         let sum = u32_at(bytes, 12).ok_or_else(cut)?;
-        if crc32c::crc32c(bytes.get(CHECKED..).ok_or_else(cut)?) != sum {
+        if crate::crc::crc32c(bytes.get(CHECKED..).ok_or_else(cut)?) != sum {
             return Err(damaged("the checksum does not match the bytes"));
         }
         let number = |at| u64_at(bytes, at).and_then(|number| usize::try_from(number).ok());

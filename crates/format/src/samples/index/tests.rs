@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Bytes, CHECKED, Index, Origin};
 use crate::Geo;
+use crate::checksums::digest;
 use crate::samples::{Sample, Samples, SourceRecord, Written, encode};
 
 const STACKS: [&str; 3] = ["2x3x4", "5x6x7", "8x9x10"];
@@ -65,7 +66,8 @@ fn samples(drawn: &[Drawn]) -> Vec<Sample> {
 fn written(base: Option<&Samples>, new: &[Sample]) -> (Vec<u8>, Vec<u8>) {
     let mut written = Written::after(base).unwrap();
     new.iter().for_each(|sample| written.add(sample).unwrap());
-    written.finish([7; 32])
+    let sum = digest(written.text());
+    written.finish(sum)
 }
 
 fn opened(text: Vec<u8>, index: Vec<u8>) -> Samples {
@@ -143,6 +145,16 @@ fn lines_that_are_not_those_of_the_index_are_refused() {
 }
 
 #[test]
+fn a_damaged_text_is_not_gone_on_with() {
+    let all = samples(&[(0, None, None, None, None, false)]);
+    let (text, index) = written(None, &all);
+    let other = String::from_utf8(text).unwrap().replace("a.hdr", "b.hdr");
+    let list = opened(other.into_bytes(), index);
+    let error = Written::after(Some(&list)).err().unwrap();
+    assert_eq!(error.what(), "the file does not match SHA256SUMS");
+}
+
+#[test]
 fn samples_that_cannot_come_next_are_not_written() {
     let all = samples(&vec![(0, None, None, None, None, false); 2]);
     let mut written = Written::after(None).unwrap();
@@ -172,7 +184,7 @@ fn what_cannot_be_read_is_no_index() {
 /// The same index with another checksum, which fits.
 fn sealed(mut index: Vec<u8>) -> Vec<u8> {
     if index.len() > CHECKED {
-        let sum = crc32c::crc32c(&index[CHECKED..]);
+        let sum = crate::crc::crc32c(&index[CHECKED..]);
         index[12..CHECKED].copy_from_slice(&sum.to_le_bytes());
     }
     index
