@@ -198,3 +198,74 @@ impl Lines for RemoteText {
         error.at(place).with_remedy(remedy!["run ", Command::Validate])
     }
 }
+
+// Miri knows no memory maps.
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+    use hsipack_format::samples::Samples;
+
+    const LINES: &str = r#"{"id":0,"name":"a","stack":"s","index":0,"split":"train","nan":0,"inf":0,"range":null,"source":{"path":"a","bytes":0,"fingerprint":"","format":""}}
+{"id":1,"name":"b","stack":"s","index":1,"nan":0,"inf":0,"range":null,"source":{"path":"b","bytes":0,"fingerprint":"","format":""}}
+"#;
+
+    /// A folder with a list of samples and its index; gives the sum of the list.
+    fn written() -> (tempfile::TempDir, String) {
+        let folder = tempfile::tempdir().unwrap();
+        let samples = Samples::decode(LINES.into(), &["s"]).unwrap();
+        let sum = checksums::digest(LINES.as_bytes());
+        fs::write(folder.path().join(SAMPLES), LINES).unwrap();
+        let index = hsipack_format::samples::index_of(&samples, sum);
+        fs::write(folder.path().join(SAMPLES_INDEX), index).unwrap();
+        (folder, checksums::hex(&sum))
+    }
+
+    #[test]
+    fn a_list_stands_on_mapped_files() {
+        let (folder, sum) = written();
+        let Source::Index(index, lines) =
+            Source::of(&MetadataFiles::Folder, folder.path(), &sum).unwrap()
+        else {
+            panic!("the text was read")
+        };
+        let samples = Samples::new(index, lines, &["s"]).unwrap();
+        assert_eq!(samples.names().collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(samples.get(1).unwrap().source.path, "b");
+        assert_eq!(samples.text().unwrap(), LINES.as_bytes());
+        // Of another list there is no index, and the text has another sum.
+        let other = checksums::sha256(b"");
+        let error = Source::of(&MetadataFiles::Folder, folder.path(), &other).err().unwrap();
+        assert_eq!(error.path(), Some(folder.path().join(SAMPLES).as_path()));
+    }
+
+    #[test]
+    fn files_that_are_cut_short_give_no_wrong_answers() {
+        let (folder, sum) = written();
+        let source = Source::of(&MetadataFiles::Folder, folder.path(), &sum).unwrap();
+        let Source::Index(index, lines) = source else { panic!("the text was read") };
+        let samples = Samples::new(index, lines, &["s"]).unwrap();
+        for file in [SAMPLES, SAMPLES_INDEX] {
+            fs::File::create(folder.path().join(file)).unwrap();
+            let asked = std::panic::catch_unwind(|| samples.get(0).is_err());
+            assert!(asked.unwrap_or(true), "{file}");
+        }
+        let panic = std::panic::catch_unwind(|| samples.name(0).to_owned()).unwrap_err();
+        let text = panic.downcast_ref::<&str>().unwrap();
+        assert!(text.contains("samples.index of an open dataset was changed"), "{text}");
+    }
+
+    #[test]
+    fn a_newer_list_is_hashed() {
+        let (folder, sum) = written();
+        let file = folder.path().join(SAMPLES);
+        let later = std::time::SystemTime::now() + std::time::Duration::from_secs(60);
+        let set = || fs::File::options().write(true).open(&file).unwrap().set_modified(later);
+        set().unwrap();
+        let source = Source::of(&MetadataFiles::Folder, folder.path(), &sum).unwrap();
+        assert!(matches!(source, Source::Index(..)));
+        fs::write(&file, LINES.replace("train", "trial")).unwrap();
+        set().unwrap();
+        let error = Source::of(&MetadataFiles::Folder, folder.path(), &sum).err().unwrap();
+        assert!(error.what().contains("does not match SHA256SUMS"), "{error}");
+    }
+}
