@@ -204,6 +204,7 @@ impl Lines for RemoteText {
 mod tests {
     use super::*;
     use hsipack_format::samples::Samples;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
 
     const LINES: &str = r#"{"id":0,"name":"a","stack":"s","index":0,"split":"train","nan":0,"inf":0,"range":null,"source":{"path":"a","bytes":0,"fingerprint":"","format":""}}
 {"id":1,"name":"b","stack":"s","index":1,"nan":0,"inf":0,"range":null,"source":{"path":"b","bytes":0,"fingerprint":"","format":""}}
@@ -246,10 +247,11 @@ mod tests {
         let samples = Samples::new(index, lines, &["s"]).unwrap();
         for file in [SAMPLES, SAMPLES_INDEX] {
             fs::File::create(folder.path().join(file)).unwrap();
-            let asked = std::panic::catch_unwind(|| samples.get(0).is_err());
+            let asked = catch_unwind(AssertUnwindSafe(|| samples.get(0).is_err()));
             assert!(asked.unwrap_or(true), "{file}");
         }
-        let panic = std::panic::catch_unwind(|| samples.name(0).to_owned()).unwrap_err();
+        let name = AssertUnwindSafe(|| samples.name(0).to_owned());
+        let panic = catch_unwind(name).unwrap_err();
         let text = panic.downcast_ref::<&str>().unwrap();
         assert!(text.contains("samples.index of an open dataset was changed"), "{text}");
     }
