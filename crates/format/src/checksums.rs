@@ -1,5 +1,6 @@
 //! `SHA256SUMS`: one line a metadata file, as `sha256sum -c` reads it.
 
+use std::io::{self, Write};
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
@@ -27,6 +28,17 @@ impl Hasher {
     /// The sum of all of them, in hexadecimal.
     pub fn finish(self) -> String {
         hex(&self.0.finalize())
+    }
+}
+
+impl Write for Hasher {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -92,6 +104,14 @@ mod tests {
              ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  b\n"
         );
         assert_eq!(parse(text.as_bytes()).unwrap()[1].0, "b");
+    }
+
+    #[test]
+    fn pieces_have_the_sum_of_the_whole() {
+        let mut hasher = Hasher::default();
+        hasher.update(b"ab");
+        hasher.write_all(b"c").unwrap();
+        assert_eq!(hasher.finish(), sha256(b"abc"));
     }
 
     #[test]

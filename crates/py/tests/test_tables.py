@@ -94,7 +94,7 @@ def test_a_line_that_was_changed_is_an_error_where_it_is_read(dataset: str, tmp_
     ds = hsipack.open(copy)
     assert ds.samples.column("name")[3] == "cube_03"
     assert ds.samples[2]["name"] == "cube_02"
-    with pytest.raises(hsipack.DamagedError, match="samples.jsonl"):
+    with pytest.raises(hsipack.DamagedError, match=r"samples\.jsonl"):
         ds.samples[3]
-    with pytest.raises(hsipack.DamagedError, match="samples.jsonl"):
+    with pytest.raises(hsipack.DamagedError, match=r"samples\.jsonl"):
         ds.to_pandas(["nan"])

@@ -12,6 +12,7 @@ use hsipack_pack::repair::repair;
 use hsipack_pack::split::{Buffer, By, PATCH, SplitOptions, split};
 use hsipack_pack::validate::{ProblemKind, ValidateOptions, validate};
 use hsipack_store::Dataset;
+use hsipack_testing::server::{Fault, Server};
 
 use crate::appending::lines;
 use crate::conversion::{cubes, options, pack};
@@ -198,4 +199,44 @@ fn what_is_added_to_a_dataset_goes_on_its_index() {
     split(&masks, &Progress::default()).unwrap();
     assert_eq!(fs::read(out.join(SAMPLES_INDEX)).unwrap(), index);
     assert_eq!(problems(&out), 0);
+}
+
+#[test]
+fn a_server_is_asked_for_a_long_list_when_a_line_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    cubes(folder.path(), 3, 0);
+    let row = |number: usize| format!("cube{number:03},{}\n", "x".repeat(100_000));
+    let table: String = (0..3).map(row).collect();
+    fs::write(folder.path().join("table.csv"), format!("name,notes\n{table}")).unwrap();
+    let out = folder.path().join("out");
+    pack(&with_table(folder.path(), &out));
+    let all = lines(&Dataset::open(&out).unwrap());
+    let text = fs::read(out.join(SAMPLES)).unwrap();
+
+    // It sends more than its first bytes only to whoever wants all of it.
+    let server = Server::start(folder.path());
+    let asked = || server.requests().iter().filter(|one| one.path.ends_with(SAMPLES)).count();
+    let dataset = Dataset::open(server.url("out")).unwrap();
+    let opened = asked();
+    assert!(dataset.samples().names().eq(["cube000", "cube001", "cube002"]));
+    assert_eq!((dataset.samples().columns().len(), asked()), (1, opened));
+    assert_eq!(lines(&dataset), all);
+    assert_eq!(asked(), opened + 1);
+
+    // Lines that were changed there are told, and so is what replaced the list.
+    let dataset = Dataset::open(server.url("out")).unwrap();
+    let other = String::from_utf8(text.clone()).unwrap().replace("cube001", "cube111");
+    fs::write(out.join(SAMPLES), other).unwrap();
+    let error = dataset.samples().get(1).unwrap_err();
+    assert!(error.what().contains("does not match SHA256SUMS"), "{error}");
+    fs::write(out.join(SAMPLES), &text).unwrap();
+
+    // Without the index, or with a wrong one, the list is fetched.
+    let missing = Server::with_faults(folder.path(), |request| {
+        if request.path.ends_with(SAMPLES_INDEX) { Fault::Status(403) } else { Fault::None }
+    });
+    let dataset = Dataset::open(missing.url("out")).unwrap();
+    assert_eq!(lines(&dataset), all);
+    fs::write(out.join(SAMPLES_INDEX), b"anything").unwrap();
+    assert_eq!(lines(&Dataset::open(server.url("out")).unwrap()), all);
 }

@@ -64,7 +64,9 @@ def _columns(samples: Samples, columns: str | Sequence[str] | None) -> dict[str,
         first = [name for name in _FIRST if name in there]
         names = first + [name for name in there if name not in first]
     else:
-        names = [_options.choice("columns", name, there) for name in _options.names("columns", columns)]
+        names = [
+            _options.choice("columns", name, there) for name in _options.names("columns", columns)
+        ]
     return dict(zip(names, samples._columns(names), strict=True))
 
 

@@ -8,7 +8,7 @@ use futures_util::stream::{self, StreamExt};
 use hsipack_format::checksums::{self, SHA256SUMS};
 use hsipack_format::metadata::{FWHM, SAMPLES, WAVELENGTH};
 use hsipack_format::samples::index::SAMPLES_INDEX;
-use hsipack_format::{Error, Result};
+use hsipack_format::{Error, ErrorKind, Result};
 
 use super::failure::Failure;
 use super::network;
@@ -18,6 +18,9 @@ use crate::small;
 
 /// How often a dataset is looked at anew while an append is being finished, which takes a second.
 const TRIES: usize = 20;
+
+/// Bytes of a `samples.jsonl` that is fetched with the rest, which costs no further way there and back where it is needed.
+const SHORT_LIST: u64 = 256 << 10;
 
 /// Requests at the same time.
 const AT_ONCE: usize = 32;
@@ -36,8 +39,7 @@ pub(crate) struct Fetched {
 
 impl Fetched {
     /// Fetches what `SHA256SUMS` lists of the dataset at `root`, and the wavelengths and the index of the samples beside
-    /// it. The samples themselves, of which there may be millions, are fetched when they are asked for, and all where there
-    /// is no `SHA256SUMS`.
+    /// it. A long list of samples is fetched when it is asked for; so is everything where there is no `SHA256SUMS`.
     ///
     /// # Errors
     /// If a file that is listed cannot be fetched.
@@ -167,13 +169,16 @@ fn fetch_all<'a>(
         [WAVELENGTH, FWHM].contains(&name).then(|| format!("{array}/c/0"))
     };
     let files: Vec<(String, u64)> = listed
-        .flat_map(|file| match file == SAMPLES {
-            true => [Some(SAMPLES_INDEX.to_owned()), None],
-            false => [Some(file.clone()), chunks(file)],
+        .flat_map(|file| {
+            let index = (file == SAMPLES).then(|| SAMPLES_INDEX.to_owned());
+            [Some(file.clone()), chunks(file), index].into_iter().flatten()
         })
-        .flatten()
         .map(|file| {
-            let most = if file == SAMPLES_INDEX { small::SAMPLES } else { small::METADATA };
+            let most = match file.as_str() {
+                SAMPLES => SHORT_LIST,
+                SAMPLES_INDEX => small::SAMPLES,
+                _ => small::METADATA,
+            };
             (file, most)
         })
         .collect();
@@ -185,14 +190,18 @@ fn fetch_all<'a>(
             let content = match content {
                 // Nobody needs it.
                 Err(_) if file == SAMPLES_INDEX => None,
+                // A long list: the server said so before it sent it.
+                Err(error) if file == SAMPLES && error.kind() == ErrorKind::Malformed => {
+                    return Ok(None);
+                }
                 // Listed, so it was there: it is being put elsewhere.
                 Err(error) if small::is_missing(&error) && place != root => return Err(error),
                 content => if_there(content)?,
             };
-            Ok((root.join(&file), content))
+            Ok(Some((root.join(&file), content)))
         });
         let fetched: Vec<_> = stream::iter(fetched).buffer_unordered(AT_ONCE).collect().await;
-        fetched.into_iter().collect()
+        fetched.into_iter().filter_map(Result::transpose).collect()
     })
 }
 

@@ -46,7 +46,7 @@ pub struct Staging {
     /// What identifies the conversion.
     plan: String,
     /// What was recorded of shards, by stack and number. On a server, reading it again would cost the way there and back.
-    records: Mutex<HashMap<(String, usize), Option<Value>>>,
+    records: Mutex<HashMap<(String, usize), Option<Box<str>>>>,
     /// Whether there are records that this process has not written.
     resumed: bool,
     append: bool,
@@ -232,7 +232,9 @@ impl Staging {
         let key = (stack.to_owned(), shard);
         let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = records.get(&key) {
-            return Ok(known.clone());
+            let parse = |text: &Box<str>| serde_json::from_str(text);
+            let parsed = known.as_ref().map(parse).transpose();
+            return parsed.map_err(|error| Error::bug(format!("a record of a shard: {error}")));
         }
         let record = match self.resumed {
             // What is damaged, or of another plan, is written again.
@@ -244,7 +246,7 @@ impl Staging {
             }
             false => None,
         };
-        records.insert(key, record.clone());
+        records.insert(key, record.as_ref().map(|record| record.to_string().into()));
         Ok(record)
     }
 
@@ -259,7 +261,7 @@ impl Staging {
         let receipt = receipt::write(record, &self.plan, stack, shard);
         write_whole(&self.state_file(stack, shard), receipt.as_bytes())?;
         let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
-        records.insert((stack.to_owned(), shard), Some(record.clone()));
+        records.insert((stack.to_owned(), shard), Some(record.to_string().into()));
         Ok(())
     }
 
