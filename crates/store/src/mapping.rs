@@ -109,8 +109,9 @@ impl Mapping {
 
     /// Whether all bytes that somebody looked at so far could be read.
     pub fn were_read(&self) -> bool {
-        // What was read is ordered before the note of what could not be read.
-        fence(Ordering::SeqCst);
+        // Notes are made before zeros can be read, so that reads in their order find the note. No stronger fence: this is
+        // asked for every number of an index.
+        fence(Ordering::AcqRel);
         !self.slot.any_failed.load(Ordering::Relaxed)
     }
 
