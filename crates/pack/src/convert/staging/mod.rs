@@ -46,7 +46,7 @@ pub struct Staging {
     /// What identifies the conversion.
     plan: String,
     /// What was recorded of shards, by stack and number. On a server, reading it again would cost the way there and back.
-    records: Mutex<HashMap<(String, usize), Option<Box<str>>>>,
+    records: Mutex<Records>,
     /// Whether there are records that this process has not written.
     resumed: bool,
     append: bool,
@@ -65,6 +65,9 @@ pub struct Shards {
     /// Stacks that were not there before.
     pub new_stacks: Vec<String>,
 }
+
+/// What was recorded of shards, as text: of a million samples it is small.
+type Records = HashMap<(String, usize), Option<Box<str>>>;
 
 /// What is being done, in the folder beside the output.
 const PLAN: &str = "plan.json";
@@ -232,8 +235,7 @@ impl Staging {
         let key = (stack.to_owned(), shard);
         let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = records.get(&key) {
-            let parse = |text: &Box<str>| serde_json::from_str(text);
-            let parsed = known.as_ref().map(parse).transpose();
+            let parsed = known.as_deref().map(serde_json::from_str).transpose();
             return parsed.map_err(|error| Error::bug(format!("a record of a shard: {error}")));
         }
         let record = match self.resumed {
