@@ -39,6 +39,8 @@ pub struct Report {
     pub repaired_samples: Vec<String>,
     /// Chunks that were made again.
     pub repaired_chunks: usize,
+    /// Whether the index of the samples was written again.
+    pub repaired_index: bool,
     /// What could not be mended, and why.
     pub failed: Vec<String>,
     /// Problems that a validation afterwards found.
@@ -77,6 +79,7 @@ pub fn repair(path: &Path, options: &ValidateOptions, progress: &Progress) -> Re
         found: before.problems.len(),
         repaired_samples: Vec::new(),
         repaired_chunks: 0,
+        repaired_index: false,
         failed: Vec::new(),
         remaining: Vec::new(),
     };
@@ -111,6 +114,7 @@ impl Mender<'_> {
         let mut coordinates = BTreeSet::new();
         if problems.iter().any(|problem| problem.kind == ProblemKind::Index) {
             let result = self.mend_index();
+            self.report.repaired_index = result.is_ok();
             self.note(result);
         }
         for problem in problems {

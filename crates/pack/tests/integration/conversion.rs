@@ -56,7 +56,7 @@ pub fn pack(options: &ConvertOptions) -> convert::Report {
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Every file below a folder, the time of creation left out.
+/// Every file below a folder, the time of creation left out, and fingerprints that it is part of.
 pub fn content(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
@@ -71,8 +71,11 @@ pub fn content(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
             let mut bytes = std::fs::read(&path).unwrap();
             if below == Path::new("zarr.json") || below == Path::new("SHA256SUMS") {
                 let text = String::from_utf8(bytes).unwrap();
-                let stable =
-                    |line: &&str| !line.contains("\"created\"") && !line.ends_with("  zarr.json");
+                let stable = |line: &&str| {
+                    let differs =
+                        ["\"created\"", "\"continues\""].iter().any(|key| line.contains(key));
+                    !differs && !line.ends_with("  zarr.json")
+                };
                 bytes = text.lines().filter(stable).collect::<Vec<_>>().join("\n").into_bytes();
             }
             files.insert(below, bytes);
