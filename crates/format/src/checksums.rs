@@ -1,5 +1,6 @@
 //! `SHA256SUMS`: one line a metadata file, as `sha256sum -c` reads it.
 
+use std::io::{self, Write};
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
@@ -11,13 +12,54 @@ pub const SHA256SUMS: &str = "SHA256SUMS";
 
 /// SHA-256 of `bytes`, in hexadecimal.
 pub fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&digest(bytes))
+}
+
+/// SHA-256 of bytes that come one after another.
+#[derive(Clone, Debug, Default)]
+pub struct Hasher(Sha256);
+
+impl Hasher {
+    /// Takes in the next bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The sum of all of them, in hexadecimal.
+    pub fn finish(self) -> String {
+        hex(&self.0.finalize())
+    }
+}
+
+impl Write for Hasher {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// SHA-256 of `bytes`.
+pub fn digest(bytes: &[u8]) -> [u8; 32] {
+    Sha256::digest(bytes).into()
+}
+
+/// Bytes in hexadecimal.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The text of a `SHA256SUMS` of files given as (path below the dataset, content).
 pub fn encode<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> String {
-    let mut lines: Vec<(&str, String)> =
-        files.into_iter().map(|(path, content)| (path, sha256(content))).collect();
+    encode_sums(files.into_iter().map(|(path, content)| (path, sha256(content))))
+}
+
+/// The text of a `SHA256SUMS` of files given as (path below the dataset, sum).
+pub fn encode_sums<'a>(files: impl IntoIterator<Item = (&'a str, String)>) -> String {
+    let mut lines: Vec<(&str, String)> = files.into_iter().collect();
     lines.sort_unstable();
     lines.iter().map(|(path, sum)| format!("{sum}  {path}\n")).collect()
 }
@@ -62,6 +104,14 @@ mod tests {
              ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  b\n"
         );
         assert_eq!(parse(text.as_bytes()).unwrap()[1].0, "b");
+    }
+
+    #[test]
+    fn pieces_have_the_sum_of_the_whole() {
+        let mut hasher = Hasher::default();
+        hasher.update(b"ab");
+        hasher.write_all(b"c").unwrap();
+        assert_eq!(hasher.finish(), sha256(b"abc"));
     }
 
     #[test]

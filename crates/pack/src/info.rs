@@ -416,7 +416,7 @@ impl DatasetReport {
     /// Reports on a dataset, from its metadata and the sizes of its files alone.
     ///
     /// # Errors
-    /// If a shard file cannot be found.
+    /// If a shard file cannot be found, or the samples that say where they lie cannot be read.
     pub fn new(dataset: &Dataset) -> Result<Self> {
         let stacks = dataset.stacks().iter().map(StackReport::new).collect::<Result<Vec<_>>>()?;
         let masks = || dataset.stacks().iter().flat_map(|stack| &stack.masks);
@@ -441,7 +441,7 @@ impl DatasetReport {
             splits: count(samples.splits(), String::clone),
             groups: count(samples.groups(), String::clone),
             labels: count(samples.labels(), label_text),
-            geo: Georeferenced::of(samples),
+            geo: Georeferenced::of(samples)?,
             columns: samples.columns().to_vec(),
             created_by: root.created_by().map(str::to_owned),
             created: root.created().map(str::to_owned),
@@ -454,11 +454,12 @@ impl DatasetReport {
 
 impl Georeferenced {
     /// In the order in which they first come.
-    fn of(samples: &Samples) -> Vec<Self> {
+    fn of(samples: &Samples) -> Result<Vec<Self>> {
         let mut all: Vec<Self> = Vec::new();
         // Most datasets have none, and may have a million lines.
         let lines = if samples.have_geo() { samples.len() } else { 0 };
-        for geo in (0..lines).filter_map(|id| samples.get(id).geo) {
+        for id in 0..lines {
+            let Some(geo) = samples.get(id)?.geo else { continue };
             let pixel_size = geo.pixel_size();
             let alike = |one: &&mut Self| {
                 one.crs == geo.crs && one.pixel_size == pixel_size && one.unit == geo.unit
@@ -468,7 +469,7 @@ impl Georeferenced {
                 None => all.push(Self { crs: geo.crs, pixel_size, unit: geo.unit, samples: 1 }),
             }
         }
-        all
+        Ok(all)
     }
 }
 

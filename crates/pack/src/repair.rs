@@ -2,13 +2,14 @@
 //!
 //! A shard that has a damaged chunk is written anew beside the old one, sound chunks copied as they are
 //! and the others encoded again, and takes the old one's name when it is whole and on disk. What cannot
-//! be mended (metadata, or a source that is gone or has changed) is left as it is and reported.
+//! be mended (metadata other than the index of the samples, or a source that is gone or has changed) is left as it is and reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use hsipack_format::metadata::{FWHM, Made, WAVELENGTH};
+use hsipack_format::samples::index::SAMPLES_INDEX;
 use hsipack_format::{Error, ErrorKind, Opt, Result, Sample, remedy};
 use hsipack_store::dataset::ChunkArray;
 use hsipack_store::output::{self, write_whole};
@@ -25,7 +26,7 @@ use crate::convert::{metadata, plan};
 use crate::fingerprint::fingerprint;
 use crate::progress::Progress;
 use crate::validate::recipe::{self, Recipe};
-use crate::validate::{self, Problem, ProblemKind, ValidateOptions};
+use crate::validate::{self, Problem, ProblemKind, ValidateOptions, structure};
 
 /// What a repair came to.
 #[derive(Clone, Debug, Serialize)]
@@ -38,6 +39,8 @@ pub struct Report {
     pub repaired_samples: Vec<String>,
     /// Chunks that were made again.
     pub repaired_chunks: usize,
+    /// Whether the index of the samples was written again.
+    pub repaired_index: bool,
     /// What could not be mended, and why.
     pub failed: Vec<String>,
     /// Problems that a validation afterwards found.
@@ -76,6 +79,7 @@ pub fn repair(path: &Path, options: &ValidateOptions, progress: &Progress) -> Re
         found: before.problems.len(),
         repaired_samples: Vec::new(),
         repaired_chunks: 0,
+        repaired_index: false,
         failed: Vec::new(),
         remaining: Vec::new(),
     };
@@ -108,6 +112,11 @@ impl Mender<'_> {
     fn mend(&mut self, problems: &[Problem]) {
         let mut shards: BTreeMap<(String, String, usize), Damage> = BTreeMap::new();
         let mut coordinates = BTreeSet::new();
+        if problems.iter().any(|problem| problem.kind == ProblemKind::Index) {
+            let result = self.mend_index();
+            self.report.repaired_index = result.is_ok();
+            self.note(result);
+        }
         for problem in problems {
             let Some(stack) = problem.stack.clone() else { continue };
             match (&problem.array, problem.shard) {
@@ -152,13 +161,19 @@ impl Mender<'_> {
         found.map(|array| (stack, array))
     }
 
+    /// Writes the index of the samples again.
+    fn mend_index(&self) -> Result<()> {
+        let index = structure::made_index(self.dataset)?;
+        write_whole(&self.dataset.path().join(SAMPLES_INDEX), &index)
+    }
+
     /// Writes wavelengths and fwhm again, as the first source that has them gives them.
     fn mend_coordinates(&mut self, stack: &str) -> Result<()> {
         let place = self.dataset.stacks().iter().position(|one| one.name == stack);
         let samples = self.dataset.samples();
         let mut reason = Error::damaged("no source gives its wavelengths");
         for id in place.into_iter().flat_map(|stack| samples.ids_in(stack)) {
-            match self.source_bands(&samples.get(id)) {
+            match samples.get(id).and_then(|sample| self.source_bands(&sample)) {
                 Ok([wavelength, fwhm]) if wavelength.is_some() => {
                     let folder = self.dataset.path().join(stack);
                     for (array, values) in [(WAVELENGTH, wavelength), (FWHM, fwhm)] {
@@ -262,8 +277,8 @@ impl Mender<'_> {
         let samples = self.dataset.samples();
         let place = self.dataset.stacks().iter().position(|one| one.name == stack.name);
         let id = place.and_then(|place| samples.id_at(place, index));
-        id.map(|id| samples.get(id))
-            .ok_or_else(|| Error::damaged(format!("no sample has index {index}")))
+        let none = || Error::damaged(format!("no sample has index {index}"));
+        id.ok_or_else(none).and_then(|id| samples.get(id))
     }
 
     /// Writes all chunks of a sample: those in `bad` made again, the others as they were.

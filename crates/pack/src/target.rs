@@ -50,10 +50,10 @@ impl Target {
 /// The sample that `text` names: its id, or else its name.
 ///
 /// # Errors
-/// If there is no such sample.
+/// If there is no such sample, or its line cannot be read.
 pub fn find_sample(dataset: &Dataset, text: &str) -> Result<Sample> {
     let samples = dataset.samples();
-    samples.find(text).map(|id| samples.get(id)).ok_or_else(|| {
+    let id = samples.find(text).ok_or_else(|| {
         let error = Error::conflict(format!("no sample {text}")).at(dataset.path());
         match samples.names().next() {
             None => error,
@@ -62,5 +62,6 @@ pub fn find_sample(dataset: &Dataset, text: &str) -> Result<Sample> {
                 samples.len() - 1,
             )),
         }
-    })
+    })?;
+    samples.get(id)
 }

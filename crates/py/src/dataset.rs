@@ -18,6 +18,7 @@ use pyo3::prelude::*;
 use serde_json::{Value, json};
 
 use crate::array::{Array, first};
+use crate::columns::Columns;
 use crate::errors::OrRaise;
 use crate::settings::{NewIdsSettings, new_ids};
 use crate::task::patiently;
@@ -153,7 +154,11 @@ impl Dataset {
     /// What is known of these samples, as one list.
     fn samples_json(&self, py: Python<'_>, ids: Vec<usize>) -> PyResult<String> {
         let dataset = self.get(py)?;
-        let lines = ids.iter().map(|id| dataset.stack_of(*id).map(|_| dataset.samples().line(*id)));
+        let line = |id: &usize| {
+            dataset.stack_of(*id)?;
+            dataset.samples().line(*id)
+        };
+        let lines = ids.iter().map(line);
         let lines = lines.collect::<Result<Vec<_>>>().or_raise(py)?;
         let list = [b"[".as_slice(), &lines.join(b",".as_slice()), b"]"].concat();
         Ok(String::from_utf8(list).expect("JSON that was read is UTF-8"))
@@ -243,29 +248,21 @@ impl Dataset {
         Ok(names.into_iter().map(str::to_owned).collect())
     }
 
-    /// One thing that is known of every sample, as one list; null where it is not known.
-    fn column_json(&self, py: Python<'_>, name: &str) -> PyResult<String> {
+    /// Some things that are known of the samples `ids`, of all if `None`: a list for each, in one list; null where it is not
+    /// known.
+    fn columns_json(
+        &self,
+        py: Python<'_>,
+        ids: Option<Vec<usize>>,
+        names: Vec<String>,
+    ) -> PyResult<String> {
         let dataset = self.get(py)?;
-        let values: Vec<Value> = py.detach(|| {
-            let samples = dataset.samples();
-            let value = |id: usize| match name {
-                "id" => json!(id),
-                "name" => json!(samples.name(id)),
-                "split" => json!(samples.splits().get(id)),
-                "group" => json!(samples.groups().get(id)),
-                "label" => json!(samples.labels().get(id)),
-                "stack" => json!(dataset.stacks()[samples.stack(id)].name),
-                "index" => json!(samples.index(id)),
-                "nan" => json!(samples.get(id).nan),
-                "inf" => json!(samples.get(id).inf),
-                "range" => json!(samples.get(id).range),
-                "geo" => json!(samples.get(id).geo),
-                "source" => json!(samples.get(id).source),
-                name => samples.get(id).columns.remove(name).unwrap_or_default(),
-            };
-            (0..samples.len()).map(value).collect()
-        });
-        Ok(Value::from(values).to_string())
+        let read = || -> Result<String> {
+            let ids = ids.unwrap_or_else(|| (0..dataset.len()).collect());
+            ids.iter().try_for_each(|id| dataset.stack_of(*id).map(drop))?;
+            Columns::read(dataset.samples(), &ids, &names)
+        };
+        py.detach(read).or_raise(py)
     }
 
     /// Names of splits and groups, and the classes' labels.

@@ -5,6 +5,7 @@
 //! | file | part |
 //! |---|---|
 //! | `dataset.rs` | an open dataset: samples, stacks, random access |
+//! | `columns.rs` | what is known of many samples, by columns |
 //! | `loader.rs` | batches, and the state to resume from |
 //! | `settings.rs` | what a loader is asked for, from Python's values |
 //! | `augment.rs` | augmentations of the user's own arrays |
@@ -25,6 +26,7 @@
 
 mod array;
 mod augment;
+mod columns;
 mod dataset;
 mod device;
 mod diagnose;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use hsipack_format::checksums::{self, SHA256SUMS};
 use hsipack_format::metadata::{FWHM, IMAGE, LAYOUT, Root, SAMPLES, Scaling, WAVELENGTH};
-use hsipack_format::samples::{self, Samples};
+use hsipack_format::samples::{Samples, lines};
 use hsipack_format::zarr::{self, ArrayMeta};
 use hsipack_format::{Command, CubeShape, DType, Error, Grid, Result, codec, remedy};
 
@@ -19,6 +19,7 @@ use crate::codec::decode_frame;
 use crate::folder::{self, Folder};
 use crate::metadata::MetadataFiles;
 use crate::rows::{self, Chunks, Part};
+use crate::samples::{self, Source, wrong_sum};
 use crate::shard::ShardFile;
 use crate::{memory, remote, small};
 
@@ -69,11 +70,12 @@ impl Dataset {
             let root = read_root(&files, path)?;
             let text = files.read(&path.join(SHA256SUMS), small::SUMS)?;
             let sums = checksums::parse(&text).map_err(|error| error.at(path.join(SHA256SUMS)))?;
-            let samples = check_sums(&files, path, &sums)?;
-            Ok((checksums::sha256(&text), (files, root, sums, samples)))
+            check_sums(&files, path, &sums)?;
+            Ok((checksums::sha256(&text), (files, root, sums)))
         };
-        Folder::open(path, sums, |folder, (files, root, sums, samples)| {
-            let mut dataset = Self::open_unverified_in(folder, &files, root, samples)?;
+        Folder::open(path, sums, |folder, (files, root, sums)| {
+            let sum = sums.iter().find(|(name, _)| name == SAMPLES).map(|(_, sum)| sum.as_str());
+            let mut dataset = Self::open_in(folder, &files, root, sum)?;
             if let Some(error) = dataset.take_problem() {
                 return Err(error);
             }
@@ -143,30 +145,22 @@ impl Dataset {
             let sums = sums.map_or_else(|| sums_of(&files, path).map(String::into_bytes), Ok)?;
             Ok((checksums::sha256(&sums), (files, root)))
         };
-        Folder::open(path, root, |folder, (files, root)| {
-            Self::open_unverified_in(folder, &files, root, None)
-        })
+        Folder::open(path, root, |folder, (files, root)| Self::open_in(folder, &files, root, None))
     }
 
-    /// Opens it with the text of `samples.jsonl`, where that was read already.
-    fn open_unverified_in(
+    /// Opens it; `sum` is that of `samples.jsonl`, if what is read is to be compared with it.
+    fn open_in(
         folder: &Arc<Folder>,
         files: &MetadataFiles,
         root: Root,
-        samples: Option<Vec<u8>>,
+        sum: Option<&str>,
     ) -> Result<Self> {
         let path = folder.path();
         let stacks = stack_names(files, path)?
             .into_iter()
             .map(|name| Stack::open(folder, files, name))
             .collect::<Result<Vec<_>>>()?;
-        let file = path.join(SAMPLES);
-        let text = samples.map_or_else(|| files.read(&file, small::SAMPLES), Ok)?;
-        let read = check_count(&text, &stacks).and_then(|()| {
-            let samples = Samples::decode(text, &names_of(&stacks))?;
-            check_samples(&samples, &stacks).map(|()| samples)
-        });
-        let samples = read.map_err(|error| of_file(error, &file))?;
+        let samples = read_samples(files, path, sum, &stacks)?;
         let folder = folder.clone();
         Ok(Self { folder, root, samples, stacks, may_lack_files: false })
     }
@@ -286,28 +280,47 @@ fn of_file(error: Error, file: &Path) -> Error {
     error.with_remedy("restore the file from a copy, or convert again")
 }
 
-/// Compares the files that `SHA256SUMS` lists with their sums. Gives the text of `samples.jsonl`, where it is one of them:
-/// it may be long, and what was compared is to be what is read.
-fn check_sums(
-    files: &MetadataFiles,
-    path: &Path,
-    sums: &[(String, String)],
-) -> Result<Option<Vec<u8>>> {
-    let mut samples = None;
-    for (name, sum) in sums {
-        let most = if name == SAMPLES { small::SAMPLES } else { small::METADATA };
+/// Compares the files that `SHA256SUMS` lists with their sums, but for `samples.jsonl`: see [`Source`].
+fn check_sums(files: &MetadataFiles, path: &Path, sums: &[(String, String)]) -> Result<()> {
+    for (name, sum) in sums.iter().filter(|(name, _)| name != SAMPLES) {
         let file = path.join(name);
-        let text = files.read(&file, most)?;
+        let text = files.read(&file, small::METADATA)?;
         if checksums::sha256(&text) != *sum {
-            return Err(Error::damaged("the file does not match SHA256SUMS").at(file).with_remedy(
-                remedy!["run ", Command::Validate, "; restore the file from a copy"],
-            ));
-        }
-        if name == SAMPLES {
-            samples = Some(text);
+            return Err(wrong_sum(file));
         }
     }
-    Ok(samples)
+    Ok(())
+}
+
+/// The samples of a dataset with these stacks; `sum` is that of `samples.jsonl`, if it is known.
+fn read_samples(
+    files: &MetadataFiles,
+    path: &Path,
+    sum: Option<&str>,
+    stacks: &[Stack],
+) -> Result<Samples> {
+    let file = path.join(SAMPLES);
+    let names = names_of(stacks);
+    let text = match sum.map(|sum| Source::of(files, path, sum)).transpose()? {
+        Some(Source::Index(index, lines)) => {
+            let samples = Samples::new(index, lines, &names);
+            let samples =
+                samples.and_then(|samples| check_samples(&samples, stacks).map(|()| samples));
+            // What does not fit the stacks is told of the text, if it is true.
+            match (samples, sum) {
+                (Ok(samples), _) => return Ok(samples),
+                (Err(_), Some(sum)) => samples::text(files, path, sum)?,
+                (Err(error), None) => return Err(error),
+            }
+        }
+        Some(Source::Text(text)) => text,
+        None => files.read(&file, small::SAMPLES)?,
+    };
+    let read = check_count(&text, stacks).and_then(|()| {
+        let samples = Samples::decode(text, &names)?;
+        check_samples(&samples, stacks).map(|()| samples)
+    });
+    read.map_err(|error| of_file(error, &file))
 }
 
 /// Reads a whole file into `bytes`; `false` if there is none.
@@ -385,7 +398,7 @@ fn array_names(files: &MetadataFiles, folder: &Path) -> Result<Vec<String>> {
 
 /// Compares the number of lines with that of the cubes before a line is read, and what they will take with the memory.
 fn check_count(text: &[u8], stacks: &[Stack]) -> Result<()> {
-    let lines = samples::lines(text).count();
+    let lines = lines(text).count();
     let cubes = stacks.iter().fold(0usize, |all, stack| all.saturating_add(stack.image.len()));
     if lines > cubes {
         return Err(Error::damaged(format!(

@@ -15,6 +15,7 @@
 //! | [`remote`] | datasets on servers |
 //! | [`local_cache`] | a cache on the local disk for these |
 //! | [`mapping`] | memory maps whose I/O errors are errors |
+//! | `samples.rs` | the list of samples, by `samples.index` or by its text |
 //! | [`small`] | metadata files, read whole, regular ones within bounds only |
 //! | [`mirror`] | objects of servers as files, for readers of cubes |
 //! | [`memory`] | how much memory this process can have; asking for it |
@@ -48,6 +49,7 @@ pub mod output;
 pub mod process;
 pub mod remote;
 pub mod rows;
+mod samples;
 pub mod shard;
 pub mod small;
 pub mod stopping;

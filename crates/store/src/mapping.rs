@@ -101,6 +101,20 @@ impl Mapping {
         if self.slot.has_failed(span) { Err(self.unreadable(&range)) } else { taken }
     }
 
+    /// All bytes of the file, for whoever keeps asking for some. Those that cannot be read are zeros:
+    /// [`were_read`](Self::were_read), asked afterwards, tells.
+    pub fn bytes(&self) -> &[u8] {
+        &self.map
+    }
+
+    /// Whether all bytes that somebody looked at so far could be read.
+    pub fn were_read(&self) -> bool {
+        // Notes are made before zeros can be read, so that reads in their order find the note. No stronger fence: this is
+        // asked for every number of an index.
+        fence(Ordering::AcqRel);
+        !self.slot.any_failed.load(Ordering::Relaxed)
+    }
+
     /// Lets go of the pages that were read, so that the system can drop them from its cache when it is asked to. They come
     /// back from the file when they are read again.
     pub fn release(&self) {

@@ -1,7 +1,7 @@
 //! The metadata files of a dataset, in a folder of this machine or on a server.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use hsipack_format::{Error, Result};
 
@@ -40,6 +40,14 @@ impl MetadataFiles {
                 let content = fetched.get(file, most)?;
                 content.ok_or_else(|| remote::missing(file))
             }
+        }
+    }
+
+    /// Where `file` may lie now or later.
+    pub(crate) fn places(&self, file: &Path) -> Vec<PathBuf> {
+        match self {
+            Self::Folder => vec![file.to_owned()],
+            Self::Server(fetched) => fetched.places(file),
         }
     }
 

@@ -60,9 +60,10 @@ fn print(report: &Report) {
         return;
     }
     say!(
-        "{path}: {} of {} made again{}",
+        "{path}: {} of {}{} made again{}",
         output::count(report.repaired_chunks, "chunk"),
         output::count(report.repaired_samples.len(), "sample"),
+        if report.repaired_index { " and samples.index" } else { "" },
         if report.remaining.is_empty() { ", intact now" } else { "" }
     );
     for failed in &report.failed {

@@ -274,7 +274,7 @@ impl Adding {
     /// Writes everything beside the new shards.
     fn write_metadata(&self, mut files: Metadata, command: &str) -> Result<()> {
         let base = &self.dataset;
-        files.keep_samples(base)?;
+        files.add_samples(Some(base.samples()), [])?;
         let continues = self.replaced.is_empty().then(|| base.fingerprint());
         let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
         let now = metadata::now();

@@ -1,8 +1,9 @@
-//! The files that make shards a dataset: `zarr.json` everywhere, `samples.jsonl`, `SHA256SUMS`.
+//! The files that make shards a dataset: `zarr.json` everywhere, `samples.jsonl` and its index, `SHA256SUMS`.
 
 use hsipack_format::checksums::{self, SHA256SUMS};
 use hsipack_format::metadata::{BandNotes, FWHM, IMAGE, MaskMeaning, Root, SAMPLES, WAVELENGTH};
-use hsipack_format::samples::{self, Sample};
+use hsipack_format::samples::index::SAMPLES_INDEX;
+use hsipack_format::samples::{Sample, Samples, Written};
 use hsipack_format::zarr::{self, ArrayMeta, ChunkCodecs, OWN};
 use hsipack_format::{DType, Grid, Result};
 use hsipack_store::{Dataset, Stack, small};
@@ -15,15 +16,20 @@ use super::stats::StackStats;
 /// Everything that is written beside the shards.
 pub struct Metadata {
     files: Vec<(String, Vec<u8>)>,
+    /// What `SHA256SUMS` says of them.
+    sums: Vec<(String, String)>,
+    /// The index of the samples, which is not listed there: it can be made again at any time.
+    index: Option<Vec<u8>>,
 }
 
 impl Metadata {
     /// No files yet.
     pub fn new() -> Self {
-        Self { files: Vec::new() }
+        Self { files: Vec::new(), sums: Vec::new(), index: None }
     }
 
     fn add(&mut self, path: String, content: Vec<u8>) {
+        self.sums.push((path.clone(), checksums::sha256(&content)));
         self.files.push((path, content));
     }
 
@@ -90,19 +96,23 @@ impl Metadata {
         self.add(format!("{stack}/{}/zarr.json", mask.name), zarr::to_text(&meta.to_json()));
     }
 
-    /// Adds `samples.jsonl` as it is in `base`.
+    /// Adds `samples.jsonl` and its index: the lines of the samples that are there already, as they are, and new ones.
     ///
     /// # Errors
-    /// If it cannot be read.
-    pub fn keep_samples(&mut self, base: &Dataset) -> Result<()> {
-        let content = small::read(&base.path().join(SAMPLES), small::SAMPLES)?;
-        self.add(SAMPLES.to_owned(), content);
+    /// If a line cannot be read, or a sample cannot be the next one.
+    pub fn add_samples(
+        &mut self,
+        there: Option<&Samples>,
+        new: impl IntoIterator<Item = Sample>,
+    ) -> Result<()> {
+        let mut written = Written::after(there)?;
+        new.into_iter().try_for_each(|sample| written.add(&sample))?;
+        let sum = checksums::digest(written.text());
+        let (text, index) = written.finish(sum);
+        self.sums.push((SAMPLES.to_owned(), checksums::hex(&sum)));
+        self.files.push((SAMPLES.to_owned(), text));
+        self.index = Some(index);
         Ok(())
-    }
-
-    /// Adds `samples.jsonl`.
-    pub fn add_samples(&mut self, all: impl IntoIterator<Item = Sample>) {
-        self.add(SAMPLES.to_owned(), samples::encode(all));
     }
 
     /// Adds the root group.
@@ -114,9 +124,8 @@ impl Metadata {
     /// All files, by their paths below the dataset, in the order in which they are written: the root group is last, since
     /// that is what makes it a dataset. `coordinates` are stacks whose wavelengths are new.
     pub fn into_files(mut self, coordinates: &[&PlannedStack]) -> Vec<(String, Vec<u8>)> {
-        let sums = checksums::encode(
-            self.files.iter().map(|(path, content)| (path.as_str(), content.as_slice())),
-        );
+        let sums = self.sums.iter().map(|(path, sum)| (path.as_str(), sum.clone()));
+        let sums = checksums::encode_sums(sums);
         let mut files = Vec::new();
         for stack in coordinates {
             for (array, values) in [(WAVELENGTH, &stack.wavelength), (FWHM, &stack.fwhm)] {
@@ -124,6 +133,8 @@ impl Metadata {
                 files.extend(chunk.map(|chunk| (format!("{}/{array}/c/0", stack.name), chunk)));
             }
         }
+        // After the samples: an index that is older than these is doubted.
+        self.files.extend(self.index.map(|index| (SAMPLES_INDEX.to_owned(), index)));
         self.files.push((SHA256SUMS.to_owned(), sums.into_bytes()));
         self.files.sort_by_key(|(path, _)| path == "zarr.json");
         files.extend(self.files);

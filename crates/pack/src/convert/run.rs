@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Instant;
 
+use hsipack_format::checksums::Hasher;
 use hsipack_format::metadata::Root;
 use hsipack_format::samples::{Sample, Samples, SourceRecord};
 use hsipack_format::{Error, ErrorKind, Opt, Result, remedy};
@@ -266,26 +267,26 @@ fn request(options: &ConvertOptions) -> String {
 
 /// What identifies the work to be resumed: the command, the inputs as they are, and what is appended to.
 pub(super) fn identity(request: &str, plan: &Plan, base: Option<&Dataset>) -> String {
-    let samples: Vec<Value> = plan
-        .samples
-        .iter()
-        .map(|sample| {
-            json!([
-                sample.name,
-                sample.input.text(),
-                sample.stack,
-                sample.index,
-                sample.fingerprint,
-                sample.columns
-            ])
-        })
-        .collect();
     let stacks: Vec<Value> =
         plan.stacks.iter().map(|stack| json!([stack.name, stack.scale, stack.existing])).collect();
-    let base = base.map(|base| base.fingerprint().to_owned());
-    let text = json!([request, samples, stacks, plan.keep_bits, base, env!("CARGO_PKG_VERSION")])
-        .to_string();
-    hsipack_format::checksums::sha256(text.as_bytes())
+    let base = base.map(Dataset::fingerprint);
+    let (samples, version) = (Identified(&plan.samples), env!("CARGO_PKG_VERSION"));
+    let mut hasher = Hasher::default();
+    serde_json::to_writer(&mut hasher, &(request, samples, stacks, plan.keep_bits, base, version))
+        .expect("texts and numbers are JSON");
+    hasher.finish()
+}
+
+/// What identifies the samples of a plan, of which there may be millions: a list of each.
+struct Identified<'a>(&'a [PlannedSample]);
+
+impl Serialize for Identified<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(|sample| {
+            let PlannedSample { name, input, stack, index, fingerprint, columns, .. } = sample;
+            (name, input.text(), stack, index, fingerprint, columns)
+        }))
+    }
 }
 
 /// What `validate --source` and `repair` need to know to make the values again.
@@ -327,7 +328,7 @@ pub(super) fn write_metadata(
     let old = base.map(Dataset::samples);
     let there = old.map_or(0, Samples::len);
     let new = new_samples(plan, options, outcome, there);
-    files.add_samples(old.into_iter().flat_map(Samples::iter).chain(new));
+    files.add_samples(old, new)?;
     let count = there + plan.samples.len();
     let (now, command, recipe) = (metadata::now(), &options.command, recipe(options));
     let root = match base {

@@ -255,7 +255,7 @@ mod tests {
         let options = ConvertOptions::new(vec![input.display().to_string()], &output);
         convert(&options, &Progress::default(), &|_| {}).unwrap();
         let dataset = Dataset::open(&output).unwrap();
-        let sample = dataset.samples().get(0);
+        let sample = dataset.samples().get(0).unwrap();
         let raster = Raster::of_sample(&dataset, &sample, None).unwrap();
         let path = folder.path().join("a.tif");
         let mut file = Staged::create(&path).unwrap();

@@ -122,7 +122,7 @@ fn preview_cube(options: &PreviewOptions, input: &Input, source: &dyn Source) ->
 fn preview_dataset(options: &PreviewOptions, dataset: &Dataset) -> Result<Previewed> {
     let sample = match (&options.sample, dataset.samples().len()) {
         (Some(text), _) => target::find_sample(dataset, text)?,
-        (None, 1) => dataset.samples().get(0),
+        (None, 1) => dataset.samples().get(0)?,
         (None, 0) => return Err(Error::damaged("the dataset has no samples").at(dataset.path())),
         (None, _) => return draw_sheet(options, dataset),
     };
@@ -299,8 +299,8 @@ fn chart(lines: Vec<Line>, wavelengths: bool) -> Chart {
 
 fn draw_sheet(options: &PreviewOptions, dataset: &Dataset) -> Result<Previewed> {
     let samples = dataset.samples();
-    let shown: Vec<Sample> =
-        spread(samples.len(), CELLS).into_iter().map(|id| samples.get(id)).collect();
+    let shown = spread(samples.len(), CELLS).into_iter().map(|id| samples.get(id));
+    let shown = shown.collect::<Result<Vec<Sample>>>()?;
     let mask = options.mask.as_deref();
     let draw = |(): &mut (), sample: &Sample| cell(dataset, sample, mask);
     let cells = threads::in_turn(readers(), "preview", shown.iter(), || (), draw)?;

@@ -36,7 +36,7 @@ impl CubeReader<'_> {
     /// If the cube or its mask cannot be read or is damaged, memory is refused, or the user asked to stop.
     pub(super) fn regions(&self, id: usize) -> Result<Vec<Row>> {
         self.progress.check()?;
-        let sample = self.dataset.samples().get(id);
+        let sample = self.dataset.samples().get(id)?;
         let place = self.dataset.samples().stack(id);
         let stack = &self.dataset.stacks()[place];
         let mask = find_mask(self.dataset, stack, &self.options.mask)?;

@@ -49,7 +49,7 @@ pub fn spectra(options: &SpectraOptions, progress: &Progress) -> Result<Table> {
     let samples = choose(&dataset, options)?;
     look(&dataset, options, &samples)?;
     let rows = rows_of(&dataset, options, &samples, progress)?;
-    Ok(Table::new(&dataset, options, samples.len(), rows))
+    Table::new(&dataset, options, samples.len(), rows)
 }
 
 /// Looks whether all samples have the mask.

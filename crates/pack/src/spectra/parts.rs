@@ -70,7 +70,7 @@ pub fn put_together(options: &SpectraOptions, parts: &[Vec<u8>]) -> Result<Table
         rows.extend(of_part);
     }
     rows.sort_by_key(|row: &Row| row.sample);
-    Ok(Table::new(&dataset, options, samples, rows))
+    Table::new(&dataset, options, samples, rows)
 }
 
 /// A line of JSON, then the numbers of each row: spectrum, standard deviation, missing.

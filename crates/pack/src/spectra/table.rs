@@ -74,11 +74,11 @@ impl Table {
         options: &SpectraOptions,
         samples: usize,
         rows: Vec<Row>,
-    ) -> Self {
-        let columns = columns(dataset, &options.mask, &rows);
+    ) -> Result<Self> {
+        let columns = columns(dataset, &options.mask, &rows)?;
         let wavelengths = dataset.stacks().iter().map(|stack| stack.wavelength.clone()).collect();
         let (statistic, mask) = (options.statistic, options.mask.clone());
-        Self { statistic, mask, samples, rows, columns, wavelengths }
+        Ok(Self { statistic, mask, samples, rows, columns, wavelengths })
     }
 
     /// Writes it to a file, which appears whole or not at all.
@@ -134,8 +134,9 @@ impl Output {
 }
 
 /// What is known of the rows' samples and regions.
-fn columns(dataset: &Dataset, mask: &str, rows: &[Row]) -> Vec<Column> {
-    let samples: Vec<Sample> = of_samples(rows, |id| dataset.samples().get(id));
+fn columns(dataset: &Dataset, mask: &str, rows: &[Row]) -> Result<Vec<Column>> {
+    let samples = of_samples(rows, |id| dataset.samples().get(id));
+    let samples = samples.into_iter().collect::<Result<Vec<Sample>>>()?;
     // Rows of a sample come one after the other.
     let mut place = 0;
     let place_of: Vec<usize> = (0..rows.len())
@@ -180,7 +181,7 @@ fn columns(dataset: &Dataset, mask: &str, rows: &[Row]) -> Vec<Column> {
         }
         columns.push((name, values));
     }
-    columns.into_iter().map(|(name, values)| Column { name, values }).collect()
+    Ok(columns.into_iter().map(|(name, values)| Column { name, values }).collect())
 }
 
 /// What `read` gives of each sample that has rows, in their order.

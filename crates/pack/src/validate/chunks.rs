@@ -113,7 +113,7 @@ pub fn check(
             all.bytes += found.bytes;
             if array.name() == stack.image.name() {
                 let damaged = known.iter().chain(&found.problems);
-                all.records = compare_samples(dataset, place, &found.samples, damaged);
+                all.records = compare_samples(dataset, place, &found.samples, damaged)?;
                 (all.bands, all.splits) = (found.bands, found.splits);
             }
             all.damaged.push(found.problems);
@@ -307,7 +307,7 @@ fn compare_samples<'a>(
     stack: usize,
     found: &HashMap<usize, Counts>,
     damaged: impl Iterator<Item = &'a Problem>,
-) -> Vec<Problem> {
+) -> Result<Vec<Problem>> {
     let file = dataset.path().join(hsipack_format::metadata::SAMPLES);
     let damaged: HashSet<&str> = damaged.filter_map(|problem| problem.sample.as_deref()).collect();
     let differs = |sample: &Sample, counts: &Counts| {
@@ -317,22 +317,25 @@ fn compare_samples<'a>(
     let samples = dataset.samples();
     let looked_at = samples.ids_in(stack).filter_map(|id| {
         // Its line is read only if its chunks were.
-        found.get(&samples.index(id)).map(|counts| (samples.get(id), counts))
+        found.get(&samples.index(id)).map(|counts| Ok((samples.get(id)?, counts)))
     });
-    let wrong = looked_at.filter_map(|(sample, counts)| differs(&sample, counts).then_some(sample));
-    wrong
-        .filter(|sample| !damaged.contains(sample.name.as_str()))
-        .map(|sample| Problem {
-            stack: Some(sample.stack),
-            index: Some(sample.index),
-            sample: Some(sample.name),
-            ..Problem::new(
-                ProblemKind::Record,
-                &file,
-                "the cube's range or its number of NaN differs from what is recorded",
-            )
-        })
-        .collect()
+    let wrong = |(sample, counts): (Sample, &Counts)| differs(&sample, counts).then_some(sample);
+    let wrong = looked_at.filter_map(|looked_at| looked_at.map(wrong).transpose());
+    let wrong = wrong.collect::<Result<Vec<_>>>()?;
+    let problems =
+        wrong.into_iter().filter(|sample| !damaged.contains(sample.name.as_str())).map(|sample| {
+            Problem {
+                stack: Some(sample.stack),
+                index: Some(sample.index),
+                sample: Some(sample.name),
+                ..Problem::new(
+                    ProblemKind::Record,
+                    &file,
+                    "the cube's range or its number of NaN differs from what is recorded",
+                )
+            }
+        });
+    Ok(problems.collect())
 }
 
 /// Bands that hold something else than the statistics of the stack, or of a split of it, say.

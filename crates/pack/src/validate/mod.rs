@@ -3,7 +3,7 @@
 //!
 //! | file | part |
 //! |---|---|
-//! | `structure.rs` | metadata against `SHA256SUMS`, shards and their indexes |
+//! | `structure.rs` | metadata against `SHA256SUMS`, the index of the samples, shards and their indexes |
 //! | `chunks.rs` | every chunk decoded, by all threads |
 //! | `count.rs` | what the decoded values are, to be compared with what was recorded |
 //! | `sources.rs` | every value against its source |
@@ -17,7 +17,7 @@ pub mod parts;
 pub(crate) mod recipe;
 mod share;
 mod sources;
-mod structure;
+pub(crate) mod structure;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -58,6 +58,8 @@ impl Default for ValidateOptions {
 pub enum ProblemKind {
     /// A metadata file: `zarr.json`, `samples.jsonl`, `SHA256SUMS`.
     Metadata,
+    /// The index of the samples, which readers then do without.
+    Index,
     /// A coordinate array: wavelengths, fwhm.
     Coordinate,
     /// A whole shard: missing, cut short, or its index.
@@ -210,6 +212,7 @@ fn look(path: &Path, report: &mut Report) -> Result<Option<Opened>> {
         let mut problems = structure::check_sums(path)?;
         match Dataset::open_unverified(path) {
             Ok(dataset) => {
+                problems.extend(structure::check_index(&dataset)?);
                 let (found, broken) = structure::check_shards(&dataset, &Share::whole(&dataset))?;
                 problems.extend(found);
                 Ok((problems, Some((dataset, broken))))

@@ -78,7 +78,7 @@ pub fn check(
             if progress.stop.load(Ordering::Relaxed) {
                 return Err(stopped());
             }
-            let result = comparer.compare(&samples.get(id));
+            let result = samples.get(id).and_then(|sample| comparer.compare(&sample));
             progress.cubes.fetch_add(1, Ordering::Relaxed);
             // A source that cannot be compared does not end the comparison.
             Ok((id, result))

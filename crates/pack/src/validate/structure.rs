@@ -5,6 +5,8 @@ use std::path::Path;
 
 use hsipack_format::checksums::{self, SHA256SUMS};
 use hsipack_format::metadata::SAMPLES;
+use hsipack_format::samples::index::{Origin, SAMPLES_INDEX};
+use hsipack_format::samples::index_of;
 use hsipack_format::shard::ShardIndex;
 use hsipack_format::{Error, Result};
 use hsipack_store::dataset::ChunkArray;
@@ -64,6 +66,37 @@ fn check_sums_at(path: &Path, place: &Path) -> Result<Vec<Problem>> {
         }
     }
     Ok(problems)
+}
+
+/// Looks whether `samples.index`, where there is one, says what `samples.jsonl` says.
+///
+/// # Errors
+/// If memory is refused, or a server does not serve.
+pub fn check_index(dataset: &Dataset) -> Result<Option<Problem>> {
+    let path = dataset.path();
+    let place = if is_url(path) { metadata_place(path)? } else { path.to_owned() };
+    let problem =
+        |what: &str| Some(Problem::new(ProblemKind::Index, path.join(SAMPLES_INDEX), what));
+    match small::read_if_there(&place.join(SAMPLES_INDEX), small::SAMPLES) {
+        Ok(None) => Ok(None),
+        Ok(Some(there)) if there == made_index(dataset)? => Ok(None),
+        Ok(Some(there)) => Ok(match Origin::of(&there) {
+            Some(origin) if origin.sha256 != dataset.samples().sha256()? => {
+                problem("the index is of another samples.jsonl, and is not used")
+            }
+            _ => problem("the index does not say what samples.jsonl says"),
+        }),
+        Err(error) if is_no_damage(&error) => Err(error),
+        Err(error) => Ok(problem(error.what())),
+    }
+}
+
+/// The bytes of `samples.index` that a dataset should have.
+///
+/// # Errors
+/// If the text of the samples cannot be read.
+pub fn made_index(dataset: &Dataset) -> Result<Vec<u8>> {
+    Ok(index_of(dataset.samples(), dataset.samples().sha256()?))
 }
 
 /// Every `zarr.json` and `samples.jsonl` below `path`; shard folders are not entered.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use half::f16;
-use hsipack_format::Result;
+use hsipack_format::{Result, Sample};
 use hsipack_pack::convert::{self, ConvertOptions, Mode};
 use hsipack_pack::progress::Progress;
 use hsipack_pack::repair::repair;
@@ -51,6 +51,15 @@ fn check_values(dataset: &Dataset) {
         let mask = read(&stack.masks[0], number);
         assert!(mask.iter().enumerate().all(|(i, id)| usize::from(*id) == (i + number) % 3));
     }
+}
+
+/// Everything that is known of a dataset's samples.
+pub fn lines(dataset: &Dataset) -> Vec<Sample> {
+    dataset
+        .samples()
+        .iter()
+        .map(|sample| sample.unwrap_or_else(|error| panic!("{error}")))
+        .collect()
 }
 
 fn read(array: &ChunkArray, index: usize) -> Vec<u8> {
@@ -117,7 +126,7 @@ fn a_dataset_can_be_opened_as_it_was_before_appends() {
     for earlier in [&before, &between] {
         let now = Dataset::open(&out).unwrap();
         let now = now.as_it_was(earlier.fingerprint()).unwrap().unwrap();
-        assert!(now.samples().iter().eq(earlier.samples().iter()));
+        assert_eq!(lines(&now), lines(earlier));
         assert_eq!(now.fingerprint(), earlier.fingerprint());
         check_values(&now);
     }

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use hsipack_format::ErrorKind;
 use hsipack_format::checksums::{self, SHA256SUMS};
+use hsipack_format::samples::index::SAMPLES_INDEX;
 use hsipack_pack::progress::Progress;
 use hsipack_pack::repair::repair;
 use hsipack_pack::validate::{Report, ValidateOptions, validate};
@@ -121,7 +122,9 @@ fn truncated_and_missing_files_are_found() {
             assert!(!check(&out).ok, "{} cut to {len} bytes", file.display());
         }
         std::fs::remove_file(&path).unwrap();
-        assert!(!check(&out).ok, "{} removed", file.display());
+        // Datasets of older versions have no index of the samples, and nobody needs it.
+        let is_needed = file != Path::new(SAMPLES_INDEX);
+        assert_eq!(!check(&out).ok, is_needed, "{} removed", file.display());
         std::fs::write(&path, &whole).unwrap();
     }
 }

@@ -151,7 +151,7 @@ fn an_offset_that_another_library_wrote_is_added_or_told() {
     let error = convert(&append, &Progress::default(), &|_| {}).unwrap_err();
     assert!(error.to_string().contains("add_offset (-2.5)"), "{error}");
     let mut seen = Vec::new();
-    let sample = dataset.samples().get(1);
+    let sample = dataset.samples().get(1).unwrap();
     let cube = hsipack_pack::physical::Cube::of_sample(&dataset, &sample).unwrap();
     cube.read_rows(0..SHAPE[0], &mut |_, _, values| {
         seen.extend_from_slice(values);

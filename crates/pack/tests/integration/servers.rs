@@ -379,7 +379,7 @@ fn cubes_of_a_server_give_what_those_of_a_folder_give() {
         assert!(content == &theirs[file], "{}", file.display());
     }
     let dataset = Dataset::open(&there).unwrap();
-    let sample = dataset.samples().get(0);
+    let sample = dataset.samples().get(0).unwrap();
     assert_eq!(sample.source.path, "s3://sources/scans/raw/cube000.hdr");
     assert!(dataset.samples().names().any(|name| name == "day 1/cube000"));
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 import numpy.typing as npt
 
-from hsipack import _hsipack, _options, _torch
+from hsipack import _hsipack, _options, _tables, _torch
 from hsipack._arrays import chosen_output, given
 from hsipack._errors import ConflictError
 from hsipack._labels import Classes, new_ids
@@ -21,6 +21,8 @@ from hsipack._options import Indices
 from hsipack.samples import Samples
 
 if TYPE_CHECKING:
+    import pandas
+    import pyarrow
     import torch
     from torch.utils.data import ConcatDataset
     from torch.utils.data import Dataset as TorchDataset
@@ -368,10 +370,10 @@ class Dataset(Base):
         columns of your table. A sequence of dictionaries, which are read when they are looked at.
         All have the same keys; what is missing is ``None``.
 
-        >>> import pandas
-        >>> table = pandas.DataFrame(hsipack.open(dataset_path).samples)
-        >>> table.groupby("split")["name"].count().to_dict()
-        {'train': 9, 'val': 3}
+        :meth:`to_pandas` makes a table of them.
+
+        >>> hsipack.open(dataset_path).samples[0]["split"]
+        'train'
         """
         return Samples(self._native, self._path, self._ids)
 
@@ -379,6 +381,42 @@ class Dataset(Base):
     def _labels(self) -> dict[str, Any]:
         labels: dict[str, Any] = json.loads(self._native.labels_json())
         return labels
+
+    def to_pandas(self, columns: str | Sequence[str] | None = None) -> pandas.DataFrame:
+        """What is known of every sample, as a table: a row for each sample, in the order of
+        :attr:`samples`, and a column for each thing. What is not known is missing.
+
+        Of a million samples, columns that are kept in ``samples.index`` (id, name, stack, index,
+        split, group and label) take a second or two. For others every line of ``samples.jsonl``
+        is read, which takes some seconds more.
+
+        Args:
+            columns: names of the columns; all if ``None``.
+
+        Raises:
+            ConflictError: if there is no such column.
+            UnsupportedError: if pandas is not installed.
+
+        >>> hsipack.open(dataset_path).to_pandas(["name", "age"]).age.max()
+        np.int64(110)
+        """
+        return _tables.to_pandas(self.samples, columns)
+
+    def to_arrow(self, columns: str | Sequence[str] | None = None) -> pyarrow.Table:
+        """As :meth:`to_pandas`, a table of Arrow: for Parquet files, Polars, DuckDB.
+
+        Args:
+            columns: names of the columns; all if ``None``.
+
+        Raises:
+            ConflictError: if there is no such column, or one has values of different types (text
+                and numbers), which a column of Arrow cannot have.
+            UnsupportedError: if pyarrow is not installed.
+
+        >>> hsipack.open(dataset_path).split("val").to_arrow(["id", "age"]).to_pydict()
+        {'id': [3, 7, 11], 'age': [30, 70, 110]}
+        """
+        return _tables.to_arrow(self.samples, columns)
 
     @property
     def classes(self) -> list[Any]:

@@ -835,7 +835,7 @@ def _warn_of_nan(dataset: Dataset, bands: list[int] | None, normalize: object) -
 
 def _column(dataset: Dataset, name: str) -> Any:
     """The column's values for every sample of the whole dataset: an array if all are numbers."""
-    values: list[Any] = json.loads(dataset._native.column_json(name))
+    values: list[Any] = json.loads(dataset._native.columns_json(None, [name]))[0]
     if (name in TAKEN and name != "label") or all(value is None for value in values):
         raise ConflictError(
             f"there is no column {name!r} to be given",

@@ -135,7 +135,7 @@ class Problem:
     """One thing that is wrong with a dataset.
 
     Attributes:
-        kind: what sort of thing: metadata, coordinate, shard, chunk, record or source.
+        kind: what sort of thing: metadata, index, coordinate, shard, chunk, record or source.
         path: the file.
         what: what is wrong with it.
         stack, array, shard, index, sample, chunk: where, as far as one is concerned.

@@ -17,8 +17,8 @@ class Samples(Sequence[dict[str, Any]]):
     """What is known of the samples of a dataset: a sequence of dictionaries, one for each, which
     are read when they are looked at.
 
-    ``pandas.DataFrame(ds.samples)`` makes a table of it, ``list(ds.samples)`` a list. Of a slice
-    comes a list. Of a dataset of a million samples, :meth:`column` is much quicker.
+    ``ds.to_pandas()`` makes a table of it, ``list(ds.samples)`` a list. Of a slice comes a list. Of
+    a dataset of a million samples, :meth:`column` is much quicker.
 
     >>> samples = hsipack.open(dataset_path).samples
     >>> len(samples), samples[-1]["name"], [sample["age"] for sample in samples[:3]]
@@ -65,8 +65,13 @@ class Samples(Sequence[dict[str, Any]]):
         [30, 70, 110]
         """
         name = _options.choice("column", name, self.columns)
-        values: list[Any] = json.loads(self._native.column_json(name))
-        return [values[one] for one in self._ids]
+        return self._columns([name])[0]
+
+    def _columns(self, names: list[str]) -> list[list[Any]]:
+        """The columns of these names, whose lines are read once."""
+        ids = None if isinstance(self._ids, range) else list(self._ids)
+        columns: list[list[Any]] = json.loads(self._native.columns_json(ids, names))
+        return columns
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Samples | list):

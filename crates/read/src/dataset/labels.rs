@@ -7,14 +7,19 @@ use hsipack_format::Samples;
 use hsipack_format::samples::Keys;
 use serde_json::Value;
 
-/// Splits, groups and labels, numbered.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// Splits, groups and labels, numbered. Nothing is kept of each sample: its numbers are looked up in the list of samples.
+#[derive(Clone, Debug, Default)]
 pub struct Labels {
     splits: Vec<String>,
     groups: Vec<String>,
     classes: Vec<ClassCount>,
-    class_of: Vec<Option<u32>>,
-    group_of: Vec<Option<u32>>,
+    samples: usize,
+    labels_of: Keys<Value>,
+    groups_of: Keys<String>,
+    /// The class of each of the different labels.
+    class_places: Vec<u32>,
+    /// The place of each of the different groups.
+    group_places: Vec<u32>,
 }
 
 /// A label and how many samples have it.
@@ -29,18 +34,20 @@ pub struct ClassCount {
 impl Labels {
     pub(super) fn of(samples: &Samples) -> Self {
         let (splits, _) = number(samples.splits(), String::as_str);
-        let (groups, group_of) = number(samples.groups(), String::as_str);
-        let (labels, class_of) = number(samples.labels(), Key::of);
+        let (groups, group_places) = number(samples.groups(), String::as_str);
+        let (labels, class_places) = number(samples.labels(), Key::of);
         let owned = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect();
         let (splits, groups) = (owned(splits), owned(groups));
         let mut classes: Vec<ClassCount> = labels
             .into_iter()
             .map(|key| ClassCount { label: key.label.clone(), count: 0 })
             .collect();
-        for class in class_of.iter().flatten() {
-            classes[*class as usize].count += 1;
+        for label in samples.labels().numbers().flatten() {
+            classes[class_places[label as usize] as usize].count += 1;
         }
-        Self { splits, groups, classes, class_of, group_of }
+        let (labels_of, groups_of) = (samples.labels().clone(), samples.groups().clone());
+        let samples = samples.len();
+        Self { splits, groups, classes, samples, labels_of, groups_of, class_places, group_places }
     }
 
     /// Names of the splits, sorted.
@@ -61,20 +68,19 @@ impl Labels {
 
     /// The class of a sample, if it has a label.
     pub fn class_of(&self, sample: usize) -> Option<u32> {
-        self.class_of.get(sample).copied().flatten()
+        let label = (sample < self.samples).then(|| self.labels_of.number(sample)).flatten();
+        label.map(|label| self.class_places[label as usize])
     }
 
     /// The group of a sample, if it has one.
     pub fn group_of(&self, sample: usize) -> Option<u32> {
-        self.group_of.get(sample).copied().flatten()
+        let group = (sample < self.samples).then(|| self.groups_of.number(sample)).flatten();
+        group.map(|group| self.group_places[group as usize])
     }
 }
 
-/// The different keys of samples, sorted by what is looked at, and each sample's place among them.
-fn number<'a, K, L: Ord>(
-    keys: &'a Keys<K>,
-    look: impl Fn(&'a K) -> L,
-) -> (Vec<L>, Vec<Option<u32>>) {
+/// The different keys of samples, sorted by what is looked at, and the place of each among them.
+fn number<'a, K, L: Ord>(keys: &'a Keys<K>, look: impl Fn(&'a K) -> L) -> (Vec<L>, Vec<u32>) {
     let mut sorted: BTreeMap<L, Vec<usize>> = BTreeMap::new();
     for (number, key) in keys.different().iter().enumerate() {
         // The labels 1 and 1.0 are one class.
@@ -84,8 +90,7 @@ fn number<'a, K, L: Ord>(
     for (place, numbers) in sorted.values().enumerate() {
         numbers.iter().for_each(|number| places[*number] = place as u32);
     }
-    let of = keys.numbers().map(|number| number.map(|number| places[number as usize])).collect();
-    (sorted.into_keys().collect(), of)
+    (sorted.into_keys().collect(), places)
 }
 
 /// A label with an order: numbers by value, then texts.

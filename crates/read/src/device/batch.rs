@@ -77,8 +77,8 @@ impl<L: Library> DeviceBatch<L> {
     }
 
     /// What is known of the samples: names, labels, groups, the user's columns; each is read from its line of
-    /// `samples.jsonl`.
-    pub fn samples(&self) -> impl ExactSizeIterator<Item = Sample> {
+    /// `samples.jsonl`, which may fail.
+    pub fn samples(&self) -> impl ExactSizeIterator<Item = Result<Sample>> {
         let samples = self.info.dataset.samples();
         self.items().iter().map(move |item| samples.get(item.sample))
     }

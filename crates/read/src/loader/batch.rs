@@ -9,6 +9,7 @@ use ndarray::ArrayView4;
 use super::batch_plan::{BatchArray, BatchPlan};
 use super::loading::Loading;
 use super::shared::Shared;
+use crate::Result;
 use crate::plan::Item;
 use crate::ring::Lease;
 use crate::trace::BatchNumber;
@@ -92,8 +93,8 @@ impl Batch {
     }
 
     /// What is known of the samples: names, labels, groups, the user's columns; each is read from its line of
-    /// `samples.jsonl`.
-    pub fn samples(&self) -> impl ExactSizeIterator<Item = Sample> {
+    /// `samples.jsonl`, which may fail.
+    pub fn samples(&self) -> impl ExactSizeIterator<Item = Result<Sample>> {
         self.items().iter().map(|item| self.shared.dataset.samples().get(item.sample))
     }
 

@@ -354,19 +354,19 @@ fn plan_samples(
         let weight = match &options.weights {
             Some(weights) => Some(weights[number]),
             None if weighted => {
-                let sample = dataset.samples().get(number);
+                let sample = dataset.samples().get(number)?;
                 sample.columns.get("weight").and_then(|value| value.as_f64())
             }
             None => None,
         };
-        PlanSample {
+        Ok(PlanSample {
             group: dataset.labels().group_of(number),
             class: dataset.labels().class_of(number),
             weight: weight.unwrap_or(1.0),
             ..PlanSample::new(*sample, axis(shape.rows), axis(shape.columns), axis(shape.bands))
-        }
+        })
     };
-    Ok(samples.iter().map(plan_sample).collect())
+    samples.iter().map(plan_sample).collect()
 }
 
 /// Windows of one shape from several stacks come in one batch: their element types have to be the same.

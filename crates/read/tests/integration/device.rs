@@ -309,7 +309,7 @@ fn a_batch_knows_its_samples() {
     assert_eq!((loader.layers("ids").unwrap().len(), loader.layers("none")), (0, None));
     let batch = loader.next_batch().unwrap().unwrap();
     for ((id, sample), class) in batch.ids().zip(batch.samples()).zip(batch.classes()) {
-        assert_eq!(sample.id, id);
+        assert_eq!(sample.unwrap().id, id);
         assert_eq!(class, dataset.labels().class_of(id));
     }
     let report = loader.report();

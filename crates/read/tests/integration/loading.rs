@@ -212,7 +212,7 @@ fn stacks_of_different_shapes_come_in_batches_of_one() {
     for batch in Loader::new(&dataset, options).unwrap().epoch() {
         let batch = batch.unwrap();
         check(&batch, &written, None);
-        let stacks: Vec<String> = batch.samples().map(|sample| sample.stack).collect();
+        let stacks: Vec<String> = batch.samples().map(|sample| sample.unwrap().stack).collect();
         mixed |= ["12x10x3", "8x20x3"].iter().all(|stack| stacks.iter().any(|one| one == stack));
     }
     assert!(mixed);

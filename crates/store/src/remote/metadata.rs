@@ -7,7 +7,8 @@ use std::sync::{Mutex, PoisonError};
 use futures_util::stream::{self, StreamExt};
 use hsipack_format::checksums::{self, SHA256SUMS};
 use hsipack_format::metadata::{FWHM, SAMPLES, WAVELENGTH};
-use hsipack_format::{Error, Result};
+use hsipack_format::samples::index::SAMPLES_INDEX;
+use hsipack_format::{Error, ErrorKind, Result};
 
 use super::failure::Failure;
 use super::network;
@@ -18,6 +19,9 @@ use crate::small;
 /// How often a dataset is looked at anew while an append is being finished, which takes a second.
 const TRIES: usize = 20;
 
+/// Bytes of a `samples.jsonl` that is fetched with the rest, which costs no further way there and back where it is needed.
+const SHORT_LIST: u64 = 256 << 10;
+
 /// Requests at the same time.
 const AT_ONCE: usize = 32;
 
@@ -25,6 +29,8 @@ const AT_ONCE: usize = 32;
 #[derive(Debug)]
 pub(crate) struct Fetched {
     root: PathBuf,
+    /// Where metadata lie: there, or, while an append is being finished, beside it.
+    place: PathBuf,
     /// Paths below the root that hold a `zarr.json`, in the words of `SHA256SUMS`; `None` where that is missing.
     listed: Option<Vec<String>>,
     /// `None` if there is no such file.
@@ -32,8 +38,8 @@ pub(crate) struct Fetched {
 }
 
 impl Fetched {
-    /// Fetches what `SHA256SUMS` lists of the dataset at `root`, and the wavelengths beside it. Where there is no
-    /// `SHA256SUMS`, files are fetched as they are asked for.
+    /// Fetches what `SHA256SUMS` lists of the dataset at `root`, and the wavelengths and the index of the samples beside
+    /// it. A long list of samples is fetched when it is asked for; so is everything where there is no `SHA256SUMS`.
     ///
     /// # Errors
     /// If a file that is listed cannot be fetched.
@@ -69,7 +75,8 @@ impl Fetched {
         for (file, content) in fetch_all(root, place, listed.iter().flatten())? {
             files.insert(file, content);
         }
-        Ok(Self { root: root.to_owned(), listed, files: Mutex::new(files) })
+        let (root, place) = (root.to_owned(), place.to_owned());
+        Ok(Self { root, place, listed, files: Mutex::new(files) })
     }
 
     /// A file below the root; `None` if there is none.
@@ -78,10 +85,24 @@ impl Fetched {
         if let Some(known) = known {
             return Ok(known);
         }
-        let content = if_there(super::read(file, most))?;
+        let place = match file.strip_prefix(&self.root) {
+            Ok(below) if below == Path::new(SAMPLES) => self.place.join(below),
+            _ => file.to_owned(),
+        };
+        let content = if_there(super::read(&place, most))?;
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         files.insert(file.to_owned(), content.clone());
         Ok(content)
+    }
+
+    /// Where a file below the root may lie now, or later, when an append was finished.
+    pub(crate) fn places(&self, file: &Path) -> Vec<PathBuf> {
+        let mut places = vec![file.to_owned()];
+        if let Some(below) = file.strip_prefix(&self.root).ok().filter(|_| self.place != self.root)
+        {
+            places.push(self.place.join(below));
+        }
+        places
     }
 
     /// Names of the folders directly below `folder`.
@@ -148,9 +169,16 @@ fn fetch_all<'a>(
         [WAVELENGTH, FWHM].contains(&name).then(|| format!("{array}/c/0"))
     };
     let files: Vec<(String, u64)> = listed
-        .flat_map(|file| [Some(file.clone()), chunks(file)].into_iter().flatten())
+        .flat_map(|file| {
+            let index = (file == SAMPLES).then(|| SAMPLES_INDEX.to_owned());
+            [Some(file.clone()), chunks(file), index].into_iter().flatten()
+        })
         .map(|file| {
-            let most = if file == SAMPLES { small::SAMPLES } else { small::METADATA };
+            let most = match file.as_str() {
+                SAMPLES => SHORT_LIST,
+                SAMPLES_INDEX => small::SAMPLES,
+                _ => small::METADATA,
+            };
             (file, most)
         })
         .collect();
@@ -160,14 +188,20 @@ fn fetch_all<'a>(
             let below = if file.ends_with("/c/0") { root } else { place };
             let content = async { Object::at(&below.join(&file))?.whole(most).await }.await;
             let content = match content {
+                // Nobody needs it.
+                Err(_) if file == SAMPLES_INDEX => None,
+                // A long list: the server said so before it sent it.
+                Err(error) if file == SAMPLES && error.kind() == ErrorKind::Malformed => {
+                    return Ok(None);
+                }
                 // Listed, so it was there: it is being put elsewhere.
                 Err(error) if small::is_missing(&error) && place != root => return Err(error),
                 content => if_there(content)?,
             };
-            Ok((root.join(&file), content))
+            Ok(Some((root.join(&file), content)))
         });
         let fetched: Vec<_> = stream::iter(fetched).buffer_unordered(AT_ONCE).collect().await;
-        fetched.into_iter().collect()
+        fetched.into_iter().filter_map(Result::transpose).collect()
     })
 }
 

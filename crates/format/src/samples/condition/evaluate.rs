@@ -22,7 +22,7 @@ impl Condition {
     pub(super) fn is_fulfilled(&self, samples: &Samples, id: usize) -> Result<bool> {
         let mut known = Known { text: &self.text, samples, id, values: HashMap::new() };
         for (name, _) in self.columns() {
-            known.values.insert(name, value(samples, id, name));
+            known.values.insert(name, value(samples, id, name)?);
         }
         known.holds(&self.root)
     }
@@ -102,18 +102,21 @@ fn are_equal(a: &Value, b: &Value) -> bool {
 }
 
 /// What a column says of a sample; null where it says nothing.
-pub(super) fn value(samples: &Samples, id: usize, column: &str) -> Value {
+///
+/// # Errors
+/// If its line cannot be read.
+pub(super) fn value(samples: &Samples, id: usize, column: &str) -> Result<Value> {
     let text = |text: Option<&String>| text.map_or(Value::Null, |text| text.as_str().into());
-    match column {
+    Ok(match column {
         "id" => id.into(),
         "name" => samples.name(id).into(),
         "index" => samples.index(id).into(),
         "split" => text(samples.splits().get(id)),
         "group" => text(samples.groups().get(id)),
         "label" => samples.labels().get(id).cloned().unwrap_or_default(),
-        "stack" => samples.get(id).stack.into(),
-        "nan" => samples.get(id).nan.into(),
-        "inf" => samples.get(id).inf.into(),
-        column => samples.get(id).columns.remove(column).unwrap_or_default(),
-    }
+        "stack" => samples.stack_name(id).into(),
+        "nan" => samples.get(id)?.nan.into(),
+        "inf" => samples.get(id)?.inf.into(),
+        column => samples.get(id)?.columns.remove(column).unwrap_or_default(),
+    })
 }

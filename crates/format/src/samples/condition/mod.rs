@@ -131,7 +131,8 @@ impl Samples {
     /// Those of the samples `ids` that fulfil the condition, in their order.
     ///
     /// # Errors
-    /// If it names a column that there is not, asks which of a text and a number is less, or if no sample fulfils it.
+    /// If it names a column that there is not, asks which of a text and a number is less, or if no sample fulfils it;
+    /// if a line that it has to look at cannot be read.
     ///
     /// # Panics
     /// If there is no sample of one of the ids.
@@ -159,9 +160,9 @@ impl Samples {
         Err(match first {
             Some(id) if !used.is_empty() => {
                 let value = |(name, _): &(&str, usize)| {
-                    format!("{name} {}", evaluate::value(self, id, name))
+                    Ok(format!("{name} {}", evaluate::value(self, id, name)?))
                 };
-                let values: Vec<String> = used.iter().map(value).collect();
+                let values = used.iter().map(value).collect::<Result<Vec<String>>>()?;
                 error.with_remedy(format!("sample '{}' has {}", self.name(id), values.join(", ")))
             }
             _ => error.with_remedy("choose others"),

@@ -26,6 +26,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use hsipack_format::checksums::SHA256SUMS;
 use hsipack_format::metadata::SAMPLES;
+use hsipack_format::samples::index::SAMPLES_INDEX;
 use hsipack_format::{Command, Error, Opt, Result, remedy};
 use hsipack_store::folder::{aside, partial};
 use hsipack_store::output::{self, sync_folder, write_whole};
@@ -45,7 +46,7 @@ pub struct Staging {
     /// What identifies the conversion.
     plan: String,
     /// What was recorded of shards, by stack and number. On a server, reading it again would cost the way there and back.
-    records: Mutex<HashMap<(String, usize), Option<Value>>>,
+    records: Mutex<Records>,
     /// Whether there are records that this process has not written.
     resumed: bool,
     append: bool,
@@ -64,6 +65,9 @@ pub struct Shards {
     /// Stacks that were not there before.
     pub new_stacks: Vec<String>,
 }
+
+/// What was recorded of shards, as text: of a million samples it is small.
+type Records = HashMap<(String, usize), Option<Box<str>>>;
 
 /// What is being done, in the folder beside the output.
 const PLAN: &str = "plan.json";
@@ -231,7 +235,8 @@ impl Staging {
         let key = (stack.to_owned(), shard);
         let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = records.get(&key) {
-            return Ok(known.clone());
+            let parsed = known.as_deref().map(serde_json::from_str).transpose();
+            return parsed.map_err(|error| Error::bug(format!("a record of a shard: {error}")));
         }
         let record = match self.resumed {
             // What is damaged, or of another plan, is written again.
@@ -243,7 +248,7 @@ impl Staging {
             }
             false => None,
         };
-        records.insert(key, record.clone());
+        records.insert(key, record.as_ref().map(|record| record.to_string().into()));
         Ok(record)
     }
 
@@ -258,7 +263,7 @@ impl Staging {
         let receipt = receipt::write(record, &self.plan, stack, shard);
         write_whole(&self.state_file(stack, shard), receipt.as_bytes())?;
         let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
-        records.insert((stack.to_owned(), shard), Some(record.clone()));
+        records.insert((stack.to_owned(), shard), Some(record.to_string().into()));
         Ok(())
     }
 
@@ -431,7 +436,7 @@ impl Staging {
 
 /// Whether a file below a dataset is not a chunk.
 fn is_metadata(file: &str) -> bool {
-    file.ends_with("zarr.json") || [SAMPLES, SHA256SUMS].contains(&file)
+    file.ends_with("zarr.json") || [SAMPLES, SAMPLES_INDEX, SHA256SUMS].contains(&file)
 }
 
 /// The folder that a path is in.

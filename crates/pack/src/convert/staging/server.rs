@@ -28,6 +28,7 @@ use std::path::{Path, PathBuf};
 
 use hsipack_format::checksums::SHA256SUMS;
 use hsipack_format::metadata::SAMPLES;
+use hsipack_format::samples::index::SAMPLES_INDEX;
 use hsipack_format::{Error, Opt, Result, remedy};
 use hsipack_store::folder::{DECIDED, DECIDED_METADATA};
 use hsipack_store::{output, small};
@@ -160,7 +161,7 @@ impl Writer {
             output::remove(&self.output.join(shard))?;
         }
         if !append {
-            for file in [SAMPLES, SHA256SUMS] {
+            for file in [SAMPLES, SAMPLES_INDEX, SHA256SUMS] {
                 output::remove(&self.output.join(file))?;
             }
         }
