@@ -451,11 +451,11 @@ fn every_band_is_packed_in_its_unit_by_one_process_or_several() {
     parts::commit(&plan, false).unwrap();
     assert!(content(&out("whole")) == content(&out("parts")));
     let dataset = Dataset::open(out("whole")).unwrap();
-    let unit = |id: usize| dataset.samples().get(id).source.unit;
+    let unit = |id: usize| dataset.samples().get(id).unwrap().source.unit;
     assert_eq!(unit(0).as_deref(), Some("W/(m2 sr nm)"));
     assert_eq!(unit(1).as_deref(), Some("1 (surface reflectance)"));
-    assert_eq!(dataset.samples().get(0).source.scaling, None);
-    assert_eq!(dataset.samples().get(1).source.scaling, Some([0.0001, 1.0, 0.0]));
+    assert_eq!(dataset.samples().get(0).unwrap().source.scaling, None);
+    assert_eq!(dataset.samples().get(1).unwrap().source.scaling, Some([0.0001, 1.0, 0.0]));
 }
 
 /// Every cube of a product among the real ones and the layout copies: stored numbers bit for bit, physical values,
