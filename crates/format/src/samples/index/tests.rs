@@ -55,6 +55,7 @@ fn samples(drawn: &[Drawn]) -> Vec<Sample> {
                 fingerprint: "x".into(),
                 format: "ENVI BSQ".into(),
                 scaling: None,
+                unit: None,
                 ignore_value: None,
             },
             columns: column.iter().map(|name| (name.clone(), Value::Null)).collect::<Map<_, _>>(),
