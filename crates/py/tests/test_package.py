@@ -148,6 +148,7 @@ def returned(thing: Any, torch: Any) -> Iterator[tuple[str, type]]:
         if inspect.isfunction(function):
             # What is imported for the sake of types alone.
             typed = {"Unpack": typing.Any, "Labels": typing.Any, "torch": torch, "npt": np.typing}
+            typed |= {name: importlib.import_module(name) for name in ("pandas", "pyarrow")}
             names = {**vars(torch.utils.data), **typed, **vars(hsipack)}
             hint = typing.get_type_hints(function, localns=names).get("return")
             yield from ((name, kind) for kind in classes(hint))

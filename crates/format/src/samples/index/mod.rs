@@ -15,7 +15,7 @@
 //! | 4 | CRC-32C of all that follows |
 //! | 8, 32 | length and SHA-256 of the `samples.jsonl` it was made of |
 //! | 8 | samples, n |
-//! | 8, then as many | length of the head and the head, JSON: [`Head`] |
+//! | 8, then as many | length of the head and the head, JSON: `Head` |
 //! | 8 n | where each line begins in `samples.jsonl` |
 //! | 8 n | where each name ends among the names |
 //! | `names_bytes` | the names, one after another |
