@@ -64,20 +64,20 @@ def test_patterns_find_each_cube_s_references(hsipack: Hsipack, tmp_path: Path) 
     pattern = "{dir}/../../refs/day_%/W_{stem}.hdr"
     for number in range(3):
         day = tmp_path / f"in/day_{number}"
-        white = pattern.replace("%", str(number))
-        dark = white.replace("W_", "D_")
+        whites = pattern.replace("%", str(number))
+        darks = whites.replace("W_", "D_")
         out = tmp_path / f"{number}.hsipack"
-        hsipack.convert(day, "--white", white, "--dark", dark, out=out)
+        hsipack.convert(day, "--white", whites, "--dark", darks, out=out)
         check(out, [wanted[number]])
         done = hsipack.run("validate", "--source", out)
         assert done.returncode == 0, done.stderr
-    cube = tmp_path / "in/day_1/scan.img"
+    scan = tmp_path / "in/day_1/scan.img"
     message = hsipack.refuse(
-        cube, "--white", "{dir}/W_{stem}.hdr", out=tmp_path / "no", names=cube
+        scan, "--white", "{dir}/W_{stem}.hdr", out=tmp_path / "no", names=scan
     )  # fmt: skip
     assert f"there is no {tmp_path}/in/day_1/W_scan.hdr" in message
     message = hsipack.refuse(
-        cube, "--white", "{dir}/{name}.hdr", out=tmp_path / "no", names="the reference's path"
+        scan, "--white", "{dir}/{name}.hdr", out=tmp_path / "no", names="the reference's path"
     )
     assert "{stem}" in message
 
@@ -119,7 +119,7 @@ def hyspex(path: Path, cube: np.ndarray, serial: int = 807) -> np.ndarray:
     rows, columns, bands = cube.shape
     rng = np.random.default_rng(5)
     centres = 410 + 5.4 * np.arange(bands) + rng.uniform(0, 0.1, bands)
-    efficiency = rng.uniform(0.2, 0.9, bands)
+    efficiency: np.ndarray = rng.uniform(0.2, 0.9, bands)
     response = rng.uniform(0.8, 1.2, (bands, columns))
     first = rng.uniform(90, 110, (bands, columns))
     last = first + rng.uniform(5, 15, first.shape)
@@ -136,7 +136,7 @@ def hyspex(path: Path, cube: np.ndarray, serial: int = 807) -> np.ndarray:
     head["time"], head["broken"] = time, broken
     for name, number in numbers.items():
         head[name] = number
-    lists = [centres, efficiency, response, first]
+    lists: list[np.ndarray] = [centres, efficiency, response, first]
     written = head.tobytes() + b"".join(part.astype("<f8").tobytes() for part in lists)
     written += np.zeros(broken, "<u4").tobytes()
     drifts = 3000 <= serial <= 5000
@@ -149,7 +149,7 @@ def hyspex(path: Path, cube: np.ndarray, serial: int = 807) -> np.ndarray:
     area = np.pi * numbers["aperture"] ** 2 * numbers["x"] * numbers["y"]
     photons = response * efficiency[:, None] * numbers["SF"] * time * area
     gain = PLANCK * LIGHT * 1e9 * 1e6 * 100 / (photons * sampling * centres[:, None])
-    part = np.arange(rows)[:, None, None] / rows if drifts else 0.0
+    part = np.arange(rows)[:, None, None] / rows * drifts
     background = first.T + (last - first).T * part
     radiance: np.ndarray = (cube - background) * gain.T
     return radiance
