@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 use crate::abi::CUresult::{
     self, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NO_DEVICE, CUDA_ERROR_NOT_READY,
+    CUDA_ERROR_NOT_SUPPORTED,
 };
 use crate::abi::{
     CUcontext, CUdevice, CUdeviceptr, CUevent, CUstream, Out, Result, STREAM_LEGACY,
@@ -173,6 +174,8 @@ driver! {
             flags.set(registration.flags)
         };
 
+    any fn cuModuleLoadData(_module: Out<usize>, _image: usize)
+        |_| Err(CUDA_ERROR_NOT_SUPPORTED);
     work fn cuMemcpyHtoDAsync_v2(to: CUdeviceptr, start: usize, bytes: usize, stream: CUstream)
         |state, caller| {
             let stream = state.stream(caller, stream)?;

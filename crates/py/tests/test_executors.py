@@ -151,13 +151,12 @@ def test_what_parts_find_is_what_one_process_finds(
     assert hsipack.validate(out, quick=True, executor=Failing([OSError("asked")])).chunks == 0
 
 
-@pytest.mark.parametrize("name", ["spawned", "dask"])
-def test_spectra_are_those_of_one_process(dataset: str, tmp_path: Path, name: str) -> None:
+def test_spectra_are_those_of_one_process(dataset: str, tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     files = [tmp_path / "alone.csv", tmp_path / "parts.csv"]
     for part in (hsipack.open(dataset), hsipack.open(dataset).split("val")):
         alone = hsipack.spectra(part, "labels", "median", output=files[0], force=True)
-        with EXECUTORS[name]() as executor:
+        with EXECUTORS["spawned"]() as executor:
             parts = hsipack.spectra(
                 part,
                 "labels",

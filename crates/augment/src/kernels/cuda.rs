@@ -74,7 +74,13 @@ fn load(number: usize, switch: Option<&str>) -> Result<Loaded, String> {
         told(sys::cuDevicePrimaryCtxRetain(&mut context, device))?;
     }
     // SAFETY: the text ends with NUL.
-    within(context, || unsafe { sys::cuModuleLoadData(&mut module, PTX.as_ptr().cast()) })?;
+    let loaded =
+        within(context, || unsafe { sys::cuModuleLoadData(&mut module, PTX.as_ptr().cast()) });
+    if let Err(why) = loaded {
+        // SAFETY: retained above, given back once.
+        unsafe { sys::cuDevicePrimaryCtxRelease_v2(device) };
+        return Err(why);
+    }
     Ok(Loaded { context, module, functions: Mutex::default() })
 }
 

@@ -35,13 +35,12 @@ impl PyTorch {
     /// # Errors
     /// If torch cannot be imported.
     pub fn on(device: Device) -> Result<Self> {
+        let named = with(|py, torch| Ok(Arc::new(torch.device_of(py, device)?)))?;
         let launcher = match device {
             Device::Cuda(number) => kernels::of_device(number).ok(),
             Device::Cpu => None,
         };
-        with(|py, torch| {
-            Ok(Self { device, named: Arc::new(torch.device_of(py, device)?), launcher })
-        })
+        Ok(Self { device, named, launcher })
     }
 
     /// `dtype=` and `device=`.
