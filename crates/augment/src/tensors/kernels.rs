@@ -57,8 +57,12 @@ fn matrix(whole: &Whole) -> Matrix {
 }
 
 impl<T: Tensors> Through<T> {
-    fn addresses(&self, tensors: &[&T::Tensor]) -> Result<Vec<usize>> {
-        tensors.iter().map(|tensor| self.0.address(tensor)).collect()
+    fn addresses<const N: usize>(&self, tensors: [&T::Tensor; N]) -> Result<[usize; N]> {
+        let mut addresses = [0; N];
+        for (address, tensor) in addresses.iter_mut().zip(tensors) {
+            *address = self.0.address(tensor)?;
+        }
+        Ok(addresses)
     }
 
     /// Does what a job says.
@@ -87,7 +91,7 @@ impl<T: Tensors> Through<T> {
         let shape = [samples, job.to[0], job.to[1], values];
         let out = self.0.empty(&shape, held.element)?;
         let fields = fields.map(|fields| self.0.contiguous(fields)).transpose()?;
-        let [from, into] = self.addresses(&[&held.array, &out])?[..] else { unreachable!() };
+        let [from, into] = self.addresses([&held.array, &out])?;
         let displaced = fields.as_ref().map_or(Ok(0), |fields| self.0.address(fields))?;
         let frame = [0.0, f64::from(columns) - 1.0, 0.0, f64::from(rows) - 1.0];
         // Some are found between pixels, the others are pixels.
@@ -131,8 +135,8 @@ impl<T: Tensors> Through<T> {
             samples: [Sample::default(); SAMPLES],
         };
         let blocks = blocks(to as usize, PIXELS).expect("there are pixels, and less than 2^31");
-        let between_kernel = || format!("warp_{}_{}", name.unwrap_or_default(), bytes / size);
-        for (samples, kernel) in [(between, between_kernel()), (pixel, format!("take_{bytes}"))] {
+        let warps = format!("warp_{}_{}", name.unwrap_or_default(), bytes / size);
+        for (samples, kernel) in [(between, warps), (pixel, format!("take_{bytes}"))] {
             for some in samples.chunks(SAMPLES) {
                 warp.samples[..some.len()].copy_from_slice(some);
                 let grid = [blocks, some.len() as u32];
@@ -169,9 +173,7 @@ impl<T: Tensors> Through<T> {
             true => held.array.clone(),
             false => self.0.empty(&held.shape, element)?,
         };
-        let [from, into, by] = self.addresses(&[&held.array, &out, &numbers])?[..] else {
-            unreachable!()
-        };
+        let [from, into, by] = self.addresses([&held.array, &out, &numbers])?;
         let size = element.size();
         let bytes = vector(bands * size, &[from, into], WIDEST);
         let vectors = bands * size / bytes;
@@ -210,10 +212,7 @@ impl<T: Tensors> Through<T> {
             .flat_map(|weights| weights.iter().copied())
             .collect();
         let numbers = self.numbers(&all, &[all.len()], ElementType::F32)?;
-        let [image, between, numbers] = self.addresses(&[&held.array, &between, &numbers])?[..]
-        else {
-            unreachable!()
-        };
+        let [image, between, numbers] = self.addresses([&held.array, &between, &numbers])?;
         let size = element.size();
         let sample_bytes = rows * columns * bands * size;
         // The same number of values on both sides, none of them wider than it may be.
@@ -244,9 +243,7 @@ impl<T: Tensors> Through<T> {
         }
         Ok(true)
     }
-}
 
-impl<T: Tensors> Through<T> {
     /// Planes of noise (samples, 2, rows, columns), smoothed with zeros around.
     pub(super) fn smoothed_by_kernels(
         &self,
@@ -266,7 +263,7 @@ impl<T: Tensors> Through<T> {
         let [between, smooth] =
             [self.0.empty(&shape, ElementType::F32)?, self.0.empty(&shape, ElementType::F32)?];
         let weights = [0, 1].map(|axis| gaussian(field.sigma[axis], field.kernel[axis] / 2));
-        let addresses = self.addresses(&[&noise, &between, &smooth])?;
+        let addresses = self.addresses([&noise, &between, &smooth])?;
         for (axis, weights) in weights.iter().enumerate() {
             // Each plane has weights of its own, which are the same.
             let (all, taps) = (weights.repeat(planes), weights.len());
