@@ -29,12 +29,16 @@ def check(out: Path, wanted: list[np.ndarray]) -> None:
         assert np.mean(have == want) > 0.999
 
 
-def test_a_folder_of_headwalls_is_calibrated(hsipack: Hsipack, tmp_path: Path) -> None:
+@pytest.mark.parametrize("ending", ["", ".bin"])
+def test_a_folder_of_headwalls_is_calibrated(ending: str, hsipack: Hsipack, tmp_path: Path) -> None:
     scan = tmp_path / "scan_1"
     cubes = [smooth_cube(dtype="uint16"), smooth_cube((5, 9, 11), dtype="uint16")]
     white, dark = reference(7, 3000), reference(5, 90, 2)
     for name, array in (("raw_0", cubes[0]), ("whiteReference", white), ("darkReference", dark)):
-        write_envi(scan / f"{name}.hdr", array, ending="", interleave="bil")
+        header = scan / f"{name}.hdr"
+        write_envi(header, array, ending=ending, interleave="bil")
+        # MV.X cameras put comments there.
+        header.write_text(header.read_text().replace("ENVI\n", "ENVI\n; recorded by a camera\n"))
     out = tmp_path / "out.hsipack"
     options = ("--white", "auto", "--dark", "auto")
     report = hsipack.convert(scan, *options, out=out)

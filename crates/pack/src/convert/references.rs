@@ -62,10 +62,7 @@ impl References {
             }
         };
         let (white, dark) = (open(&options.white, Kind::White)?, open(&options.dark, Kind::Dark)?);
-        let file = |source: &Option<Box<dyn Source>>| -> Option<PathBuf> {
-            source.as_ref().map(|source| source.info().files[0].clone())
-        };
-        if let (Some(one), Some(other)) = (file(&white), file(&dark))
+        if let (Some(one), Some(other)) = (file_of(&white), file_of(&dark))
             && one == other
         {
             return Err(Error::conflict(format!(
@@ -79,10 +76,7 @@ impl References {
     }
 
     fn fit(&self, options: &ValueOptions, input: &Input, info: &CubeInfo) -> Fit {
-        let file = |source: &Option<Box<dyn Source>>| -> Option<PathBuf> {
-            source.as_ref().map(|source| source.info().files[0].clone())
-        };
-        let (white, dark) = (file(&self.white), file(&self.dark));
+        let (white, dark) = (file_of(&self.white), file_of(&self.dark));
         let mut fit = Fit { white_time: 1.0, notes: Vec::new(), white, dark };
         for (kind, source) in [("white", &self.white), ("dark", &self.dark)] {
             let Some(reference) = source.as_ref().map(|source| source.info()) else { continue };
@@ -120,6 +114,11 @@ impl References {
         }
         fit
     }
+}
+
+/// The file of a reference.
+fn file_of(reference: &Option<Box<dyn Source>>) -> Option<PathBuf> {
+    reference.as_ref().map(|source| source.info().files[0].clone())
 }
 
 /// Refuses a reference of the cube's own type where only one of them says how its numbers are scaled: most likely the other
@@ -177,11 +176,12 @@ pub fn load(
     let references = References::open(options, input, info)?;
     let fit = references.fit(options, input, info);
     let columns = info.shape.columns;
-    let mean = |source: &Option<Box<dyn Source>>| {
-        let source = source.as_deref();
-        source.map(|source| mean_over_rows(source, options.raw_values, columns, bands)).transpose()
+    let mean = |source: &Option<Box<dyn Source>>, kind| {
+        let mean = |source| mean_over_rows(source, kind, options.raw_values, columns, bands);
+        source.as_deref().map(mean).transpose()
     };
-    let (white, dark) = (mean(&references.white)?, mean(&references.dark)?);
+    let white = mean(&references.white, Kind::White)?;
+    let dark = mean(&references.dark, Kind::Dark)?;
     if let Some(white) = &white {
         check_white(white, dark.as_ref(), &fit, input)?;
     }
@@ -288,9 +288,9 @@ fn check_grid(reference: &CubeInfo, input: &Input, cube: &CubeInfo) -> Result<()
 struct Mean {
     /// One value a (column, band), in physical values unless stored ones were asked for.
     values: Vec<f64>,
-    /// The greatest stored value, if it is the greatest that a camera of some number of bits has …
+    /// The greatest stored value of a white reference.
     greatest: f64,
-    /// … and the share of the values that are as great; else 0.
+    /// The share of its values that are as great, if that is the greatest that a camera of some number of bits has; else 0.
     saturated: f64,
 }
 
@@ -303,6 +303,7 @@ const MOST_SATURATED: f64 = 0.005;
 /// reference of one column serves every column.
 fn mean_over_rows(
     source: &dyn Source,
+    kind: Kind,
     raw: bool,
     columns: usize,
     bands: Option<&[usize]>,
@@ -322,7 +323,8 @@ fn mean_over_rows(
         },
     };
     let kept = transform.out_bands();
-    let sums = sum_rows(source, &transform, &stored)?;
+    // How great stored values are matters of white references only.
+    let sums = sum_rows(source, &transform, Some(&stored).filter(|_| kind == Kind::White))?;
     let means: Vec<f64> =
         sums.sums.iter().zip(&sums.counts).map(|(sum, count)| sum / f64::from(*count)).collect();
     let values = if info.shape.columns == columns {
@@ -344,7 +346,11 @@ struct Sums {
     as_great: u64,
 }
 
-fn sum_rows(source: &dyn Source, transform: &Transform, stored: &Transform) -> Result<Sums> {
+fn sum_rows(
+    source: &dyn Source,
+    transform: &Transform,
+    stored: Option<&Transform>,
+) -> Result<Sums> {
     let shape = source.info().shape;
     let bands = transform.out_bands();
     let len = shape.columns * bands;
@@ -367,6 +373,7 @@ fn sum_rows(source: &dyn Source, transform: &Transform, stored: &Transform) -> R
             }
             Ok(())
         })?;
+        let Some(stored) = stored else { continue };
         stored.apply_f64(&buffer, start, &mut scratch, &mut |_, values| {
             for value in values {
                 match value.partial_cmp(&all.greatest) {

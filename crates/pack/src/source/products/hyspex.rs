@@ -121,8 +121,7 @@ impl Head {
     }
 
     /// Bytes of the whole header.
-    #[allow(clippy::len_without_is_empty)] // never
-    pub fn len(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         let planes = if self.has_last_background { 3 } else { 2 };
         let lists = 2 * self.bands as u64 + planes * self.bands as u64 * self.columns as u64;
         FIXED as u64 + 8 * lists + 4 * self.bad_pixels as u64
@@ -139,12 +138,12 @@ pub(in crate::source) fn read(of: &Radiometry) -> Result<PlaceScaling> {
     if (head.columns, head.bands) != (of.columns, of.bands) {
         return Err(Error::conflict("the file was changed since it was opened").at(file));
     }
-    if head.len() > LARGEST_HEADER {
-        return Err(unusable(file, format!("it says that it has {} bytes", head.len())));
+    if head.bytes() > LARGEST_HEADER {
+        return Err(unusable(file, format!("it says that it has {} bytes", head.bytes())));
     }
-    let bytes = small::head(file, head.len())?;
-    if (bytes.len() as u64) < head.len() {
-        return Err(unusable(file, format!("{} bytes of {}", bytes.len(), head.len())));
+    let bytes = small::head(file, head.bytes())?;
+    if (bytes.len() as u64) < head.bytes() {
+        return Err(unusable(file, format!("{} bytes of {}", bytes.len(), head.bytes())));
     }
     Ok(parse_lists(&head, &bytes))
 }
@@ -212,7 +211,7 @@ mod tests {
     fn places_are_scaled_by_response_and_settings() {
         let bytes = header(100);
         let head = Head::parse(&bytes).unwrap();
-        assert_eq!((head.bands, head.columns, head.len()), (2, 3, FIXED as u64 + 8 * 16 + 4));
+        assert_eq!((head.bands, head.columns, head.bytes()), (2, 3, FIXED as u64 + 8 * 16 + 4));
         let scaling = parse_lists(&head, &bytes);
         assert_eq!(scaling.background, [10.0, 40.0, 20.0, 50.0, 30.0, 60.0]);
         assert_eq!(scaling.last_background, None);
