@@ -58,14 +58,7 @@ fn main() {
     let mut again = loader(&dataset, device, true);
     run(&mut again, 4, device, |_| ());
     let alone = median(&of(|| run(&mut again, 20, device, |_| ()) / 20.0));
-    println!(
-        "one batch again and again: {:.2} ms, {:.2} GB/s",
-        1e3 * alone,
-        bytes as f64 / alone / 1e9
-    );
-    if let Some(plain) = plain {
-        println!("    {:.1} % of plain pinned copies", 100.0 * plain / alone);
-    }
+    told("one batch again and again", alone, bytes, plain);
     drop(again);
     let mut loader = loader(&dataset, device, false);
     let library = loader.library().clone();
@@ -74,14 +67,7 @@ fn main() {
     // Everything is decoded once, and stays.
     run(&mut loader, 2 * cubes.div_ceil(BATCH), device, |_| ());
     let copied = median(&of(|| run(&mut loader, 20, device, |_| ()) / 20.0));
-    println!(
-        "batches of {BATCH}, gathered: {:.2} ms, {:.2} GB/s",
-        1e3 * copied,
-        bytes as f64 / copied / 1e9
-    );
-    if let Some(plain) = plain {
-        println!("    {:.1} % of plain pinned copies", 100.0 * plain / copied);
-    }
+    told(&format!("batches of {BATCH}, gathered"), copied, bytes, plain);
     let pipeline = chain();
     let mut batch = loader.next_batch().map_or_else(|| loader.next_batch(), Some);
     let batch = batch.take().expect("an epoch").expect("sound");
@@ -114,6 +100,14 @@ fn main() {
         1e3 * times.wait_s.mean,
         statistics.given_away
     );
+}
+
+/// Says how long a batch took, beside plain copies where there are some.
+fn told(what: &str, seconds: f64, bytes: usize, plain: Option<f64>) {
+    println!("{what}: {:.2} ms, {:.2} GB/s", 1e3 * seconds, bytes as f64 / seconds / 1e9);
+    if let Some(plain) = plain {
+        println!("    {:.1} % of plain pinned copies", 100.0 * plain / seconds);
+    }
 }
 
 fn loader(dataset: &Dataset, device: Device, repeat: bool) -> DeviceLoader {
