@@ -130,9 +130,14 @@ impl Cache {
         Self { kind: CacheKind::Decoded, budget, places: Places::Shared(chunks) }
     }
 
+    /// Whether chunks are kept decoded.
+    pub(crate) fn keeps_decoded(&self) -> bool {
+        self.kind == CacheKind::Decoded
+    }
+
     /// The decoded chunk, if that is what is kept and it is.
     pub(crate) fn decoded(&self, array: ArrayRef<'_>, number: usize) -> Option<&[u8]> {
-        if self.kind == CacheKind::Decoded { self.get(array, number) } else { None }
+        if self.keeps_decoded() { self.get(array, number) } else { None }
     }
 
     /// The stored chunk, if that is what is kept and it is.

@@ -3,6 +3,7 @@
 //! `hsipack_store::rows` decides which chunk goes where; here they come from the cache or the store, and are measured.
 
 mod ahead;
+mod gather;
 mod padded;
 
 use std::time::{Duration, Instant};

@@ -132,7 +132,7 @@ impl<'a> Feeder<'a> {
         self.ahead.clear();
         if plan.error.is_some() {
             pieces.clear();
-        } else {
+        } else if !self.shared.keeps_all() {
             self.items.extend_from_slice(&plan.items);
             self.parts.extend_from_slice(plan.parts());
             self.ahead.extend_from_slice(&plan.ahead);

@@ -8,6 +8,7 @@ use super::shared::Shared;
 use crate::dataset::array::ArrayRef;
 use crate::decode::Scratch;
 use crate::held::ChunkRef;
+use crate::plan::Item;
 use crate::ring::slots::Failure;
 use crate::trace::{BatchNumber, Track};
 use crate::{Error, ErrorKind, Result};
@@ -65,35 +66,24 @@ fn fill(
     let mut failures = Vec::new();
     let mut rest = memory;
     for part in parts {
-        let (out, after) = rest.split_at_mut(part.bytes);
+        let (mut out, after) = rest.split_at_mut(part.bytes);
         rest = after;
         let bytes = part.bytes / part.windows;
-        // Of the last sample: many windows may be of one.
-        let mut last: Option<(usize, ArrayRef<'_>, usize)> = None;
-        for (position, out) in (part.position..).zip(out.chunks_exact_mut(bytes)) {
-            let item = plan.items[position];
-            let mut read = || -> Result<()> {
-                let (array, index) = match last {
-                    Some((sample, array, index)) if sample == item.sample => (array, index),
-                    _ => {
-                        let array = array_of(&shared.dataset, &shared.masks, item, part.array)?;
-                        (array, shared.dataset.samples().index(item.sample))
-                    }
-                };
-                last = Some((item.sample, array, index));
-                let (decoder, window, shape) = (shared.decoder(), item.window, array.shape());
-                match part.down {
-                    Some(down) => decoder.rows(array, index, down, window, out, scratch),
-                    None if window.is_inside(shape.rows, shape.columns) => {
-                        decoder.all_rows(array, index, window, out, scratch)
-                    }
-                    None => decoder.padded(array, index, window, shared.pad(array), out, scratch),
-                }?;
-                if let Some(table) = shared.new_ids.of(array) {
-                    table.apply(array.dtype(), out);
-                }
-                Ok(())
-            };
+        let mut cubes = Cubes { shared, array: part.array, last: None };
+        let mut position = part.position;
+        let end = position + part.windows;
+        while position < end {
+            // Many windows may lie in chunks that are there…
+            let items = &plan.items[position..end];
+            let mut gather = || cubes.gather(part, items, out, scratch);
+            let gathered = catch_unwind(AssertUnwindSafe(&mut gather)).unwrap_or(0);
+            position += gathered;
+            out = &mut out[gathered * bytes..];
+            // … up to one of another cube, or that needs more work.
+            let Some(item) = items.get(gathered) else { break };
+            let (one, after) = out.split_at_mut(bytes);
+            out = after;
+            let mut read = || cubes.read(part, *item, one, scratch);
             let done = catch_unwind(AssertUnwindSafe(&mut read)).unwrap_or_else(|_| {
                 Err(Error::new(
                     ErrorKind::Io,
@@ -103,7 +93,75 @@ fn fill(
             if let Err(error) = done {
                 failures.push(Failure { position, error });
             }
+            position += 1;
         }
     }
     failures
+}
+
+/// The cubes that a part's windows are of.
+struct Cubes<'a> {
+    shared: &'a Shared,
+    /// Array of the batch.
+    array: usize,
+    /// Of the last sample: many windows may be of one.
+    last: Option<(usize, ArrayRef<'a>, usize)>,
+}
+
+impl<'a> Cubes<'a> {
+    /// The array that holds a window's cube, and the cube's place in it.
+    fn find(&mut self, item: Item) -> Result<(ArrayRef<'a>, usize)> {
+        if let Some((sample, array, index)) = self.last
+            && sample == item.sample
+        {
+            return Ok((array, index));
+        }
+        let Shared { dataset, masks, .. } = self.shared;
+        let array = array_of(dataset, masks, item, self.array)?;
+        let index = dataset.samples().index(item.sample);
+        self.last = Some((item.sample, array, index));
+        Ok((array, index))
+    }
+
+    /// Copies the first windows of `items` that are of one cube and whose chunks lie decoded in memory; says how many.
+    fn gather(
+        &mut self,
+        part: &Part,
+        items: &[Item],
+        out: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> usize {
+        let Some(first) = items.first().filter(|_| part.down.is_none()) else { return 0 };
+        let Ok((array, index)) = self.find(*first) else { return 0 };
+        if self.shared.new_ids.of(array).is_some() {
+            return 0;
+        }
+        let Some(gather) = self.shared.decoder().gather(array, index) else { return 0 };
+        let of_it = items.iter().take_while(|item| item.sample == first.sample);
+        gather.copy(of_it.map(|item| item.window), out, &mut scratch.meter)
+    }
+
+    /// Reads a window, wherever its values are.
+    fn read(
+        &mut self,
+        part: &Part,
+        item: Item,
+        out: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let (array, index) = self.find(item)?;
+        let shared = self.shared;
+        let (decoder, window, shape) = (shared.decoder(), item.window, array.shape());
+        match part.down {
+            Some(down) => decoder.rows(array, index, down, window, out, scratch),
+            None if window.is_inside(shape.rows, shape.columns) => {
+                decoder.all_rows(array, index, window, out, scratch)
+            }
+            None => decoder.padded(array, index, window, shared.pad(array), out, scratch),
+        }?;
+        if let Some(table) = shared.new_ids.of(array) {
+            table.apply(array.dtype(), out);
+        }
+        Ok(())
+    }
 }
