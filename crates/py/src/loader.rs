@@ -427,14 +427,31 @@ fn regions_report(plan: &Plan) -> serde_json::Value {
     }
 }
 
-/// Whole numbers as memory of Python's, over which an array is laid.
-fn numbers(py: Python<'_>, values: impl Iterator<Item = i64>) -> Bound<'_, PyByteArray> {
-    let values: Vec<i64> = values.collect();
-    PyByteArray::new(py, bytemuck::cast_slice(&values))
+/// Whole numbers as memory of Python's, over which an array is laid: of `count` items `N` each.
+fn numbers<const N: usize>(
+    py: Python<'_>,
+    count: usize,
+    values: impl Iterator<Item = [i64; N]>,
+) -> PyResult<Bound<'_, PyByteArray>> {
+    PyByteArray::new_with(py, count * size_of::<[i64; N]>(), |bytes| {
+        let places = bytes.as_chunks_mut::<8>().0.as_chunks_mut::<N>().0;
+        for (place, values) in places.iter_mut().zip(values) {
+            *place = values.map(i64::to_ne_bytes);
+        }
+        Ok(())
+    })
 }
 
 /// Names of a batch's samples. Many windows may be of one sample: each name is made once.
 fn names<'py>(py: Python<'py>, batch: &DeviceBatch<Library>) -> PyResult<Bound<'py, PyList>> {
+    let mut ids = batch.ids();
+    if let Some(first) = ids.next()
+        && ids.all(|id| id == first)
+    {
+        // Repeating what is in a list takes Python far less time than putting it there again and again.
+        let one = PyList::new(py, [batch.name(0)])?;
+        return Ok(one.as_sequence().repeat(batch.ids().len())?.cast_into()?);
+    }
     let mut made: HashMap<usize, Bound<'py, PyString>> = HashMap::new();
     let mut last: Option<(usize, Bound<'py, PyString>)> = None;
     let names = batch.ids().enumerate().map(|(place, id)| {
@@ -458,21 +475,24 @@ fn given<'py>(py: Python<'py>, ready: Ready, spectra: bool) -> PyResult<Bound<'p
     let Ready { mut batch, mixed } = ready;
     let given = PyDict::new(py);
     let items = batch.items();
+    let of_items = |number: &dyn Fn(&Item) -> i64| {
+        numbers(py, items.len(), items.iter().map(|item| [number(item)]))
+    };
     let window = |item: &Item| {
         let Window { row, column, rows, columns } = item.window;
         [i64::from(row), i64::from(column), i64::from(rows), i64::from(columns)]
     };
     given.set_item("epoch", batch.epoch())?;
-    given.set_item("ids", numbers(py, batch.ids().map(|id| id as i64)))?;
-    given.set_item("repeats", numbers(py, items.iter().map(|item| i64::from(item.repeat))))?;
+    given.set_item("ids", of_items(&|item| item.sample as i64)?)?;
+    given.set_item("repeats", of_items(&|item| i64::from(item.repeat))?)?;
     let padding: Vec<u8> = items.iter().map(|item| u8::from(item.padding)).collect();
     given.set_item("padding", PyByteArray::new(py, &padding))?;
-    given.set_item("windows", numbers(py, items.iter().flat_map(window)))?;
-    let labels = batch.classes().map(|class| class.map_or(-1, i64::from));
-    given.set_item("labels", numbers(py, labels))?;
+    given.set_item("windows", numbers(py, items.len(), items.iter().map(window))?)?;
+    let labels = batch.classes().map(|class| [class.map_or(-1, i64::from)]);
+    given.set_item("labels", numbers(py, items.len(), labels)?)?;
     let are_regions = items.iter().any(|item| item.region.is_some());
-    let regions = items.iter().map(|item| item.region.map_or(0, i64::from));
-    given.set_item("regions", are_regions.then(|| numbers(py, regions)))?;
+    let region = |item: &Item| item.region.map_or(0, i64::from);
+    given.set_item("regions", are_regions.then(|| of_items(&region)).transpose()?)?;
     given.set_item("names", names(py, &batch)?)?;
     given.set_item("spectra", spectra)?;
     given.set_item("mixed", pairs(mixed))?;

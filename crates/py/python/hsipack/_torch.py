@@ -33,6 +33,10 @@ def is_installed() -> bool:
         return False
 
 
+_loaded: Any = None
+"""What was found by `load`, which every batch asks several times."""
+
+
 def load(what: str = "this") -> Any:
     """Torch, imported if need be.
 
@@ -42,6 +46,9 @@ def load(what: str = "this") -> Any:
     Raises:
         UnsupportedError: if there is none, or one that is too old; what to install.
     """
+    global _loaded
+    if _loaded is not None and sys.modules.get("torch") is _loaded:
+        return _loaded
     try:
         torch = importlib.import_module("torch")
     except ImportError as error:
@@ -56,6 +63,7 @@ def load(what: str = "this") -> Any:
             f"{what} needs torch {oldest} or newer, but torch {version} is installed",
             remedy=_INSTALL,
         )
+    _loaded = torch
     return torch
 
 

@@ -49,6 +49,7 @@ impl IndexSet {
     ///
     /// # Panics
     /// If there are no more than `k`.
+    #[inline]
     pub(super) fn get(&self, k: usize) -> u32 {
         let (words, before) = match self {
             Self::Listed(numbers) => return numbers[k],

@@ -72,6 +72,7 @@ impl Numbers {
         narrow.map_or(Self::Wide(numbers), Self::Narrow)
     }
 
+    #[inline]
     pub(super) fn get(&self, place: usize) -> u32 {
         match self {
             Self::Narrow(numbers) => u32::from(numbers[place]),

@@ -426,6 +426,7 @@ impl EpochPlan {
         self.plan.0.shape_of[sample as usize] as usize
     }
 
+    #[inline]
     fn item(
         &self,
         place: u32,

@@ -27,6 +27,7 @@ impl Permutation {
     }
 
     /// The number at a place of the order.
+    #[inline]
     pub(super) fn at(&self, place: usize) -> usize {
         match self {
             Self::Listed(order) => order[place] as usize,

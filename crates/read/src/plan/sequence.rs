@@ -96,6 +96,7 @@ impl Sequence {
     }
 
     /// An item.
+    #[inline]
     pub(super) fn get(&self, place: u32) -> Drawn {
         let place = place as usize;
         let (windows, order) = match self {

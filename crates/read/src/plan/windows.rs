@@ -281,11 +281,13 @@ impl Windows {
     }
 
     /// Windows of the sample at a place.
+    #[inline]
     pub(super) fn of_sample(&self, sample: usize) -> u32 {
         self.starts[sample + 1] - self.starts[sample]
     }
 
     /// A window by its number, in the order in which they were listed; pixels sample by sample, row by row.
+    #[inline]
     pub(super) fn place(&self, number: usize) -> Place {
         let number = match &self.places {
             Places::Pixels { .. } => number as u32,
@@ -327,6 +329,7 @@ impl Windows {
     }
 
     /// The window, and what it shows.
+    #[inline]
     pub(super) fn get(&self, place: Place) -> Shown {
         let Place { sample, window } = place;
         let (sample, number) = (sample as usize, window as usize);
