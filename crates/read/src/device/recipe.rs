@@ -123,6 +123,10 @@ impl Recipe {
 
     /// The stack of every sample; of one only, if all are of one.
     fn stacks_of(&self, info: &Info) -> Result<Vec<&Stack>> {
+        // Of the only one that is read they all are; there may be thousands of windows to ask for.
+        if self.stacks.len() == 1 {
+            return Ok(self.stacks.values().collect());
+        }
         let numbers = info.items.iter().map(|item| info.dataset.stack_of(item.sample));
         let mut numbers = numbers.collect::<Result<Vec<usize>>>()?;
         if numbers.iter().all(|number| *number == numbers[0]) {
