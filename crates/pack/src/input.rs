@@ -26,12 +26,18 @@ pub struct Input {
     pub root: Option<PathBuf>,
     /// Columns of the CSV list it came from.
     pub columns: Map<String, Value>,
+    /// What a program calls the array that the file holds for a while: this is told and recorded, and not the file.
+    pub stands_for: Option<String>,
 }
+
+/// The format of such a sample's source, as it is recorded.
+pub const ARRAY: &str = "array";
 
 impl Input {
     /// The file as it is.
     pub fn of(file: &Path) -> Self {
-        Self { file: file.to_owned(), variable: None, root: None, columns: Map::new() }
+        let (file, columns) = (file.to_owned(), Map::new());
+        Self { file, variable: None, root: None, columns, stands_for: None }
     }
 
     /// `file` or `file::variable`; a file whose own name has `::` in it wins.
@@ -73,6 +79,9 @@ impl Input {
 
     /// The input as the user would type it.
     pub fn text(&self) -> String {
+        if let Some(name) = &self.stands_for {
+            return name.clone();
+        }
         let url = mirror::url_of(&self.file);
         let file = url.as_deref().unwrap_or(&self.file).display();
         match &self.variable {

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 
 use hsipack_format::metadata::{FWHM, Made, WAVELENGTH};
 use hsipack_format::samples::index::SAMPLES_INDEX;
-use hsipack_format::{Error, ErrorKind, Opt, Result, Sample, remedy};
+use hsipack_format::{Error, ErrorKind, Result, Sample};
 use hsipack_store::dataset::ChunkArray;
 use hsipack_store::output::{self, write_whole};
 use hsipack_store::remote::is_url;
@@ -206,14 +206,8 @@ impl Mender<'_> {
             Error::damaged(format!("the dataset does not record how {} was made", sample.name))
         })?;
         let root = self.options.source_root.as_deref();
-        let input = recipe::locate(sample, self.dataset.path(), root).ok_or_else(|| {
-            Error::new(ErrorKind::Io, format!("the source of sample {} is not there", sample.name))
-                .at(&sample.source.path)
-                .with_remedy(remedy![
-                    "run from the folder of the conversion, or pass ",
-                    Opt::SourceRoot
-                ])
-        })?;
+        let input = recipe::locate(sample, self.dataset.path(), root)
+            .map_err(|error| error.at(&sample.source.path))?;
         let source = plan::open_source(&input, &recipe.values)?;
         if fingerprint(&source.info().files)?.1 != sample.source.fingerprint {
             return Err(Error::conflict(format!(

@@ -11,13 +11,14 @@ use hsipack_pack::convert::{
     self as packing, BandSelection, ChunkShape, ConvertOptions, KeepBits, LayoutOptions,
     MaskOption, Mode, NewClass, OldClass, Reference, ValueOptions,
 };
+use hsipack_pack::input::Input;
 use hsipack_pack::progress::Progress;
 use hsipack_pack::spectra::{self as spectra_of, Output, SpectraOptions, Table, Values};
 use hsipack_pack::validate::{self as validation, ValidateOptions, parts as checked_parts};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::errors::OrRaise;
 use crate::settings::{ClassSetting, read};
@@ -28,6 +29,8 @@ use crate::task::{LOOK, Task, patiently};
 #[pyo3(from_item_all)]
 pub struct Settings {
     inputs: Vec<String>,
+    /// Files that hold arrays: the file, the sample's name, its columns as JSON.
+    arrays: Vec<(PathBuf, String, String)>,
     output: PathBuf,
     exclude: Vec<String>,
     skip_errors: bool,
@@ -69,6 +72,12 @@ impl Settings {
     fn options(self) -> Result<ConvertOptions> {
         let values = self.values()?;
         let mut options = ConvertOptions::new(self.inputs, self.output);
+        for (file, name, columns) in self.arrays {
+            let mut columns: Map<String, Value> = serde_json::from_str(&columns)
+                .map_err(|error| Error::conflict(format!("columns of {name}: {error}")))?;
+            columns.insert("name".to_owned(), Value::from(name.as_str()));
+            options.arrays.push(Input { columns, stands_for: Some(name), ..Input::of(&file) });
+        }
         options.exclude = self.exclude;
         options.skip_errors = self.skip_errors;
         options.mode = match (self.resume, self.append) {
@@ -148,13 +157,31 @@ pub fn convert(
     let total = Arc::new(AtomicU64::new(0));
     let known = total.clone();
     let work = move |progress: &Progress| {
-        packing::convert(&options, progress, &|plan: &Plan| {
+        let done = packing::convert(&options, progress, &|plan: &Plan| {
             let bytes = plan.samples.iter().map(PlannedSample::value_bytes).sum();
             known.store(bytes, Ordering::Relaxed);
+        });
+        done.map_err(|error| match options.arrays.is_empty() {
+            true => error,
+            false => error.retold(&|text| with_names(text, &options.arrays)),
         })
     };
     // What is under way ends cleanly first, so that it can be resumed at once.
     supervised(py, work, &total, progress, true).map(|report| json(&report))
+}
+
+/// A text with the arrays' names in the place of the files that hold them: `FILE.hdr`, and what is beside it by that name.
+fn with_names(text: &str, arrays: &[Input]) -> String {
+    arrays.iter().fold(text.to_owned(), |text, array| {
+        let stem = array.file.with_extension("").display().to_string();
+        let mut parts = text.split(stem.as_str());
+        let mut told = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            told.push_str(&array.text());
+            told.push_str(part.trim_start_matches(|c: char| c == '.' || c.is_ascii_alphanumeric()));
+        }
+        told
+    })
 }
 
 /// Plans a conversion in parts, in `file`; gives what was planned as JSON.

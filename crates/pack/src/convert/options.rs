@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::classes::NewClass;
 use super::{pairs, patterns};
+use crate::input::Input;
 
 /// The factor that stored values have to be multiplied with to give physical ones.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -404,6 +405,8 @@ pub enum Mode {
 pub struct ConvertOptions {
     /// Files, folders, globs, `file::variable`, or CSV lists with a `path` column.
     pub inputs: Vec<String>,
+    /// Files that hold the arrays of a program, after these.
+    pub arrays: Vec<Input>,
     /// Files below input folders to leave out: glob patterns on the path or the file name.
     pub exclude: Vec<String>,
     /// Leave out inputs that cannot be opened instead of stopping.
@@ -439,6 +442,7 @@ impl ConvertOptions {
     pub fn new(inputs: Vec<String>, output: impl Into<PathBuf>) -> Self {
         Self {
             inputs,
+            arrays: Vec::new(),
             exclude: Vec::new(),
             skip_errors: false,
             output: output.into(),
@@ -463,7 +467,7 @@ impl ConvertOptions {
     pub fn check(&self) -> Result<()> {
         let conflict =
             |what: &str, remedy: &'static str| Err(Error::conflict(what).with_remedy(remedy));
-        if self.inputs.is_empty() {
+        if self.inputs.is_empty() && self.arrays.is_empty() {
             return conflict("no input was given", "name files, folders, globs or a CSV list");
         }
         if let Scale::Factor(factor) = self.values.scale

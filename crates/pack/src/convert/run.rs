@@ -20,6 +20,7 @@ use super::options::{ConvertOptions, Mode, Normalize};
 use super::plan::{self, Plan, PlannedSample};
 use super::staging::{self, Begun, Claim, Staging};
 use super::stats::StackStats;
+use crate::input::ARRAY;
 use crate::precision::Information;
 use crate::progress::Progress;
 
@@ -405,7 +406,10 @@ fn new_samples<'a>(
                 path: sample.input.text(),
                 bytes: sample.source_bytes,
                 fingerprint: sample.fingerprint.clone(),
-                format: sample.info.format.clone(),
+                format: match sample.input.stands_for {
+                    Some(_) => ARRAY.to_owned(),
+                    None => sample.info.format.clone(),
+                },
                 scaling: applied.then_some([scaling.multiply, scaling.divide, scaling.add]),
                 ignore_value: values.ignore_value.or(sample.info.ignore_value),
                 unit: sample.info.unit.clone().filter(|_| is_physical),

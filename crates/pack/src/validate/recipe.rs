@@ -2,12 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use hsipack_format::{Codec, Command, Compressor, Error, Result, Sample, Shuffle, remedy};
+use hsipack_format::{
+    Codec, Command, Compressor, Error, ErrorKind, Opt, Result, Sample, Shuffle, remedy,
+};
 use hsipack_store::Dataset;
 use hsipack_store::remote::is_url;
 
 use crate::convert::{MaskOption, ValueOptions};
-use crate::input::Input;
+use crate::input::{ARRAY, Input};
 
 /// What was recorded of one conversion or append.
 pub struct Recipe {
@@ -66,7 +68,25 @@ pub fn codec(array: &hsipack_store::dataset::ChunkArray) -> Codec {
 
 /// The source of a sample: the recorded path, from the working directory, else from `root`, else from
 /// the folder that the dataset is in.
-pub fn locate(sample: &Sample, dataset: &Path, root: Option<&Path>) -> Option<Input> {
+///
+/// # Errors
+/// If nothing lies there, or it never was a file.
+pub fn locate(sample: &Sample, dataset: &Path, root: Option<&Path>) -> Result<Input> {
+    if sample.source.format == ARRAY {
+        let what = "it was packed from an array of a program, of which no file is left";
+        let remedy = "have the program that made it pack it again";
+        return Err(Error::unsupported(what).with_remedy(remedy));
+    }
+    find(sample, dataset, root).ok_or_else(|| {
+        Error::new(ErrorKind::Io, format!("the source {} is not there", sample.source.path))
+            .with_remedy(remedy![
+                "run from the folder of the conversion, or pass ",
+                Opt::SourceRoot
+            ])
+    })
+}
+
+fn find(sample: &Sample, dataset: &Path, root: Option<&Path>) -> Option<Input> {
     let recorded = Input::parse(&sample.source.path);
     if is_url(&recorded.file) {
         return recorded.here().ok();

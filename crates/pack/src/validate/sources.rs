@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 use half::f16;
-use hsipack_format::{DType, Error, ErrorKind, Opt, Result, Sample, remedy};
+use hsipack_format::{DType, Error, Result, Sample};
 use hsipack_store::dataset::{ChunkArray, RowScratch};
 use hsipack_store::{Dataset, Stack, threads};
 
@@ -121,13 +121,7 @@ impl Comparer<'_> {
             .stack(&sample.stack)
             .ok_or_else(|| Error::damaged("its stack does not exist"))?;
         let root = self.options.source_root.as_deref();
-        let input = recipe::locate(sample, self.dataset.path(), root).ok_or_else(|| {
-            Error::new(ErrorKind::Io, format!("the source {} is not there", sample.source.path))
-                .with_remedy(remedy![
-                    "run from the folder of the conversion, or pass ",
-                    Opt::SourceRoot
-                ])
-        })?;
+        let input = recipe::locate(sample, self.dataset.path(), root)?;
         let difference = match self.compare_image(sample, stack, recipe, &input)? {
             None => self.compare_masks(sample, stack, recipe, &input)?,
             some => some,

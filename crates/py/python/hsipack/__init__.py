@@ -36,6 +36,7 @@ from hsipack._errors import (  # noqa: E402
 )
 from hsipack._hsipack import Array, __version__  # noqa: E402
 from hsipack._labels import class_weights  # noqa: E402
+from hsipack._pack import pack  # noqa: E402
 from hsipack._spectra import spectra  # noqa: E402
 from hsipack.crops import (  # noqa: E402
     CenterCrop,
@@ -114,6 +115,7 @@ __all__ = [
     "diagnose",
     "estimate",
     "open",
+    "pack",
     "spectra",
     "split",
     "validate",

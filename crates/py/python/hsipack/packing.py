@@ -133,7 +133,7 @@ def convert(
     (12, 0)
     """
     arguments = dict(locals())
-    settings = _settings("convert", arguments)
+    settings = checked_settings("convert", arguments)
     if executor is None:
         return reports.convert_report(_hsipack.convert(settings, progress))
     there = _executors.check("executor", executor)
@@ -154,7 +154,7 @@ def estimate(inputs: Path | Sequence[Path], output: Path, **options: Any) -> Est
     if unknown := sorted(set(options) - set(defaults)):
         raise TypeError(f"estimate() got an unexpected keyword argument {unknown[0]!r}")
     arguments = {"inputs": inputs, "output": output} | defaults | options
-    settings = _settings("estimate", arguments)
+    settings = checked_settings("estimate", arguments)
     return reports.estimate_report(_hsipack.estimate(settings))
 
 
@@ -211,9 +211,12 @@ def validate(
 Check = Callable[[str, Any], Any]
 
 
-def _settings(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+def checked_settings(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a conversion, from the arguments of the function ``name``; of those that are
+    not there, the defaults.
+    """
     check_progress(arguments.get("progress"))
-    arguments = dict(arguments)
+    arguments = dict(convert.__kwdefaults__ or {}) | arguments
     arguments.pop("executor", None)
     servers = _options.storage(arguments.pop("storage_options", None))
     if servers is not None:
@@ -224,6 +227,7 @@ def _settings(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         settings[option] = check(option, settings[option])
     if settings["mask_fill"] is not None and settings["mask"] is None:
         raise ConflictError("mask_fill without mask", remedy="say where the masks lie with mask")
+    settings["arrays"] = []
     settings["masks"] = _masks(settings.pop("mask"))
     settings["classes"] = _classes(settings["classes"])
     settings["shard_bytes"] = settings.pop("shard_size")

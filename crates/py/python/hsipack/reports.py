@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
@@ -327,6 +328,45 @@ def convert_report(text: str) -> ConvertReport:
     values = json.loads(text)
     values["worst"] = values["worst"] and _made(WorstError, values["worst"])
     return _made(ConvertReport, values)
+
+
+def together(output: str, reports: Sequence[ConvertReport], before: int) -> ConvertReport:
+    """One report of several appends that made a dataset; ``before`` cubes were packed earlier."""
+
+    def total(name: str) -> Any:
+        return sum(getattr(report, name) for report in reports)
+
+    worst: WorstError | None = None
+    for found in (report.worst for report in reports):
+        if found is None or worst is None:
+            worst = worst or found
+            continue
+        relative = found if found.relative > worst.relative else worst
+        absolute = found if found.absolute > worst.absolute else worst
+        worst = replace(
+            relative,
+            absolute=absolute.absolute,
+            absolute_file=absolute.absolute_file,
+            absolute_band=absolute.absolute_band,
+            absolute_wavelength=absolute.absolute_wavelength,
+        )
+    packed, stored = total("packed_bytes"), total("stored_bytes")
+    return ConvertReport(
+        output=output,
+        cubes=before + total("cubes"),
+        source_bytes=total("source_bytes"),
+        packed_bytes=packed,
+        stored_bytes=stored,
+        ratio=packed / stored if stored else 1.0,
+        seconds=total("seconds"),
+        nan=total("nan"),
+        inf=total("inf"),
+        worst=worst,
+        keep_bits=reports[0].keep_bits if reports else None,
+        notes=list(dict.fromkeys(note for report in reports for note in report.notes)),
+        skipped=[],
+        already_complete=not reports,
+    )
 
 
 def estimate_report(text: str) -> Estimate:

@@ -173,7 +173,8 @@ pub struct PlannedMask {
 pub fn plan(options: &ConvertOptions, base: Option<&Dataset>, stop: &AtomicBool) -> Result<Plan> {
     options.check()?;
     let groups = masks::groups(&options.masks)?;
-    let inputs = input::expand(&options.inputs, &options.exclude)?;
+    let mut inputs = input::expand(&options.inputs, &options.exclude)?;
+    inputs.extend_from_slice(&options.arrays);
     let mut planner = Planner::new(options, base, groups)?;
     for input in inputs {
         if stop.load(Ordering::Relaxed) {
