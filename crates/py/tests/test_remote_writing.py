@@ -215,6 +215,54 @@ def test_large_shards_go_in_parts(s3: S3, tmp_path: Path) -> None:
     assert np.array_equal(np.moveaxis(image, 0, -1), cube)
 
 
+def test_killed_workers_are_replaced_by_whoever_works_next(s3: S3, cubes: Path) -> None:
+    work = ["convert", str(cubes), "--shard-size", "20kB", "-o"]
+    env = {**os.environ, **s3.environment}
+
+    def begin(*words: str) -> subprocess.Popen[bytes]:
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        return subprocess.Popen([hsipack_command.PROGRAM, *words], env=env, **quiet)
+
+    def shards(name: str) -> dict[str, bytes]:
+        own = [key for key in keys(s3, f"{name}/") if "/c/" in key]
+        return {key.removeprefix(name): get(s3, key) for key in own}
+
+    begun = time.monotonic()
+    assert command(s3, *work, "s3://bucket/one-process").returncode == 0
+    seconds = time.monotonic() - begun
+    whole = shards("one-process")
+    draw, killed = random.Random(3), 0
+    for round in range(max(1, KILLS // 2)):
+        name, plan = f"parts-{round}", f"s3://bucket/parts-{round}.json"
+        done = command(s3, *work, f"s3://bucket/{name}", "--plan", plan)
+        assert done.returncode == 0, done.stderr
+        parts = draw.choice([2, 5, 16])
+        numbers = list(range(1, parts + 1))
+        draw.shuffle(numbers)
+        workers = [begin("work", plan, "--part", f"{part}/{parts}") for part in numbers[:4]]
+        for worker in workers[:2]:
+            time.sleep(draw.uniform(0, seconds))
+            worker.kill()
+        for worker in workers:
+            killed += worker.wait(120) != 0
+        for worker in [begin("work", plan) for _ in range(2)]:
+            assert worker.wait(120) == 0
+        if round % 2:
+            commit = begin("commit", plan)
+            time.sleep(draw.uniform(0, 0.3))
+            commit.kill()
+            commit.wait(120)
+            # Whole or not there.
+            there = command(s3, "info", f"s3://bucket/{name}").returncode == 0
+            assert not there or shards(name) == whole
+        done = command(s3, "commit", plan)
+        assert done.returncode == 0, done.stderr
+        assert shards(name) == whole
+        assert command(s3, "validate", f"s3://bucket/{name}").returncode == 0
+    assert killed > 0
+    assert no_uploads(s3)
+
+
 @pytest.mark.parametrize("append", [False, True])
 def test_killed_conversions_leave_a_dataset_or_none_and_go_on(
     s3: S3, cubes: Path, append: bool

@@ -89,8 +89,9 @@ pub struct Args {
     /// Mask of each cube: a path with {dir}, {stem}, {name} or {path} of the cube in it, such as
     /// '{dir}/{stem}_mask.png' or '{path}::gt' (PNG, NumPy, MATLAB, ENVI, TIFF, HDF5). A relative path
     /// is tried here and beside the cube. NAME:LAYER= packs boolean layers into the bits of one mask.
+    /// The word `product` makes layers of the quality files of EnMAP, DESIS, PRISMA, … (quality=product).
     /// Repeatable [default NAME: mask]
-    #[arg(long, value_name = "[NAME[:LAYER]=]PATTERN", value_parser = parse::mask, help_heading = "Samples")]
+    #[arg(long, value_name = "[NAME[:LAYER]=]PATTERN|product", value_parser = parse::mask, help_heading = "Samples")]
     mask: Vec<MaskOption>,
 
     /// Class id for cubes that have no mask file (0 to 65535) [default: a missing mask is an error]

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use half::f16;
 use hsipack_format::grid::TARGET_CHUNK;
 use hsipack_format::{CubeShape, DType, Error, ErrorKind, Opt, Result, Tile, remedy};
 use hsipack_store::remote::{is_away, is_url};
@@ -11,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::classes::{ClassTable, NewClass};
 use super::options::MaskOption;
 use crate::input::Input;
+use crate::source::products::{self, QualityLayer};
 use crate::source::{self, OpenOptions, RowBuffer, Source};
 
 /// The patterns that make up one mask array.
@@ -23,6 +23,9 @@ pub struct MaskGroup {
     /// Other ids for its classes.
     pub classes: Vec<NewClass>,
 }
+
+/// In the place of a pattern: the quality layers of the product that a cube is of.
+pub const OF_PRODUCT: &str = "product";
 
 /// Most boolean layers a mask array holds: the bits of uint16.
 pub const MAX_LAYERS: usize = 16;
@@ -173,6 +176,11 @@ impl MaskReader {
         columns: usize,
         optional: bool,
     ) -> Result<Option<Self>> {
+        if let [(None, pattern)] = &group.patterns[..]
+            && pattern == OF_PRODUCT
+        {
+            return Self::of_product(group, input, [rows, columns]).map(Some);
+        }
         let mut layers = Vec::new();
         for (_, pattern) in &group.patterns {
             let Some(file) = resolve(pattern, input, name)? else {
@@ -203,6 +211,30 @@ impl MaskReader {
         }
         let reader = Self::named(group, layers)?;
         Ok(Some(reader))
+    }
+
+    /// The quality layers of the product that the cube is of.
+    fn of_product(group: &MaskGroup, input: &Input, image: [usize; 2]) -> Result<Self> {
+        let found = products::quality(&input.file, input.variable.as_deref(), image)?;
+        let wrong = match found.len() {
+            0 => Some(
+                "no quality layers are known of this cube: it is of no product that has some, or they are not there",
+            ),
+            count if count > MAX_LAYERS => Some("the product has too many quality layers"),
+            _ if !group.classes.is_empty() => Some("quality layers have no class ids"),
+            _ => None,
+        };
+        if let Some(what) = wrong {
+            return Err(Error::unsupported(what).at(&input.file).with_remedy(
+                "leave out this mask, or give the file of each layer; docs/products.md has the products",
+            ));
+        }
+        let (mut layers, mut layer_names) = (Vec::new(), Vec::new());
+        for QualityLayer { name, file, source } in found {
+            layers.push((source, Input::of(&file)));
+            layer_names.push(name);
+        }
+        Ok(Self { layers, layer_names, class_names: None, new_ids: None })
     }
 
     fn named(group: &MaskGroup, layers: Vec<(Box<dyn Source>, Input)>) -> Result<Self> {
@@ -345,15 +377,7 @@ impl ClassIds<'_> {
         let value = match self.buffer.dtype() {
             DType::Bool | DType::U8 => return Ok(self.buffer.bytes()[at].into()),
             DType::U16 => return Ok(self.buffer.as_slice::<u16>()[at]),
-            DType::I8 => self.buffer.as_slice::<i8>()[at].into(),
-            DType::I16 => self.buffer.as_slice::<i16>()[at].into(),
-            DType::U32 => self.buffer.as_slice::<u32>()[at].into(),
-            DType::I32 => self.buffer.as_slice::<i32>()[at].into(),
-            DType::U64 => self.buffer.as_slice::<u64>()[at] as f64,
-            DType::I64 => self.buffer.as_slice::<i64>()[at] as f64,
-            DType::F16 => self.buffer.as_slice::<f16>()[at].to_f64(),
-            DType::F32 => self.buffer.as_slice::<f32>()[at].into(),
-            DType::F64 => self.buffer.as_slice::<f64>()[at],
+            _ => self.buffer.number(at),
         };
         if value.fract() == 0.0 && (0.0..=65535.0).contains(&value) {
             Ok(value as u16)

@@ -1,6 +1,7 @@
 //! The buffer that rows are read into.
 
 use bytemuck::Pod;
+use half::f16;
 use hsipack_format::{DType, Result};
 use hsipack_store::memory;
 
@@ -82,6 +83,26 @@ impl RowBuffer {
     /// The elements as bytes, native byte order.
     pub fn bytes(&self) -> &[u8] {
         &bytemuck::cast_slice(&self.words)[..self.values * self.dtype.size()]
+    }
+
+    /// The element at a place as a number; large whole ones are rounded.
+    ///
+    /// # Panics
+    /// If there is no such place.
+    pub fn number(&self, at: usize) -> f64 {
+        match self.dtype {
+            DType::Bool | DType::U8 => self.bytes()[at].into(),
+            DType::I8 => self.as_slice::<i8>()[at].into(),
+            DType::U16 => self.as_slice::<u16>()[at].into(),
+            DType::I16 => self.as_slice::<i16>()[at].into(),
+            DType::U32 => self.as_slice::<u32>()[at].into(),
+            DType::I32 => self.as_slice::<i32>()[at].into(),
+            DType::U64 => self.as_slice::<u64>()[at] as f64,
+            DType::I64 => self.as_slice::<i64>()[at] as f64,
+            DType::F16 => self.as_slice::<f16>()[at].to_f64(),
+            DType::F32 => self.as_slice::<f32>()[at].into(),
+            DType::F64 => self.as_slice::<f64>()[at],
+        }
     }
 
     /// The elements as `T`.

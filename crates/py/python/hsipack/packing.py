@@ -72,7 +72,8 @@ def convert(
         mask: where the mask of each cube lies: a path with ``{dir}``, ``{stem}``, ``{name}`` or
             ``{path}`` of the cube in it, or such paths by the masks' names, or by names and boolean
             layers: ``{"tissue": {"liver": "...", ...}}``. A relative path is tried in the working
-            directory and beside the cube.
+            directory and beside the cube. ``{"quality": "product"}`` makes a mask of the quality
+            layers that EnMAP, DESIS, PRISMA and others have beside a cube.
         table: CSV with a column ``name``; the others (label, group, split, any) come along as
             numbers, booleans (``True``, ``False``) or text; empty cells are ``None``.
         path_columns: regular expression on the path whose named groups become columns.

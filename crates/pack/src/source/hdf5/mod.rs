@@ -86,6 +86,38 @@ fn open_joined(path: &Path, options: &OpenOptions, names: &[&str]) -> Result<Box
     joined::join(names, parts)
 }
 
+/// The quality layers of the product that the cube in `path` is of; of joined cubes those of all.
+///
+/// # Errors
+/// As [`open`].
+pub(super) fn quality_layers(path: &Path, variable: Option<&str>) -> Result<Vec<products::Layer>> {
+    let options = OpenOptions { variable: variable.map(str::to_owned), ..OpenOptions::default() };
+    let tree = Tree::open(path)?;
+    let cubes = products::cubes(&tree);
+    let of_one = |name: Option<&str>| -> Result<Vec<products::Layer>> {
+        let options = OpenOptions { variable: name.map(str::to_owned), ..OpenOptions::default() };
+        let entry = choose(path, &tree, &cubes, &options)?;
+        let cube = cubes.iter().find(|cube| cube.path == entry.path);
+        Ok(cube.map_or_else(Vec::new, |cube| cube.product.quality_datasets(cube, &tree, path)))
+    };
+    match (of_one(variable), joined::names(&options)) {
+        (Err(error), Some(names)) if error.kind() == ErrorKind::Conflict => {
+            let mut all = Vec::new();
+            for name in names {
+                // VNIR_Cube, rhot_blue
+                let detector = name.trim_start_matches("rhot_").trim_end_matches("_Cube");
+                let detector = detector.rsplit('/').next().unwrap_or_default().to_lowercase();
+                for mut layer in of_one(Some(name))? {
+                    layer.name = format!("{detector}_{}", layer.name);
+                    all.push(layer);
+                }
+            }
+            Ok(all)
+        }
+        (found, _) => found,
+    }
+}
+
 fn open_cube(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     let (file, _) = small::open(path)?;
     let head = small::head(path, 20)?;

@@ -65,7 +65,7 @@ impl FileName {
 
     /// The names that such a file of the delivery `base` can have, as makers and users spell them; none where any text
     /// may stand in them.
-    fn names(&self, base: &str) -> Vec<String> {
+    pub(super) fn names(&self, base: &str) -> Vec<String> {
         let spelled = |ending: &&str| [ending.to_ascii_uppercase(), (*ending).to_owned()];
         let small = self.end.to_ascii_lowercase();
         let mut stems = vec![format!("{base}{}", self.end)];

@@ -15,7 +15,8 @@ use hsipack_format::{Error, Result};
 use hsipack_store::small;
 
 use super::delivery::{FileName, Found, Part};
-use super::{Product, dlr};
+use super::quality::Test;
+use super::{Layer, Product, dlr};
 use crate::source::envi::{Fields, decode, tokens};
 use crate::source::{CubeInfo, Scaling, xml};
 
@@ -69,7 +70,25 @@ impl Product for Desis {
         info.files.push(path);
         Ok(())
     }
+
+    fn quality_files(&self, file: &Found) -> Vec<Layer> {
+        let by_band = file.companion("-QL_QUALITY", &TIFF);
+        let mut layers = Vec::new();
+        // Of any band.
+        layers.extend(by_band.map(|path| Layer::in_file("defective", path, Test::Any)));
+        if let Some(path) = file.companion("-QL_QUALITY-2", &TIFF) {
+            let flags = FLAGS.iter().enumerate();
+            layers.extend(
+                flags.map(|(band, name)| Layer::in_file(name, path.clone(), Test::IsSet(band))),
+            );
+        }
+        layers
+    }
 }
+
+/// The first bands of `QL_QUALITY-2`; behind them are aerosol and water vapour.
+const FLAGS: [&str; 8] =
+    ["shadow", "land", "snow", "haze_land", "haze_water", "cloud_land", "cloud_water", "water"];
 
 fn without_metadata(file: &Found, is_l2: bool, info: &mut CubeInfo) -> Result<()> {
     if !is_l2 {

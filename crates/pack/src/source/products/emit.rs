@@ -9,8 +9,12 @@
 //! Beside them lie `sensor_band_parameters` (in L2A with `good_wavelengths`, whose bad bands hold −0.01) and
 //! `location`, whose `glt_x` and `glt_y` bring pixels to a map; the cube itself is in the sensor's grid.
 
-use super::Product;
+use std::path::Path;
+
+use super::delivery::is_there;
 use super::layout::{Facts, Layout, ProductCube, flags, of_table};
+use super::quality::Test;
+use super::{Layer, Product};
 use crate::source::AxisOrder;
 use crate::source::hdf5::spectral::from_dataset;
 use crate::source::hdf5::tree::Tree;
@@ -52,4 +56,28 @@ impl Product for Emit {
             ..Facts::default()
         }
     }
+
+    fn quality_datasets(&self, _cube: &ProductCube, _tree: &Tree, path: &Path) -> Vec<Layer> {
+        // EMIT_L2A_RFL_001_….nc comes with EMIT_L2A_MASK_001_….nc.
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let mask = path.with_file_name(name.replace("_RFL_", "_MASK_"));
+        if !name.contains("_RFL_") || !is_there(&mask) {
+            return Vec::new();
+        }
+        let layer = |(name, band): &(&str, usize)| Layer {
+            order: Some(AxisOrder::BIP),
+            ..Layer::in_dataset(name, &mask, "/mask".to_owned(), Test::Is(*band, 1.0))
+        };
+        MASK.iter().map(layer).collect()
+    }
 }
+
+/// Bands of `mask`; between them are aerosol and water vapour.
+const MASK: [(&str, usize); 6] = [
+    ("cloud", 0),
+    ("cirrus", 1),
+    ("water", 2),
+    ("spacecraft", 3),
+    ("dilated_cloud", 4),
+    ("aggregate", 7),
+];

@@ -18,7 +18,8 @@ use hsipack_format::{Error, Result};
 use roxmltree::Node;
 
 use super::delivery::{FileName, Found, Part};
-use super::{Product, dlr};
+use super::quality::Test;
+use super::{Layer, Product, dlr};
 use crate::source::{CubeInfo, Scaling, xml};
 
 /// Of all the forms that the product can be ordered in.
@@ -91,7 +92,37 @@ impl Product for Enmap {
         info.files.push(path);
         Ok(())
     }
+
+    fn quality_files(&self, file: &Found) -> Vec<Layer> {
+        let of_detector = match file.part {
+            Part::Image("VNIR") | Part::Plain("VNIR") => Some("-QL_PIXELMASK_VNIR"),
+            Part::Image("SWIR") | Part::Plain("SWIR") => Some("-QL_PIXELMASK_SWIR"),
+            _ => None,
+        };
+        let layer = |(name, end, test): &(&str, &'static str, Test)| {
+            Some(Layer::in_file(name, file.companion(end, &RASTERS)?, *test))
+        };
+        match of_detector {
+            // The other layers of L1B are in one detector's grid, and nothing says in which.
+            Some(end) => layer(&("defective", end, Test::AnyIs(1.0))).into_iter().collect(),
+            None => QUALITY.iter().filter_map(layer).collect(),
+        }
+    }
 }
+
+/// Names of layers, of files, and what is tested. Cirrus is 1 thin, 2 medium, 3 thick.
+const QUALITY: [(&str, &str, Test); 9] = [
+    ("land", "-QL_QUALITY_CLASSES", Test::Is(0, 1.0)),
+    ("water", "-QL_QUALITY_CLASSES", Test::Is(0, 2.0)),
+    ("background", "-QL_QUALITY_CLASSES", Test::Is(0, 3.0)),
+    ("cloud", "-QL_QUALITY_CLOUD", Test::Is(0, 1.0)),
+    ("cloud_shadow", "-QL_QUALITY_CLOUDSHADOW", Test::Is(0, 1.0)),
+    ("haze", "-QL_QUALITY_HAZE", Test::Is(0, 1.0)),
+    ("cirrus", "-QL_QUALITY_CIRRUS", Test::IsSet(0)),
+    ("snow", "-QL_QUALITY_SNOW", Test::Is(0, 1.0)),
+    // Of any band.
+    ("defective", "-QL_PIXELMASK", Test::AnyIs(1.0)),
+];
 
 fn unit(is_l2: bool) -> &'static str {
     if is_l2 { "1 (surface reflectance)" } else { "W/(m2 sr nm)" }

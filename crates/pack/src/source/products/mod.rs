@@ -18,7 +18,7 @@
 //! | Delmic | `delmic.rs` | HDF5 layout |
 //!
 //! Each file opens with a table of what it recognises, which the code reads. A new product is a file, and a line in
-//! `PRODUCTS`. `delivery.rs` knows files by their names, `layout.rs` cubes by their place in an HDF5 file, `dlr.rs`
+//! `PRODUCTS`. `quality.rs` makes masks of their quality layers, `delivery.rs` knows files by their names, `layout.rs` cubes by their place in an HDF5 file, `dlr.rs`
 //! the lists of bands in the XML of EnMAP and DESIS, `eos.rs` the grids of HDF-EOS.
 
 mod aviris;
@@ -34,6 +34,7 @@ mod layout;
 mod neon;
 mod pace;
 mod prisma;
+mod quality;
 mod tanager;
 pub mod wyvern;
 
@@ -51,6 +52,8 @@ pub use self::aviris::{parse_centres, parse_gain};
 #[doc(hidden)]
 pub use self::eos::Grid;
 pub(in crate::source) use self::layout::{Facts, ProductCube};
+pub(in crate::source) use self::quality::Layer;
+pub use self::quality::{QualityLayer, quality};
 
 /// A product of a sensor.
 pub(in crate::source) trait Product: Sync {
@@ -88,6 +91,16 @@ pub(in crate::source) trait Product: Sync {
     /// Whether such a cube and the others of its file are of one grid, so that they can be joined.
     fn is_joinable(&self, _cube: &ProductCube) -> bool {
         false
+    }
+
+    /// The quality layers that lie beside a cube in a file that [`files`](Self::files) names.
+    fn quality_files(&self, _file: &Found) -> Vec<Layer> {
+        Vec::new()
+    }
+
+    /// The quality layers of a cube that [`cubes`](Self::cubes) named, in the file at `path`.
+    fn quality_datasets(&self, _cube: &ProductCube, _tree: &Tree, _path: &Path) -> Vec<Layer> {
+        Vec::new()
     }
 
     /// Why such a cube cannot be used, and what to do instead.

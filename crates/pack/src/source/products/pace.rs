@@ -10,8 +10,11 @@
 //! SWIR are not in order. Names of dimensions differ between versions; places do not. In L2, `wavelength_3d` belongs to
 //! the cubes, and the longer `wavelength` to all bands of the sensor. Pixels are in the sensor's grid.
 
-use super::Product;
+use std::path::Path;
+
 use super::layout::{Facts, Layout, ProductCube, of_table};
+use super::quality::Test;
+use super::{Layer, Product};
 use crate::source::AxisOrder;
 use crate::source::hdf5::spectral::from_dataset;
 use crate::source::hdf5::tree::Tree;
@@ -70,4 +73,51 @@ impl Product for Pace {
             ..Facts::default()
         }
     }
+
+    fn quality_datasets(&self, cube: &ProductCube, tree: &Tree, path: &Path) -> Vec<Layer> {
+        if let Some(detector) = cube.dataset().strip_prefix("rhot_") {
+            let dataset = format!("/observation_data/qual_{detector}");
+            let order =
+                tree.entry(&dataset).map(|entry| (entry.shape.len() == 3).then_some(cube.order));
+            let layer = |order| Layer {
+                order,
+                ..Layer::in_dataset("flagged", path, dataset.clone(), Test::Any)
+            };
+            return order.map(layer).into_iter().collect();
+        }
+        let flags = tree.attributes(FLAGS);
+        let (Some(meanings), Some(masks)) =
+            (flags.text("flag_meanings"), flags.numbers("flag_masks"))
+        else {
+            return Vec::new();
+        };
+        let bits: Vec<(&str, f64)> = meanings.split_whitespace().zip(masks).collect();
+        let layer = |name: &&str| {
+            let (_, bits) = bits.iter().find(|(meaning, _)| meaning == name)?;
+            let test = Test::Bits(*bits as i64 as u32);
+            Some(Layer::in_dataset(&name.to_lowercase(), path, FLAGS.to_owned(), test))
+        };
+        LEFT_OUT.iter().filter_map(layer).collect()
+    }
 }
+
+const FLAGS: &str = "/geophysical_data/l2_flags";
+/// Flags whose pixels NASA's maps (L3) of ocean colour leave out, and land; there are 32, of which a mask has room for 16.
+const LEFT_OUT: [&str; 16] = [
+    "ATMFAIL",
+    "LAND",
+    "PRODWARN",
+    "HIGLINT",
+    "HILT",
+    "HISATZEN",
+    "STRAYLIGHT",
+    "CLDICE",
+    "COCCOLITH",
+    "HISOLZEN",
+    "LOWLW",
+    "CHLFAIL",
+    "NAVWARN",
+    "MAXAERITER",
+    "ATMWARN",
+    "NAVFAIL",
+];

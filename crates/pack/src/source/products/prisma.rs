@@ -10,11 +10,14 @@
 //! of pixels; its padding, and pixels whose correction failed, are 0. L1 holds the same cubes once more as `HRC`, before
 //! VNIR and SWIR are brought together.
 
+use std::path::Path;
+
 use hsipack_format::Geo;
 use hsipack_format::geo::{Unit, Utm};
 
-use super::Product;
 use super::layout::{Facts, ProductCube, is_cube};
+use super::quality::Test;
+use super::{Layer, Product};
 use crate::source::hdf5::spectral::Wavelengths;
 use crate::source::hdf5::tree::{Attributes, Tree};
 use crate::source::{AxisOrder, Scaling};
@@ -78,7 +81,22 @@ impl Product for Prisma {
         }
         facts
     }
+
+    fn quality_datasets(&self, cube: &ProductCube, tree: &Tree, path: &Path) -> Vec<Layer> {
+        let dataset = cube.path.replace("_Cube", "_PIXEL_L2_ERR_MATRIX");
+        if tree.entry(&dataset).is_none() {
+            return Vec::new();
+        }
+        let layer = |(name, code): &(&str, f64)| Layer {
+            order: Some(AxisOrder::BIL),
+            ..Layer::in_dataset(name, path, dataset.clone(), Test::AnyIs(*code))
+        };
+        ERRORS.iter().map(layer).collect()
+    }
 }
+
+/// What the codes of `…_PIXEL_L2_ERR_MATRIX` mean, in any band.
+const ERRORS: [(&str, f64); 3] = [("invalid", 1.0), ("negative", 2.0), ("saturated", 3.0)];
 
 /// Band centres, and which bands are none.
 fn describe_bands(root: &Attributes, sensor: &str, bands: usize, facts: &mut Facts) {

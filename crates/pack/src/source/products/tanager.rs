@@ -12,12 +12,15 @@
 //! or numbers without meaning. Of an ortho product, StructMetadata.0 says where the grid lies, and `epsg_code` in which
 //! reference system.
 
+use std::path::Path;
+
 use hsipack_format::Geo;
 use hsipack_format::geo::{Unit, Utm};
 
-use super::Product;
 use super::eos::Grid;
 use super::layout::{Facts, Layout, ProductCube, flags, of_table};
+use super::quality::Test;
+use super::{Layer, Product};
 use crate::source::AxisOrder;
 use crate::source::hdf5::spectral::Wavelengths;
 use crate::source::hdf5::tree::{Tree, parent};
@@ -72,7 +75,20 @@ impl Product for Tanager {
         }
         facts
     }
+
+    fn quality_datasets(&self, cube: &ProductCube, tree: &Tree, path: &Path) -> Vec<Layer> {
+        let layer = |(name, dataset): &(&str, &str)| {
+            let dataset = format!("{}/{dataset}", parent(&cube.path));
+            tree.entry(&dataset)?;
+            Some(Layer::in_dataset(name, path, dataset, Test::IsSet(0)))
+        };
+        QUALITY.iter().filter_map(layer).collect()
+    }
 }
+
+/// Names of layers and of datasets beside the cube.
+const QUALITY: [(&str, &str); 3] =
+    [("nodata", "nodata_pixels"), ("cloud", "beta_cloud_mask"), ("cirrus", "beta_cirrus_mask")];
 
 fn geo(cube: &ProductCube, tree: &Tree, notes: &mut Vec<String>) -> Option<Geo> {
     // /HDFEOS/GRIDS/HYP/Data Fields/…

@@ -12,9 +12,10 @@ use hsipack_format::Result;
 use hsipack_store::small;
 use serde::Deserialize;
 
-use super::Product;
 use super::delivery::{FileName, Found, Part};
 use super::dlr::{disagree, unusable};
+use super::quality::Test;
+use super::{Layer, Product};
 use crate::source::{CubeInfo, Scaling};
 
 const TIFF: [&str; 2] = [".tiff", ".tif"];
@@ -83,6 +84,16 @@ impl Product for Wyvern {
             info.ignore_value = info.ignore_value.or(Some(0.0));
         }
         Ok(())
+    }
+
+    fn quality_files(&self, file: &Found) -> Vec<Layer> {
+        let Some(path) = file.companion("_data_mask", &TIFF) else { return Vec::new() };
+        let layer = |name, test| Layer::in_file(name, path.clone(), test);
+        vec![
+            layer("clear", Test::Is(0, 1.0)),
+            layer("cloud", Test::Is(1, 1.0)),
+            layer("nodata", Test::AnyIs(255.0)),
+        ]
     }
 }
 

@@ -1,0 +1,209 @@
+//! Quality layers of products, as boolean layers of a mask.
+//!
+//! | product | layers, in the order of their bits |
+//! |---|---|
+//! | EnMAP L1C, L2A | `land`, `water`, `background`, `cloud`, `cloud_shadow`, `haze`, `cirrus`, `snow`, `defective` |
+//! | EnMAP L1B | `defective` |
+//! | DESIS | `defective`; of L2A then `shadow`, `land`, `snow`, `haze_land`, `haze_water`, `cloud_land`, `cloud_water`, `water` |
+//! | Tanager | `nodata`, `cloud`, `cirrus` |
+//! | PRISMA L2 | `invalid`, `negative`, `saturated`; of joined cubes those of each, such as `vnir_invalid` |
+//! | Wyvern | `clear`, `cloud`, `nodata` |
+//! | EMIT L2A | `cloud`, `cirrus`, `water`, `spacecraft`, `dilated_cloud`, `aggregate` |
+//! | PACE L1B | `flagged`; of joined cubes those of each, such as `blue_flagged` |
+//! | PACE L2 | `l2_flags`: up to 16 of those that NASA's maps leave out |
+//!
+//! Each product's file says where its layers lie and what is tested. What a delivery does not have, such as a file that was not
+//! ordered, is no layer.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use hsipack_format::{CubeShape, DType, Error, Result};
+
+use super::delivery::{self, Part};
+use super::{OpenOptions, choose};
+use crate::source::{Access, Axes, AxisOrder, CubeInfo, RowBuffer, Source, detect, hdf5};
+
+/// A boolean layer, and what it is made of.
+#[derive(Debug)]
+pub(in crate::source) struct Layer {
+    /// Its name.
+    pub name: String,
+    /// The file.
+    pub file: PathBuf,
+    /// The dataset in it, if it has several.
+    pub variable: Option<String>,
+    /// The dataset's axes, if it has three.
+    pub order: Option<AxisOrder>,
+    /// Of which pixels it is set.
+    pub test: Test,
+}
+
+/// What is asked of the values of a pixel.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::source) enum Test {
+    /// One of them is not 0.
+    Any,
+    /// One of them is this.
+    AnyIs(f64),
+    /// That of this band, from 0, is this.
+    Is(usize, f64),
+    /// That of this band, from 0, is not 0.
+    IsSet(usize),
+    /// That of the only band has one of these bits.
+    Bits(u32),
+}
+
+impl Layer {
+    /// A layer in a file of its own.
+    pub fn in_file(name: &str, file: PathBuf, test: Test) -> Self {
+        Self { name: name.to_owned(), file, variable: None, order: None, test }
+    }
+
+    /// A layer in a dataset of the file at `path`.
+    pub fn in_dataset(name: &str, path: &Path, dataset: String, test: Test) -> Self {
+        Self { variable: Some(dataset), ..Self::in_file(name, path.to_owned(), test) }
+    }
+}
+
+/// A quality layer of a cube, open.
+pub struct QualityLayer {
+    /// Its name.
+    pub name: String,
+    /// The file that it is in.
+    pub file: PathBuf,
+    /// Its values, one band of 0 and 1.
+    pub source: Box<dyn Source>,
+}
+
+/// The quality layers of the product that the cube in `path` is of, which has `rows` × `columns` pixels. None if it is of no product, or of one without such layers.
+///
+/// # Errors
+/// If a layer cannot be read, or has another shape.
+pub fn quality(
+    path: &Path,
+    variable: Option<&str>,
+    [rows, columns]: [usize; 2],
+) -> Result<Vec<QualityLayer>> {
+    let layers = layers(path, variable)?;
+    let mut opened = Vec::new();
+    for Layer { name, file, variable, order, test } in layers {
+        let axes = order.map(Axes::from);
+        let options = OpenOptions { variable, axes, mask: true, image: Some([rows, columns]) };
+        let source = detect::open(&file, &options)?;
+        let shape = source.info().shape;
+        let least = match test {
+            Test::Is(band, _) | Test::IsSet(band) => band + 1,
+            _ => 1,
+        };
+        if (shape.rows, shape.columns) != (rows, columns) || shape.bands < least {
+            return Err(Error::malformed(format!(
+                "the quality layer {name} is {shape}, its cube has {rows}x{columns} pixels"
+            ))
+            .at(file)
+            .with_remedy("look whether it belongs to this cube, and copy it again"));
+        }
+        let shape = CubeShape { bands: 1, ..shape };
+        let info = CubeInfo::new("quality layer", shape, DType::U8, file.clone());
+        let source = Box::new(Tested { info, source, test });
+        opened.push(QualityLayer { name, file, source });
+    }
+    Ok(opened)
+}
+
+fn layers(path: &Path, variable: Option<&str>) -> Result<Vec<Layer>> {
+    let mut name = variable.map(str::to_owned);
+    let options = OpenOptions { variable: name.clone(), ..OpenOptions::default() };
+    if let Some(found) = super::part_of(path, &options)? {
+        let image = match found.part {
+            Part::Layer => return Ok(Vec::new()),
+            Part::Metadata => choose(path, found.images(), &found, &mut name)?,
+            _ => found,
+        };
+        return Ok(image.product.quality_files(&image));
+    }
+    let head = hsipack_store::small::head(path, 4096)?;
+    if !hdf5::recognises(path, &head) {
+        return Ok(Vec::new());
+    }
+    hdf5::quality_layers(path, variable).map_err(|error| error.at(path))
+}
+
+impl delivery::Found {
+    /// The file of the same delivery whose name ends with `end` and one of `endings`.
+    pub fn companion(
+        &self,
+        end: &'static str,
+        endings: &'static [&'static str],
+    ) -> Option<PathBuf> {
+        let line = delivery::FileName { start: "", end, endings, part: Part::Layer };
+        let mut paths =
+            line.names(&self.base).into_iter().map(|name| self.path.with_file_name(name));
+        paths.find(|path| delivery::is_there(path))
+    }
+}
+
+/// Values as they are tested.
+struct Tested {
+    info: CubeInfo,
+    source: Box<dyn Source>,
+    test: Test,
+}
+
+impl Source for Tested {
+    fn info(&self) -> &CubeInfo {
+        &self.info
+    }
+
+    fn access(&self) -> Access {
+        self.source.access()
+    }
+
+    fn preferred_rows(&self, budget: usize) -> usize {
+        self.source.preferred_rows(budget)
+    }
+
+    fn read_rows(&self, rows: Range<usize>, out: &mut RowBuffer) -> Result<()> {
+        let mut values = RowBuffer::new();
+        self.source.read_rows(rows, &mut values)?;
+        let bands = self.source.info().shape.bands;
+        let layer = out.reset(DType::U8, values.len() / bands);
+        for (pixel, set) in layer.iter_mut().enumerate() {
+            *set = self.test.holds(&values, pixel * bands..(pixel + 1) * bands).into();
+        }
+        Ok(())
+    }
+}
+
+impl Test {
+    /// Whether it does for the values at these places, which are of one pixel.
+    fn holds(self, values: &RowBuffer, mut pixel: Range<usize>) -> bool {
+        match self {
+            Test::Any => pixel.any(|at| values.number(at) != 0.0),
+            Test::AnyIs(wanted) => pixel.any(|at| values.number(at) == wanted),
+            Test::Is(band, wanted) => values.number(pixel.start + band) == wanted,
+            Test::IsSet(band) => values.number(pixel.start + band) != 0.0,
+            // Flags are whole numbers, the highest of 32 the sign in some files.
+            Test::Bits(bits) => (values.number(pixel.start) as i64 as u32) & bits != 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_tested() {
+        let mut values = RowBuffer::new();
+        let bytes = values.reset(DType::I32, 6);
+        bytes.copy_from_slice(bytemuck::cast_slice(&[0, 0, 3, 0, 1, i32::MIN]));
+        let pixels = |test: Test| [0, 2, 4].map(|at| test.holds(&values, at..at + 2));
+        assert_eq!(pixels(Test::Any), [false, true, true]);
+        assert_eq!(pixels(Test::AnyIs(3.0)), [false, true, false]);
+        assert_eq!(pixels(Test::Is(0, 1.0)), [false, false, true]);
+        assert_eq!(pixels(Test::IsSet(1)), [false, false, true]);
+        assert_eq!(pixels(Test::Bits(2)), [false, true, false]);
+        assert!(Test::Bits(1 << 31).holds(&values, 5..6));
+    }
+}
