@@ -166,23 +166,25 @@ def slow():
         print(number, flush=True)
         time.sleep(0.1)
         yield cube
-hsipack.pack(slow(), sys.argv[2], scratch_size=30_000, resume=len(sys.argv) > 3)
+hsipack.pack(slow(), sys.argv[2], scratch=sys.argv[3], scratch_size=30_000)
 """
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_it_goes_on_after_it_was_ended(tmp_path: Path, how: signal.Signals) -> None:
     path = tmp_path / "packed"
-    words = [sys.executable, "-c", PROGRAM, str(Path(__file__).parent), str(path)]
+    scratch = tmp_path / "scratch"
+    words = [sys.executable, "-c", PROGRAM, str(Path(__file__).parent), str(path), str(scratch)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         while process.stdout.readline().strip() != b"8":
             assert process.poll() is None
         process.send_signal(how)
         process.wait(30)
-    assert below(tmp_path) == ["packed.packing"]
-    assert hsipack.pack(all_of(), path, resume=True).cubes == CUBES
-    assert below(tmp_path) == ["packed"]
+    assert below(tmp_path) == ["packed.packing", "scratch"]
+    assert hsipack.pack(all_of(), path, scratch=scratch, resume=True).cubes == CUBES
+    assert below(tmp_path) == ["packed", "scratch"]
+    assert below(scratch) == []
     check(path)
 
 
@@ -264,12 +266,13 @@ def test_no_source_is_left_to_compare_with(tmp_path: Path, monkeypatch: pytest.M
         ([("a", cube(0))], {"resume": True, "append": True}, "both resume and append"),
         ([("a", cube(0))], {"append": True}, "there is no dataset"),
         ([("a", cube(0))], {"codec": "lzma"}, "lzma"),
+        ([("a", cube(0))], {"output": "."}, "output='.'"),
         ([("a", cube(0))], {"scratch_size": 0}, "scratch_size=0"),
     ],
 )
 def test_what_is_wrong_is_told(tmp_path: Path, cubes: Any, options: Any, told: str) -> None:
     with pytest.raises(hsipack.ConflictError, match=told):
-        hsipack.pack(cubes, tmp_path / "packed", **options)
+        hsipack.pack(cubes, **{"output": tmp_path / "packed", **options})
     assert below(tmp_path) == []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fcntl
+import hashlib
 import itertools
 import os
 import shutil
@@ -80,7 +81,7 @@ def pack(
             were added.
         mask_fill: class id for cubes without a mask that the first one has; an error if ``None``.
         scratch: where arrays lie until they are packed; beside the output if ``None``.
-        scratch_size: bytes that they may take there. Of that many at least two cubes have to fit.
+        scratch_size: bytes that they may take there; two cubes lie there at least.
         progress: called with the bytes of arrays taken in so far, and 0.
         dtype, scale, nodata, ignore_value, keep_bits, normalize, bands, wavelengths, \
 drop_bad_bands, wavelength_tolerance, codec, level, shuffle, chunk, shard_size, jobs, memory: as
@@ -116,6 +117,8 @@ drop_bad_bands, wavelength_tolerance, codec, level, shuffle, chunk, shard_size, 
             path=place,
             remedy="pack them into a folder, and copy it there",
         )
+    if not Path(place).name:
+        raise _options.wrong("output", place, "give the dataset a name")
     if _options.flag("resume", resume) and _options.flag("append", append):
         raise ConflictError(
             "both resume and append",
@@ -191,7 +194,9 @@ class _Work:
         self._folder = output.with_name(output.name + ".packing")
         self._dataset = output if append else self._folder / "dataset"
         parent = self._folder if room.parent == output else room.parent
-        self._scratch, self._room = parent / f"{_SCRATCH}{os.getpid()}-{id(self)}", room.bytes
+        # Of this output alone, and found again by whoever goes on after a kill.
+        digest = hashlib.sha256(os.fsencode(output.absolute())).hexdigest()
+        self._scratch, self._room = parent / f"hsipack-arrays-{digest[:16]}", room.bytes
         self._lock: IO[str] | None = None
         self._thread = ThreadPoolExecutor(1, "hsipack pack")
         self._packing: Future[str] | None = None
@@ -228,7 +233,7 @@ class _Work:
         try:
             with _as_file_error(folder):
                 # Of a process that was killed: what it had not packed is asked for again.
-                for left in [*folder.glob(f"{_SCRATCH}*"), folder / "dataset.partial"]:
+                for left in (self._scratch, folder / "dataset.partial"):
                     shutil.rmtree(left, ignore_errors=True)
                 self._scratch.mkdir(parents=True)
             if self._dataset.exists():
@@ -383,9 +388,6 @@ class _Work:
                 self._dataset.rename(self._output)
                 _sync(self._output.parent)
         return reports.together(str(self._output), self._reports, len(self._before))
-
-
-_SCRATCH = "hsipack-arrays-"
 
 
 @contextlib.contextmanager
