@@ -123,7 +123,7 @@ impl Table {
         state.held += version.len;
         let fetched = self.make_room(&mut state);
         drop(state);
-        let fetched = fetched.and_then(|()| self.bring(path, &url, &version));
+        let fetched = fetched.and_then(|()| self.bring(path, &url, &version, clock));
         let mut state = self.lock();
         if fetched.is_err() {
             state.held -= version.len;
@@ -161,11 +161,11 @@ impl Table {
         written
     }
 
-    /// Brings a whole object under a name of its own, and puts that in the place of the empty file: whoever has that
-    /// open goes on with it.
-    fn bring(&self, path: &Path, url: &Path, version: &Version) -> Result<()> {
+    /// Brings a whole object under a name of its own, `clock` of its opening, and puts that in the place of the empty
+    /// file: whoever has that open goes on with it.
+    fn bring(&self, path: &Path, url: &Path, version: &Version, clock: u64) -> Result<()> {
         let fail = |error| cannot_write(path, error);
-        let temporary = self.root.join(format!(".{}", self.lock().clock));
+        let temporary = self.root.join(format!(".{clock}"));
         let bring = || {
             let file = File::create_new(&temporary).map_err(fail)?;
             remote::fetch(url, version, PIECE, &mut |at, bytes| {
@@ -302,6 +302,25 @@ mod tests {
         assert!(error.what().contains("replaced"), "{error}");
         assert_eq!(table.lock().held, 0);
         assert!(table.fetch(Path::new("/somewhere/else")).is_ok());
+    }
+
+    #[test]
+    fn files_that_are_fetched_at_the_same_time_are_in_nobodys_way() {
+        let folder = tempfile::tempdir().unwrap();
+        let (_bucket, mut table, paths) = table("mirror-beside-one-another", folder.path(), 64);
+        table.limit = None;
+        for paths in paths.chunks(8) {
+            let together = std::sync::Barrier::new(paths.len());
+            std::thread::scope(|scope| {
+                for path in paths {
+                    scope.spawn(|| {
+                        together.wait();
+                        table.fetch(path).unwrap();
+                    });
+                }
+            });
+        }
+        assert_eq!(on_disk(&paths[1..]), 63);
     }
 
     #[test]
