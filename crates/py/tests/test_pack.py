@@ -139,7 +139,9 @@ def test_it_goes_on_after_an_error(tmp_path: Path) -> None:
     assert below(tmp_path) == ["packed.packing"]
     with pytest.raises(hsipack.ConflictError, match=r"unfinished packing.*resume=True"):
         hsipack.pack(all_of(), path)
-    report = hsipack.pack(all_of(), path, scratch_size=30_000, resume=True)
+    with pytest.raises(hsipack.ConflictError, match="begun with other options .repeat the call"):
+        hsipack.pack(all_of(), path, resume=True, normalize="snv")
+    report = hsipack.pack(all_of(), path, scratch_size=50_000, resume=True, jobs=1)
     assert report.cubes == CUBES
     # Some were packed before.
     assert report.packed_bytes < CUBES * ROWS * COLUMNS * BANDS * 2

@@ -88,7 +88,7 @@ def pace(folder: Path) -> Layers:
         meanings = flags.attrs["flag_meanings"]
         names = (meanings.decode() if isinstance(meanings, bytes) else str(meanings)).split()
         bits = dict(zip(names, flags.attrs["flag_masks"], strict=True))
-        wanted = [name for name in ("ATMFAIL", "LAND", "PRODWARN", "HIGLINT") if name in bits]
+        wanted = [name for name in ("ATMFAIL", "LAND", "HIGLINT") if name in bits]
         return {name.lower(): flags[...] & bits[name] != 0 for name in wanted}
 
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::classes::{ClassTable, NewClass};
 use super::options::MaskOption;
 use crate::input::Input;
-use crate::source::products::{self, QualityLayer};
+use crate::source::products::{self, QualityLayers};
 use crate::source::{self, OpenOptions, RowBuffer, Source};
 
 /// The patterns that make up one mask array.
@@ -160,6 +160,8 @@ pub struct MaskReader {
     pub class_names: Option<Vec<String>>,
     /// Other ids for those of the file.
     new_ids: Option<ClassTable>,
+    /// Whether layers are known to be 0 or 1, so that nobody need look.
+    is_boolean: bool,
 }
 
 impl MaskReader {
@@ -215,26 +217,31 @@ impl MaskReader {
 
     /// The quality layers of the product that the cube is of.
     fn of_product(group: &MaskGroup, input: &Input, image: [usize; 2]) -> Result<Self> {
-        let found = products::quality(&input.file, input.variable.as_deref(), image)?;
-        let wrong = match found.len() {
-            0 => Some(
-                "no quality layers are known of this cube: it is of no product that has some, or they are not there",
-            ),
-            count if count > MAX_LAYERS => Some("the product has too many quality layers"),
-            _ if !group.classes.is_empty() => Some("quality layers have no class ids"),
-            _ => None,
-        };
-        if let Some(what) = wrong {
-            return Err(Error::unsupported(what).at(&input.file).with_remedy(
-                "leave out this mask, or give the file of each layer; docs/products.md has the products",
-            ));
-        }
         let (mut layers, mut layer_names) = (Vec::new(), Vec::new());
-        for QualityLayer { name, file, source } in found {
+        let found = products::quality(&input.file, input.variable.as_deref(), image)?;
+        for QualityLayers { names, file, source } in found {
             layers.push((source, Input::of(&file)));
-            layer_names.push(name);
+            layer_names.extend(names);
         }
-        Ok(Self { layers, layer_names, class_names: None, new_ids: None })
+        let wrong = match layer_names.len() {
+            0 => {
+                "no quality layers are known of this cube: it is of no product that has some, or they are not there"
+            }
+            count if count > MAX_LAYERS => "the product has too many quality layers",
+            _ if !group.classes.is_empty() => "quality layers have no class ids",
+            _ => {
+                return Ok(Self {
+                    layers,
+                    layer_names,
+                    class_names: None,
+                    new_ids: None,
+                    is_boolean: true,
+                });
+            }
+        };
+        Err(Error::unsupported(wrong).at(&input.file).with_remedy(
+            "leave out this mask, or give the file of each layer; docs/products.md has the products",
+        ))
     }
 
     fn named(group: &MaskGroup, layers: Vec<(Box<dyn Source>, Input)>) -> Result<Self> {
@@ -273,7 +280,7 @@ impl MaskReader {
             Some(table) => class_names.map(|names| table.names(&group.classes, &names)),
             None => class_names,
         };
-        Ok(Self { layers, layer_names, class_names, new_ids })
+        Ok(Self { layers, layer_names, class_names, new_ids, is_boolean: false })
     }
 
     /// Reads rows `rows` into `out`: class ids, or one bit a layer (the first layer is bit 0).
@@ -287,7 +294,8 @@ impl MaskReader {
         out: &mut Vec<u16>,
     ) -> Result<()> {
         out.clear();
-        for (layer, (source, file)) in self.layers.iter().enumerate() {
+        let mut layer = 0;
+        for (source, file) in &self.layers {
             source.read_rows(rows.clone(), buffer)?;
             let info = source.info();
             let boolean = !self.layer_names.is_empty();
@@ -310,6 +318,7 @@ impl MaskReader {
                     }
                 }
             }
+            layer += bands;
         }
         if let Some(table) = &self.new_ids {
             out.iter_mut().for_each(|id| *id = table.of(*id));
@@ -322,6 +331,10 @@ impl MaskReader {
     /// # Errors
     /// As [`read_rows`](Self::read_rows), and if a file of several bands is not boolean.
     pub fn scan(&self) -> Result<u16> {
+        if self.is_boolean {
+            // All of what can be told of a product is told without reading its arrays.
+            return Ok(u16::MAX >> (MAX_LAYERS - self.layer_names.len()));
+        }
         let (source, file) = &self.layers[0];
         let shape = source.info().shape;
         let (mut buffer, mut out) = (RowBuffer::new(), Vec::new());

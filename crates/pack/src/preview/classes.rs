@@ -1,8 +1,7 @@
 //! Masks: which class every pixel of the picture is of, and the colours of the classes.
 
-use half::f16;
 use hsipack_format::metadata::MaskMeaning;
-use hsipack_format::{DType, Error, Result};
+use hsipack_format::{Error, Result};
 use hsipack_store::dataset::ChunkArray;
 
 use super::palette::{Colour, blend, class_colour};
@@ -230,7 +229,7 @@ fn read_ids(source: &dyn Source, sampling: &Sampling) -> Result<Vec<u16>> {
             for (place, column) in sampling.hits(row, 0, shape.columns) {
                 let first = ((row - rows.start) * shape.columns + column) * shape.bands;
                 for band in 0..shape.bands {
-                    let value = value_at(&buffer, first + band);
+                    let value = buffer.number(first + band);
                     let id = class_id(value).ok_or_else(|| refuse(value, row, column))?;
                     ids[place] = match shape.bands {
                         1 => id,
@@ -252,22 +251,6 @@ fn refuse(value: f64, row: usize, column: usize) -> Error {
         "row {row}, column {column} of the mask is {value}, which is no class id"
     ))
     .with_remedy("class ids are whole numbers from 0 to 65535")
-}
-
-fn value_at(buffer: &RowBuffer, at: usize) -> f64 {
-    match buffer.dtype() {
-        DType::Bool | DType::U8 => buffer.bytes()[at].into(),
-        DType::I8 => buffer.as_slice::<i8>()[at].into(),
-        DType::U16 => buffer.as_slice::<u16>()[at].into(),
-        DType::I16 => buffer.as_slice::<i16>()[at].into(),
-        DType::U32 => buffer.as_slice::<u32>()[at].into(),
-        DType::I32 => buffer.as_slice::<i32>()[at].into(),
-        DType::U64 => buffer.as_slice::<u64>()[at] as f64,
-        DType::I64 => buffer.as_slice::<i64>()[at] as f64,
-        DType::F16 => buffer.as_slice::<f16>()[at].to_f64(),
-        DType::F32 => buffer.as_slice::<f32>()[at].into(),
-        DType::F64 => buffer.as_slice::<f64>()[at],
-    }
 }
 
 #[cfg(test)]

@@ -78,7 +78,8 @@ pub fn locate(sample: &Sample, dataset: &Path, root: Option<&Path>) -> Result<In
         return Err(Error::unsupported(what).with_remedy(remedy));
     }
     find(sample, dataset, root).ok_or_else(|| {
-        Error::new(ErrorKind::Io, format!("the source {} is not there", sample.source.path))
+        Error::new(ErrorKind::Io, format!("the source of sample {} is not there", sample.name))
+            .at(&sample.source.path)
             .with_remedy(remedy![
                 "run from the folder of the conversion, or pass ",
                 Opt::SourceRoot

@@ -151,7 +151,7 @@ drop_bad_bands, wavelength_tolerance, codec, level, shuffle, chunk, shard_size, 
 
 _OWN = ("resume", "append", "mask_fill", "scratch", "scratch_size", "progress")
 """Options that no conversion takes, or not as they are."""
-_UNTOLD = ("append", "scratch", "scratch_size")
+_UNTOLD = ("append", "scratch", "scratch_size", "jobs", "memory")
 """Options that do not decide what is packed."""
 
 
@@ -217,6 +217,13 @@ class _Work:
         if not self._append and output.exists():
             remedy = "choose another output, or pass append=True"
             raise ConflictError("it exists already", path=str(output), remedy=remedy)
+        if self._dataset.exists() and self._resume:
+            # Cubes that are there were packed as it says; those that are missing have to be, too.
+            begun = (folder / "command").read_text() if (folder / "command").exists() else ""
+            if begun != self._settings["command"]:
+                remedy = f"repeat the call that began it, {begun}; or delete it"
+                what = "what lies there was begun with other options"
+                raise ConflictError(what, path=str(folder), remedy=remedy)
         if folder.exists() and not (self._resume or self._append):
             remedy = "go on with resume=True, or delete it"
             what = "an unfinished packing of arrays lies there"
@@ -226,6 +233,8 @@ class _Work:
             self._lock = (folder / "lock").open("w")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Whoever had it may have ended, and taken the folder away, before it was locked.
+            os.stat(folder / "lock")
         except OSError:
             self._lock.close()
             what = "another process packs arrays there"
@@ -236,6 +245,7 @@ class _Work:
                 for left in (self._scratch, folder / "dataset.partial"):
                     shutil.rmtree(left, ignore_errors=True)
                 self._scratch.mkdir(parents=True)
+                (folder / "command").write_text(self._settings["command"])
             if self._dataset.exists():
                 names = set(dataset.open(self._dataset).samples.column("name"))
                 self._names, self._before = (names, set()) if self._append else (set(), names)

@@ -102,11 +102,10 @@ impl Product for Pace {
 }
 
 const FLAGS: &str = "/geophysical_data/l2_flags";
-/// Flags whose pixels NASA's maps (L3) of ocean colour leave out, and land; there are 32, of which a mask has room for 16.
+/// Flags whose pixels NASA's maps (L3) of ocean colour leave out; there are 32, of which a mask has room for 16.
 const LEFT_OUT: [&str; 16] = [
     "ATMFAIL",
     "LAND",
-    "PRODWARN",
     "HIGLINT",
     "HILT",
     "HISATZEN",
@@ -118,6 +117,7 @@ const LEFT_OUT: [&str; 16] = [
     "CHLFAIL",
     "NAVWARN",
     "MAXAERITER",
+    "CHLWARN",
     "ATMWARN",
     "NAVFAIL",
 ];

@@ -66,13 +66,13 @@ impl Layer {
     }
 }
 
-/// A quality layer of a cube, open.
-pub struct QualityLayer {
-    /// Its name.
-    pub name: String,
-    /// The file that it is in.
+/// Quality layers of a cube that are in one file, open.
+pub struct QualityLayers {
+    /// Their names.
+    pub names: Vec<String>,
+    /// The file.
     pub file: PathBuf,
-    /// Its values, one band of 0 and 1.
+    /// Their values, a band of 0 and 1 each.
     pub source: Box<dyn Source>,
 }
 
@@ -84,14 +84,23 @@ pub fn quality(
     path: &Path,
     variable: Option<&str>,
     [rows, columns]: [usize; 2],
-) -> Result<Vec<QualityLayer>> {
+) -> Result<Vec<QualityLayers>> {
     let layers = layers(path, variable)?;
-    let mut opened = Vec::new();
-    for Layer { name, file, variable, order, test } in layers {
-        let axes = order.map(Axes::from);
-        let options = OpenOptions { variable, axes, mask: true, image: Some([rows, columns]) };
-        let source = detect::open(&file, &options)?;
-        let shape = source.info().shape;
+    let in_one_file = |a: &Layer, b: &Layer| (&a.file, &a.variable) == (&b.file, &b.variable);
+    layers.chunk_by(in_one_file).map(|layers| open_layers(layers, [rows, columns])).collect()
+}
+
+fn open_layers(layers: &[Layer], [rows, columns]: [usize; 2]) -> Result<QualityLayers> {
+    let Layer { file, variable, order, .. } = &layers[0];
+    let options = OpenOptions {
+        variable: variable.clone(),
+        axes: order.map(Axes::from),
+        mask: true,
+        image: Some([rows, columns]),
+    };
+    let source = detect::open(file, &options)?;
+    let shape = source.info().shape;
+    for Layer { name, test, .. } in layers {
         let least = match test {
             Test::Is(band, _) | Test::IsSet(band) => band + 1,
             _ => 1,
@@ -103,12 +112,15 @@ pub fn quality(
             .at(file)
             .with_remedy("look whether it belongs to this cube, and copy it again"));
         }
-        let shape = CubeShape { bands: 1, ..shape };
-        let info = CubeInfo::new("quality layer", shape, DType::U8, file.clone());
-        let source = Box::new(Tested { info, source, test });
-        opened.push(QualityLayer { name, file, source });
     }
-    Ok(opened)
+    let shape = CubeShape { bands: layers.len(), ..shape };
+    let info = CubeInfo::new("quality layers", shape, DType::U8, file.clone());
+    let tests = layers.iter().map(|layer| layer.test).collect();
+    Ok(QualityLayers {
+        names: layers.iter().map(|layer| layer.name.clone()).collect(),
+        file: file.clone(),
+        source: Box::new(Tested { info, source, tests }),
+    })
 }
 
 fn layers(path: &Path, variable: Option<&str>) -> Result<Vec<Layer>> {
@@ -147,7 +159,8 @@ impl delivery::Found {
 struct Tested {
     info: CubeInfo,
     source: Box<dyn Source>,
-    test: Test,
+    /// One a band.
+    tests: Vec<Test>,
 }
 
 impl Source for Tested {
@@ -167,9 +180,11 @@ impl Source for Tested {
         let mut values = RowBuffer::new();
         self.source.read_rows(rows, &mut values)?;
         let bands = self.source.info().shape.bands;
-        let layer = out.reset(DType::U8, values.len() / bands);
-        for (pixel, set) in layer.iter_mut().enumerate() {
-            *set = self.test.holds(&values, pixel * bands..(pixel + 1) * bands).into();
+        let layers = out.reset(DType::U8, values.len() / bands * self.tests.len());
+        for (pixel, layers) in layers.chunks_exact_mut(self.tests.len()).enumerate() {
+            for (layer, test) in layers.iter_mut().zip(&self.tests) {
+                *layer = test.holds(&values, pixel * bands..(pixel + 1) * bands).into();
+            }
         }
         Ok(())
     }
