@@ -139,7 +139,7 @@ def test_it_goes_on_after_an_error(tmp_path: Path) -> None:
     assert below(tmp_path) == ["packed.packing"]
     with pytest.raises(hsipack.ConflictError, match=r"unfinished packing.*resume=True"):
         hsipack.pack(all_of(), path)
-    with pytest.raises(hsipack.ConflictError, match="begun with other options .repeat the call"):
+    with pytest.raises(hsipack.ConflictError, match=r"begun with other options \(repeat the call"):
         hsipack.pack(all_of(), path, resume=True, normalize="snv")
     report = hsipack.pack(all_of(), path, scratch_size=50_000, resume=True, jobs=1)
     assert report.cubes == CUBES

@@ -76,7 +76,7 @@ def pack(
             - anything else is a column of the sample: ``label``, ``group``, ``split`` and what you
               like, of numbers, booleans, text or ``None``.
         output: the dataset, a folder that does not exist yet.
-        resume: go on with what was interrupted.
+        resume: go on with what was interrupted, with the same options.
         append: add the cubes to the dataset, some at a time; an interruption leaves those that
             were added.
         mask_fill: class id for cubes without a mask that the first one has; an error if ``None``.
@@ -234,7 +234,9 @@ class _Work:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Whoever had it may have ended, and taken the folder away, before it was locked.
-            os.stat(folder / "lock")
+            there = (folder / "lock").stat()
+            if not os.path.samestat(there, os.fstat(self._lock.fileno())):
+                raise BlockingIOError
         except OSError:
             self._lock.close()
             what = "another process packs arrays there"
