@@ -6,11 +6,19 @@
 use super::{Decoder, Meter};
 use crate::cache::Cache;
 use crate::dataset::array::ArrayRef;
+use crate::held::{Held, HeldChunk};
 use crate::plan::Window;
 
-/// The chunks of one cube in a cache of decoded ones.
+/// Where decoded chunks are.
+#[derive(Clone, Copy)]
+enum Kept<'a> {
+    Cached(&'a Cache),
+    Held(&'a Held),
+}
+
+/// The chunks of one cube that lie decoded in memory.
 pub(crate) struct Gather<'a> {
-    cache: &'a Cache,
+    kept: Kept<'a>,
     array: ArrayRef<'a>,
     /// Number of the cube's first chunk among all of the array.
     first: usize,
@@ -23,16 +31,19 @@ pub(crate) struct Gather<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    /// The chunks of the cube at `index`, if decoded ones are cached and all bands are wanted.
+    /// The chunks of the cube at `index`, if decoded ones are kept and all bands are wanted.
     pub(crate) fn gather(&self, array: ArrayRef<'a>, index: usize) -> Option<Gather<'a>> {
-        let cache = self.cache.filter(|cache| cache.keeps_decoded())?;
+        let kept = match self.held {
+            Some(held) => Kept::Held(held),
+            None => Kept::Cached(self.cache.filter(|cache| cache.keeps_decoded())?),
+        };
         if self.bands_of(array).is_some() {
             return None;
         }
         let (grid, shape) = (array.grid(), array.shape());
         let side = |length: usize| u32::try_from(length).ok();
         Some(Gather {
-            cache,
+            kept,
             array,
             first: array.number(index, 0),
             rows: shape.rows,
@@ -56,7 +67,16 @@ impl Gather<'_> {
         let mut rest = out;
         let mut copied = 0;
         for window in windows {
-            let Some((chunk, start)) = self.find(window) else { break };
+            let Some((number, start)) = self.find(window) else { break };
+            let held;
+            let chunk = match self.kept {
+                Kept::Cached(cache) => cache.decoded(self.array, number),
+                Kept::Held(all) => {
+                    held = all.get(self.array, number);
+                    held.as_ref().map(HeldChunk::bytes)
+                }
+            };
+            let Some(chunk) = chunk else { break };
             let (row_bytes, pitch) = (
                 window.columns as usize * self.pixel_bytes,
                 self.tile.1 as usize * self.pixel_bytes,
@@ -74,8 +94,8 @@ impl Gather<'_> {
         copied
     }
 
-    /// The chunk that all of a window lies in, and where in it its first value is.
-    fn find(&self, window: Window) -> Option<(&[u8], usize)> {
+    /// The number of the chunk that all of a window lies in, and where in it its first value is.
+    fn find(&self, window: Window) -> Option<(usize, usize)> {
         if !window.is_inside(self.rows, self.columns) {
             return None;
         }
@@ -87,8 +107,7 @@ impl Gather<'_> {
             return None;
         }
         let number = self.first + down as usize * self.across + across as usize;
-        let chunk = self.cache.decoded(self.array, number)?;
         let pixel = row as usize * self.tile.1 as usize + column as usize;
-        Some((chunk, pixel * self.pixel_bytes))
+        Some((number, pixel * self.pixel_bytes))
     }
 }

@@ -73,14 +73,17 @@ fn fill(
         let mut position = part.position;
         let end = position + part.windows;
         while position < end {
-            // Many windows may lie in chunks that are there…
+            // Many windows may lie in chunks that are there, cube by cube…
             let items = &plan.items[position..end];
             let mut gather = || cubes.gather(part, items, out, scratch);
             let gathered = catch_unwind(AssertUnwindSafe(&mut gather)).unwrap_or(0);
-            position += gathered;
-            out = &mut out[gathered * bytes..];
-            // … up to one of another cube, or that needs more work.
-            let Some(item) = items.get(gathered) else { break };
+            if gathered > 0 {
+                position += gathered;
+                out = &mut out[gathered * bytes..];
+                continue;
+            }
+            // … up to one that needs more work.
+            let item = &items[0];
             let (one, after) = out.split_at_mut(bytes);
             out = after;
             let mut read = || cubes.read(part, *item, one, scratch);
