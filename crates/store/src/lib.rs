@@ -21,6 +21,7 @@
 //! | [`memory`] | how much memory this process can have; asking for it |
 //! | [`stopping`] | waiting for a server that ends when the reader is wanted no more |
 //! | [`threads`] | starting threads; a refusal is an error |
+//! | `writeback.rs` | bringing a file to the disk while it is written |
 //!
 //! ```
 //! use hsipack_format::{Codec, Compressor, Shuffle, codec::verify};
@@ -55,5 +56,6 @@ pub mod small;
 pub mod stopping;
 pub mod stores;
 pub mod threads;
+mod writeback;
 
 pub use dataset::{Dataset, Stack, is_packed};

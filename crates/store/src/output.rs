@@ -15,6 +15,7 @@ use hsipack_format::{Error, Result};
 use walkdir::WalkDir;
 
 use crate::remote::{self, Upload, is_url};
+use crate::writeback::Writeback;
 
 /// A file or an object being written. Dropped before it is whole, it leaves nothing.
 #[derive(Debug)]
@@ -23,8 +24,29 @@ pub struct Output(Kind);
 #[derive(Debug)]
 enum Kind {
     // Chunks are large; the buffer is for datasets of many small cubes.
-    File { file: BufWriter<File>, temporary: Temporary, path: PathBuf },
+    File { file: BufWriter<Sent>, temporary: Temporary, path: PathBuf },
     Object(Upload),
+}
+
+/// A file whose bytes are on their way to the disk as soon as they are written.
+#[derive(Debug)]
+struct Sent {
+    file: File,
+    written: u64,
+    writeback: Writeback,
+}
+
+impl Write for Sent {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let count = self.file.write(bytes)?;
+        self.written += count as u64;
+        self.writeback.written(&self.file, self.written);
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.file.flush()
+    }
 }
 
 /// A file or an object whose bytes were all handed over, but are not yet known to be kept.
@@ -90,6 +112,7 @@ impl Output {
         let temporary = Temporary::beside(&path);
         let file = File::create(&temporary.file)
             .map_err(|error| Error::io(&temporary.file, "cannot create", error))?;
+        let file = Sent { file, written: 0, writeback: Writeback::default() };
         let file = BufWriter::with_capacity(1 << 20, file);
         Ok(Self(Kind::File { file, temporary, path }))
     }
@@ -115,7 +138,7 @@ impl Output {
         Ok(Written(match self.0 {
             Kind::Object(upload) => WrittenKind::Object(upload),
             Kind::File { file, temporary, path } => match file.into_inner() {
-                Ok(file) => WrittenKind::File { file, temporary, path },
+                Ok(sent) => WrittenKind::File { file: sent.file, temporary, path },
                 Err(error) => return Err(Error::io(&path, "cannot write", error.into_error())),
             },
         }))
