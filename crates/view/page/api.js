@@ -1,0 +1,119 @@
+// What the server answers: one function a question. All addresses are relative to the page, whose
+// own address holds the token.
+
+/** An error to show to the user: what is wrong, and what to do. */
+export class ApiError extends Error {
+  /** @param {string} message @param {string | null} remedy @param {number} status 0: no answer */
+  constructor(message, remedy, status) {
+    super(message);
+    this.remedy = remedy;
+    this.status = status;
+  }
+}
+
+/** Whether an error only says that the request was given up. */
+export const isAborted = (error) => error?.name === 'AbortError';
+
+async function request(path, signal) {
+  let answer;
+  try {
+    answer = await fetch(path, { signal, cache: 'no-store', credentials: 'omit' });
+  } catch (error) {
+    if (isAborted(error)) throw error;
+    throw new ApiError('The server does not answer; it may have ended.',
+      'Start `hsipack view` again, and open the address that it prints.', 0);
+  }
+  if (answer.ok) return answer;
+  const text = await answer.text();
+  let told = {};
+  try {
+    told = JSON.parse(text) ?? {};
+  } catch {
+    // Not the server's own error: its status is all that there is to say.
+  }
+  throw new ApiError(told.error ?? `The server answered ${answer.status}.`, told.remedy ?? null, answer.status);
+}
+
+const json = async (path, signal) => (await request(path, signal)).json();
+
+/** Numbers of a binary answer, and its shape. */
+async function numbers(path, signal, Kind) {
+  const answer = await request(path, signal);
+  const shape = (answer.headers.get('X-Shape') ?? '').split(',').map(Number);
+  const bytes = await answer.arrayBuffer();
+  const length = shape.reduce((product, edge) => product * edge, 1);
+  if (!(length * Kind.BYTES_PER_ELEMENT === bytes.byteLength)) {
+    throw new ApiError('The server sent a picture of another size than it says.', 'Load the page again.', 0);
+  }
+  // The server sends little-endian numbers, which is what every browser's arrays are.
+  return { shape, data: new Kind(bytes) };
+}
+
+/** @param {Record<string, any>} options  undefined ones are left out */
+function query(options) {
+  const parts = new URLSearchParams();
+  for (const [name, value] of Object.entries(options)) {
+    if (value !== undefined) parts.set(name, String(value));
+  }
+  // Commas and colons are clear as they are.
+  return parts.toString().replaceAll('%2C', ',').replaceAll('%3A', ':');
+}
+
+/** @typedef {{rows: [number, number], columns: [number, number]}} Region  ends are exclusive */
+
+const range = ([start, end]) => `${start}:${end}`;
+const region = ({ rows, columns }) => ({ rows: range(rows), columns: range(columns) });
+
+export const about = (signal) => json('api/about', signal);
+export const samples = (options, signal) => json(`api/samples?${query(options)}`, signal);
+export const cube = (id, signal) => json(`api/cube/${id}`, signal);
+export const ping = () => json('api/ping');
+
+/** A small picture of a sample. @returns {Promise<Blob>} */
+export const thumbnail = async (id, side, signal) =>
+  (await request(`api/thumbnail/${id}?side=${side}`, signal)).blob();
+
+/** Values of some bands in a region, thinned out to at most `side` pixels along its longer edge. */
+export const planes = (id, bands, where, side, signal) =>
+  numbers(`api/cube/${id}/planes?${query({ bands: bands.join(','), ...region(where), side })}`, signal, Float32Array);
+
+export const mask = (id, name, where, side, signal) =>
+  numbers(`api/cube/${id}/mask/${encodeURIComponent(name)}?${query({ ...region(where), side })}`, signal, Uint16Array);
+
+export const spectrum = (id, where, signal) =>
+  json(`api/cube/${id}/spectrum?${query(region(where))}`, signal);
+
+export const classes = (id, name, signal) =>
+  json(`api/cube/${id}/classes/${encodeURIComponent(name)}`, signal);
+
+/** Angles of all pixels of a cube to the mean spectrum of a region. */
+export const angles = (id, where, side, signal) =>
+  numbers(`api/cube/${id}/angles?${query({ ...region(where), side })}`, signal, Float32Array);
+
+/** Only the newest of several requests counts: a new one ends the one before, and a late answer is not given. */
+export class Latest {
+  #controller = null;
+
+  /**
+   * @template T
+   * @param {(signal: AbortSignal) => Promise<T>} ask
+   * @returns {Promise<T | undefined>} undefined: a newer request has taken the place of this one
+   */
+  async run(ask) {
+    this.stop();
+    const mine = new AbortController();
+    this.#controller = mine;
+    try {
+      const answer = await ask(mine.signal);
+      return mine.signal.aborted ? undefined : answer;
+    } catch (error) {
+      if (mine.signal.aborted) return undefined;
+      throw error;
+    }
+  }
+
+  stop() {
+    this.#controller?.abort();
+    this.#controller = null;
+  }
+}

@@ -1,0 +1,57 @@
+// Colours: of classes (as in hsipack's previews), of pinned spectra, of a scale, of missing data.
+
+/** @typedef {[number, number, number]} Colour  sRGB */
+
+/** Pixels without data: a pale violet that no stretched grey is taken for. @type {Colour} */
+export const NODATA = [206, 190, 220];
+
+/** Lines that are seen on light and on dark pages, and told apart by colour-blind eyes as far as eight can be. */
+export const LINES = ['#0072b2', '#d55e00', '#00916a', '#c4669b', '#8a63d2', '#8f7d00', '#1a8fa8', '#a5673f'];
+
+/** Lines of the red, green and blue band, and of a grey one. */
+export const CHANNELS = ['#d0443c', '#2f8f46', '#3f74d8'];
+export const GREY = '#7a7f8a';
+
+const OKABE_ITO = [
+  [0, 114, 178], [213, 94, 0], [0, 158, 115], [204, 121, 167], [230, 159, 0], [86, 180, 233], [188, 172, 20],
+];
+
+/** The colour of a class for which the server gives none. @returns {Colour} */
+export function classColour(id) {
+  if (id === 0) return [120, 120, 120];
+  if (id <= OKABE_ITO.length) return /** @type {Colour} */ (OKABE_ITO[id - 1]);
+  const step = id - OKABE_ITO.length;
+  return hsl((step * 137.508 + 25) % 360, 0.65, [0.38, 0.55, 0.28][step % 3]);
+}
+
+/** @returns {Colour} */
+function hsl(hue, saturation, lightness) {
+  const reach = saturation * Math.min(lightness, 1 - lightness);
+  const part = (offset) => {
+    const k = (offset + hue / 30) % 12;
+    return Math.round((lightness - reach * Math.max(-1, Math.min(k - 3, 9 - k, 1))) * 255);
+  };
+  return [part(0), part(8), part(4)];
+}
+
+/** @returns {Colour} */
+export const rgb = (hex) =>
+  /** @type {Colour} */ ([1, 3, 5].map((at) => Number.parseInt(hex.slice(at, at + 2), 16)));
+
+/** @param {Colour} colour */
+export const hex = (colour) => `#${colour.map((part) => part.toString(16).padStart(2, '0')).join('')}`;
+
+// Viridis at every sixteenth of its length: equal steps of a value look equally large, also in grey.
+const VIRIDIS = [
+  '#440154', '#481a6c', '#472f7d', '#414487', '#39568c', '#31688e', '#2a788e', '#23888e', '#1f988b',
+  '#22a884', '#35b779', '#54c568', '#7ad151', '#a5db36', '#d2e21b', '#fde725',
+].map(rgb);
+
+/** The colour at `part` of the scale, 0 to 1. @returns {Colour} */
+export function viridis(part) {
+  const at = Math.min(1, Math.max(0, part)) * (VIRIDIS.length - 1);
+  const below = Math.min(Math.floor(at), VIRIDIS.length - 2);
+  const share = at - below;
+  return /** @type {Colour} */ (VIRIDIS[below].map((from, channel) =>
+    Math.round(from + (VIRIDIS[below + 1][channel] - from) * share)));
+}

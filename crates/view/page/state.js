@@ -1,0 +1,169 @@
+// What is shown, as one object, and as the part of the address after '#': so that a link opens it again.
+
+/**
+ * @typedef {object} Overview
+ * @property {'overview'} page
+ * @property {string | null} split  null: all; '': samples without one
+ * @property {string | null} group
+ * @property {string | null} label  a JSON scalar as text
+ * @property {string} where
+ * @property {string} sort
+ * @property {boolean} descending
+ * @property {number} first  the sample that is at the top
+ */
+
+/**
+ * @typedef {object} Pin  a pinned spectrum: of a pixel, or the mean of a rectangle
+ * @property {[number, number]} rows
+ * @property {[number, number]} columns
+ * @property {string} name
+ * @property {string} colour  #rrggbb
+ */
+
+/**
+ * @typedef {object} CubeView
+ * @property {'cube'} page
+ * @property {number} id
+ * @property {number[] | null} bands  three, or one for grey; null: the first preset
+ * @property {[number, number]} stretch  percentiles that become black and full colour
+ * @property {{row: number, column: number, scale: number} | null} at  the centre, and CSS pixels a pixel; null: all of it
+ * @property {[number, number] | null} cursor
+ * @property {string | null} mask  null: the first mask; '': none
+ * @property {number} opacity  of the mask, 0 to 1
+ * @property {number[] | null} hidden  classes that are switched off; null: background
+ * @property {Pin[]} pins
+ * @property {number} chosen  index of the chosen spectrum
+ * @property {boolean} angle  whether the map of angles to it is shown
+ * @property {number | null} limit  the largest angle of the map's colours, in radians
+ * @property {string[]} open  sections that are unfolded
+ */
+
+/** @returns {Overview} */
+export const overview = () =>
+  ({ page: 'overview', split: null, group: null, label: null, where: '', sort: 'id', descending: false, first: 0 });
+
+/** @returns {CubeView} */
+export const cubeView = (id) => ({
+  page: 'cube', id, bands: null, stretch: [2, 98], at: null, cursor: null, mask: null, opacity: 0.5, hidden: null,
+  pins: [], chosen: 0, angle: false, limit: null, open: ['display', 'spectra', 'masks'],
+});
+
+const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
+const round = (value, digits) => Number(value.toFixed(digits));
+const whole = (text) => (/^\d{1,12}$/.test(text) ? Number(text) : NaN);
+const sound = (numbers) => (numbers.every(Number.isFinite) ? numbers : null);
+
+/** Numbers of a list, or null if one of them is none. */
+const list = (text, read = whole) => sound(text.split(',').map(read));
+
+function range(text) {
+  const ends = sound(text.split(':').map(whole));
+  return ends?.length === 2 && ends[0] < ends[1] ? /** @type {[number, number]} */ (ends) : null;
+}
+
+/** @returns {Pin | null} */
+function pin(text) {
+  const [rows, columns, colour, ...name] = text.split('~');
+  const found = { rows: range(rows ?? ''), columns: range(columns ?? ''), colour, name: name.join('~') };
+  if (!found.rows || !found.columns || !/^#[0-9a-f]{6}$/.test(found.colour)) return null;
+  return /** @type {Pin} */ (found);
+}
+
+function place(text) {
+  const [row, column, scale] = text.split(',').map(Number);
+  return sound([row, column, scale]) && scale > 0 ? { row, column, scale } : null;
+}
+
+/** How each part of a cube's view is written and read. What cannot be read stays as it is by default. */
+const CUBE = {
+  bands: [(value) => value.join(','), (text) => {
+    const bands = list(text);
+    return bands && (bands.length === 1 || bands.length === 3) ? bands : null;
+  }],
+  stretch: [(value) => value.join(','), (text) => {
+    const ends = list(text, Number);
+    return ends?.length === 2 && ends[0] >= 0 && ends[0] < ends[1] && ends[1] <= 100 ? ends : null;
+  }],
+  at: [({ row, column, scale }) => [round(row, 2), round(column, 2), round(scale, 4)].join(','), place],
+  cursor: [(value) => value.join(','), (text) => { const at = list(text); return at?.length === 2 ? at : null; }],
+  mask: [(value) => value, (text) => text],
+  opacity: [String, (text) => Math.min(1, Math.max(0, Number(text) || 0))],
+  hidden: [(value) => value.join(','), (text) => (text === '' ? [] : list(text))],
+  chosen: [String, (text) => whole(text) || 0],
+  angle: [(value) => (value ? '1' : ''), (text) => text === '1'],
+  limit: [(value) => String(round(value, 4)), (text) => (Number(text) > 0 ? Number(text) : null)],
+  open: [(value) => value.join(','), (text) => text.split(',').filter((name) => name)],
+};
+
+/** Only letters that every chat programme leaves in a link. */
+const text = (parts) => parts.toString().replaceAll('%2C', ',').replaceAll('%3A', ':').replaceAll('%7E', '~').replaceAll('%23', '!');
+
+/** The part of the address after '#'. @param {Overview | CubeView} state */
+export function write(state) {
+  const parts = new URLSearchParams();
+  if (state.page === 'cube') {
+    const usual = cubeView(state.id);
+    for (const [name, [show]] of Object.entries(CUBE)) {
+      if (state[name] !== null && !same(state[name], usual[name])) parts.set(name, show(state[name]));
+    }
+    for (const { rows, columns, colour, name } of state.pins) {
+      parts.append('pin', [rows.join(':'), columns.join(':'), colour, name].join('~'));
+    }
+    return `#cube/${state.id}${parts.size ? `?${text(parts)}` : ''}`;
+  }
+  for (const name of ['split', 'group', 'label']) {
+    if (state[name] !== null) parts.set(name, state[name]);
+  }
+  if (state.where) parts.set('where', state.where);
+  if (state.sort !== 'id') parts.set('sort', state.sort);
+  if (state.descending) parts.set('descending', '1');
+  if (state.first) parts.set('first', String(state.first));
+  return parts.size ? `#samples?${text(parts)}` : '#samples';
+}
+
+/** What a hash says. @returns {Overview | CubeView} */
+export function read(hash) {
+  const [path, ...rest] = hash.replace(/^#/, '').split('?');
+  const parts = new URLSearchParams(rest.join('?'));
+  const [, id] = /^cube\/(\d{1,12})$/.exec(path) ?? [];
+  if (id !== undefined) {
+    const state = cubeView(Number(id));
+    for (const [name, [, take]] of Object.entries(CUBE)) {
+      const given = parts.get(name);
+      state[name] = given === null ? state[name] : take(given) ?? state[name];
+    }
+    state.pins = parts.getAll('pin').map((given) => pin(given.replace('!', '#'))).filter((found) => found !== null);
+    return state;
+  }
+  const state = overview();
+  for (const name of ['split', 'group', 'label']) state[name] = parts.get(name);
+  state.where = parts.get('where') ?? '';
+  state.sort = parts.get('sort') ?? 'id';
+  state.descending = parts.get('descending') === '1';
+  state.first = whole(parts.get('first') ?? '') || 0;
+  return state;
+}
+
+/**
+ * A state that tells who listens what changed.
+ * @template {object} T
+ * @param {T} state
+ */
+export function store(state) {
+  /** @type {{names: string[], act: () => void}[]} */
+  const listeners = [];
+  return {
+    state,
+    /** Calls `act` after a change of one of these. */
+    on(names, act) { listeners.push({ names, act }); },
+    /** @param {Partial<T>} patch */
+    set(patch) {
+      const changed = Object.keys(patch).filter((name) => !same(state[name], patch[name]));
+      if (!changed.length) return;
+      Object.assign(state, patch);
+      for (const { names, act } of listeners) {
+        if (names.includes('*') || names.some((name) => changed.includes(name))) act();
+      }
+    },
+  };
+}

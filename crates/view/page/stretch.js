@@ -1,0 +1,129 @@
+// From values to colours. Pure: arrays in, arrays out.
+
+import { NODATA, viridis } from './palette.js';
+
+/**
+ * The values at some percentiles of the finite ones, between neighbours as `numpy.percentile` does it; zeros if there
+ * are none.
+ * @param {Float32Array} values @param {number[]} percentiles
+ */
+export function percentiles(values, percentiles) {
+  const finite = values.filter((value) => Number.isFinite(value));
+  if (!finite.length) return percentiles.map(() => 0);
+  return percentiles.map((percentile) => {
+    const at = (percentile / 100) * (finite.length - 1);
+    const below = Math.floor(at);
+    const low = select(finite, below);
+    if (below === at) return low;
+    // All that come after it are behind it now.
+    let high = Infinity;
+    for (let i = below + 1; i < finite.length; i++) if (finite[i] < high) high = finite[i];
+    return low + (high - low) * (at - below);
+  });
+}
+
+/** The k-th smallest value, after which no smaller one stands behind it (Hoare's selection). */
+function select(values, k) {
+  let low = 0;
+  let high = values.length - 1;
+  while (low < high) {
+    const pivot = values[(low + high) >> 1];
+    let i = low;
+    let j = high;
+    while (i <= j) {
+      while (values[i] < pivot) i++;
+      while (values[j] > pivot) j--;
+      if (i <= j) {
+        const value = values[i];
+        values[i++] = values[j];
+        values[j--] = value;
+      }
+    }
+    if (k <= j) high = j;
+    else if (k >= i) low = i;
+    else break;
+  }
+  return values[k];
+}
+
+/** @typedef {{low: number, high: number}} Limits */
+
+/**
+ * Paints bands into a picture: one as grey, three as red, green and blue. A pixel in which a band is missing gets the
+ * colour of missing data; a band of one value is mid-grey.
+ * @param {Uint8ClampedArray} out  RGBA
+ * @param {Float32Array[]} planes @param {Limits[]} limits
+ */
+export function paintBands(out, planes, limits) {
+  const channels = [0, 1, 2].map((channel) => Math.min(channel, planes.length - 1));
+  const scale = limits.map(({ low, high }) => (high > low ? 255 / (high - low) : 0));
+  for (let pixel = 0, at = 0; pixel < planes[0].length; pixel++, at += 4) {
+    let whole = true;
+    for (let channel = 0; channel < 3; channel++) {
+      const from = channels[channel];
+      const value = planes[from][pixel];
+      if (!Number.isFinite(value)) { whole = false; break; }
+      // A clamped array rounds halves to even, which is at most one level of another rounding.
+      out[at + channel] = scale[from] ? (value - limits[from].low) * scale[from] : 128;
+    }
+    if (!whole) out.set(NODATA, at);
+    out[at + 3] = 255;
+  }
+}
+
+/**
+ * Paints a map of angles: the smaller, the brighter.
+ * @param {(pixel: number) => number} angleOf @param {number} limit  the angle that is darkest
+ */
+export function paintAngles(out, angleOf, limit) {
+  const table = Array.from({ length: 256 }, (_, step) => viridis(1 - step / 255));
+  for (let pixel = 0, at = 0; at < out.length; pixel++, at += 4) {
+    const angle = angleOf(pixel);
+    out.set(Number.isFinite(angle) ? table[Math.min(255, Math.round((angle / limit) * 255))] : NODATA, at);
+    out[at + 3] = 255;
+  }
+}
+
+/**
+ * Lays the colours of classes over a picture.
+ * @param {Uint16Array} ids
+ * @param {boolean} layers  whether an id is a set of bits, each of them a class
+ * @param {(id: number) => (import('./palette.js').Colour | null)} colourOf  null: the class is switched off
+ * @param {number} opacity
+ */
+export function paintMask(out, ids, layers, colourOf, opacity) {
+  const colours = new Map();
+  const colour = (id) => {
+    if (!colours.has(id)) colours.set(id, colourOf(id));
+    return colours.get(id);
+  };
+  const blend = (at, over) => {
+    if (!over) return;
+    for (let channel = 0; channel < 3; channel++) {
+      out[at + channel] = Math.round(out[at + channel] + (over[channel] - out[at + channel]) * opacity);
+    }
+  };
+  for (let pixel = 0, at = 0; pixel < ids.length; pixel++, at += 4) {
+    const id = ids[pixel];
+    if (!layers) blend(at, colour(id));
+    else for (let bit = 0; id >> bit; bit++) if (id & (1 << bit)) blend(at, colour(bit));
+  }
+}
+
+/** Counts of values in equal steps from the lowest to the highest. @param {Float32Array} values */
+export function histogram(values, steps) {
+  let low = Infinity;
+  let high = -Infinity;
+  for (const value of values) {
+    if (!Number.isFinite(value)) continue;
+    if (value < low) low = value;
+    if (value > high) high = value;
+  }
+  const counts = new Array(steps).fill(0);
+  if (low > high) return { low: 0, high: 1, counts };
+  if (low === high) { low -= 0.5; high += 0.5; }
+  for (const value of values) {
+    if (Number.isFinite(value)) counts[Math.min(steps - 1, Math.floor(((value - low) / (high - low)) * steps))]++;
+  }
+  return { low, high, counts };
+}

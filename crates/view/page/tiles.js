@@ -1,0 +1,75 @@
+// Pieces of a cube at some resolution: the whole of it, thinned out if it is large, and what is looked at closely. A
+// tile keeps the bands and masks that it has, so that only what is missing is asked for.
+
+import * as api from './api.js';
+
+/** @typedef {import('./api.js').Region} Region */
+
+/** Bands that a tile keeps beside those that are shown. */
+const KEPT = 12;
+
+export class Tile {
+  /** @param {number} id  of the cube @param {Region} where @param {number} side  at most that many pixels an edge */
+  constructor(id, where, side) {
+    this.id = id;
+    this.where = where;
+    this.side = side;
+    this.height = 0;
+    this.width = 0;
+    /** @type {Map<number, Float32Array>} */
+    this.planes = new Map();
+    /** @type {Map<string, Uint16Array>} */
+    this.masks = new Map();
+  }
+
+  get rows() { return this.where.rows[1] - this.where.rows[0]; }
+  get columns() { return this.where.columns[1] - this.where.columns[0]; }
+  /** Whether every pixel of the region is there. */
+  get full() { return this.height === this.rows && this.width === this.columns; }
+
+  has(bands, mask) {
+    return bands.every((band) => this.planes.has(band)) && (!mask || this.masks.has(mask));
+  }
+
+  /** Asks for what is missing. @param {number[]} bands @param {string} mask  '': none */
+  async fetch(bands, mask, signal) {
+    const missing = [...new Set(bands)].filter((band) => !this.planes.has(band));
+    const [values, ids] = await Promise.all([
+      missing.length ? api.planes(this.id, missing, this.where, this.side, signal) : null,
+      mask && !this.masks.has(mask) ? api.mask(this.id, mask, this.where, this.side, signal) : null,
+    ]);
+    if (values) {
+      const [, height, width] = values.shape;
+      Object.assign(this, { height, width });
+      missing.forEach((band, at) =>
+        this.planes.set(band, values.data.subarray(at * height * width, (at + 1) * height * width)));
+      this.#forget(bands);
+    }
+    if (ids) this.masks.set(mask, ids.data);
+  }
+
+  #forget(bands) {
+    for (const band of this.planes.keys()) {
+      if (this.planes.size <= KEPT) return;
+      if (!bands.includes(band)) this.planes.delete(band);
+    }
+  }
+
+  /** The row of the cube that row `i` of the tile shows. */
+  row(i) { return this.where.rows[0] + Math.floor(((2 * i + 1) * this.rows) / (2 * this.height)); }
+  column(i) { return this.where.columns[0] + Math.floor(((2 * i + 1) * this.columns) / (2 * this.width)); }
+
+  /** The place in the tile's arrays of a pixel of the cube, or -1 if the tile does not hold that pixel. */
+  place(row, column) {
+    const i = Math.floor(((row - this.where.rows[0]) * this.height) / this.rows);
+    const j = Math.floor(((column - this.where.columns[0]) * this.width) / this.columns);
+    const inside = i >= 0 && j >= 0 && i < this.height && j < this.width;
+    return inside && this.row(i) === row && this.column(j) === column ? i * this.width + j : -1;
+  }
+
+  /** Whether the tile reaches over a region. @param {Region} where */
+  covers({ rows, columns }) {
+    const [a, b] = [this.where.rows, this.where.columns];
+    return a[0] <= rows[0] && rows[1] <= a[1] && b[0] <= columns[0] && columns[1] <= b[1];
+  }
+}
