@@ -110,8 +110,23 @@ export function paintMask(out, ids, layers, colourOf, opacity) {
   }
 }
 
-/** Counts of values in equal steps from the lowest to the highest. @param {Float32Array} values */
-export function histogram(values, steps) {
+/**
+ * Counts of values in equal steps from the lowest to the highest, or from one end to another.
+ * @param {Float32Array} values @param {number} steps @param {[number, number]} [ends]
+ */
+export function histogram(values, steps, ends) {
+  let [low, high] = ends ?? range(values);
+  if (low === high) { low -= 0.5; high += 0.5; }
+  const counts = new Array(steps).fill(0);
+  for (const value of values) {
+    if (!Number.isFinite(value)) continue;
+    counts[Math.min(steps - 1, Math.max(0, Math.floor(((value - low) / (high - low)) * steps)))]++;
+  }
+  return { low, high, counts };
+}
+
+/** The lowest and the highest finite value. @param {Float32Array} values @returns {[number, number]} */
+function range(values) {
   let low = Infinity;
   let high = -Infinity;
   for (const value of values) {
@@ -119,11 +134,5 @@ export function histogram(values, steps) {
     if (value < low) low = value;
     if (value > high) high = value;
   }
-  const counts = new Array(steps).fill(0);
-  if (low > high) return { low: 0, high: 1, counts };
-  if (low === high) { low -= 0.5; high += 0.5; }
-  for (const value of values) {
-    if (Number.isFinite(value)) counts[Math.min(steps - 1, Math.floor(((value - low) / (high - low)) * steps))]++;
-  }
-  return { low, high, counts };
+  return low <= high ? [low, high] : [0, 1];
 }

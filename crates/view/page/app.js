@@ -1,0 +1,125 @@
+// Begins the page: what is open, which address shows what, errors, and keys that work everywhere.
+
+import * as api from './api.js';
+import { debounced, el } from './dom.js';
+import { openCube } from './cube.js';
+import { help, isTyping } from './keyboard.js';
+import { openOverview } from './overview.js';
+import { count } from './shown.js';
+import { overview, read, write } from './state.js';
+import { startTheme, toggleTheme } from './theme.js';
+
+const main = /** @type {HTMLElement} */ (document.getElementById('main'));
+const alert = /** @type {HTMLElement} */ (document.getElementById('alert'));
+
+/** Shows an error with its remedy, until something works again or it is closed. */
+function fail(error, again) {
+  if (api.isAborted(error)) return;
+  // A mistake in this page; the message is for who reports it.
+  const known = error instanceof api.ApiError;
+  if (!known) console.error(error);
+  const text = known ? error.message : `This page has made a mistake: ${error.message}`;
+  alert.replaceChildren(el('div', { class: 'alert' },
+    el('div', {}, el('p', {}, el('b', {}, text)), el('p', {}, known ? error.remedy ?? '' : 'Load the page again.')),
+    el('span', { class: 'gap' }),
+    again ? el('button', { type: 'button', onclick: () => { clear(); again(); } }, 'Try again') : null,
+    el('button', { type: 'button', 'aria-label': 'Close the message', onclick: clear }, '×')));
+}
+
+function clear() { alert.replaceChildren(); }
+
+/** The state that the address shows; written a little later, as browsers allow only some writes a second. */
+let state = overview();
+const write_ = debounced(() => history.replaceState(null, '', write(state)), 150);
+const save = Object.assign((next) => { state = next; write_(); }, { now: () => write_.now() });
+
+let about = null;
+let open = null;
+let asked = new AbortController();
+let overviewHash = write(overview());
+
+/** Opens what the address says. */
+async function route() {
+  write_.stop();
+  asked.abort();
+  asked = new AbortController();
+  const { signal } = asked;
+  open?.stop();
+  open = null;
+  clear();
+  state = read(location.hash);
+  const page = { about, main, fail: (error, again) => { if (!signal.aborted) fail(error, again); }, clear, save, signal,
+    overviewHash: () => overviewHash };
+  try {
+    if (state.page === 'overview') {
+      page.save = Object.assign((next) => { overviewHash = write(next); save(next); }, { now: save.now });
+      overviewHash = write(state);
+      open = openOverview(state, page);
+    } else {
+      main.setAttribute('aria-busy', 'true');
+      const opened = await openCube(state, page);
+      if (signal.aborted) { opened?.stop(); return; }
+      open = opened;
+    }
+  } catch (error) {
+    if (signal.aborted) return;
+    main.className = '';
+    main.replaceChildren(el('p', { class: 'loading' }, el('a', { href: overviewHash }, '← All samples')));
+    fail(error, route);
+  } finally {
+    if (!signal.aborted) main.removeAttribute('aria-busy');
+  }
+}
+
+function keys(event) {
+  if (event.defaultPrevented || isTyping(event) || event.ctrlKey || event.altKey || event.metaKey) return;
+  if (document.querySelector('dialog[open]')) return;
+  if (event.key === '?') help();
+  else if (event.key === 't') toggleTheme();
+  else { open?.keys(event); return; }
+  event.preventDefault();
+}
+
+/** Lets the server know that somebody looks, so that it stays. */
+function pings() {
+  let failed = false;
+  const ping = async () => {
+    try {
+      await api.ping();
+      if (failed) clear();
+      failed = false;
+    } catch (error) {
+      failed = true;
+      fail(error, ping);
+    }
+  };
+  setInterval(ping, 10_000);
+}
+
+async function start() {
+  const actions = /** @type {HTMLElement} */ (document.getElementById('top-actions'));
+  actions.replaceChildren(el('button', { type: 'button', class: 'quiet', 'aria-label': 'Keys', title: 'Keys (?)', onclick: help }, '?'), startTheme());
+  try {
+    about = await api.about();
+  } catch (error) {
+    main.replaceChildren();
+    fail(error, start);
+    return;
+  }
+  const title = /** @type {HTMLElement} */ (document.getElementById('title'));
+  title.textContent = about.title;
+  title.title = about.path;
+  const what = about.kind === 'cubes' ? 'raw cubes' : 'dataset';
+  const shapes = about.stacks.length === 1 ? about.stacks[0].name : `${about.stacks.length} shapes`;
+  /** @type {HTMLElement} */ (document.getElementById('about')).textContent =
+    `${what}, ${count(about.samples)} ${about.samples === 1 ? 'cube' : 'cubes'}, ${shapes}`;
+  // A single cube is what there is to see.
+  if (!location.hash && about.samples === 1) history.replaceState(null, '', '#cube/0');
+  addEventListener('hashchange', route);
+  addEventListener('keydown', keys);
+  addEventListener('pagehide', () => write_.now());
+  pings();
+  await route();
+}
+
+start();

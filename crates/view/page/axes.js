@@ -1,0 +1,31 @@
+// The axis of bands that the charts of spectra share, and their tables.
+
+import { bandName, number } from './shown.js';
+
+/** Wavelengths where all are known, else the bands' numbers. */
+export function bandAxis(cube) {
+  const { wavelength, good_bands: good, shape } = cube;
+  const known = wavelength?.every((value) => value !== null);
+  const x = known ? wavelength : Array.from({ length: shape[2] }, (_, band) => band);
+  return {
+    x, good: good ?? undefined, xTitle: known ? 'Wavelength (nm)' : 'Band',
+    yTitle: cube.unit ? `Value (${cube.unit})` : 'Value',
+    place: (band) => (known ? `Band ${band}, ${bandName(cube, band)}` : `Band ${band}`),
+  };
+}
+
+/** The table beside a chart of spectra. @param {import('./chart.js').Line[]} lines */
+export function bandTable(cube, lines) {
+  const spreads = lines.map(({ spread }) => Boolean(spread));
+  return {
+    head: ['Band', 'Wavelength (nm)', ...lines.flatMap(({ name }, at) => (spreads[at] ? [name, `${name} ± std`] : [name]))],
+    rows: () => Array.from({ length: cube.shape[2] }, (_, band) => [
+      `${band}${cube.good_bands?.[band] === false ? ' (bad)' : ''}`,
+      number(cube.wavelength?.[band] ?? null, 7).replace('missing', '–'),
+      ...lines.flatMap(({ values, spread }) => {
+        const value = number(values[band], 7);
+        return spread ? [value, number(spread[band], 7)] : [value];
+      }),
+    ]),
+  };
+}

@@ -1,0 +1,200 @@
+// The page of one cube: puts the picture and the sections beside it together.
+
+import * as api from './api.js';
+import { angleScale } from './anglescale.js';
+import { classesSection } from './classes.js';
+import { cubeKeys } from './cubekeys.js';
+import { displaySection } from './display.js';
+import { el, say } from './dom.js';
+import { badge, factsSection } from './facts.js';
+import { coordinates } from './geo.js';
+import { histogramSection } from './histogram.js';
+import { CubeImage } from './image.js';
+import { masksSection } from './masks.js';
+import { CHANNELS, GREY, LINES } from './palette.js';
+import { Picture } from './picture.js';
+import { bandName, classOf, number, regionName, shownBands, shownMask } from './shown.js';
+import { spectraSection } from './spectra.js';
+import { store, write } from './state.js';
+import { toolbar } from './toolbar.js';
+
+/**
+ * Opens a cube.
+ * @param {import('./state.js').CubeView} state
+ * @param {{about: any, main: HTMLElement, fail: (error: any, again?: () => void) => void,
+ *   save: (state: any) => void, signal: AbortSignal, overviewHash: () => string}} page
+ * @returns {Promise<{keys: (event: KeyboardEvent) => void, stop: () => void} | undefined>}
+ */
+export async function openCube(state, page) {
+  const cube = await api.cube(state.id, page.signal);
+  if (page.signal.aborted) return undefined;
+  document.title = `${cube.name} – ${page.about.title} – hsipack view`;
+  const inside = ({ rows, columns }) => rows[1] <= cube.shape[0] && columns[1] <= cube.shape[1];
+  state.pins = state.pins.filter(inside);
+  if (state.cursor && !inside(spanOf(state.cursor))) state.cursor = null;
+  const session = new Session(cube, state, page);
+  page.main.replaceChildren(session.node);
+  page.main.className = 'cube-page';
+  session.start();
+  return session;
+}
+
+/** @returns {import('./api.js').Region} */
+const spanOf = ([row, column]) => ({ rows: [row, row + 1], columns: [column, column + 1] });
+
+class Session {
+  constructor(cube, state, page) {
+    this.cube = cube;
+    this.page = page;
+    this.fail = page.fail;
+    this.view = store(state);
+    this.view.on(['*'], () => page.save(this.view.state));
+    this.corner = null;
+    this.keys = cubeKeys(this);
+    this.picture = new Picture(this);
+    this.image = new CubeImage(this, () => this.#painted());
+    this.display = displaySection(this);
+    this.spectra = spectraSection(this);
+    this.masks = masksSection(this);
+    this.classes = classesSection(this);
+    this.histogram = histogramSection(this);
+    this.scale = angleScale(this);
+    this.busy = el('p', { class: 'busy', hidden: true }, 'Loading…');
+    this.read = el('p', { class: 'readout', 'aria-live': 'polite' });
+    this.picture.frame.append(this.scale.node, this.busy);
+    this.tools = toolbar(this);
+    this.node = el('div', { class: 'cube' }, this.#head(),
+      el('div', { class: 'stage' }, this.tools.node, this.picture.frame, this.read),
+      el('div', { class: 'panel', role: 'region', 'aria-label': 'Display, spectra and facts', tabindex: 0 },
+        this.display.node, this.spectra.node, this.masks.node, this.classes.node, this.histogram.node, factsSection(this).node));
+  }
+
+  #head() {
+    const { cube, page } = this;
+    const step = (id, text, name, key) => (id === null || id === undefined
+      ? el('span', { class: 'step off', 'aria-hidden': 'true' }, text)
+      : el('a', { class: 'step', href: this.hashOf(id), 'aria-label': `${name} cube`, title: `${name} cube (${key})` }, text));
+    return el('div', { class: 'head' },
+      el('a', { href: page.overviewHash(), class: 'back' }, '← All samples'),
+      el('h2', { class: 'cube-name' }, cube.name), el('span', { class: 'badges' }, cube.marks.map(badge)), el('span', { class: 'gap' }),
+      el('span', { class: 'steps' }, step(cube.previous, '‹', 'Previous', 'p'), step(cube.next, '›', 'Next', 'n')));
+  }
+
+  /** The address of another cube, looked at in the same way. */
+  hashOf(id) {
+    const { bands, stretch, mask, opacity, hidden, open } = this.view.state;
+    return write({ ...this.view.state, id, bands, stretch, mask, opacity, hidden, open,
+      at: null, cursor: null, pins: [], chosen: 0, angle: false, limit: null });
+  }
+
+  start() {
+    const { view, image, picture } = this;
+    view.on(['bands', 'mask'], () => image.update());
+    view.on(['stretch', 'opacity', 'hidden'], () => image.paint());
+    view.on(['angle', 'pins', 'chosen', 'limit'], () => image.updateAngles());
+    view.on(['at'], () => { picture.draw(); picture.look(); this.tools.show(); });
+    view.on(['pins', 'chosen'], () => picture.draw());
+    view.on(['cursor'], () => { picture.draw(); this.readout(view.state.cursor); });
+    view.on(['bands', 'stretch', 'mask'], () => this.histogram.show());
+    // Links to other cubes take along how this one is looked at.
+    view.on(['bands', 'stretch', 'mask', 'opacity', 'hidden', 'open'], () =>
+      this.node.querySelector('.head')?.replaceWith(this.#head()));
+    image.update();
+    image.updateAngles();
+    this.tools.show();
+    this.readout(view.state.cursor);
+  }
+
+  #painted() {
+    this.picture.draw();
+    this.picture.look();
+    this.display.showLimits();
+    this.masks.show();
+    this.histogram.show();
+    this.scale.show();
+    this.busy.hidden = this.image.busy === 0;
+    this.picture.frame.setAttribute('aria-busy', String(this.image.busy > 0));
+    this.readout(this.pointed ?? this.view.state.cursor);
+  }
+
+  /** Remembers whether a section is unfolded. */
+  fold(name) {
+    return (open) => {
+      const others = this.view.state.open.filter((one) => one !== name);
+      this.view.set({ open: open ? [...others, name].sort() : others });
+    };
+  }
+
+  /** Pins the spectrum of a region, or chooses it if it is pinned. @param {import('./api.js').Region} region */
+  pin(region) {
+    const { pins } = this.view.state;
+    this.corner = null;
+    const there = pins.findIndex(({ rows, columns }) => String([rows, columns]) === String([region.rows, region.columns]));
+    if (there >= 0) {
+      this.view.set({ chosen: there });
+      return;
+    }
+    const used = pins.map(({ colour }) => colour);
+    const colour = LINES.find((one) => !used.includes(one)) ?? LINES[pins.length % LINES.length];
+    const name = regionName(region);
+    this.view.set({ pins: [...pins, { rows: region.rows, columns: region.columns, name, colour }], chosen: pins.length });
+    say(`Pinned ${name}`);
+  }
+
+  toggleGrey() {
+    const bands = shownBands(this.cube, this.view.state);
+    this.view.set({ bands: bands.length === 3 ? [bands[0]] : this.cube.presets[0]?.bands ?? null });
+  }
+
+  toggleMask() {
+    const shown = shownMask(this.cube, this.view.state);
+    if (shown) this.hiddenMask = shown.name;
+    this.view.set({ mask: shown ? '' : this.hiddenMask ?? null });
+  }
+
+  toggleAngle() {
+    if (this.view.state.pins.length) this.view.set({ angle: !this.view.state.angle });
+    else say('Pin a spectrum first: the map shows angles to it.');
+  }
+
+  /** Where the bands that are shown lie in a chart of spectra. */
+  bandMarks() {
+    const { wavelength } = this.cube;
+    const known = wavelength?.every((value) => value !== null);
+    const bands = shownBands(this.cube, this.view.state);
+    return bands.map((band, at) => ({ x: known ? wavelength[band] : band, colour: bands.length === 1 ? GREY : CHANNELS[at],
+      text: `Shown: band ${band}, ${bandName(this.cube, band)}` }));
+  }
+
+  /** Says what is known of a pixel. @param {[number, number] | null} at */
+  readout(at) {
+    this.pointed = at;
+    const pixel = at ?? this.view.state.cursor;
+    if (!pixel) {
+      this.read.replaceChildren(el('span', {}, 'Point at the picture to read it. Press ? for keys.'));
+      return;
+    }
+    const [row, column] = pixel;
+    const { bands, values, mask, id } = this.image.pixel(row, column);
+    const parts = [`row ${row}, column ${column}`];
+    if (values) parts.push(`${bands.length > 1 ? 'bands' : 'band'} ${bands.join(', ')}: ${values.map((value) => number(value, 4)).join(', ')}`);
+    if (mask && id !== null) parts.push(classText(mask, id));
+    const place = coordinates(this.cube.geo, row, column);
+    if (place) parts.push(place);
+    this.read.replaceChildren(...parts.map((text) => el('span', {}, text)));
+  }
+
+  stop() {
+    this.image.stop();
+    this.picture.stop();
+    this.spectra.stop();
+    this.classes.stop();
+  }
+}
+
+/** The class of a pixel, or those of its bits. */
+function classText(mask, id) {
+  if (!mask.layers) return classOf(mask, id).label;
+  const bits = Array.from({ length: 16 }, (_, bit) => bit).filter((bit) => id & (1 << bit));
+  return bits.length ? bits.map((bit) => classOf(mask, bit).label).join(' + ') : 'no class';
+}

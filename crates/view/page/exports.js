@@ -1,0 +1,53 @@
+// What leaves the page: tables as CSV, pictures as PNG, links.
+
+import { el, say } from './dom.js';
+
+/** A cell of a CSV file. Text that a spreadsheet would take for a formula gets an apostrophe before it. */
+export function cell(value) {
+  if (value === null || value === undefined) return '';
+  if (typeof value === 'number') return Number.isFinite(value) ? String(value) : '';
+  const text = /^[=+\-@\t\r\n]/.test(value) ? `'${value}` : value;
+  return /[",\r\n;]/.test(text) || text !== text.trim() ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
+/** Spectra as CSV: a row a band. @param {import('./chart.js').Line[]} lines */
+export function spectraCsv(cube, lines) {
+  const head = ['band', 'wavelength_nm',
+    ...lines.flatMap(({ name, spread }) => (spread ? [name, `${name} std`] : [name]))];
+  const rows = Array.from({ length: cube.shape[2] }, (_, band) => [band, cube.wavelength?.[band] ?? null,
+    ...lines.flatMap(({ values, spread }) => (spread ? [values[band], spread[band]] : [values[band]]))]);
+  return [head, ...rows].map((row) => row.map(cell).join(',')).join('\r\n') + '\r\n';
+}
+
+/** A file's name of a sample's: letters, digits and what no system minds. */
+export const fileName = (...parts) =>
+  parts.join('_').normalize('NFKC').replace(/[^\p{L}\p{N}._-]+/gu, '_').replace(/^[._]+|_+(?=\.\w+$)/g, '').slice(-120);
+
+/** Has the browser keep a file. @param {Blob} blob */
+export function save(blob, name) {
+  const url = URL.createObjectURL(blob);
+  const link = el('a', { href: url, download: name });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+  say(`Saved ${name}`);
+}
+
+export const saveCsv = (text, name) => save(new Blob([text], { type: 'text/csv;charset=utf-8' }), name);
+
+/** @param {HTMLCanvasElement} canvas */
+export function savePng(canvas, name) {
+  canvas.toBlob((blob) => { if (blob) save(blob, name); }, 'image/png');
+}
+
+/** Copies the address of what is shown. */
+export async function copyLink() {
+  try {
+    await navigator.clipboard.writeText(location.href);
+    say('Link copied. It works while this server runs.');
+  } catch {
+    // Some browsers refuse; then the user copies it.
+    prompt('Copy this link:', location.href);
+  }
+}

@@ -1,0 +1,39 @@
+// The section "About this cube": facts, notes and marks. And the badges of marks.
+
+import { el, section } from './dom.js';
+import { count, number } from './shown.js';
+import { crsName } from './geo.js';
+
+const MARKS = { nan: 'NaN', inf: 'Infinite', saturated: 'Saturated', outlier: 'Outlier', damaged: 'Damaged' };
+
+/** A badge with a word, and with what it means. @param {{kind: string, text: string}} mark */
+export function badge({ kind, text }) {
+  return el('span', { class: `badge ${MARKS[kind] ? kind : 'other'}`, title: text }, MARKS[kind] ?? kind,
+    el('span', { class: 'hidden' }, `: ${text}`));
+}
+
+/** What the table says besides the server's fields. */
+function own(cube) {
+  const [rows, columns, bands] = cube.shape;
+  const facts = [['Shape', `${count(rows)} rows × ${count(columns)} columns × ${count(bands)} bands`],
+    ['Values', [cube.dtype, cube.unit].filter(Boolean).join(', in ')], ['Format', cube.format]];
+  const known = (cube.wavelength ?? []).filter((value) => value !== null);
+  if (known.length) facts.push(['Wavelengths', `${number(Math.min(...known))} to ${number(Math.max(...known))} nm`]);
+  const widths = (cube.fwhm ?? []).filter((value) => value !== null);
+  if (widths.length) facts.push(['Width of bands (FWHM)', `${number(Math.min(...widths), 3)} to ${number(Math.max(...widths), 3)} nm`]);
+  const bad = (cube.good_bands ?? []).filter((good) => !good).length;
+  if (cube.good_bands) facts.push(['Bad bands', bad ? `${bad}, grey in charts` : 'none']);
+  if (cube.geo) facts.push(['Reference system', crsName(cube.geo.crs)]);
+  return facts.filter(([, text]) => text);
+}
+
+export function factsSection(session) {
+  const { cube, view } = session;
+  const { node, body } = section('facts', 'About this cube', view.state.open.includes('facts'), session.fold('facts'));
+  body.append(
+    el('ul', { class: 'notes' }, cube.marks.map((mark) => el('li', {}, badge(mark), ` ${mark.text}`)),
+      cube.notes.map((text) => el('li', {}, text))),
+    el('table', { class: 'facts' }, el('tbody', {}, [...own(cube), ...cube.fields].map(([name, value]) =>
+      el('tr', {}, el('th', { scope: 'row' }, name), el('td', {}, value))))));
+  return { node };
+}

@@ -1,0 +1,36 @@
+// The dialog that lists the keys.
+
+import { el } from './dom.js';
+
+const KEYS = [
+  ['Everywhere', [['?', 'This list'], ['t', 'Light or dark colours'], ['Esc', 'Close a dialog; from a cube back to all samples']]],
+  ['All samples', [['Arrows, Home, End, Page up, Page down', 'Move among the samples'], ['Enter', 'Open the sample'], ['/', 'Type a condition']]],
+  ['A cube', [
+    ['n, p', 'Next, previous cube'], ['g', 'Colour or one band as grey'], ['1 2 3', 'Presets of bands'],
+    ['[ ]', 'With one band in grey: the band before, after'],
+    ['m', 'Show or hide the mask'], ['a', 'Angle map to the chosen spectrum'], ['s', 'Save the picture as PNG'], ['l', 'Copy the link']]],
+  ['The picture', [
+    ['Arrows', 'Move the pixel cursor; with Shift by ten'], ['Enter', 'Pin the spectrum of the pixel, or the mean of the rectangle'],
+    ['r', 'Begin a rectangle at the cursor'], ['Delete', 'Remove the chosen spectrum'], ['+ −', 'Zoom'], ['0', 'Show the whole cube'],
+    ['Mouse', 'Click pins a spectrum; drag moves; Shift and drag pins a rectangle’s mean; wheel zooms']]],
+  ['Charts', [['← →', 'Read values band by band'], ['Enter', 'Show the band in grey']]],
+];
+
+let dialog = null;
+
+export function help() {
+  if (!dialog) {
+    const close = el('button', { type: 'button', onclick: () => dialog.close() }, 'Close');
+    dialog = el('dialog', { class: 'help', 'aria-labelledby': 'help-title' },
+      el('div', { class: 'row' }, el('h2', { id: 'help-title' }, 'Keys'), el('span', { class: 'gap' }), close),
+      el('div', { class: 'groups' }, KEYS.map(([title, keys]) => el('section', {}, el('h3', {}, title),
+        el('dl', {}, keys.flatMap(([key, what]) => [el('dt', {}, el('kbd', {}, key)), el('dd', {}, what)]))))));
+    document.body.append(dialog);
+  }
+  if (!dialog.open) dialog.showModal();
+}
+
+/** Whether a key is typed into something that takes it itself. */
+export function isTyping({ target }) {
+  return target instanceof Element && target.matches('input:not([type=checkbox], [type=radio]), select, textarea');
+}

@@ -1,0 +1,60 @@
+// What of a cube is shown, where the state leaves it open or a link says what the cube does not have.
+
+import { classColour, rgb } from './palette.js';
+
+/** @typedef {{id: number, label: string, colour: string}} Class */
+/** @typedef {{name: string, layers: boolean, classes: Class[]}} Mask */
+
+/** The bands that are shown: three, or one. @returns {number[]} */
+export function shownBands(cube, view) {
+  const count = cube.shape[2];
+  const sound = view.bands?.every((band) => band < count);
+  return sound ? view.bands : cube.presets[0]?.bands ?? [0];
+}
+
+/** The mask that is laid over. @returns {Mask | null} */
+export function shownMask(cube, view) {
+  if (view.mask === '') return null;
+  return cube.masks.find(({ name }) => name === view.mask) ?? cube.masks[0] ?? null;
+}
+
+/** A class of a mask, also one that the dataset has no name for. @param {Mask} mask @returns {Class} */
+export const classOf = (mask, id) =>
+  mask.classes.find((known) => known.id === id) ?? { id, label: String(id), colour: '' };
+
+/** @param {Class} known @returns {import('./palette.js').Colour} */
+export const colourOf = ({ id, colour }) => (/^#[0-9a-f]{6}$/i.test(colour) ? rgb(colour) : classColour(id));
+
+/** The classes that are switched off: unless the user says otherwise, what stands for no class. */
+export function hiddenClasses(mask, view) {
+  if (view.hidden) return new Set(view.hidden);
+  const none = classOf(mask, 0).label;
+  const background = !mask.layers && /^0?\s*(background|unlabell?ed|no ?data|undefined|none)?$/i.test(none);
+  return new Set(background ? [0] : []);
+}
+
+/** A number with as many digits as tell values of its size apart. */
+export function number(value, digits = 5) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return 'missing';
+  if (value === 0) return '0';
+  const size = Math.abs(value);
+  return size >= 1e6 || size < 1e-4 ? value.toExponential(digits - 1) : String(Number(value.toPrecision(digits)));
+}
+
+const grouped = new Intl.NumberFormat('en');
+
+/** A count, in groups of three digits. */
+export const count = (value) => grouped.format(value);
+
+/** What a band is called: its number, and its wavelength or name. */
+export function bandName(cube, band) {
+  const wavelength = cube.wavelength?.[band];
+  if (wavelength !== null && wavelength !== undefined) return `${number(wavelength)} nm`;
+  return cube.band_names?.[band] ?? `band ${band}`;
+}
+
+/** What a region is called. */
+export function regionName({ rows, columns }) {
+  if (rows[1] - rows[0] === 1 && columns[1] - columns[0] === 1) return `row ${rows[0]}, column ${columns[0]}`;
+  return `rows ${rows[0]}–${rows[1] - 1}, columns ${columns[0]}–${columns[1] - 1}`;
+}

@@ -1,0 +1,120 @@
+// The section "Spectra": pinned spectra, their chart, and the map of angles to the chosen one.
+
+import * as api from './api.js';
+import { bandAxis, bandTable } from './axes.js';
+import { Chart } from './chart.js';
+import { el, say, section, unique } from './dom.js';
+import { fileName, saveCsv, spectraCsv } from './exports.js';
+import { count, regionName } from './shown.js';
+
+/** @typedef {import('./state.js').Pin} Pin */
+/** @typedef {{pixels: number, mean: (number | null)[], std: (number | null)[] | null}} Found */
+
+const keyOf = ({ rows, columns }) => JSON.stringify([rows, columns]);
+
+export function spectraSection(session) {
+  const { cube, view } = session;
+  /** @type {Map<string, Found | Error | null>} null: asked for */
+  const found = new Map();
+  const stop = new AbortController();
+  const chart = new Chart((band) => view.set({ bands: [band] }));
+  const hint = el('p', { class: 'muted hint' },
+    'Click a pixel to pin its spectrum. Drag with Shift held, or choose Rectangle, for a mean.');
+  const list = el('ol', { class: 'pins' });
+  const group = unique('chosen');
+  const angle = el('input', { type: 'checkbox', onchange: () => view.set({ angle: angle.checked }) });
+  const csv = el('button', { type: 'button', onclick: exportCsv }, 'Save CSV');
+  const clear = el('button', { type: 'button',
+    onclick: () => { view.set({ pins: [], chosen: 0, angle: false }); say('All spectra removed'); } }, 'Remove all');
+  const actions = el('div', { class: 'row' },
+    el('label', { class: 'check', title: 'Angle of each pixel to the chosen spectrum (a)' }, angle, 'Angle map to the chosen one'),
+    el('span', { class: 'gap' }), csv, clear);
+  const { node, body } = section('spectra', 'Spectra', view.state.open.includes('spectra'), session.fold('spectra'));
+  body.append(hint, chart.node, list, actions);
+
+  /** The spectra that have arrived, as lines. @returns {import('./chart.js').Line[]} */
+  const lines = () => view.state.pins.flatMap((pin) => {
+    const spectrum = found.get(keyOf(pin));
+    if (!spectrum || spectrum instanceof Error) return [];
+    return [{ name: pin.name, colour: pin.colour, values: spectrum.mean, spread: spectrum.std }];
+  });
+
+  function exportCsv() {
+    saveCsv(spectraCsv(cube, lines()), fileName(cube.name, 'spectra.csv'));
+  }
+
+  async function fetchMissing() {
+    await Promise.all(view.state.pins.map(async (pin) => {
+      const key = keyOf(pin);
+      if (found.has(key)) return;
+      found.set(key, null);
+      try {
+        found.set(key, await api.spectrum(cube.id, pin, stop.signal));
+      } catch (error) {
+        if (api.isAborted(error)) return;
+        found.set(key, error);
+        session.fail(error, () => { found.delete(key); fetchMissing(); });
+      }
+      show();
+    }));
+  }
+
+  const change = (index, patch) =>
+    view.set({ pins: view.state.pins.map((pin, at) => (at === index ? { ...pin, ...patch } : pin)) });
+
+  function remove(index) {
+    const { pins, chosen } = view.state;
+    say(`Removed ${pins[index].name}`);
+    const left = pins.filter((_, at) => at !== index);
+    const next = Math.max(0, index < chosen ? chosen - 1 : Math.min(chosen, left.length - 1));
+    view.set({ pins: left, chosen: next, angle: view.state.angle && left.length > 0 });
+    // The focus stays in the list.
+    (list.querySelectorAll('.remove')[Math.min(index, left.length - 1)] ?? session.picture.canvas).focus();
+  }
+
+  function entry(pin, index) {
+    const spectrum = found.get(keyOf(pin));
+    const of = spectrum instanceof Error ? 'failed' : !spectrum ? 'loading…'
+      : spectrum.pixels > 1 ? `mean ± std of ${count(spectrum.pixels)} pixels` : '';
+    return el('li', {},
+      el('input', { type: 'radio', name: group, checked: index === view.state.chosen, 'aria-label': `Choose ${pin.name}`,
+        onchange: () => view.set({ chosen: index }) }),
+      el('input', { type: 'color', value: pin.colour, 'aria-label': `Colour of ${pin.name}`,
+        onchange: (event) => change(index, { colour: event.target.value }) }),
+      el('b', { class: 'index', 'aria-hidden': 'true' }, String(index + 1)),
+      el('div', { class: 'what' },
+        el('input', { class: 'name', value: pin.name, maxlength: 80, 'aria-label': `Name of spectrum ${index + 1}`,
+          onchange: (event) => change(index, { name: event.target.value.trim() || regionName(pin) }) }),
+        el('span', { class: 'muted small' }, pin.name === regionName(pin) ? of : [regionName(pin), of].filter(Boolean).join('; '))),
+      el('button', { type: 'button', class: 'quiet remove', 'aria-label': `Remove ${pin.name}`, title: 'Remove',
+        onclick: () => remove(index) }, '×'));
+  }
+
+  function show() {
+    const { pins } = view.state;
+    const shown = lines();
+    hint.hidden = pins.length > 0;
+    chart.node.hidden = actions.hidden = pins.length === 0;
+    csv.disabled = shown.length === 0;
+    angle.checked = view.state.angle;
+    // While a name is typed its box stays.
+    if (!list.contains(document.activeElement) || list.children.length !== pins.length) {
+      list.replaceChildren(...pins.map(entry));
+    } else {
+      const at = [...list.querySelectorAll('input,button')].indexOf(/** @type {any} */ (document.activeElement));
+      list.replaceChildren(...pins.map(entry));
+      /** @type {any} */ (list.querySelectorAll('input,button')[at])?.focus();
+    }
+    if (!shown.length && !chart.data) return;
+    chart.show({
+      ...bandAxis(cube), lines: shown, marks: session.bandMarks(), table: bandTable(cube, shown),
+      label: `Spectra: ${shown.map(({ name }) => name).join(', ')}`,
+    });
+  }
+
+  view.on(['pins', 'chosen', 'angle'], () => { fetchMissing(); show(); });
+  view.on(['bands'], show);
+  fetchMissing();
+  show();
+  return { node, stop: () => stop.abort() };
+}

@@ -1,0 +1,79 @@
+// Small pictures: asked for when they are on screen, a few at a time, and kept for a while.
+
+import * as api from './api.js';
+
+const SIDE = 160;
+const AT_ONCE = 4;
+const KEPT = 400;
+
+export class Thumbnails {
+  /** @type {Map<number, string | Error>} addresses of pictures, the newest last */
+  #kept = new Map();
+  /** @type {Map<number, {controller: AbortController | null, done: (result: string | Error) => void}>} */
+  #wanted = new Map();
+  #running = 0;
+
+  /**
+   * Asks for the picture of a sample. `done` is called once with its address or an error, unless it is given up.
+   * @param {number} id @param {(result: string | Error) => void} done
+   */
+  want(id, done) {
+    const kept = this.#kept.get(id);
+    if (kept) {
+      this.#kept.delete(id);
+      this.#kept.set(id, kept);
+      done(kept);
+      return;
+    }
+    this.#wanted.set(id, { controller: null, done });
+    this.#next();
+  }
+
+  /** The picture is not on screen any more. */
+  forget(id) {
+    const wanted = this.#wanted.get(id);
+    this.#wanted.delete(id);
+    wanted?.controller?.abort();
+  }
+
+  #next() {
+    for (const [id, wanted] of this.#wanted) {
+      if (this.#running >= AT_ONCE) return;
+      if (!wanted.controller) this.#ask(id, wanted);
+    }
+  }
+
+  async #ask(id, wanted) {
+    wanted.controller = new AbortController();
+    this.#running += 1;
+    let result;
+    try {
+      result = URL.createObjectURL(await api.thumbnail(id, SIDE, wanted.controller.signal));
+    } catch (error) {
+      result = error;
+    }
+    this.#running -= 1;
+    const current = this.#wanted.get(id) === wanted;
+    if (current) this.#wanted.delete(id);
+    if (!api.isAborted(result)) this.#keep(id, result);
+    if (current) wanted.done(result);
+    this.#next();
+  }
+
+  #keep(id, result) {
+    // An unreachable server may be back.
+    if (result instanceof Error && /** @type {any} */ (result).status === 0) return;
+    this.#kept.set(id, result);
+    for (const [old, address] of this.#kept) {
+      if (this.#kept.size <= KEPT) return;
+      this.#kept.delete(old);
+      if (typeof address === 'string') URL.revokeObjectURL(address);
+    }
+  }
+
+  stop() {
+    for (const id of [...this.#wanted.keys()]) this.forget(id);
+    for (const address of this.#kept.values()) if (typeof address === 'string') URL.revokeObjectURL(address);
+    this.#kept.clear();
+  }
+}

@@ -1,0 +1,34 @@
+// Round numbers along an axis.
+
+/**
+ * About `count` numbers from `low` to `high`, none outside, at equal steps of 1, 2 or 5 times a power of ten.
+ * @returns {{at: number[], label: (tick: number) => string}}
+ */
+export function ticks(low, high, count) {
+  const rough = (high - low) / Math.max(1, count);
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((part) => part * power).find((size) => size >= rough * 0.999) ?? rough;
+  const at = [];
+  for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9 && at.length < 100; k++) at.push(k * step);
+  const digits = Math.min(12, Math.max(0, -Math.floor(Math.log10(step) + 1e-9)));
+  const size = Math.max(Math.abs(low), Math.abs(high));
+  const label = size >= 1e6 || size < 1e-3
+    ? (tick) => (tick === 0 ? '0' : Number(tick.toPrecision(6)).toExponential().replace('e+', 'e'))
+    : (tick) => (Math.abs(tick) < step / 1e6 ? 0 : tick).toFixed(digits);
+  return { at, label };
+}
+
+/** Ends of an axis for values: some more than they need; never empty. @param {Iterable<number>} values */
+export function extent(values, margin = 0.05) {
+  let low = Infinity;
+  let high = -Infinity;
+  for (const value of values) {
+    if (value === null || !Number.isFinite(value)) continue;
+    low = Math.min(low, value);
+    high = Math.max(high, value);
+  }
+  if (low > high) return [0, 1];
+  const least = Math.max(Math.abs(low), Math.abs(high)) * 1e-6 || 1;
+  const more = high - low > least ? (high - low) * margin : least;
+  return [low - more, high + more];
+}
