@@ -131,8 +131,15 @@ export class Chart {
   #gaps({ x, shown }) {
     const { data } = this;
     const middle = (a, b) => (data.x[a] + (data.x[b] ?? data.x[a])) / 2;
-    return data.x.map((_, at) => at).filter((at) => !shown(at)).map((at) => {
-      const ends = [x(middle(at, at - 1)), x(middle(at, at + 1))].sort((a, b) => a - b);
+    /** @type {[number, number][]} */
+    const runs = [];
+    data.x.forEach((_, at) => {
+      if (shown(at)) return;
+      if (runs.at(-1)?.[1] === at - 1) runs[runs.length - 1][1] = at;
+      else runs.push([at, at]);
+    });
+    return runs.map(([first, last]) => {
+      const ends = [x(middle(first, first - 1)), x(middle(last, last + 1))].sort((a, b) => a - b);
       return svg('rect', { x: ends[0], y: MARGIN.top, width: Math.max(1, ends[1] - ends[0]),
         height: HEIGHT - MARGIN.top - MARGIN.bottom });
     });

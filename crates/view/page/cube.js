@@ -92,7 +92,7 @@ class Session {
     view.on(['bands', 'mask'], () => image.update());
     view.on(['stretch', 'opacity', 'hidden'], () => image.paint());
     view.on(['angle', 'pins', 'chosen', 'limit'], () => image.updateAngles());
-    view.on(['at'], () => { picture.draw(); picture.look(); this.tools.show(); });
+    view.on(['at'], () => { picture.draw(); picture.look(); });
     view.on(['pins', 'chosen'], () => picture.draw());
     view.on(['cursor'], () => { picture.draw(); this.readout(view.state.cursor); });
     view.on(['bands', 'stretch', 'mask'], () => this.histogram.show());
@@ -101,7 +101,6 @@ class Session {
       this.node.querySelector('.head')?.replaceWith(this.#head()));
     image.update();
     image.updateAngles();
-    this.tools.show();
     this.readout(view.state.cursor);
   }
 

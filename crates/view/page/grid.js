@@ -141,7 +141,8 @@ export class Grid {
       else if (this.blocks.size > BLOCKS) this.blocks.delete(number);
     }
     for (const number of wanted) if (!this.blocks.has(number)) this.#fetch(number);
-    for (const card of this.cards.values()) this.#picture(card);
+    // From the top down.
+    for (const place of [...this.cards.keys()].sort((a, b) => a - b)) this.#picture(this.cards.get(place));
   }
 
   async #fetch(number) {

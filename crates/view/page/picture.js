@@ -22,6 +22,9 @@ export class Picture {
       'Arrow keys move the pixel cursor. Enter pins its spectrum. r begins a rectangle at the cursor, Enter pins its ' +
       'mean. Plus and minus zoom, 0 shows the whole cube. Question mark lists all keys.');
     this.frame = el('div', { class: 'frame' }, this.canvas, this.keys);
+    const [rows, columns] = session.cube.shape;
+    // On a phone the picture is as high as it needs to be.
+    this.frame.style.setProperty('--aspect', `${columns} / ${rows}`);
     this.look = debounced(() => this.#look(), 120);
     this.#listen();
     this.observer = new ResizeObserver(() => this.resize());
@@ -171,6 +174,7 @@ export class Picture {
   }
 
   #draw() {
+    this.session.tools?.show();
     const context = this.canvas.getContext('2d');
     const density = this.canvas.width / this.size.width;
     context.setTransform(1, 0, 0, 1, 0, 0);

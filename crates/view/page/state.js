@@ -44,7 +44,7 @@ export const overview = () =>
 
 /** @returns {CubeView} */
 export const cubeView = (id) => ({
-  page: 'cube', id, bands: null, stretch: [2, 98], at: null, cursor: null, mask: null, opacity: 0.5, hidden: null,
+  page: 'cube', id, bands: null, stretch: [2, 98], at: null, cursor: null, mask: null, opacity: 0.4, hidden: null,
   pins: [], chosen: 0, angle: false, limit: null, open: ['display', 'spectra', 'masks'],
 });
 

@@ -1,0 +1,128 @@
+"""A real browser that looks at small datasets through `hsipack view`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scenes
+from looking import View
+from playwright.sync_api import Browser, sync_playwright
+from scenes import Scene
+
+REPOSITORY = Path(__file__).resolve().parents[4]
+LARGE, DAMAGED = 6, 7
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """Chromium, which scripts/test installs where it may."""
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        if path := shutil.which(name):
+            return path
+    pytest.skip("SKIPPED: no Chromium to look at pages with; on Debian: apt-get install chromium")
+
+
+@pytest.fixture(scope="session")
+def hsipack() -> Path:
+    """The command: $HSIPACK, else the debug build."""
+    default = Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target")) / "debug/hsipack"
+    binary = Path(os.environ.get("HSIPACK", default))
+    if not binary.is_file():
+        pytest.fail(f"{binary} is missing; run `cargo build -p hsipack-cli` or set HSIPACK")
+    return binary.resolve()
+
+
+@pytest.fixture(scope="session")
+def browser(chromium: str) -> Iterator[Browser]:
+    """One browser for all tests; each has a context of its own."""
+    # As root it has no sandbox.
+    words = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=words)
+        yield browser
+        browser.close()
+
+
+def convert(hsipack: Path, folder: Path, *words: str) -> Path:
+    """Packs a folder's cubes."""
+    out = folder.with_suffix(".hsipack")
+    command = [hsipack, "convert", folder, "-o", out, *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+@contextmanager
+def serving(hsipack: Path, what: Path) -> Iterator[str]:
+    """`hsipack view` while it runs; gives the page's address."""
+    command = [hsipack, "view", what, "--no-browser", "--port", "0", "--json"]
+    server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout is not None
+        line = server.stdout.readline()
+        assert line, "the server printed no address"
+        yield json.loads(line)["url"]
+    finally:
+        server.kill()
+        server.wait()
+
+
+@pytest.fixture(scope="session")
+def small() -> list[Scene]:
+    """What the dataset holds: six small cubes, a large one, one that is damaged."""
+    return [*scenes.small_scenes(), scenes.large_scene(), scenes.damaged_scene()]
+
+
+@pytest.fixture(scope="session")
+def dataset(
+    hsipack: Path, small: list[Scene], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The dataset of `small`, in its order."""
+    folder = tmp_path_factory.mktemp("looked_at") / "tissue"
+    folder.mkdir()
+    scenes.write(folder, small)
+    out = folder.with_suffix(".hsipack")
+    inputs = [folder / f"{scene.name}.hdr" for scene in small]
+    mask = "labels={dir}/{stem}_mask.png"
+    command = [hsipack, "convert", *inputs, "-o", out, "--mask", mask]
+    command += ["--table", folder / "table.csv"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    [shard] = [path for path in (out / "10x12x5/image/c").rglob("*") if path.is_file()]
+    data = bytearray(shard.read_bytes())
+    data[20:40] = bytes(20)
+    shard.write_bytes(data)
+    return out
+
+
+@pytest.fixture(scope="session")
+def address(hsipack: Path, dataset: Path) -> Iterator[str]:
+    """Where the dataset's page is."""
+    with serving(hsipack, dataset) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def many(hsipack: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The page of a dataset of 5,000 tiny cubes."""
+    folder = tmp_path_factory.mktemp("many") / "many"
+    folder.mkdir()
+    for number in range(5000):
+        np.save(folder / f"s{number:04d}.npy", np.full((2, 2, 3), number, np.float32))
+    with serving(hsipack, convert(hsipack, folder)) as url:
+        yield url
+
+
+@pytest.fixture
+def view(browser: Browser, address: str) -> Iterator[View]:
+    """A desktop's window on the dataset, which has to end without errors."""
+    with View.opened(browser, address) as view:
+        yield view

@@ -1,0 +1,214 @@
+"""A page in a browser: how tests open it, point at it and read it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from playwright.sync_api import Browser, Download, Page
+
+DESKTOP, PHONE = (1280, 800), (390, 844)
+
+# The colours of some places of the canvas, in CSS pixels.
+COLOURS = """
+([places]) => {
+  const canvas = document.querySelector('.frame canvas');
+  const density = canvas.width / canvas.clientWidth;
+  const picture = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+  return places.map(([x, y]) => {
+    const at = 4 * (Math.floor(y * density) * canvas.width + Math.floor(x * density));
+    return Array.from(picture.data.slice(at, at + 3));
+  });
+}
+"""
+
+
+def until(ask: Callable[[], Any], seconds: float = 8) -> Any:
+    """Asks until the answer is true, or fails with the last one."""
+    end = time.monotonic() + seconds
+    while not (answer := ask()):
+        assert time.monotonic() < end, f"still {answer!r} after {seconds} s"
+        time.sleep(0.03)
+    return answer
+
+
+class View:
+    """A window on a dataset."""
+
+    def __init__(self, page: Page, address: str) -> None:
+        self.page = page
+        self.address = address
+        self.errors: list[str] = []
+        self.requests: list[str] = []
+        self.dialogs: list[str] = []
+        # What a test expects to go wrong: texts that errors of the console may hold.
+        self.expected: list[str] = []
+        page.on("console", lambda message: self._heard(message.type, message.text))
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("request", lambda request: self.requests.append(request.url))
+        page.on("dialog", lambda dialog: (self.dialogs.append(dialog.message), dialog.dismiss()))
+        page.set_default_timeout(8000)
+
+    def _heard(self, kind: str, text: str) -> None:
+        if kind in ("error", "warning"):
+            self.errors.append(text)
+
+    @classmethod
+    @contextmanager
+    def opened(
+        cls, browser: Browser, address: str, size: tuple[int, int] = DESKTOP, **options: Any
+    ) -> Iterator[View]:
+        """A window of a new context, looked over at the end."""
+        width, height = size
+        context = browser.new_context(viewport={"width": width, "height": height}, **options)
+        try:
+            view = cls(context.new_page(), address)
+            yield view
+            view.check()
+        finally:
+            context.close()
+
+    def check(self) -> None:
+        """No errors but expected ones, and nothing asked of anyone but the server."""
+        odd = [text for text in self.errors if not any(one in text for one in self.expected)]
+        assert odd == []
+        assert self.dialogs == []
+        foreign = [url for url in self.requests if not url.startswith(self.address)]
+        assert [url for url in foreign if not url.startswith(("blob:", "data:"))] == []
+
+    # ------------------------------------------------------------------------------- all samples
+
+    def overview(self, hash: str = "#samples") -> None:
+        """Opens the page of all samples."""
+        self.page.goto(self.address + hash)
+        self.page.wait_for_selector(".total:not(:empty)")
+
+    def names(self) -> list[str]:
+        """Names on the cards, from the first on."""
+        return self.page.locator(".card .name").all_inner_texts()
+
+    def total(self) -> str:
+        """How many samples the page says there are."""
+        return self.page.locator(".total").inner_text()
+
+    # -------------------------------------------------------------------------------- one cube
+
+    def cube(self, number: int, hash: str = "") -> None:
+        """Opens a cube and waits for its picture."""
+        self.page.goto(f"{self.address}#cube/{number}{'?' if hash else ''}{hash}")
+        self.page.wait_for_selector(".cube")
+        self.settle()
+
+    def settle(self) -> None:
+        """Waits until nothing is loading, and what is there is drawn."""
+        self.page.wait_for_selector('.frame[aria-busy="false"]')
+        self.page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0)))")
+
+    def state(self) -> dict[str, list[str]]:
+        """What the address says."""
+        from urllib.parse import parse_qs, urlsplit
+
+        return parse_qs(urlsplit(self.page.url).fragment.partition("?")[2])
+
+    def places(self, at: tuple[float, float, float], pixels: np.ndarray) -> list[tuple[float, float]]:
+        """Where the centres of pixels (row, column) lie on the canvas."""
+        box = self.page.locator(".frame canvas").bounding_box()
+        assert box is not None
+        row, column, scale = at
+        return [
+            (float((c + 0.5 - column) * scale + box["width"] / 2),
+             float((r + 0.5 - row) * scale + box["height"] / 2))
+            for r, c in pixels
+        ]
+
+    def colours(self, at: tuple[float, float, float], pixels: np.ndarray) -> np.ndarray:
+        """The colours of pixels (row, column) on the canvas, which is centred there."""
+        found = self.page.evaluate(COLOURS, [self.places(at, pixels)])
+        return np.array(found, dtype=int)
+
+    def shows(self, at: tuple[float, float, float], pixels: np.ndarray, colours: np.ndarray) -> None:
+        """Waits until pixels have these colours, give or take rounding."""
+        try:
+            until(lambda: bool(np.all(np.abs(self.colours(at, pixels) - colours) <= 2)))
+        except AssertionError:
+            np.testing.assert_allclose(self.colours(at, pixels), colours, atol=2)
+
+    def click(self, at: tuple[float, float, float], pixel: tuple[int, int]) -> None:
+        """Clicks a pixel."""
+        [(x, y)] = self.places(at, np.array([pixel]))
+        self.page.locator(".frame canvas").click(position={"x": x, "y": y})
+
+    def drag(
+        self, at: tuple[float, float, float], start: tuple[int, int], end: tuple[int, int]
+    ) -> None:
+        """Drags from a pixel to another."""
+        box = self.page.locator(".frame canvas").bounding_box()
+        assert box is not None
+        (x0, y0), (x1, y1) = self.places(at, np.array([start, end]))
+        mouse = self.page.mouse
+        mouse.move(box["x"] + x0, box["y"] + y0)
+        mouse.down()
+        mouse.move(box["x"] + (x0 + x1) / 2, box["y"] + (y0 + y1) / 2, steps=4)
+        mouse.move(box["x"] + x1, box["y"] + y1, steps=4)
+        mouse.up()
+
+    def section(self, name: str) -> None:
+        """Unfolds a section."""
+        section = self.page.locator(f".section.{name}")
+        if section.get_attribute("open") is None:
+            section.locator("> summary").click()
+
+    def table(self, name: str, columns: int) -> tuple[list[str], list[list[str]]]:
+        """The table beside the chart of a section, once it has so many columns: its head, its rows."""
+        values = self.page.locator(f".section.{name} .values")
+        values.wait_for()
+        if values.get_attribute("open") is None:
+            values.locator("summary").click()
+        until(lambda: values.locator("thead th").count() == columns)
+        head = values.locator("thead th").all_inner_texts()
+        rows = values.evaluate(
+            "(node) => [...node.querySelectorAll('tbody tr')]"
+            ".map((row) => [...row.children].map((cell) => cell.textContent))"
+        )
+        return head, rows
+
+    def set_number(self, label: str, value: object) -> None:
+        """Types into a box of numbers."""
+        box = self.page.get_by_label(label, exact=True)
+        box.fill(str(value))
+        box.press("Enter")
+
+    def saved(self, button: str, scope: str = "body") -> Download:
+        """Clicks what saves a file."""
+        with self.page.expect_download() as told:
+            self.page.locator(scope).get_by_role("button", name=button).click()
+        return told.value
+
+    def saved_csv(self, scope: str) -> list[list[str]]:
+        """The rows of a CSV file that a section saves."""
+        text = Path(self.saved("Save CSV", scope).path()).read_text()
+        return list(csv.reader(io.StringIO(text)))
+
+    def saved_png(self) -> np.ndarray:
+        """The picture that is saved, RGB."""
+        with Image.open(self.saved("Save what is seen as PNG").path()) as image:
+            return np.asarray(image.convert("RGB")).astype(int)
+
+    def stored(self) -> dict[str, str]:
+        """What the page keeps in the browser."""
+        kept: dict[str, str] = json.loads(self.page.evaluate("() => JSON.stringify({...localStorage})"))
+        return kept
+
+
+def numbers(rows: list[list[str]], column: int) -> np.ndarray:
+    """A column of a table as numbers; NaN where values are missing."""
+    cells = [row[column].replace(",", "") for row in rows]
+    return np.array([float(cell) if cell not in ("", "missing", "–") else np.nan for cell in cells])

@@ -1,0 +1,204 @@
+"""The page as a whole: links, keys, errors, themes, phones, what assistive technology finds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from looking import DESKTOP, PHONE, View, until
+from playwright.sync_api import Browser
+from scenes import Scene
+
+EVERYTHING = (
+    "at=12,16,16&pin=5:6~7:8~!0072b2~leaf&pin=1:4~2:9~!d55e00~area&hidden=0,2&opacity=0.7&cursor=6,9"
+    "&stretch=5,95&bands=9,6,3&open=classes,display,facts,histogram,masks,spectra"
+)
+AT = (12.0, 16.0, 16.0)
+
+
+def looks(view: View) -> np.ndarray:
+    """The picture as it is drawn, with its marks."""
+    pixels = np.array([(row, column) for row in range(24) for column in range(32)])
+    return view.colours(AT, pixels)
+
+
+def test_a_link_opens_the_same_view_elsewhere(view: View, browser: Browser) -> None:
+    view.cube(1, "at=12,16,16")
+    page = view.page
+    view.set_number("Red band number", 9)
+    view.set_number("Low percentile, black", 5)
+    view.click(AT, (5, 7))
+    page.keyboard.down("Shift")
+    view.drag(AT, (10, 3), (13, 9))
+    page.keyboard.up("Shift")
+    name = page.get_by_label("Name of spectrum 1")
+    name.fill("100 % a&b #1~2 ü")
+    name.press("Enter")
+    page.locator(".legend input[data-class='2']").uncheck()
+    page.get_by_label("Opacity of the mask").fill("70")
+    view.section("histogram")
+    head, rows = view.table("spectra", 5)
+    view.settle()
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy a link").click()
+    page.get_by_text("Link copied").wait_for()
+    link = page.evaluate("navigator.clipboard.readText()")
+    picture = looks(view)
+    with View.opened(browser, view.address) as other:
+        other.page.goto(link)
+        other.settle()
+        assert other.table("spectra", 5) == (head, rows)
+        assert head[2] == "100 % a&b #1~2 ü"
+        assert other.page.get_by_label("Red band number").input_value() == "9"
+        assert other.page.get_by_label("Low percentile, black").input_value() == "5"
+        assert other.page.get_by_label("Opacity of the mask").input_value() == "70"
+        assert not other.page.locator(".legend input[data-class='2']").is_checked()
+        assert other.page.locator(".section.histogram").get_attribute("open") is not None
+        until(lambda: bool(np.array_equal(looks(other), picture)))
+        assert other.page.url == link
+
+
+def test_odd_links_show_what_there_is(view: View) -> None:
+    view.expected = ["404"]
+    view.cube(0, "bands=900,1,x&stretch=98,2&at=0,0,-3&pin=1:900~2:3~!000000~far&cursor=99,99&hidden=a&mask=none")
+    assert view.page.get_by_role("button", name="RGB").get_attribute("aria-pressed") == "true"
+    assert view.page.locator(".pins li").count() == 0
+    view.page.goto(f"{view.address}#cube/123456")
+    alert = view.page.locator(".alert")
+    alert.wait_for()
+    view.page.get_by_role("link", name="All samples").click()
+    until(lambda: len(view.names()) == 8)
+    assert alert.count() == 0
+
+
+def test_everything_is_done_by_keys(view: View, small: list[Scene]) -> None:
+    view.expected = ["422"]
+    view.overview()
+    press = view.page.keyboard.press
+    page = view.page
+    press("?")
+    page.get_by_role("dialog").wait_for()
+    assert "Pin the spectrum" in page.get_by_role("dialog").inner_text()
+    press("Escape")
+    press("/")
+    assert page.evaluate("document.activeElement.type") == "search"
+    page.keyboard.type("age > 40")
+    until(lambda: view.total() == "4 of 8 samples")
+    for _ in range(4):
+        press("Tab")
+        if page.evaluate("Boolean(document.activeElement.closest('.card'))"):
+            break
+    press("ArrowRight")
+    press("Enter")
+    page.get_by_role("heading", name="scan_1").wait_for()
+    view.settle()
+    for _ in range(20):
+        press("Tab")
+        if page.evaluate("document.activeElement.tagName") == "CANVAS":
+            break
+    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid"
+    # From the centre: up 2, left 1.
+    for key in ("ArrowUp", "ArrowUp", "ArrowLeft", "Enter"):
+        press(key)
+    head, _ = view.table("spectra", 3)
+    assert head[2] == "row 10, column 15"
+    page.locator(".frame canvas").focus()
+    for key in ("r", "ArrowDown", "ArrowRight", "Enter"):
+        press(key)
+    head, _ = view.table("spectra", 5)
+    assert head[3] == "rows 10–11, columns 15–16"
+    page.locator(".frame canvas").focus()
+    for key in ("a", "+", "g", "m"):
+        press(key)
+    until(lambda: {"angle", "at", "bands", "mask"} <= set(view.state()) or "mask=" in page.url)
+    assert view.state()["angle"] == ["1"]
+    assert len(view.state()["bands"][0].split(",")) == 1
+    assert float(view.state()["at"][0].split(",")[2]) > 20
+    press("Delete")
+    until(lambda: page.locator(".pins li").count() == 1)
+    press("n")
+    page.get_by_role("heading", name=small[2].name).wait_for()
+    press("p")
+    page.get_by_role("heading", name="scan_1").wait_for()
+    press("Escape")
+    until(lambda: view.total() == "4 of 8 samples")
+
+
+def test_the_theme_follows_the_system_until_the_user_chooses(browser: Browser, address: str) -> None:
+    dark = "getComputedStyle(document.body).backgroundColor"
+    with View.opened(browser, address, color_scheme="dark") as view:
+        view.expected = ["422"]
+        view.overview()
+        assert view.page.evaluate(dark) == "rgb(15, 17, 21)"
+        view.page.get_by_role("button", name="Change to light colours").click()
+        assert view.page.evaluate(dark) == "rgb(244, 245, 247)"
+        assert list(view.stored().values()) == ["light"]
+        view.page.reload()
+        assert view.page.evaluate(dark) == "rgb(244, 245, 247)"
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing(browser: Browser, address: str, size: tuple[int, int], theme: str) -> None:
+    with View.opened(browser, address, size, color_scheme=theme, reduced_motion="reduce") as view:
+        view.expected = ["422"]
+        view.overview()
+        view.page.locator(".card img").first.wait_for()
+        if size == PHONE:
+            view.page.locator(".filters summary").click()
+        check_axe(view)
+        view.cube(1, f"{EVERYTHING}&angle=1")
+        view.table("spectra", 5)
+        view.table("classes", 4)
+        check_axe(view)
+        view.page.locator(".frame canvas").focus()
+        view.page.keyboard.press("?")
+        view.page.get_by_role("dialog").wait_for()
+        check_axe(view)
+        wide = view.page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= size[0], "the page scrolls sideways"
+
+
+def check_axe(view: View) -> None:
+    """No violation of the rules of WCAG 2 A and AA, and of good practice."""
+    found = Axe().run(view.page)
+    assert found.violations_count == 0, found.generate_report()
+
+
+def test_a_late_answer_does_not_replace_a_newer_one(view: View, small: list[Scene]) -> None:
+    view.cube(0, "at=12,16,16&mask=&bands=2")
+    held = []
+    view.page.route("**/planes?bands=7&*", lambda route: held.append(route))
+    view.set_number("Grey band number", 7)
+    until(lambda: held)
+    view.set_number("Grey band number", 9)
+    view.settle()
+    pixels = np.array([(row, column) for row in range(1, 23) for column in range(1, 31)])
+    plane = small[0].packed[..., 9]
+    ends = np.percentile(plane.astype(float), [2, 98])
+    grey = np.clip((plane - ends[0]) / (ends[1] - ends[0]), 0, 1) * 255
+    expected = np.repeat(grey[pixels[:, 0], pixels[:, 1]][:, None], 3, axis=1)
+    view.shows(AT, pixels, expected)
+    # The page has given the first up.
+    for route in held:
+        route.abort()
+    view.page.wait_for_timeout(100)
+    view.shows(AT, pixels, expected)
+    view.expected = ["ERR_FAILED"]
+
+
+def test_a_server_that_does_not_answer_is_said_and_asked_again(view: View) -> None:
+    view.expected = ["ERR_CONNECTION_REFUSED"]
+    view.cube(0, "mask=&bands=2")
+    view.page.route("**/planes?*", lambda route: route.abort("connectionrefused"))
+    view.set_number("Grey band number", 7)
+    alert = view.page.locator(".alert")
+    alert.wait_for()
+    assert "does not answer" in alert.inner_text()
+    assert "hsipack view" in alert.inner_text()
+    view.page.unroute("**/planes?*")
+    view.page.get_by_role("button", name="Try again").click()
+    view.settle()
+    assert alert.count() == 0
+    until(lambda: "band 7" in view.page.locator(".readout").inner_text() or "Point" in view.page.locator(".readout").inner_text())
