@@ -12,7 +12,7 @@ use hsipack_store::{Dataset, Stack};
 
 use crate::convert::ValueOptions;
 use crate::convert::{plan, references};
-use crate::source::{Access, RowBuffer, Source};
+use crate::source::{Access, CubeInfo, RowBuffer, Source};
 
 /// Memory for one read of a source.
 pub(crate) const BUDGET: usize = 64 << 20;
@@ -96,6 +96,37 @@ impl<'a> Cube<'a> {
         }
     }
 
+    /// Whether [`read_band`](Self::read_band) reads little more than that band.
+    pub fn has_cheap_bands(&self) -> bool {
+        match &self.values {
+            // What a camera's file says of each column and band is applied to whole rows.
+            Values::Source(source) => {
+                source.has_cheap_bands() && source.info().radiometry.is_none()
+            }
+            Values::Sample { .. } => false,
+        }
+    }
+
+    /// Hands the pixels of rows `rows` to `each` as [`read_rows`](Self::read_rows) does, their values in band `band`
+    /// alone.
+    ///
+    /// # Errors
+    /// As of [`read_rows`](Self::read_rows).
+    pub fn read_band(&self, band: usize, rows: Range<usize>, each: &mut Each) -> Result<()> {
+        if let Values::Source(source) = &self.values
+            && self.has_cheap_bands()
+        {
+            return read_source(&OneBand::new(*source, band), rows, each);
+        }
+        let bands = self.shape.bands;
+        let mut values = Vec::new();
+        self.read_rows(rows, &mut |row, column, pixels| {
+            values.clear();
+            values.extend(pixels.chunks_exact(bands).map(|pixel| pixel[band]));
+            each(row, column, &values)
+        })
+    }
+
     /// Hands the pixels of rows `rows` to `each`.
     ///
     /// # Errors
@@ -105,6 +136,42 @@ impl<'a> Cube<'a> {
             Values::Source(source) => read_source(*source, rows, each),
             Values::Sample { stack, index } => read_sample(stack, *index, rows, each),
         }
+    }
+}
+
+/// One band of a cube, as a cube.
+struct OneBand<'a> {
+    source: &'a dyn Source,
+    band: usize,
+    info: CubeInfo,
+}
+
+impl<'a> OneBand<'a> {
+    fn new(source: &'a dyn Source, band: usize) -> Self {
+        let all = source.info();
+        let shape = CubeShape { bands: 1, ..all.shape };
+        let file = all.files[0].clone();
+        let info = CubeInfo {
+            ignore_value: all.ignore_value,
+            scaling: all.scaling_of(band),
+            empty_bands: if all.empty_bands.contains(&band) { vec![0] } else { Vec::new() },
+            ..CubeInfo::new(all.format.clone(), shape, all.dtype, file)
+        };
+        Self { source, band, info }
+    }
+}
+
+impl Source for OneBand<'_> {
+    fn info(&self) -> &CubeInfo {
+        &self.info
+    }
+
+    fn access(&self) -> Access {
+        self.source.access()
+    }
+
+    fn read_rows(&self, rows: Range<usize>, out: &mut RowBuffer) -> Result<()> {
+        self.source.read_band(self.band, rows, out)
     }
 }
 
@@ -172,5 +239,45 @@ fn decode(bytes: &[u8], dtype: DType, values: &mut Vec<f64>) {
     } else {
         let (singles, _) = bytes.as_chunks::<4>();
         values.extend(singles.iter().map(|single| f64::from(f32::from_le_bytes(*single))));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::flat::{FlatLayout, FlatSource, MemoryBytes};
+    use crate::source::{AxisOrder, Scaling};
+
+    #[test]
+    fn a_band_alone_has_the_values_that_it_has_among_all() {
+        let shape = CubeShape::new(4, 3, 5);
+        for order in [AxisOrder::BSQ, AxisOrder::BIL, AxisOrder::BIP] {
+            let mut info = CubeInfo::new("test", shape, DType::U8, "a");
+            info.ignore_value = Some(7.0);
+            info.empty_bands = vec![3];
+            let scaling = |band| Scaling { multiply: f64::from(band) + 1.0, ..Scaling::NONE };
+            info.scale_bands((0..5).map(scaling).collect());
+            let layout = FlatLayout { offset: 0, order, big_endian: false, rows_reversed: false };
+            let source = FlatSource::new(info, layout, MemoryBytes((0..60).collect()));
+            let cube = Cube::of_source(&source);
+            assert_eq!(cube.has_cheap_bands(), order != AxisOrder::BIP);
+            for band in 0..5 {
+                let (mut alone, mut among) = (Vec::new(), Vec::new());
+                cube.read_band(band, 1..3, &mut |row, column, values| {
+                    let at = values.iter().enumerate();
+                    alone.extend(at.map(|(at, value)| (row, column + at, value.to_bits())));
+                    Ok(())
+                })
+                .unwrap();
+                cube.read_rows(1..3, &mut |row, column, values| {
+                    let at = values.chunks_exact(5).enumerate();
+                    among.extend(at.map(|(at, pixel)| (row, column + at, pixel[band].to_bits())));
+                    Ok(())
+                })
+                .unwrap();
+                assert_eq!(alone, among, "{order} {band}");
+                assert_eq!(alone.len(), 6);
+            }
+        }
     }
 }

@@ -15,6 +15,7 @@
 //! | `map.rs` | maps of cubes, written to files |
 //! | `pack.rs` | convert, in parts, too; estimate, validate, spectra |
 //! | `masks.rs` | masks that are added to a dataset: splits, and those of users |
+//! | `view.rs` | the viewer's server |
 //! | `array.rs` | our arrays as DLPack and NumPy see them, and theirs as ours |
 //! | `torch/` | the user's torch, called through Python: what computes on a device |
 //! | `task.rs` | long work in a thread, while Ctrl-C is looked for |
@@ -40,6 +41,7 @@ mod settings;
 mod surface;
 mod task;
 mod torch;
+mod view;
 
 use pyo3::prelude::*;
 
@@ -72,6 +74,8 @@ mod _hsipack {
     };
     #[pymodule_export]
     use super::surface::spelled_options;
+    #[pymodule_export]
+    use super::view::Viewer;
 
     use super::*;
 

@@ -17,4 +17,5 @@ pub mod spectra;
 pub mod split;
 pub mod tune;
 pub mod validate;
+pub mod view;
 pub mod work;

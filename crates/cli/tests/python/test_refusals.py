@@ -47,6 +47,8 @@ SPEAKING = [
     "info {data} --json",
     "info {cube}",
     "preview {data} -o {new}.png",
+    "view {data} --no-browser",
+    "view {data} --no-browser --json",
     "export {data} --sample 0 -o {new}.npy",
     "info {data} --classes",
     "spectra {data} --mask mask -o {new}.parquet",

@@ -23,10 +23,10 @@ pub fn choose(bands: usize, wavelength: Option<&[f64]>, good: Option<&[bool]>) -
         usable = (0..bands).collect();
     }
     if let Some(nm) = wavelength {
-        if let Some(bands) = natural(&usable, nm) {
+        if let Some(bands) = nearest(&usable, nm, RGB) {
             return Composite {
                 bands,
-                caption: format!("Red, green, blue: {}", name(bands, wavelength)),
+                caption: format!("Red, green, blue: {}", name_of(bands, wavelength)),
             };
         }
         usable.sort_by(|a, b| nm[*a].total_cmp(&nm[*b]));
@@ -35,15 +35,51 @@ pub fn choose(bands: usize, wavelength: Option<&[f64]>, good: Option<&[bool]>) -
     let at = |sixths: usize| usable[(usable.len() * sixths / 6).min(usable.len() - 1)];
     let bands = [at(5), at(3), at(1)];
     let caption = match usable.as_slice() {
-        [_] => format!("Gray: {}", name(bands, wavelength)),
-        _ => format!("False colour, red, green, blue: {}", name(bands, wavelength)),
+        [_] => format!("Gray: {}", name_of(bands, wavelength)),
+        _ => format!("False colour, red, green, blue: {}", name_of(bands, wavelength)),
     };
     Composite { bands, caption }
 }
 
-fn natural(usable: &[usize], nm: &[f64]) -> Option<[usize; 3]> {
+/// A way to see a cube in colour.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Preset {
+    /// `RGB`, `CIR`, `SWIR`, `False colour` or `Gray`.
+    pub name: &'static str,
+    /// Red, green and blue.
+    pub bands: [usize; 3],
+    /// Which bands these are, in words.
+    pub caption: String,
+}
+
+/// Composites that have names, and where their red, green and blue lie in nm.
+const NAMED: [(&str, [f64; 3]); 3] =
+    [("RGB", RGB), ("CIR", [860.0, 650.0, 550.0]), ("SWIR", [2200.0, 1650.0, 860.0])];
+
+/// The ways to see a cube: those that its wavelengths reach, or the one that [`choose`] gives; at least one. Bands that are
+/// not good are taken where there are no others.
+pub fn presets(bands: usize, wavelength: Option<&[f64]>, good: Option<&[bool]>) -> Vec<Preset> {
+    let usable: Vec<usize> =
+        (0..bands).filter(|band| good.is_none_or(|good| good[*band])).collect();
+    let preset = |name, bands| Preset { name, bands, caption: name_of(bands, wavelength) };
+    let found = |(name, targets)| {
+        let bands = nearest(&usable, wavelength?, targets)?;
+        Some(preset(name, bands))
+    };
+    let mut all: Vec<Preset> = NAMED.into_iter().filter_map(found).collect();
+    let choice = choose(bands, wavelength, good).bands;
+    if all.first().is_none_or(|first| first.bands != choice) {
+        let name =
+            if choice.iter().all(|band| *band == choice[0]) { "Gray" } else { "False colour" };
+        all.insert(0, preset(name, choice));
+    }
+    all
+}
+
+/// The bands nearest to these wavelengths, three different ones within [`TOLERANCE`].
+fn nearest(usable: &[usize], nm: &[f64], targets: [f64; 3]) -> Option<[usize; 3]> {
     let mut bands = [0; 3];
-    for (band, target) in bands.iter_mut().zip(RGB) {
+    for (band, target) in bands.iter_mut().zip(targets) {
         let distance = |band: &usize| (nm[*band] - target).abs();
         *band = *usable.iter().min_by(|a, b| distance(a).total_cmp(&distance(b)))?;
         if distance(band) > TOLERANCE {
@@ -55,7 +91,7 @@ fn natural(usable: &[usize], nm: &[f64]) -> Option<[usize; 3]> {
 }
 
 /// `640.1, 550, 459.8 nm (bands 3, 2, 1)`, equal bands named once.
-fn name(bands: [usize; 3], wavelength: Option<&[f64]>) -> String {
+fn name_of(bands: [usize; 3], wavelength: Option<&[f64]>) -> String {
     let mut list = bands.to_vec();
     if list.iter().all(|band| *band == list[0]) {
         list.truncate(1);
@@ -106,6 +142,20 @@ mod tests {
         let falling: Vec<f64> = nm.iter().rev().copied().collect();
         assert_eq!(choose(60, Some(&falling), None).bands, [9, 29, 49]);
         assert_eq!(choose(60, None, None).bands, [50, 30, 10]);
+    }
+
+    #[test]
+    fn presets_are_those_that_wavelengths_reach() {
+        let names = |nm: Option<&[f64]>, bands| -> Vec<&str> {
+            presets(bands, nm, None).iter().map(|preset| preset.name).collect()
+        };
+        assert_eq!(names(Some(&line(400.0, 10.0, 60)), 60), ["RGB", "CIR"]);
+        assert_eq!(names(Some(&line(400.0, 10.0, 210)), 210), ["RGB", "CIR", "SWIR"]);
+        assert_eq!(names(Some(&line(850.0, 10.0, 160)), 160), ["False colour", "SWIR"]);
+        assert_eq!(names(None, 60), ["False colour"]);
+        assert_eq!(names(None, 1), ["Gray"]);
+        let swir = &presets(210, Some(&line(400.0, 10.0, 210)), None)[2];
+        assert_eq!(swir.caption, "2200, 1650, 860 nm (bands 180, 125, 46)");
     }
 
     #[test]

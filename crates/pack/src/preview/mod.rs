@@ -20,7 +20,7 @@ mod canvas;
 mod chart;
 mod classes;
 mod page;
-pub(crate) mod palette;
+pub mod palette;
 pub mod pictures;
 mod sampling;
 mod stretch;
@@ -42,11 +42,13 @@ use crate::physical::{Cube, readers};
 use crate::source::Source;
 use crate::spectra::Curve;
 use crate::target::{self, Target};
+pub use bands::{Preset, presets};
 use chart::{Chart, Line};
 use classes::ClassMap;
 use page::{Cell, Words};
-use sampling::{Gathered, Sampling, gather, spread};
-use stretch::stretch;
+use sampling::{Gathered, gather};
+pub use sampling::{Sampling, spread};
+pub use stretch::{Image, stretch};
 
 /// Rows and columns of one picture.
 const SIDE: usize = 1024;

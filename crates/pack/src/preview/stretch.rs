@@ -1,5 +1,7 @@
 //! From physical values to what a screen shows.
 
+use hsipack_format::{Error, Result};
+
 use super::palette::{Colour, NODATA};
 
 /// The percentiles that become black and full colour.
@@ -15,6 +17,27 @@ pub struct Image {
     pub height: usize,
     /// Colours.
     pub pixels: Vec<Colour>,
+}
+
+impl Image {
+    /// The picture as a PNG file.
+    ///
+    /// # Errors
+    /// If there is no memory for it.
+    pub fn png(&self) -> Result<Vec<u8>> {
+        let fail = |error: png::EncodingError| {
+            Error::unsupported(format!("a picture of {}x{}: {error}", self.width, self.height))
+        };
+        let side = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
+        let mut bytes = Vec::new();
+        let mut encoder = png::Encoder::new(&mut bytes, side(self.width), side(self.height));
+        encoder.set_color(png::ColorType::Rgb);
+        encoder.set_compression(png::Compression::Fast);
+        let mut writer = encoder.write_header().map_err(fail)?;
+        writer.write_image_data(self.pixels.as_flattened()).map_err(fail)?;
+        writer.finish().map_err(fail)?;
+        Ok(bytes)
+    }
 }
 
 /// Stretches each channel from its 2nd to its 98th percentile; a pixel in which a channel is not

@@ -71,6 +71,14 @@ impl Source for Pinned {
     fn read_rows(&self, rows: Range<usize>, out: &mut RowBuffer) -> Result<()> {
         self.source.read_rows(rows, out).map_err(mirror::error_with_urls)
     }
+
+    fn has_cheap_bands(&self) -> bool {
+        self.source.has_cheap_bands()
+    }
+
+    fn read_band(&self, band: usize, rows: Range<usize>, out: &mut RowBuffer) -> Result<()> {
+        self.source.read_band(band, rows, out).map_err(mirror::error_with_urls)
+    }
 }
 
 fn open_file(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {

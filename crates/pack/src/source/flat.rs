@@ -26,7 +26,7 @@ use bytemuck::Pod;
 use hsipack_format::{CubeShape, DType, Error, Result};
 use hsipack_store::small;
 
-use super::{Access, Axis, AxisOrder, CubeInfo, RowBuffer, Source};
+use super::{Access, Axis, AxisOrder, CubeInfo, RowBuffer, Source, read_band_of_rows};
 
 /// Where the bytes of an array come from. Offsets count from the first byte of the source.
 pub trait ByteSource: Send + Sync {
@@ -399,6 +399,40 @@ impl Source for FlatSource {
         }
         Ok(())
     }
+
+    fn has_cheap_bands(&self) -> bool {
+        let is_in_lines = self.layout.order.position(Axis::Column) == 2;
+        is_in_lines && self.access() == Access::Random
+    }
+
+    fn read_band(&self, band: usize, rows: Range<usize>, out: &mut RowBuffer) -> Result<()> {
+        let FlatLayout { offset, order, big_endian, rows_reversed } = self.layout;
+        let (shape, dtype) = (self.info.shape, self.info.dtype);
+        // Where the next row of the same band, and the same row of the next band, begin; both are lines of the file.
+        let (next_row, next_band) = match order {
+            AxisOrder::BSQ => (1, shape.rows),
+            AxisOrder::BIL => (shape.bands, 1),
+            _ => return read_band_of_rows(self, band, rows, out),
+        };
+        let line = shape.columns * dtype.size();
+        let file_rows = self.file_rows(rows.clone());
+        let at = |row: usize| offset + ((row * next_row + band * next_band) * line) as u64;
+        let bytes = out.reset(dtype, rows.len() * shape.columns);
+        let name = |error: Error| error.at(&self.info.files[0]);
+        if next_row == 1 && !rows_reversed {
+            self.bytes.read_at(at(file_rows.start), bytes).map_err(name)?;
+        } else {
+            for (place, out) in bytes.chunks_exact_mut(line).enumerate() {
+                let row =
+                    if rows_reversed { file_rows.end - 1 - place } else { file_rows.start + place };
+                self.bytes.read_at(at(row), out).map_err(name)?;
+            }
+        }
+        if big_endian != cfg!(target_endian = "big") {
+            swap_bytes(bytes, dtype.size());
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -455,6 +489,13 @@ mod tests {
                     })
                     .collect();
                 assert_eq!(out.as_slice::<u32>(), want, "{} rows {start}..{end}", layout.order);
+                for band in [0, shape.bands / 2, shape.bands - 1] {
+                    source.read_band(band, start..end, &mut out).unwrap();
+                    let want: Vec<u32> = (start..end)
+                        .flat_map(|y| (0..shape.columns).map(move |x| value(y, x, band)))
+                        .collect();
+                    assert_eq!(out.as_slice::<u32>(), want, "{} band {band}", layout.order);
+                }
             }
         }
     }

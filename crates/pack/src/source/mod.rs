@@ -241,6 +241,40 @@ pub trait Source: Send + Sync {
     /// # Errors
     /// If the file cannot be read, or is found to be malformed only now.
     fn read_rows(&self, rows: Range<usize>, out: &mut RowBuffer) -> Result<()>;
+
+    /// Whether [`read_band`](Self::read_band) reads little more than what is asked for: bands, or their lines, lie
+    /// together in the file, and any place in it is cheap.
+    fn has_cheap_bands(&self) -> bool {
+        false
+    }
+
+    /// Reads rows `rows` of band `band` alone into `out`, in (row, column) order; otherwise as
+    /// [`read_rows`](Self::read_rows).
+    ///
+    /// # Errors
+    /// As of [`read_rows`](Self::read_rows).
+    fn read_band(&self, band: usize, rows: Range<usize>, out: &mut RowBuffer) -> Result<()> {
+        read_band_of_rows(self, band, rows, out)
+    }
+}
+
+/// [`Source::read_band`] by rows of all bands.
+fn read_band_of_rows<S: Source + ?Sized>(
+    source: &S,
+    band: usize,
+    rows: Range<usize>,
+    out: &mut RowBuffer,
+) -> Result<()> {
+    let CubeInfo { shape, dtype, .. } = source.info();
+    let (step, size) = (shape.bands * dtype.size(), dtype.size());
+    let mut all = RowBuffer::new();
+    source.read_rows(rows, &mut all)?;
+    let spectra = all.bytes().chunks_exact(step);
+    let to = out.reset(*dtype, spectra.len()).chunks_exact_mut(size);
+    for (value, spectrum) in to.zip(spectra) {
+        value.copy_from_slice(&spectrum[band * size..][..size]);
+    }
+    Ok(())
 }
 
 /// How many rows to read at once where `together` of them lie in the same chunks: at least `wanted`,

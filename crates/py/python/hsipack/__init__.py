@@ -38,6 +38,7 @@ from hsipack._hsipack import Array, __version__  # noqa: E402
 from hsipack._labels import class_weights  # noqa: E402
 from hsipack._pack import pack  # noqa: E402
 from hsipack._spectra import spectra  # noqa: E402
+from hsipack._view import Viewer, view  # noqa: E402
 from hsipack.crops import (  # noqa: E402
     CenterCrop,
     GridCrop,
@@ -104,6 +105,7 @@ __all__ = [
     "Stitcher",
     "UnsupportedError",
     "ValidateReport",
+    "Viewer",
     "Windows",
     "WorstError",
     "__version__",
@@ -119,5 +121,6 @@ __all__ = [
     "spectra",
     "split",
     "validate",
+    "view",
     "write_map",
 ]

@@ -137,26 +137,13 @@ impl Samples {
     /// # Panics
     /// If there is no sample of one of the ids.
     pub fn matching(&self, ids: Vec<usize>, condition: &Condition) -> Result<Vec<usize>> {
-        let used = condition.columns();
-        let known =
-            |name: &str| OWN.contains(&name) || self.columns().iter().any(|one| one == name);
-        if let Some((name, at)) = used.iter().find(|(name, _)| !known(name)) {
-            let all: Vec<&str> =
-                OWN.into_iter().chain(self.columns().iter().map(String::as_str)).collect();
-            return Err(problem(&condition.text, *at, &format!("there is no column '{name}'"))
-                .with_remedy(format!("there are {}; text stands in quotes", all.join(", "))));
-        }
         let first = ids.first().copied();
-        let mut chosen = Vec::new();
-        for id in ids {
-            if condition.is_fulfilled(self, id)? {
-                chosen.push(id);
-            }
-        }
+        let chosen = self.fulfilling(ids, condition)?;
         if !chosen.is_empty() {
             return Ok(chosen);
         }
         let error = Error::conflict(format!("no sample fulfils {}", condition.text));
+        let used = condition.columns();
         Err(match first {
             Some(id) if !used.is_empty() => {
                 let value = |(name, _): &(&str, usize)| {
@@ -167,6 +154,32 @@ impl Samples {
             }
             _ => error.with_remedy("choose others"),
         })
+    }
+
+    /// As [`matching`](Self::matching), but for that no sample has to.
+    ///
+    /// # Errors
+    /// As of [`matching`](Self::matching).
+    ///
+    /// # Panics
+    /// If there is no sample of one of the ids.
+    pub fn fulfilling(&self, ids: Vec<usize>, condition: &Condition) -> Result<Vec<usize>> {
+        let used = condition.columns();
+        let known =
+            |name: &str| OWN.contains(&name) || self.columns().iter().any(|one| one == name);
+        if let Some((name, at)) = used.iter().find(|(name, _)| !known(name)) {
+            let all: Vec<&str> =
+                OWN.into_iter().chain(self.columns().iter().map(String::as_str)).collect();
+            return Err(problem(&condition.text, *at, &format!("there is no column '{name}'"))
+                .with_remedy(format!("there are {}; text stands in quotes", all.join(", "))));
+        }
+        let mut chosen = Vec::new();
+        for id in ids {
+            if condition.is_fulfilled(self, id)? {
+                chosen.push(id);
+            }
+        }
+        Ok(chosen)
     }
 }
 

@@ -287,4 +287,12 @@ impl Source for Described {
     fn read_rows(&self, rows: Range<usize>, out: &mut RowBuffer) -> Result<()> {
         self.source.read_rows(rows, out)
     }
+
+    fn has_cheap_bands(&self) -> bool {
+        self.source.has_cheap_bands()
+    }
+
+    fn read_band(&self, band: usize, rows: Range<usize>, out: &mut RowBuffer) -> Result<()> {
+        self.source.read_band(band, rows, out)
+    }
 }

@@ -1,0 +1,31 @@
+//! How alike the spectra of all pixels are to one: the angle between them, which brightness does not change.
+
+use hsipack_pack::preview::Sampling;
+
+use super::held::Held;
+
+/// Angles in radians between `reference` and the spectra of the pixels of `shown`, over the bands in which `usable` is set
+/// and the reference is a number; NaN where a spectrum is not all numbers there, or nothing but zeros.
+pub fn to(held: &Held, shown: &Sampling, reference: &[f64], usable: &[bool]) -> Vec<f32> {
+    let bands: Vec<usize> =
+        (0..reference.len()).filter(|band| usable[*band] && reference[*band].is_finite()).collect();
+    let own = bands.iter().map(|band| reference[*band].powi(2)).sum::<f64>();
+    let angle = |place: usize| {
+        let spectrum = held.spectrum(place);
+        let (mut product, mut square) = (0.0, 0.0);
+        for band in &bands {
+            let value = f64::from(spectrum[*band]);
+            product += value * reference[*band];
+            square += value * value;
+        }
+        let cosine = product / (square * own).sqrt();
+        // Rounding can take it a little beyond 1; NaN stays NaN.
+        cosine.clamp(-1.0, 1.0).acos() as f32
+    };
+    if !held.is_whole {
+        return (0..held.pixels()).map(angle).collect();
+    }
+    let places =
+        shown.rows.iter().flat_map(|row| shown.columns.iter().map(|c| held.place(*row, *c)));
+    places.map(angle).collect()
+}

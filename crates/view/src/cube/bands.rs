@@ -1,0 +1,126 @@
+//! Some bands of a window.
+
+use std::ops::Range;
+
+use hsipack_format::Result;
+use hsipack_pack::physical::Cube;
+use hsipack_pack::preview::Sampling;
+
+use super::deadline::Deadline;
+use super::held::Held;
+
+/// Most bands of an answer.
+pub const MOST: usize = 16;
+
+/// Values of `bands` at the pixels of `shown`, one band after the other, NaN where there are none. `held` is used where it
+/// has all of them.
+///
+/// # Errors
+/// If the cube cannot be read, or takes too long.
+pub fn read(
+    cube: &Cube,
+    held: Option<&Held>,
+    shown: &Sampling,
+    bands: &[usize],
+    deadline: Deadline,
+) -> Result<Vec<f32>> {
+    let mut values = vec![f32::NAN; shown.pixels() * bands.len()];
+    if let Some(held) = held
+        && (held.is_whole || held.sampling == *shown)
+    {
+        take(held, shown, bands, &mut values);
+    } else if cube.has_cheap_bands() {
+        let planes = values.chunks_exact_mut(shown.pixels().max(1));
+        for (band, plane) in bands.iter().zip(planes) {
+            read_band(cube, shown, *band, plane, deadline)?;
+        }
+    } else {
+        let pixels = shown.pixels();
+        each_spectrum(cube, None, shown, deadline, &mut |at, spectrum| {
+            for (plane, band) in bands.iter().enumerate() {
+                values[plane * pixels + at] = spectrum[*band];
+            }
+        })?;
+    }
+    Ok(values)
+}
+
+fn take(held: &Held, shown: &Sampling, bands: &[usize], values: &mut [f32]) {
+    let pixels = shown.pixels();
+    each_held(held, shown, &mut |at, spectrum| {
+        for (plane, band) in bands.iter().enumerate() {
+            values[plane * pixels + at] = spectrum[*band];
+        }
+    });
+}
+
+/// Hands the spectra of the pixels of `shown` to `each`, with their places; `held` has all of them.
+fn each_held(held: &Held, shown: &Sampling, each: &mut impl FnMut(usize, &[f32])) {
+    let mut at = 0;
+    for row in &shown.rows {
+        for column in &shown.columns {
+            let place = if held.is_whole { held.place(*row, *column) } else { at };
+            each(at, held.spectrum(place));
+            at += 1;
+        }
+    }
+}
+
+/// Hands the spectra of the pixels of `shown` to `each`, with their places, in some order.
+///
+/// # Errors
+/// If the cube cannot be read, or takes too long.
+pub fn each_spectrum(
+    cube: &Cube,
+    held: Option<&Held>,
+    shown: &Sampling,
+    deadline: Deadline,
+    each: &mut impl FnMut(usize, &[f32]),
+) -> Result<()> {
+    if let Some(held) = held
+        && (held.is_whole || held.sampling == *shown)
+    {
+        each_held(held, shown, each);
+        return Ok(());
+    }
+    let bands = cube.shape.bands;
+    let mut spectrum = vec![0.0; bands];
+    for rows in shown.reads(cube.block_rows()) {
+        deadline.check()?;
+        cube.read_rows(rows, &mut |row, column, values| {
+            for (place, behind) in shown.hits(row, column, values.len() / bands) {
+                let from = &values[behind * bands..][..bands];
+                spectrum.iter_mut().zip(from).for_each(|(to, from)| *to = *from as f32);
+                each(place, &spectrum);
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// Rows read at once: runs of those that are shown, as far as nothing else lies between.
+fn runs(shown: &Sampling) -> impl Iterator<Item = Range<usize>> + '_ {
+    const TOGETHER: usize = 64;
+    let runs = shown.rows.chunk_by(|a, b| a + 1 == *b);
+    runs.flat_map(|run| run.chunks(TOGETHER)).map(|run| run[0]..run[run.len() - 1] + 1)
+}
+
+fn read_band(
+    cube: &Cube,
+    shown: &Sampling,
+    band: usize,
+    plane: &mut [f32],
+    deadline: Deadline,
+) -> Result<()> {
+    for rows in runs(shown) {
+        deadline.check()?;
+        cube.read_band(band, rows, &mut |row, column, values| {
+            for (place, behind) in shown.hits(row, column, values.len()) {
+                plane[place] = values[behind] as f32;
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}

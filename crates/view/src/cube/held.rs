@@ -1,0 +1,126 @@
+//! The cube that is looked at, decoded, or as much of it as fits.
+//!
+//! Chunks of a packed cube hold all bands: another band, another spectrum, another mask would decode all of it anew.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hsipack_format::Result;
+use hsipack_pack::physical::Cube;
+use hsipack_pack::preview::Sampling;
+use hsipack_store::{memory, threads};
+
+use super::deadline::Deadline;
+use super::grid;
+
+/// Threads that decode a cube.
+const THREADS: usize = 4;
+
+/// Physical values of the pixels of a cube that are held.
+#[derive(Debug)]
+pub struct Held {
+    /// Where they are.
+    pub sampling: Sampling,
+    /// Whether these are all.
+    pub is_whole: bool,
+    bands: usize,
+    values: Vec<f32>,
+}
+
+/// Values of some pixels, by their first place among those that are held.
+type Part = (usize, Vec<f32>);
+
+impl Held {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// If the cube cannot be read, takes too long, or there is no memory for it.
+    pub fn read(cube: &Cube, deadline: Deadline) -> Result<Self> {
+        let sampling = grid::held(cube.shape);
+        let bands = cube.shape.bands;
+        let mut values = Vec::new();
+        memory::room(&mut values, sampling.pixels() * bands, "the cube that is looked at")?;
+        values.resize(sampling.pixels() * bands, f32::NAN);
+        let reads: Vec<Range<usize>> = sampling.reads(cube.block_rows()).collect();
+        let threads = if cube.is_stream() {
+            1
+        } else {
+            std::thread::available_parallelism().map_or(1, usize::from).min(THREADS)
+        };
+        let all = Mutex::new(values);
+        let read = |(): &mut (), rows: Range<usize>| {
+            deadline.check()?;
+            let (start, part) = read_part(cube, &sampling, rows)?;
+            let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+            all[start * bands..][..part.len()].copy_from_slice(&part);
+            Ok(())
+        };
+        threads::in_turn(threads, "view", reads.into_iter(), || (), read)?;
+        let values = all.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let is_whole = grid::is_whole(cube.shape, &sampling);
+        Ok(Self { sampling, is_whole, bands, values })
+    }
+
+    /// The spectrum of the pixel at `place` among those that are held.
+    pub fn spectrum(&self, place: usize) -> &[f32] {
+        &self.values[place * self.bands..][..self.bands]
+    }
+
+    /// The place of the pixel in row `row` and column `column` of a cube that is held whole.
+    pub fn place(&self, row: usize, column: usize) -> usize {
+        debug_assert!(self.is_whole);
+        row * self.sampling.columns.len() + column
+    }
+
+    /// Number of pixels.
+    pub fn pixels(&self) -> usize {
+        self.sampling.pixels()
+    }
+}
+
+fn read_part(cube: &Cube, sampling: &Sampling, rows: Range<usize>) -> Result<Part> {
+    let bands = cube.shape.bands;
+    let before = |row: usize| sampling.rows.partition_point(|sampled| *sampled < row);
+    let start = before(rows.start) * sampling.columns.len();
+    let mut part =
+        vec![f32::NAN; before(rows.end) * sampling.columns.len() * bands - start * bands];
+    cube.read_rows(rows, &mut |row, column, values| {
+        for (place, behind) in sampling.hits(row, column, values.len() / bands) {
+            let to = &mut part[(place - start) * bands..][..bands];
+            let from = &values[behind * bands..][..bands];
+            to.iter_mut().zip(from).for_each(|(to, from)| *to = *from as f32);
+        }
+        Ok(())
+    })?;
+    Ok((start, part))
+}
+
+/// The one cube that is held, and which that is.
+#[derive(Debug, Default)]
+pub struct Holder(Mutex<Option<(usize, Arc<Held>)>>);
+
+impl Holder {
+    /// Cube `id`, read unless it is held already; others wait meanwhile, so that no two are read at once.
+    ///
+    /// # Errors
+    /// As of [`Held::read`].
+    pub fn hold(&self, id: usize, cube: &Cube, deadline: Deadline) -> Result<Arc<Held>> {
+        let mut one = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, held)) = &*one
+            && *known == id
+        {
+            return Ok(Arc::clone(held));
+        }
+        // Before there is another one: two do not fit.
+        *one = None;
+        let held = Arc::new(Held::read(cube, deadline)?);
+        *one = Some((id, Arc::clone(&held)));
+        Ok(held)
+    }
+
+    /// Cube `id` if it is held; nobody waits for it.
+    pub fn if_held(&self, id: usize) -> Option<Arc<Held>> {
+        let one = self.0.try_lock().ok()?;
+        one.as_ref().filter(|(known, _)| *known == id).map(|(_, held)| Arc::clone(held))
+    }
+}

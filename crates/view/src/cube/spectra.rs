@@ -1,0 +1,86 @@
+//! Means and deviations of rectangles and classes.
+
+use std::collections::BTreeMap;
+
+use hsipack_format::{Error, Result};
+use hsipack_pack::physical::Cube;
+use hsipack_pack::spectra::Spectrum;
+
+use super::deadline::Deadline;
+use super::held::Held;
+use crate::query::Window;
+
+/// Most pixels of a rectangle.
+const MOST: usize = 4_000_000;
+
+/// The spectra of a rectangle.
+///
+/// # Errors
+/// If it has too many pixels, the cube cannot be read, or takes too long.
+pub fn of_window(
+    cube: &Cube,
+    held: Option<&Held>,
+    window: &Window,
+    deadline: Deadline,
+) -> Result<Spectrum> {
+    if window.pixels() > MOST {
+        return Err(Error::conflict(format!("a rectangle of {} pixels", window.pixels()))
+            .with_remedy(format!("choose one of at most {MOST}")));
+    }
+    let bands = cube.shape.bands;
+    let mut spectrum = Spectrum::new(bands);
+    if let Some(held) = held.filter(|held| held.is_whole) {
+        let mut pixel = vec![0.0; bands];
+        for row in window.rows.clone() {
+            for column in window.columns.clone() {
+                add(&mut spectrum, held.spectrum(held.place(row, column)), &mut pixel);
+            }
+        }
+        return Ok(spectrum);
+    }
+    let step = cube.block_rows().max(1);
+    let mut start = window.rows.start;
+    while start < window.rows.end {
+        deadline.check()?;
+        let end = (start - start % step + step).min(window.rows.end);
+        cube.read_rows(start..end, &mut |_, first, values| {
+            for (column, pixel) in (first..).zip(values.chunks_exact(bands)) {
+                if window.columns.contains(&column) {
+                    spectrum.add(pixel);
+                }
+            }
+            Ok(())
+        })?;
+        start = end;
+    }
+    Ok(spectrum)
+}
+
+/// The spectra of each class, of the pixels that are held: `labels` has one label for each of them. With `layers`, labels
+/// are sets of bits, and each bit is a class.
+pub fn of_classes(
+    held: &Held,
+    labels: &[u16],
+    layers: bool,
+    bands: usize,
+) -> BTreeMap<u16, Spectrum> {
+    let mut classes: BTreeMap<u16, Spectrum> = BTreeMap::new();
+    let mut pixel = vec![0.0; bands];
+    for (place, label) in labels.iter().enumerate() {
+        let spectrum = held.spectrum(place);
+        let mut to = |class| {
+            let sums = classes.entry(class).or_insert_with(|| Spectrum::new(bands));
+            add(sums, spectrum, &mut pixel);
+        };
+        match layers {
+            false => to(*label),
+            true => (0..16).filter(|bit| label & (1 << bit) != 0).for_each(&mut to),
+        }
+    }
+    classes
+}
+
+fn add(spectrum: &mut Spectrum, values: &[f32], pixel: &mut [f64]) {
+    pixel.iter_mut().zip(values).for_each(|(to, from)| *to = f64::from(*from));
+    spectrum.add(pixel);
+}

@@ -1,0 +1,130 @@
+//! A small picture, and what is seen of a cube by the way.
+
+use hsipack_format::Result;
+use hsipack_pack::physical::Cube;
+use hsipack_pack::preview::{self, Sampling};
+
+use super::bands::{self, each_spectrum};
+use super::deadline::Deadline;
+use super::held::Held;
+
+/// Rows and columns of a thumbnail where nobody says how many.
+pub const USUAL: usize = 160;
+/// Most rows and columns of a thumbnail.
+pub const MOST: usize = 512;
+
+/// What a glance at a cube shows.
+#[derive(Debug)]
+pub struct Glance {
+    /// A picture, as a PNG file.
+    pub png: Vec<u8>,
+    /// The mean spectrum of the pixels that were looked at and are finite, and in which band what share of them has the
+    /// cube's greatest value; where all bands were read anyhow.
+    pub spectrum: Option<(Vec<f32>, Clipped)>,
+}
+
+/// The band in which most pixels have the greatest value of all bands.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Clipped {
+    /// The band.
+    pub band: usize,
+    /// The share of its pixels, 0 to 1.
+    pub share: f32,
+}
+
+/// Looks at the cube; the picture is at most `side` pixels wide and high.
+///
+/// # Errors
+/// If the cube cannot be read, or takes too long.
+pub fn glance(cube: &Cube, held: Option<&Held>, side: usize, deadline: Deadline) -> Result<Glance> {
+    let shape = cube.shape;
+    let shown = Sampling::new(shape.rows, shape.columns, side);
+    let presets =
+        preview::presets(shape.bands, cube.wavelength.as_deref(), cube.good_bands.as_deref());
+    let channels = presets[0].bands;
+    let mut rgb = vec![[f32::NAN; 3]; shown.pixels()];
+    let mut spectrum = None;
+    if cube.has_cheap_bands() {
+        let values = bands::read(cube, held, &shown, &channels, deadline)?;
+        for (at, pixel) in rgb.iter_mut().enumerate() {
+            *pixel = [0, 1, 2].map(|plane| values[plane * shown.pixels() + at]);
+        }
+    } else {
+        let mut sums = vec![Sums::default(); shape.bands];
+        each_spectrum(cube, held, &shown, deadline, &mut |at, spectrum| {
+            rgb[at] = channels.map(|band| spectrum[band]);
+            sums.iter_mut().zip(spectrum).for_each(|(sums, value)| sums.add(*value));
+        })?;
+        spectrum = Some((sums.iter().map(Sums::mean).collect(), clipped(&sums)));
+    }
+    let png = preview::stretch(shown.columns.len(), shown.rows.len(), &rgb).png()?;
+    Ok(Glance { png, spectrum })
+}
+
+/// The finite values of a band.
+#[derive(Clone, Copy, Debug)]
+struct Sums {
+    count: u32,
+    sum: f64,
+    greatest: f32,
+    /// How many have the greatest value.
+    at_greatest: u32,
+}
+
+impl Default for Sums {
+    fn default() -> Self {
+        Self { count: 0, sum: 0.0, greatest: f32::NEG_INFINITY, at_greatest: 0 }
+    }
+}
+
+impl Sums {
+    fn add(&mut self, value: f32) {
+        if !value.is_finite() {
+            return;
+        }
+        self.count += 1;
+        self.sum += f64::from(value);
+        if value > self.greatest {
+            (self.greatest, self.at_greatest) = (value, 0);
+        }
+        self.at_greatest += u32::from(value == self.greatest);
+    }
+
+    fn mean(&self) -> f32 {
+        (self.sum / f64::from(self.count)) as f32
+    }
+}
+
+fn clipped(bands: &[Sums]) -> Clipped {
+    let greatest = bands.iter().map(|sums| sums.greatest).fold(f32::NEG_INFINITY, f32::max);
+    let share = |sums: &Sums| match sums.greatest == greatest && sums.count > 0 {
+        true => sums.at_greatest as f32 / sums.count as f32,
+        false => 0.0,
+    };
+    let all = bands.iter().map(share).enumerate();
+    let (band, share) = all.fold((0, 0.0), |most, one| if one.1 > most.1 { one } else { most });
+    Clipped { band, share }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_greatest_value_is_counted_where_it_is_most_frequent() {
+        let of = |values: &[f32]| {
+            let mut sums = Sums::default();
+            values.iter().for_each(|value| sums.add(*value));
+            sums
+        };
+        let bands = [
+            of(&[1.0, 1.0, 1.0, 1.0]),
+            of(&[9.0, 2.0, 9.0, f32::NAN, 3.0]),
+            of(&[9.0, 2.0, 3.0, f32::INFINITY]),
+        ];
+        assert_eq!(clipped(&bands), Clipped { band: 1, share: 0.5 });
+        assert_eq!(bands[1].mean(), 5.75);
+        assert!(Sums::default().mean().is_nan());
+        assert_eq!(clipped(&[Sums::default()]).share, 0.0);
+    }
+}

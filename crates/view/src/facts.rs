@@ -1,0 +1,210 @@
+//! What is told of one cube.
+
+use hsipack_format::metadata::MaskMeaning;
+use hsipack_format::{Geo, Result, Sample};
+use hsipack_pack::preview::{self, Sampling, palette};
+use hsipack_store::dataset::ChunkArray;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::cube::masks;
+use crate::marks::Mark;
+use crate::subject::{Of, Opened};
+
+/// What is told of a cube.
+#[derive(Debug, Serialize)]
+pub struct Facts {
+    id: usize,
+    name: String,
+    shape: [usize; 3],
+    format: String,
+    dtype: &'static str,
+    unit: Option<String>,
+    wavelength: Option<Vec<f64>>,
+    fwhm: Option<Vec<f64>>,
+    good_bands: Option<Vec<bool>>,
+    band_names: Option<Vec<String>>,
+    geo: Option<Geo>,
+    presets: Vec<Preset>,
+    masks: Vec<Mask>,
+    fields: Vec<[String; 2]>,
+    notes: Vec<String>,
+    marks: Vec<Mark>,
+    previous: Option<usize>,
+    next: Option<usize>,
+}
+
+#[derive(Debug, Serialize)]
+struct Preset {
+    name: &'static str,
+    bands: [usize; 3],
+    caption: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Mask {
+    name: String,
+    layers: bool,
+    classes: Vec<Class>,
+}
+
+/// A class of a mask, or a layer.
+#[derive(Clone, Debug, Serialize)]
+pub struct Class {
+    /// Its id, or the bit of the layer.
+    pub id: u16,
+    /// `3 liver`.
+    pub label: String,
+    /// `#0072b2`.
+    pub colour: String,
+}
+
+impl Facts {
+    /// Those of a cube; `marks` are what is conspicuous about it, `count` is the number of cubes.
+    ///
+    /// # Errors
+    /// If a mask cannot be read.
+    pub fn of(opened: &Opened, marks: Vec<Mark>, count: usize) -> Result<Self> {
+        let Opened { id, cube, of } = opened;
+        let shape = cube.shape;
+        let presets =
+            preview::presets(shape.bands, cube.wavelength.as_deref(), cube.good_bands.as_deref());
+        let mut facts = Self {
+            id: *id,
+            name: String::new(),
+            shape: [shape.rows, shape.columns, shape.bands],
+            format: cube.format.clone(),
+            dtype: "",
+            unit: None,
+            wavelength: cube.wavelength.clone(),
+            fwhm: None,
+            good_bands: cube.good_bands.clone(),
+            band_names: None,
+            geo: None,
+            presets: presets
+                .into_iter()
+                .map(|preset| Preset {
+                    name: preset.name,
+                    bands: preset.bands,
+                    caption: preset.caption,
+                })
+                .collect(),
+            masks: Vec::new(),
+            fields: Vec::new(),
+            notes: Vec::new(),
+            marks,
+            previous: id.checked_sub(1),
+            next: Some(id + 1).filter(|next| *next < count),
+        };
+        match of {
+            Of::Sample { sample, stack } => {
+                facts.name.clone_from(&sample.name);
+                facts.unit.clone_from(&sample.source.unit);
+                facts.geo.clone_from(&sample.geo);
+                facts.fields = fields(sample);
+                if let Some(stack) = stack {
+                    facts.dtype = stack.image.meta().dtype.name();
+                    facts.fwhm.clone_from(&stack.fwhm);
+                    facts.band_names = stack.image.meta().band_notes().band_names;
+                    let masks = stack.masks.iter().map(|mask| Mask::of(mask, sample.index));
+                    facts.masks = masks.collect::<Result<_>>()?;
+                }
+            }
+            Of::File { input, source } => {
+                let info = source.info();
+                facts.name = input.default_name();
+                facts.dtype = info.dtype.name();
+                facts.unit.clone_from(&info.unit);
+                facts.fwhm.clone_from(&info.fwhm);
+                facts.band_names.clone_from(&info.band_names);
+                facts.geo.clone_from(&info.geo);
+                facts.notes.clone_from(&info.notes);
+                let file =
+                    |file: &std::path::PathBuf| ["file".to_owned(), file.display().to_string()];
+                facts.fields = info.files.iter().take(FILES).map(file).collect();
+                if info.is_scaled() {
+                    let what = "stored numbers are scaled to physical values as the file says";
+                    facts.notes.push(what.to_owned());
+                }
+            }
+        }
+        Ok(facts)
+    }
+}
+
+/// Files that are listed of a cube.
+const FILES: usize = 20;
+
+/// All that is known of a sample, as names and texts.
+fn fields(sample: &Sample) -> Vec<[String; 2]> {
+    let text = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let known = [
+        ("id", Some(sample.id.to_string())),
+        ("split", sample.split.clone()),
+        ("group", sample.group.clone()),
+        ("label", sample.label.as_ref().map(text)),
+    ];
+    let mut fields: Vec<[String; 2]> = Vec::new();
+    for (name, value) in known {
+        fields.extend(value.map(|value| [name.to_owned(), value]));
+    }
+    fields.extend(sample.columns.iter().map(|(name, value)| [name.clone(), text(value)]));
+    if let Some([least, greatest]) = sample.range {
+        fields.push(["stored values".to_owned(), format!("{least} to {greatest}")]);
+    }
+    fields.push(["source".to_owned(), sample.source.path.clone()]);
+    fields.push(["source's format".to_owned(), sample.source.format.clone()]);
+    fields
+}
+
+impl Mask {
+    fn of(mask: &ChunkArray, index: usize) -> Result<Self> {
+        let meaning = mask.meta().mask_meaning();
+        let ids = match (&meaning.layers[..], &meaning.class_names) {
+            ([], Some(names)) => (0..names.len()).collect(),
+            // Those of this sample, where nobody says which there are.
+            ([], None) => present(mask, index)?,
+            (layers, _) => (0..layers.len()).collect(),
+        };
+        let class = |id: usize| class(&meaning, u16::try_from(id).unwrap_or(u16::MAX));
+        Ok(Self {
+            name: mask.name().to_owned(),
+            layers: !meaning.layers.is_empty(),
+            classes: ids.into_iter().take(CLASSES).map(class).collect(),
+        })
+    }
+}
+
+/// Classes that are listed of a mask.
+const CLASSES: usize = 1000;
+
+/// The labels that a sample has, of at most so many rows and columns.
+fn present(mask: &ChunkArray, index: usize) -> Result<Vec<usize>> {
+    const SIDE: usize = 1024;
+    let shown = Sampling::new(mask.shape().rows, mask.shape().columns, SIDE);
+    let mut seen = vec![false; usize::from(u16::MAX) + 1];
+    for label in masks::read(mask, index, &shown)? {
+        seen[usize::from(label)] = true;
+    }
+    Ok((0..seen.len()).filter(|id| seen[*id]).collect())
+}
+
+/// What class or layer `id` of a mask is called, and its colour: that of previews.
+pub fn class(meaning: &MaskMeaning, id: u16) -> Class {
+    let place = usize::from(id);
+    let is_layer = !meaning.layers.is_empty();
+    let name = match is_layer {
+        true => meaning.layers.get(place).cloned(),
+        false => meaning.class_names.as_ref().and_then(|names| names.get(place)).cloned(),
+    };
+    let label = match name {
+        Some(name) if is_layer => name,
+        Some(name) if !name.is_empty() => format!("{id} {name}"),
+        _ => id.to_string(),
+    };
+    let [red, green, blue] = palette::class_colour(if is_layer { place + 1 } else { place });
+    Class { id, label, colour: format!("#{red:02x}{green:02x}{blue:02x}") }
+}

@@ -1,0 +1,59 @@
+//! The files of the page. They are part of the program: whoever installed it needs nothing else.
+
+use crate::answer::Answer;
+
+const HTML: &str = "text/html; charset=utf-8";
+const CSS: &str = "text/css; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+const SVG: &str = "image/svg+xml";
+
+macro_rules! files {
+    ($($name:literal: $content_type:expr,)+) => {
+        /// Names, types and contents.
+        const FILES: &[(&str, &str, &[u8])] =
+            &[$(($name, $content_type, include_bytes!(concat!("../page/", $name)))),+];
+    };
+}
+
+files! {
+    "index.html": HTML,
+}
+
+/// The file `name`, the page itself where it is empty.
+pub fn file(name: &str) -> Option<Answer> {
+    let name = if name.is_empty() { "index.html" } else { name };
+    let (_, content_type, body) = FILES.iter().find(|(known, ..)| *known == name)?;
+    Some(Answer::file(content_type, body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_of_the_folder_is_part_of_the_page() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/page");
+        let mut names: Vec<String> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort_unstable();
+        let mut known: Vec<&str> = FILES.iter().map(|(name, ..)| *name).collect();
+        known.sort_unstable();
+        assert_eq!(names, known);
+    }
+
+    #[test]
+    fn files_load_what_there_is() {
+        for (name, _, body) in FILES {
+            let text = std::str::from_utf8(body).unwrap();
+            for (_, rest) in
+                text.match_indices("from \"./").map(|(at, found)| (at, &text[at + found.len()..]))
+            {
+                let wanted = &rest[..rest.find('"').unwrap()];
+                assert!(file(wanted).is_some(), "{name} imports {wanted}");
+            }
+        }
+        assert!(file("").is_some() && file("../Cargo.toml").is_none());
+    }
+}

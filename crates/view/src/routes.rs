@@ -1,0 +1,307 @@
+//! Which address is which question, and what is answered.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hsipack_format::metadata::MaskMeaning;
+use hsipack_format::samples::Keys;
+use hsipack_format::{Error, Result};
+use hsipack_pack::spectra::Spectrum;
+use hsipack_store::dataset::ChunkArray;
+use percent_encoding::percent_decode_str;
+use serde_json::{Map, Value, json};
+
+use crate::answer::Answer;
+use crate::cube::deadline::Deadline;
+use crate::cube::held::{Held, Holder};
+use crate::cube::{angles, bands, grid, masks, spectra, thumbnail};
+use crate::facts::{self, Facts};
+use crate::listing::Listing;
+use crate::marks::{Class, Seen};
+use crate::page;
+use crate::query::{Query, Window};
+use crate::subject::{Of, Opened, Subject, What};
+
+/// Samples that are listed at once, and most of them.
+const LISTED: (usize, usize) = (60, 500);
+/// Different splits, groups and labels that are told.
+const KEYS: usize = 1000;
+/// Classes whose spectra are told.
+const CLASSES: usize = 64;
+
+/// What is answered about one subject.
+#[derive(Debug)]
+pub struct Routes {
+    subject: Subject,
+    held: Holder,
+    listing: Listing,
+    seen: Seen,
+}
+
+/// What is answered without reading anything: files of the page, and that the server is there.
+pub fn at_once(path: &str) -> Option<Answer> {
+    match path {
+        "api/ping" => Some(Answer::json(&json!({}))),
+        _ if path.starts_with("api/") => None,
+        _ => Some(page::file(path).unwrap_or_else(Answer::missing)),
+    }
+}
+
+impl Routes {
+    /// Answers about `subject`.
+    pub fn new(subject: Subject) -> Self {
+        Self {
+            subject,
+            held: Holder::default(),
+            listing: Listing::default(),
+            seen: Seen::default(),
+        }
+    }
+
+    /// The answer to the question at `path`, with `query` behind the `?`.
+    pub fn answer(&self, path: &str, query: &str) -> Answer {
+        let query = Query::parse(query);
+        let decoded: Vec<_> =
+            path.split('/').map(|part| percent_decode_str(part).decode_utf8()).collect();
+        let parts: Option<Vec<&str>> = decoded.iter().map(|part| part.as_deref().ok()).collect();
+        let Some(parts) = parts else { return Answer::missing() };
+        let answer = match parts.as_slice() {
+            ["api", "about"] => Ok(self.about()),
+            ["api", "samples"] => self.samples(&query),
+            ["api", "thumbnail", id] => self.of(id, |cube| self.thumbnail(cube, &query)),
+            ["api", "cube", id] => self.of(id, |cube| self.facts(cube)),
+            ["api", "cube", id, "planes"] => self.of(id, |cube| self.planes(cube, &query)),
+            ["api", "cube", id, "spectrum"] => self.of(id, |cube| self.spectrum(cube, &query)),
+            ["api", "cube", id, "angles"] => self.of(id, |cube| self.angles(cube, &query)),
+            ["api", "cube", id, "mask", name] => self.of(id, |cube| mask(cube, name, &query)),
+            ["api", "cube", id, "classes", name] => self.of(id, |cube| self.classes(cube, name)),
+            _ => return Answer::missing(),
+        };
+        answer.unwrap_or_else(Answer::from)
+    }
+
+    /// What `answer` says of the cube that `id` numbers.
+    fn of(&self, id: &str, answer: impl FnOnce(&Opened) -> Result<Answer>) -> Result<Answer> {
+        let Ok(id) = id.parse() else { return Ok(Answer::missing()) };
+        let answer = self.subject.with(id, answer);
+        if let Err(error) = &answer {
+            self.seen.fail(id, error);
+        }
+        answer
+    }
+
+    fn about(&self) -> Answer {
+        let subject = &self.subject;
+        let mut about = json!({
+            "kind": if subject.dataset().is_some() { "dataset" } else { "cubes" },
+            "title": subject.title(),
+            "path": subject.path(),
+            "version": env!("CARGO_PKG_VERSION"),
+            "samples": subject.len(),
+            "stacks": [], "splits": [], "groups": [], "labels": [], "columns": [],
+        });
+        if let Some(dataset) = subject.dataset() {
+            let samples = dataset.samples();
+            let stack = |stack: &hsipack_store::Stack| {
+                let shape = stack.image.shape();
+                let masks: Vec<&str> = stack.masks.iter().map(ChunkArray::name).collect();
+                json!({
+                    "name": stack.name, "samples": stack.image.len(), "masks": masks,
+                    "shape": [shape.rows, shape.columns, shape.bands],
+                })
+            };
+            about["stacks"] = dataset.stacks().iter().map(stack).collect();
+            about["splits"] = counts(samples.splits());
+            about["groups"] = counts(samples.groups());
+            about["labels"] = counts(samples.labels());
+            about["columns"] = json!(samples.columns());
+        }
+        Answer::json(&about)
+    }
+
+    fn samples(&self, query: &Query) -> Result<Answer> {
+        let limit = query.number("limit", LISTED.0, LISTED.1)?;
+        let offset = query.number("offset", 0, usize::MAX)?;
+        let ids = self.listing.of(&self.subject, query)?;
+        let part = ids.iter().skip(offset).take(limit);
+        let listed = part.map(|id| self.listed(*id)).collect::<Result<Vec<Value>>>()?;
+        Ok(Answer::json(&json!({ "total": ids.len(), "samples": listed })))
+    }
+
+    fn listed(&self, id: usize) -> Result<Value> {
+        let class = self.class(id);
+        match self.subject.what() {
+            What::Dataset(dataset) => {
+                let sample = dataset.samples().get(id)?;
+                let stack = dataset.stack(&sample.stack);
+                let shape = stack.map(|stack| stack.image.shape());
+                Ok(json!({
+                    "id": id, "name": sample.name, "split": sample.split, "group": sample.group,
+                    "label": sample.label,
+                    "shape": shape.map(|shape| [shape.rows, shape.columns, shape.bands]),
+                    "marks": self.seen.of(id, class, Some(&sample)),
+                }))
+            }
+            // Its shape is known when it is opened.
+            What::Cubes(cubes) => Ok(json!({
+                "id": id, "name": cubes.inputs[id].default_name(), "split": null, "group": null,
+                "label": null, "shape": null, "marks": self.seen.of(id, class, None),
+            })),
+        }
+    }
+
+    /// What the spectrum of a sample is compared with.
+    fn class(&self, id: usize) -> Class {
+        match self.subject.samples() {
+            Some(samples) => (samples.stack(id), samples.labels().number(id)),
+            None => (0, None),
+        }
+    }
+
+    fn thumbnail(&self, opened: &Opened, query: &Query) -> Result<Answer> {
+        let side = query.number("side", thumbnail::USUAL, thumbnail::MOST)?.max(1);
+        let held = self.held.if_held(opened.id);
+        let glance = thumbnail::glance(&opened.cube, held.as_deref(), side, Deadline::new())?;
+        if let (Some((spectrum, clipped)), Some(_)) = (glance.spectrum, self.subject.dataset()) {
+            self.seen.note(opened.id, self.class(opened.id), spectrum, clipped);
+        }
+        Ok(Answer::png(glance.png))
+    }
+
+    fn facts(&self, opened: &Opened) -> Result<Answer> {
+        let sample = match &opened.of {
+            Of::Sample { sample, .. } => Some(*sample),
+            Of::File { .. } => None,
+        };
+        let marks = self.seen.of(opened.id, self.class(opened.id), sample);
+        Ok(Answer::json(&Facts::of(opened, marks, self.subject.len())?))
+    }
+
+    /// The cube, decoded; nothing where reading what is wanted is cheaper.
+    fn held(&self, opened: &Opened, deadline: Deadline) -> Result<Option<Arc<Held>>> {
+        if opened.cube.has_cheap_bands() {
+            return Ok(None);
+        }
+        self.held.hold(opened.id, &opened.cube, deadline).map(Some)
+    }
+
+    fn planes(&self, opened: &Opened, query: &Query) -> Result<Answer> {
+        let (cube, deadline) = (&opened.cube, Deadline::new());
+        let wanted = query.bands(cube.shape.bands, bands::MOST)?;
+        let shown = grid::shown(cube, &query.window(cube.shape)?, side(query)?);
+        let held = self.held(opened, deadline)?;
+        let values = bands::read(cube, held.as_deref(), &shown, &wanted, deadline)?;
+        let shape = [wanted.len(), shown.rows.len(), shown.columns.len()];
+        Ok(Answer::numbers(shape, bytes(&values, f32::to_le_bytes)))
+    }
+
+    fn window_spectrum(&self, opened: &Opened, window: &Window) -> Result<Spectrum> {
+        // One pixel is read faster than a cube is decoded; but who looks at one looks at the next, too.
+        let held = self.held.if_held(opened.id);
+        spectra::of_window(&opened.cube, held.as_deref(), window, Deadline::new())
+    }
+
+    fn spectrum(&self, opened: &Opened, query: &Query) -> Result<Answer> {
+        let window = query.window(opened.cube.shape)?;
+        let spectrum = self.window_spectrum(opened, &window)?;
+        let mut answer = curve(&spectrum);
+        if spectrum.pixels() == 1 {
+            answer.insert("std".to_owned(), Value::Null);
+        }
+        Ok(Answer::json(&answer))
+    }
+
+    fn angles(&self, opened: &Opened, query: &Query) -> Result<Answer> {
+        let (cube, deadline) = (&opened.cube, Deadline::new());
+        let reference = self.window_spectrum(opened, &query.window(cube.shape)?)?;
+        let held = self.held.hold(opened.id, cube, deadline)?;
+        let shown = match held.is_whole {
+            true => grid::shown(cube, &Window::whole(cube.shape), side(query)?),
+            false => held.sampling.clone(),
+        };
+        let usable = cube.good_bands.clone().unwrap_or_else(|| vec![true; cube.shape.bands]);
+        let values = angles::to(&held, &shown, &reference.curve().mean, &usable);
+        let shape = [shown.rows.len(), shown.columns.len()];
+        Ok(Answer::numbers(shape, bytes(&values, f32::to_le_bytes)))
+    }
+
+    fn classes(&self, opened: &Opened, name: &str) -> Result<Answer> {
+        let (mask, index) = mask_of(opened, name)?;
+        let held = self.held.hold(opened.id, &opened.cube, Deadline::new())?;
+        let labels = masks::read(mask, index, &held.sampling)?;
+        let meaning = mask.meta().mask_meaning();
+        let layers = !meaning.layers.is_empty();
+        let found = spectra::of_classes(&held, &labels, layers, opened.cube.shape.bands);
+        let mut most: Vec<(&u16, &Spectrum)> = found.iter().collect();
+        most.sort_by_key(|(id, spectrum)| (std::cmp::Reverse(spectrum.pixels()), **id));
+        most.truncate(CLASSES);
+        most.sort_by_key(|(id, _)| **id);
+        let class = |(id, spectrum): (&u16, &Spectrum)| class_curve(&meaning, *id, spectrum);
+        let classes: Vec<Value> = most.into_iter().map(class).collect();
+        Ok(Answer::json(&json!({ "classes": classes, "thinned": !held.is_whole })))
+    }
+}
+
+fn class_curve(meaning: &MaskMeaning, id: u16, spectrum: &Spectrum) -> Value {
+    let facts::Class { id, label, colour } = facts::class(meaning, id);
+    let mut all = curve(spectrum);
+    all.extend([
+        ("id".to_owned(), json!(id)),
+        ("label".to_owned(), json!(label)),
+        ("colour".to_owned(), json!(colour)),
+    ]);
+    Value::Object(all)
+}
+
+/// Pixels, means and deviations.
+fn curve(spectrum: &Spectrum) -> Map<String, Value> {
+    let curve = spectrum.curve();
+    let all = [
+        ("pixels", json!(spectrum.pixels())),
+        ("mean", json!(curve.mean)),
+        ("std", json!(curve.std)),
+    ];
+    all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// The mask `name` of a sample, and the sample's place in it.
+fn mask_of<'a>(opened: &'a Opened, name: &str) -> Result<(&'a ChunkArray, usize)> {
+    let found = match &opened.of {
+        Of::Sample { sample, stack: Some(stack) } => {
+            stack.mask(name).map(|mask| (mask, sample.index))
+        }
+        _ => None,
+    };
+    found.ok_or_else(|| Error::conflict(format!("the cube has no mask '{name}'")))
+}
+
+fn mask(opened: &Opened, name: &str, query: &Query) -> Result<Answer> {
+    let (mask, index) = mask_of(opened, name)?;
+    let shown = grid::shown(&opened.cube, &query.window(opened.cube.shape)?, side(query)?);
+    let labels = masks::read(mask, index, &shown)?;
+    let shape = [shown.rows.len(), shown.columns.len()];
+    Ok(Answer::numbers(shape, bytes(&labels, u16::to_le_bytes)))
+}
+
+fn side(query: &Query) -> Result<usize> {
+    Ok(query.number("side", grid::USUAL, grid::MOST)?.max(1))
+}
+
+fn bytes<T: Copy, const N: usize>(values: &[T], to: fn(T) -> [u8; N]) -> Vec<u8> {
+    values.iter().flat_map(|value| to(*value)).collect()
+}
+
+/// The different keys and how many samples have them, the most frequent first; those that have none among them.
+fn counts<K: serde::Serialize>(keys: &Keys<K>) -> Value {
+    let mut counts: BTreeMap<Option<u32>, usize> = BTreeMap::new();
+    keys.numbers().for_each(|number| *counts.entry(number).or_default() += 1);
+    if counts.keys().all(Option::is_none) {
+        return json!([]);
+    }
+    let mut all: Vec<(Option<u32>, usize)> = counts.into_iter().collect();
+    all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    all.truncate(KEYS);
+    let different = keys.different();
+    let entry = |(number, count): (Option<u32>, usize)| json!({ "value": number.map(|number| &different[number as usize]), "count": count });
+    all.into_iter().map(entry).collect()
+}

@@ -1,0 +1,281 @@
+//! The server: when it begins, what it lets in, when it ends.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use hsipack_format::{Error, Result};
+use hsipack_store::threads;
+use tokio::sync::Notify;
+
+use crate::answer::Answer;
+use crate::door::{Door, Refused};
+use crate::routes::{self, Routes};
+use crate::subject::Subject;
+use crate::workers::Workers;
+
+/// How a server is started.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The port of this machine; 0 for any that is free.
+    pub port: u16,
+    /// How long it goes on after the page was last heard of; for ever if `None`. Before a page is opened it waits.
+    pub linger: Option<Duration>,
+}
+
+impl Options {
+    /// Pages ask every ten seconds, but a browser lets those in the background ask once a minute only.
+    pub const LINGER: Duration = Duration::from_secs(180);
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { port: 0, linger: Some(Self::LINGER) }
+    }
+}
+
+/// Why a server ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Somebody asked it to.
+    Stopped,
+    /// The page was closed.
+    Closed,
+}
+
+/// A running server. It ends when this is dropped.
+#[derive(Debug)]
+pub struct View {
+    url: String,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<Result<End>>>,
+}
+
+/// What the server and those who wait for it know.
+#[derive(Debug)]
+struct Shared {
+    stop: Notify,
+    is_stopped: AtomicBool,
+    /// When the page was last heard of, in milliseconds since the beginning, and 1; 0 if it never was.
+    heard: AtomicU64,
+    began: Instant,
+}
+
+/// What answering needs.
+#[derive(Clone)]
+struct Answering {
+    door: Arc<Door>,
+    routes: Arc<Routes>,
+    workers: Workers,
+    shared: Arc<Shared>,
+}
+
+impl View {
+    /// Starts a server that shows `subject`, on this machine only.
+    ///
+    /// # Errors
+    /// If the port is taken, or the system refuses threads.
+    pub fn start(subject: Subject, options: &Options) -> Result<Self> {
+        let refused = |error: std::io::Error| {
+            Error::conflict(format!(
+                "cannot listen on port {} of this machine: {error}",
+                options.port
+            ))
+            .with_remedy("choose another port, or none")
+        };
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, options.port)).map_err(refused)?;
+        listener.set_nonblocking(true).map_err(refused)?;
+        let port = listener.local_addr().map_err(refused)?.port();
+        let door = Arc::new(Door::new(port)?);
+        let url = door.url();
+        let shared = Arc::new(Shared {
+            stop: Notify::new(),
+            is_stopped: AtomicBool::new(false),
+            heard: AtomicU64::new(0),
+            began: Instant::now(),
+        });
+        let answering = Answering {
+            door,
+            routes: Arc::new(Routes::new(subject)),
+            workers: Workers::start()?,
+            shared: Arc::clone(&shared),
+        };
+        let linger = options.linger;
+        let thread = threads::start("view", move || serve(listener, answering, linger))?;
+        Ok(Self { url, shared, thread: Some(thread) })
+    }
+
+    /// The address of the page, with the token that lets it in.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Whether it has ended.
+    pub fn is_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Ends it; answers under way are given, but not waited for longer than a moment.
+    pub fn stop(&self) {
+        self.shared.is_stopped.store(true, Ordering::Relaxed);
+        self.shared.stop.notify_one();
+    }
+
+    /// Waits until it has ended.
+    ///
+    /// # Errors
+    /// If the system takes the port away.
+    pub fn wait(mut self) -> Result<End> {
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(end)) => end,
+            Some(Err(panic)) => Err(Error::panicked(&*panic)),
+            None => Ok(End::Stopped),
+        }
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        self.stop();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn hear(&self) {
+        let now = self.began.elapsed().as_millis();
+        self.heard.store(u64::try_from(now).unwrap_or(u64::MAX - 1) + 1, Ordering::Relaxed);
+    }
+
+    /// How long the page was not heard of; `None` if it never was.
+    fn silence(&self) -> Option<Duration> {
+        let heard = self.heard.load(Ordering::Relaxed).checked_sub(1)?;
+        Some(self.began.elapsed().saturating_sub(Duration::from_millis(heard)))
+    }
+
+    /// Waits until somebody stops it, or the page is gone.
+    async fn ended(&self, linger: Option<Duration>) -> End {
+        loop {
+            let look_again = linger.map_or(Duration::from_secs(60), |linger| {
+                (linger / 10).clamp(Duration::from_millis(20), Duration::from_secs(5))
+            });
+            if tokio::time::timeout(look_again, self.stop.notified()).await.is_ok()
+                || self.is_stopped.load(Ordering::Relaxed)
+            {
+                return End::Stopped;
+            }
+            if linger.zip(self.silence()).is_some_and(|(linger, silence)| silence > linger) {
+                return End::Closed;
+            }
+        }
+    }
+}
+
+/// How long answers under way are waited for.
+const GRACE: Duration = Duration::from_millis(500);
+
+fn serve(listener: TcpListener, answering: Answering, linger: Option<Duration>) -> Result<End> {
+    let fail = |error: std::io::Error| Error::unsupported(format!("the server ended: {error}"));
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(fail)?;
+    let end = Arc::new(Mutex::new(None));
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::from_std(listener).map_err(fail)?;
+        let shared = Arc::clone(&answering.shared);
+        let (ending, ended) = (Arc::clone(&end), Arc::new(Notify::new()));
+        let signal = {
+            let ended = Arc::clone(&ended);
+            async move {
+                let end = shared.ended(linger).await;
+                *ending.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
+                ended.notify_one();
+            }
+        };
+        let service = axum::Router::new().fallback(answer).with_state(answering);
+        let serving = axum::serve(listener, service).with_graceful_shutdown(signal);
+        tokio::select! {
+            served = async { serving.await } => served.map_err(fail),
+            () = async { ended.notified().await; tokio::time::sleep(GRACE).await } => Ok(()),
+        }
+    })?;
+    runtime.shutdown_background();
+    let end = end.lock().unwrap_or_else(PoisonError::into_inner).take();
+    Ok(end.unwrap_or(End::Stopped))
+}
+
+async fn answer(State(answering): State<Answering>, request: Request) -> Response<Body> {
+    // Bodies are not read: nothing can be sent here.
+    let (request, _) = request.into_parts();
+    let answer = answer_to(&answering, &request).await;
+    into_response(answer, request.method == Method::HEAD)
+}
+
+async fn answer_to(answering: &Answering, request: &Parts) -> Answer {
+    let said = |name| request.headers.get(name).map(HeaderValue::to_str);
+    let (Ok(host), Ok(origin)) = (said(header::HOST).transpose(), said(header::ORIGIN).transpose())
+    else {
+        return Answer::refusal(400, "a header that is no text", None);
+    };
+    let path = match answering.door.enter(request.uri.path(), host, origin) {
+        Ok(path) => path,
+        Err(Refused::Token) => {
+            let remedy = "open the address that hsipack view printed, all of it";
+            return Answer::refusal(403, "the address lacks its token", Some(remedy));
+        }
+        Err(Refused::Stranger) => {
+            return Answer::refusal(403, "only the page that hsipack view shows is answered", None);
+        }
+    };
+    if !matches!(request.method, Method::GET | Method::HEAD) {
+        return Answer::refusal(405, "nothing can be changed here", None);
+    }
+    answering.shared.hear();
+    if let Some(answer) = routes::at_once(path) {
+        return answer;
+    }
+    let (routes, path) = (Arc::clone(&answering.routes), path.to_owned());
+    let query = request.uri.query().unwrap_or_default().to_owned();
+    answering.workers.answer(move || routes.answer(&path, &query)).await
+}
+
+/// What pages may load and who may show them: nothing from elsewhere, notebooks of this machine.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; \
+    connect-src 'self'; base-uri 'none'; form-action 'none'; \
+    frame-ancestors 'self' http://localhost:* http://127.0.0.1:* https://localhost:* vscode-webview:";
+
+fn into_response(answer: Answer, head: bool) -> Response<Body> {
+    let Answer { status, content_type, body, shape, stays } = answer;
+    let mut headers = HeaderMap::new();
+    let mut set = |name, value: &str| {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            headers.insert(name, value);
+        }
+    };
+    set(header::CONTENT_TYPE, content_type);
+    set(header::CONTENT_SECURITY_POLICY, POLICY);
+    set(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    // The address has the token.
+    set(header::REFERRER_POLICY, "no-referrer");
+    set(
+        header::CACHE_CONTROL,
+        if stays { "private, max-age=86400, immutable" } else { "no-store" },
+    );
+    set(header::HeaderName::from_static("cross-origin-resource-policy"), "same-origin");
+    if let Some(shape) = shape {
+        set(header::HeaderName::from_static("x-shape"), &shape);
+    }
+    set(header::CONTENT_LENGTH, &body.len().to_string());
+    let mut response = Response::new(if head { Body::empty() } else { Body::from(body) });
+    *response.status_mut() =
+        StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    *response.headers_mut() = headers;
+    response
+}

@@ -1,0 +1,184 @@
+//! What is looked at: a dataset, or cubes in files.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hsipack_format::{Error, Result, Sample, Samples};
+use hsipack_pack::convert::ValueOptions;
+use hsipack_pack::convert::plan::open_source;
+use hsipack_pack::input::{self, Input};
+use hsipack_pack::physical::Cube;
+use hsipack_pack::source::Source;
+use hsipack_pack::target::Target;
+use hsipack_store::remote::is_url;
+use hsipack_store::{Dataset, Stack};
+
+/// What is looked at.
+pub struct Subject {
+    path: String,
+    title: String,
+    what: What,
+}
+
+pub(crate) enum What {
+    /// A packed dataset.
+    Dataset(Box<Dataset>),
+    /// Cubes in files.
+    Cubes(Box<Cubes>),
+}
+
+/// Cubes in files, of which those that were opened last stay open.
+pub(crate) struct Cubes {
+    /// The files.
+    pub inputs: Vec<Input>,
+    open: Mutex<Vec<(usize, Arc<dyn Source>)>>,
+    values: ValueOptions,
+}
+
+/// Cubes in files that stay open.
+const OPEN: usize = 4;
+
+impl std::fmt::Debug for Subject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Subject").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Subject {
+    /// Opens what `path` names: the folder or URL of a dataset, a cube as `file` or `file::variable`, or a folder or glob of
+    /// cubes. `axes` is the user's word on the order of an array's axes.
+    ///
+    /// # Errors
+    /// If it is nothing of these, or cannot be opened.
+    pub fn open(path: &str, axes: Option<&str>) -> Result<Self> {
+        let title = title(path);
+        let values = ValueOptions { axes: axes.map(str::to_owned), ..ValueOptions::default() };
+        let cubes =
+            |inputs, open| What::Cubes(Box::new(Cubes { inputs, open: Mutex::new(open), values }));
+        let what = match Target::open(path, axes) {
+            Ok(Target::Dataset(dataset)) => What::Dataset(dataset),
+            Ok(Target::Cube(input, source)) => cubes(vec![input], vec![(0, source.into())]),
+            Err(error) if is_url(Path::new(path)) => return Err(error),
+            // Several cubes, of which each is opened when it is looked at; else what was wrong with the one.
+            Err(error) => match input::expand(&[path.to_owned()], &[]) {
+                Ok(inputs) if inputs.len() > 1 || Path::new(path).is_dir() => {
+                    cubes(inputs, Vec::new())
+                }
+                _ => return Err(error),
+            },
+        };
+        Ok(Self { path: path.to_owned(), title, what })
+    }
+
+    /// As the user gave it.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The last part of the path.
+    pub(crate) fn title(&self) -> &str {
+        &self.title
+    }
+
+    pub(crate) fn what(&self) -> &What {
+        &self.what
+    }
+
+    /// The dataset, if it is one.
+    pub(crate) fn dataset(&self) -> Option<&Dataset> {
+        match &self.what {
+            What::Dataset(dataset) => Some(dataset),
+            What::Cubes(_) => None,
+        }
+    }
+
+    /// The samples of a dataset.
+    pub(crate) fn samples(&self) -> Option<&Samples> {
+        self.dataset().map(Dataset::samples)
+    }
+
+    /// How many cubes there are.
+    pub fn len(&self) -> usize {
+        match &self.what {
+            What::Dataset(dataset) => dataset.samples().len(),
+            What::Cubes(cubes) => cubes.inputs.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Calls `look` with cube `id`, opened.
+    ///
+    /// # Errors
+    /// If there is none, or it cannot be opened; those of `look`.
+    pub(crate) fn with<T>(&self, id: usize, look: impl FnOnce(&Opened) -> Result<T>) -> Result<T> {
+        match &self.what {
+            What::Dataset(dataset) => {
+                if id >= dataset.samples().len() {
+                    return Err(self.no_cube(id));
+                }
+                let sample = dataset.samples().get(id)?;
+                let cube = Cube::of_sample(dataset, &sample)?;
+                let stack = dataset.stack(&sample.stack);
+                look(&Opened { id, cube, of: Of::Sample { sample: &sample, stack } })
+            }
+            What::Cubes(cubes) => {
+                let input = cubes.inputs.get(id).ok_or_else(|| self.no_cube(id))?;
+                let source = cubes.open(id, input)?;
+                let cube = Cube::of_source(&*source);
+                look(&Opened { id, cube, of: Of::File { input, source: &*source } })
+            }
+        }
+    }
+
+    fn no_cube(&self, id: usize) -> Error {
+        Error::conflict(format!("there is no cube {id}; there are {}", self.len()))
+    }
+}
+
+/// A cube that is looked at.
+pub(crate) struct Opened<'a> {
+    /// Its number.
+    pub id: usize,
+    /// Its values.
+    pub cube: Cube<'a>,
+    /// Where it comes from.
+    pub of: Of<'a>,
+}
+
+/// Where a cube comes from.
+pub(crate) enum Of<'a> {
+    /// A dataset; there is no stack only if it is damaged.
+    Sample { sample: &'a Sample, stack: Option<&'a Stack> },
+    /// A file.
+    File { input: &'a Input, source: &'a dyn Source },
+}
+
+fn title(path: &str) -> String {
+    if is_url(Path::new(path)) {
+        return path.trim_end_matches('/').rsplit('/').next().unwrap_or(path).to_owned();
+    }
+    let whole = Path::new(path).canonicalize();
+    let whole = whole.as_deref().unwrap_or(Path::new(path));
+    whole.file_name().unwrap_or(whole.as_os_str()).to_string_lossy().into_owned()
+}
+
+impl Cubes {
+    fn open(&self, id: usize, input: &Input) -> Result<Arc<dyn Source>> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = open.iter().position(|(known, _)| *known == id) {
+            let found = open.remove(place);
+            open.push(found);
+        } else {
+            let source = open_source(input, &self.values)?;
+            if open.len() == OPEN {
+                open.remove(0);
+            }
+            open.push((id, source.into()));
+        }
+        Ok(Arc::clone(&open.last().expect("one was pushed").1))
+    }
+}

@@ -1,0 +1,175 @@
+//! A dataset and a raw cube whose values are known, and requests as a browser sends them.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+
+use hsipack_pack::convert::{ConvertOptions, MaskOption, convert};
+use hsipack_pack::progress::Progress;
+use hsipack_view::{Options, Subject, View};
+use serde_json::Value;
+
+pub const ROWS: usize = 6;
+pub const COLUMNS: usize = 9;
+pub const BANDS: usize = 5;
+/// Samples of the dataset.
+pub const SAMPLES: usize = 12;
+
+/// The value that was packed; exact in fp16.
+pub fn value(sample: usize, row: usize, column: usize, band: usize) -> f64 {
+    if sample == 3 && (row, column, band) == (2, 4, 1) {
+        return f64::NAN;
+    }
+    let mixed = (sample * 31 + row * 17 + column * 7 + band * 13) % 101;
+    mixed as f64 / 4.0 + 1.0
+}
+
+/// The label of a pixel.
+pub fn label(row: usize, column: usize) -> u8 {
+    u8::from(column >= 5) + 2 * u8::from(row == 0)
+}
+
+/// A file in NumPy's format.
+pub fn write_npy(path: &Path, kind: &str, shape: &[usize], values: &[u8]) {
+    let mut list = String::new();
+    shape.iter().for_each(|length| {
+        let _ = write!(list, "{length}, ");
+    });
+    let header = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({list}), }}");
+    let padded = (header.len() + 11).next_multiple_of(64) - 11;
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend_from_slice(&u16::try_from(padded + 1).unwrap().to_le_bytes());
+    bytes.extend_from_slice(format!("{header:padded$}\n").as_bytes());
+    bytes.extend_from_slice(values);
+    fs::write(path, bytes).unwrap();
+}
+
+/// A cube in an ENVI file, band after band; values as of sample `sample`, wavelengths from 400 nm.
+pub fn write_envi(path: &Path, sample: usize) {
+    let header = format!(
+        "ENVI\nsamples = {COLUMNS}\nlines = {ROWS}\nbands = {BANDS}\ndata type = 4\ninterleave = bsq\n\
+         byte order = 0\nwavelength units = nm\nwavelength = {{450, 550, 640, 700, 860}}\nbbl = {{1, 1, 1, 0, 1}}\n\
+         map info = {{UTM, 1, 1, 500000, 5400000, 10, 10, 32, North, WGS-84}}\n"
+    );
+    fs::write(path.with_extension("hdr"), header).unwrap();
+    let mut bytes = Vec::new();
+    for band in 0..BANDS {
+        for row in 0..ROWS {
+            for column in 0..COLUMNS {
+                bytes.extend_from_slice(&(value(sample, row, column, band) as f32).to_le_bytes());
+            }
+        }
+    }
+    fs::write(path.with_extension("raw"), bytes).unwrap();
+}
+
+/// Packs [`SAMPLES`] cubes with masks, splits and labels; the last one's name is markup.
+pub fn dataset(folder: &Path) -> PathBuf {
+    let cubes = folder.join("cubes");
+    fs::create_dir(&cubes).unwrap();
+    let mut table = "name,split,label,age\n".to_owned();
+    for sample in 0..SAMPLES {
+        let name =
+            if sample + 1 == SAMPLES { "z<img src=x>".to_owned() } else { format!("s{sample:02}") };
+        write_envi(&cubes.join(&name), sample);
+        let labels: Vec<u8> =
+            (0..ROWS * COLUMNS).map(|at| label(at / COLUMNS, at % COLUMNS)).collect();
+        write_npy(&folder.join(format!("{name}_mask.npy")), "|u1", &[ROWS, COLUMNS], &labels);
+        let split = if sample < 8 { "train" } else { "test" };
+        let _ = writeln!(table, "{name},{split},{},{}", ["oak", "beech"][sample % 2], 50 - sample);
+    }
+    let list = folder.join("table.csv");
+    fs::write(&list, table).unwrap();
+    let output = folder.join("trees.hsipack");
+    let mut options = ConvertOptions::new(vec![cubes.to_string_lossy().into_owned()], &output);
+    options.table = Some(list);
+    options.masks = vec![MaskOption {
+        name: "mask".to_owned(),
+        layer: None,
+        pattern: "{dir}/../{stem}_mask.npy".to_owned(),
+        classes: Vec::new(),
+    }];
+    convert(&options, &Progress::default(), &|_| {}).unwrap();
+    output
+}
+
+/// An answer.
+pub struct Answer {
+    pub status: u16,
+    pub head: String,
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    pub fn json(&self) -> Value {
+        assert_eq!(self.status, 200, "{}", String::from_utf8_lossy(&self.body));
+        serde_json::from_slice(&self.body).unwrap()
+    }
+
+    /// The error that it is.
+    pub fn error(&self) -> String {
+        assert!(self.status >= 400, "{}", self.status);
+        let body: Value = serde_json::from_slice(&self.body).unwrap();
+        body["error"].as_str().unwrap().to_owned()
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let line = self
+            .head
+            .lines()
+            .find(|line| line.to_ascii_lowercase().starts_with(&format!("{name}:")))?;
+        Some(line[name.len() + 1..].trim())
+    }
+
+    pub fn shape(&self) -> Vec<usize> {
+        assert_eq!(self.status, 200, "{}", String::from_utf8_lossy(&self.body));
+        self.header("x-shape").unwrap().split(',').map(|length| length.parse().unwrap()).collect()
+    }
+
+    pub fn singles(&self) -> Vec<f32> {
+        let (values, _) = self.body.as_chunks::<4>();
+        values.iter().map(|value| f32::from_le_bytes(*value)).collect()
+    }
+}
+
+/// A server, and the parts of its address.
+pub struct Viewed {
+    pub view: View,
+    pub host: String,
+    pub token: String,
+}
+
+impl Viewed {
+    pub fn of(path: &Path) -> Self {
+        Self::with(path, &Options::default())
+    }
+
+    pub fn with(path: &Path, options: &Options) -> Self {
+        let subject = Subject::open(&path.to_string_lossy(), None).unwrap();
+        let view = View::start(subject, options).unwrap();
+        let rest = view.url().strip_prefix("http://").unwrap();
+        let (host, token) = rest.split_once('/').unwrap();
+        let (host, token) = (host.to_owned(), token.trim_end_matches('/').to_owned());
+        Self { view, host, token }
+    }
+
+    /// What is answered to a question at `path` behind the token.
+    pub fn get(&self, path: &str) -> Answer {
+        let head = format!("GET /{}/{path} HTTP/1.1\r\nHost: {}", self.token, self.host);
+        self.send(&head)
+    }
+
+    /// What is answered to a request with this head; it lacks the end of its last line.
+    pub fn send(&self, head: &str) -> Answer {
+        let mut stream = TcpStream::connect(&self.host).unwrap();
+        write!(stream, "{head}\r\nConnection: close\r\n\r\n").unwrap();
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).unwrap();
+        let end = all.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+        let head = String::from_utf8(all[..end].to_vec()).unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Answer { status, head, body: all[end + 4..].to_vec() }
+    }
+}
