@@ -117,6 +117,8 @@ async function start() {
   if (!location.hash && about.samples === 1) history.replaceState(null, '', '#cube/0');
   addEventListener('hashchange', route);
   addEventListener('keydown', keys);
+  // A link that is followed must not lose what is not written yet.
+  addEventListener('click', () => write_.now(), true);
   addEventListener('pagehide', () => write_.now());
   pings();
   await route();

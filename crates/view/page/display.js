@@ -41,7 +41,7 @@ export function displaySection(session) {
 
   /** Says which values the ends of the stretch are. */
   function showLimits() {
-    if (!session.image.painted.length) return;
+    if (!session.image.ready) return;
     const unit = cube.unit ? ` ${cube.unit}` : '';
     limits.textContent = `Black to full: ${session.image.limits()
       .map(({ low, high }) => `${number(low, 3)} to ${number(high, 3)}`).join('; ')}${unit}`;

@@ -119,7 +119,12 @@ export class CubeImage {
     return { tile, canvas: this.#canvas(tile) };
   }
 
-  /** Values that become black and full colour, for each band that is shown. */
+  /** Whether the bands that are to be shown are there. */
+  get ready() {
+    return this.whole.has(shownBands(this.session.cube, this.session.view.state), '');
+  }
+
+  /** Values that become black and full colour, for each band that is shown, once these are there. */
   limits() {
     const { cube, view } = this.session;
     return shownBands(cube, view.state).map((band) => {

@@ -64,7 +64,7 @@ function range(text) {
 /** @returns {Pin | null} */
 function pin(text) {
   const [rows, columns, colour, ...name] = text.split('~');
-  const found = { rows: range(rows ?? ''), columns: range(columns ?? ''), colour, name: name.join('~') };
+  const found = { rows: range(rows ?? ''), columns: range(columns ?? ''), colour: `#${colour}`, name: name.join('~') };
   if (!found.rows || !found.columns || !/^#[0-9a-f]{6}$/.test(found.colour)) return null;
   return /** @type {Pin} */ (found);
 }
@@ -96,7 +96,7 @@ const CUBE = {
 };
 
 /** Only letters that every chat programme leaves in a link. */
-const text = (parts) => parts.toString().replaceAll('%2C', ',').replaceAll('%3A', ':').replaceAll('%7E', '~').replaceAll('%23', '!');
+const text = (parts) => parts.toString().replaceAll('%2C', ',').replaceAll('%3A', ':').replaceAll('%7E', '~');
 
 /** The part of the address after '#'. @param {Overview | CubeView} state */
 export function write(state) {
@@ -107,7 +107,7 @@ export function write(state) {
       if (state[name] !== null && !same(state[name], usual[name])) parts.set(name, show(state[name]));
     }
     for (const { rows, columns, colour, name } of state.pins) {
-      parts.append('pin', [rows.join(':'), columns.join(':'), colour, name].join('~'));
+      parts.append('pin', [rows.join(':'), columns.join(':'), colour.slice(1), name].join('~'));
     }
     return `#cube/${state.id}${parts.size ? `?${text(parts)}` : ''}`;
   }
@@ -132,7 +132,7 @@ export function read(hash) {
       const given = parts.get(name);
       state[name] = given === null ? state[name] : take(given) ?? state[name];
     }
-    state.pins = parts.getAll('pin').map((given) => pin(given.replace('!', '#'))).filter((found) => found !== null);
+    state.pins = parts.getAll('pin').map(pin).filter((found) => found !== null);
     return state;
   }
   const state = overview();

@@ -16,7 +16,40 @@ macro_rules! files {
 }
 
 files! {
+    "anglescale.js": SCRIPT,
+    "api.js": SCRIPT,
+    "app.js": SCRIPT,
+    "axes.js": SCRIPT,
+    "chart.js": SCRIPT,
+    "classes.js": SCRIPT,
+    "cube.js": SCRIPT,
+    "cubekeys.js": SCRIPT,
+    "display.js": SCRIPT,
+    "dom.js": SCRIPT,
+    "exports.js": SCRIPT,
+    "facts.js": SCRIPT,
+    "favicon.svg": SVG,
+    "geo.js": SCRIPT,
+    "gestures.js": SCRIPT,
+    "grid.js": SCRIPT,
+    "histogram.js": SCRIPT,
+    "image.js": SCRIPT,
     "index.html": HTML,
+    "keyboard.js": SCRIPT,
+    "masks.js": SCRIPT,
+    "overview.js": SCRIPT,
+    "palette.js": SCRIPT,
+    "picture.js": SCRIPT,
+    "shown.js": SCRIPT,
+    "spectra.js": SCRIPT,
+    "state.js": SCRIPT,
+    "stretch.js": SCRIPT,
+    "style.css": CSS,
+    "theme.js": SCRIPT,
+    "thumbnails.js": SCRIPT,
+    "ticks.js": SCRIPT,
+    "tiles.js": SCRIPT,
+    "toolbar.js": SCRIPT,
 }
 
 /// The file `name`, the page itself where it is empty.
@@ -48,9 +81,9 @@ mod tests {
         for (name, _, body) in FILES {
             let text = std::str::from_utf8(body).unwrap();
             for (_, rest) in
-                text.match_indices("from \"./").map(|(at, found)| (at, &text[at + found.len()..]))
+                text.match_indices("from './").map(|(at, found)| (at, &text[at + found.len()..]))
             {
-                let wanted = &rest[..rest.find('"').unwrap()];
+                let wanted = &rest[..rest.find('\'').unwrap()];
                 assert!(file(wanted).is_some(), "{name} imports {wanted}");
             }
         }

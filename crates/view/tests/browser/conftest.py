@@ -13,9 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scenes
-from looking import View
 from playwright.sync_api import Browser, sync_playwright
 from scenes import Scene
+
+# Before it is imported, so that its assertions say what they saw.
+pytest.register_assert_rewrite("looking")
+
+from looking import View  # noqa: E402
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 LARGE, DAMAGED = 6, 7

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import numpy as np
 from PIL import Image
@@ -58,7 +59,7 @@ class View:
         page.set_default_timeout(8000)
 
     def _heard(self, kind: str, text: str) -> None:
-        if kind in ("error", "warning"):
+        if kind == "error":
             self.errors.append(text)
 
     @classmethod
@@ -114,9 +115,12 @@ class View:
 
     def state(self) -> dict[str, list[str]]:
         """What the address says."""
-        from urllib.parse import parse_qs, urlsplit
+        return parse_qs(self.hash().partition("?")[2], keep_blank_values=True)
 
-        return parse_qs(urlsplit(self.page.url).fragment.partition("?")[2])
+    def hash(self) -> str:
+        """The address after '#', as the browser knows it now."""
+        hash: str = self.page.evaluate("location.hash")
+        return hash
 
     def places(self, at: tuple[float, float, float], pixels: np.ndarray) -> list[tuple[float, float]]:
         """Where the centres of pixels (row, column) lie on the canvas."""

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser
 from scenes import Scene
 
 EVERYTHING = (
-    "at=12,16,16&pin=5:6~7:8~!0072b2~leaf&pin=1:4~2:9~!d55e00~area&hidden=0,2&opacity=0.7&cursor=6,9"
+    "at=12,16,16&pin=5:6~7:8~0072b2~leaf&pin=1:4~2:9~d55e00~area&hidden=0,2&opacity=0.7&cursor=6,9"
     "&stretch=5,95&bands=9,6,3&open=classes,display,facts,histogram,masks,spectra"
 )
 AT = (12.0, 16.0, 16.0)
@@ -55,12 +55,12 @@ def test_a_link_opens_the_same_view_elsewhere(view: View, browser: Browser) -> N
         assert not other.page.locator(".legend input[data-class='2']").is_checked()
         assert other.page.locator(".section.histogram").get_attribute("open") is not None
         until(lambda: bool(np.array_equal(looks(other), picture)))
-        assert other.page.url == link
+        assert other.hash() == link[link.index("#") :]
 
 
 def test_odd_links_show_what_there_is(view: View) -> None:
     view.expected = ["404"]
-    view.cube(0, "bands=900,1,x&stretch=98,2&at=0,0,-3&pin=1:900~2:3~!000000~far&cursor=99,99&hidden=a&mask=none")
+    view.cube(0, "bands=900,1,x&stretch=98,2&at=0,0,-3&pin=1:900~2:3~000000~far&cursor=99,99&hidden=a&mask=none")
     assert view.page.get_by_role("button", name="RGB").get_attribute("aria-pressed") == "true"
     assert view.page.locator(".pins li").count() == 0
     view.page.goto(f"{view.address}#cube/123456")
@@ -111,7 +111,7 @@ def test_everything_is_done_by_keys(view: View, small: list[Scene]) -> None:
     page.locator(".frame canvas").focus()
     for key in ("a", "+", "g", "m"):
         press(key)
-    until(lambda: {"angle", "at", "bands", "mask"} <= set(view.state()) or "mask=" in page.url)
+    until(lambda: {"angle", "at", "bands", "mask"} <= set(view.state()))
     assert view.state()["angle"] == ["1"]
     assert len(view.state()["bands"][0].split(",")) == 1
     assert float(view.state()["at"][0].split(",")[2]) > 20
@@ -171,7 +171,8 @@ def test_a_late_answer_does_not_replace_a_newer_one(view: View, small: list[Scen
     held = []
     view.page.route("**/planes?bands=7&*", lambda route: held.append(route))
     view.set_number("Grey band number", 7)
-    until(lambda: held)
+    # Routes are called while the browser is waited for.
+    until(lambda: view.page.wait_for_timeout(20) or held)
     view.set_number("Grey band number", 9)
     view.settle()
     pixels = np.array([(row, column) for row in range(1, 23) for column in range(1, 31)])

@@ -129,7 +129,6 @@ def test_masks_are_laid_over_with_legend_and_opacity(view: View, small: list[Sce
     view.page.get_by_label("Opacity of the mask").fill("0")
     view.shows(AT, ALL, at_pixels(plain))
     view.page.get_by_label("Mask", exact=True).select_option("")
-    view.page.keyboard.press("Escape")
     view.shows(AT, ALL, at_pixels(plain))
 
 
