@@ -16,7 +16,8 @@ export function angleScale(session) {
   const limit = el('input', { type: 'number', min: 0.001, max: 3.2, step: 0.01, 'aria-label': 'Largest angle of the colours, in radians',
     onchange: () => view.set({ limit: Number(limit.value) > 0 ? Number(limit.value) : null }) });
   const node = el('div', { class: 'scale' }, title, bar, el('div', { class: 'row small' }, low, el('span', { class: 'gap' }), high),
-    el('label', { class: 'row small' }, 'up to', limit, 'rad'));
+    el('label', { class: 'row small' }, 'up to', limit, 'rad'),
+    session.cube.masks.length ? el('p', { class: 'muted small' }, 'The mask is not laid over this map.') : null);
   return {
     node,
     show() {

@@ -21,7 +21,7 @@ export function bandTable(cube, lines) {
     head: ['Band', 'Wavelength (nm)', ...lines.flatMap(({ name }, at) => (spreads[at] ? [name, `${name} ± std`] : [name]))],
     rows: () => Array.from({ length: cube.shape[2] }, (_, band) => [
       `${band}${cube.good_bands?.[band] === false ? ' (bad)' : ''}`,
-      number(cube.wavelength?.[band] ?? null, 7).replace('missing', '–'),
+      number(cube.wavelength?.[band] ?? null, 7).replace('missing', 'unknown'),
       ...lines.flatMap(({ values, spread }) => {
         const value = number(values[band], 7);
         return spread ? [value, number(spread[band], 7)] : [value];

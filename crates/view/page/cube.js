@@ -174,10 +174,11 @@ class Session {
       return;
     }
     const [row, column] = pixel;
-    const { bands, values, mask, id } = this.image.pixel(row, column);
+    const { bands, values, mask, id, angle } = this.image.pixel(row, column);
     const parts = [`row ${row}, column ${column}`];
     if (values) parts.push(`${bands.length > 1 ? 'bands' : 'band'} ${bands.join(', ')}: ${values.map((value) => number(value, 4)).join(', ')}`);
     if (mask && id !== null) parts.push(classText(mask, id));
+    if (angle !== null) parts.push(`angle ${number(angle, 4)} rad`);
     const place = coordinates(this.cube.geo, row, column);
     if (place) parts.push(place);
     this.read.replaceChildren(...parts.map((text) => el('span', {}, text)));

@@ -12,15 +12,21 @@ export function badge({ kind, text }) {
     el('span', { class: 'hidden' }, `: ${text}`));
 }
 
+/** "400 to 1000", or one number where all are alike. */
+function span(values, digits) {
+  const [low, high] = [Math.min(...values), Math.max(...values)].map((value) => number(value, digits));
+  return low === high ? low : `${low} to ${high}`;
+}
+
 /** What the table says besides the server's fields. */
 function own(cube) {
   const [rows, columns, bands] = cube.shape;
   const facts = [['Shape', `${count(rows)} rows × ${count(columns)} columns × ${count(bands)} bands`],
     ['Values', [cube.dtype, cube.unit].filter(Boolean).join(', in ')], ['Format', cube.format]];
   const known = (cube.wavelength ?? []).filter((value) => value !== null);
-  if (known.length) facts.push(['Wavelengths', `${number(Math.min(...known))} to ${number(Math.max(...known))} nm`]);
+  if (known.length) facts.push(['Wavelengths', `${span(known, 5)} nm`]);
   const widths = (cube.fwhm ?? []).filter((value) => value !== null);
-  if (widths.length) facts.push(['Width of bands (FWHM)', `${number(Math.min(...widths), 3)} to ${number(Math.max(...widths), 3)} nm`]);
+  if (widths.length) facts.push(['Width of bands (FWHM)', `${span(widths, 3)} nm`]);
   const bad = (cube.good_bands ?? []).filter((good) => !good).length;
   if (cube.good_bands) facts.push(['Bad bands', bad ? `${bad}, grey in charts` : 'none']);
   if (cube.geo) facts.push(['Reference system', crsName(cube.geo.crs)]);

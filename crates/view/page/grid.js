@@ -42,6 +42,8 @@ export class Grid {
 
   /** Shows other samples, from `first` on. */
   reset(first = 0) {
+    // What is asked for now is not on screen yet, and would be given up.
+    this.settled.stop();
     this.#forget();
     this.active = first;
     this.wantedFirst = first;

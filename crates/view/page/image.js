@@ -76,6 +76,12 @@ export class CubeImage {
     return angle ? pins[Math.min(chosen, pins.length - 1)] ?? null : null;
   }
 
+  /** Whether the map of angles is there, and to be shown. */
+  showsAngles() {
+    const pin = this.pinOfAngles();
+    return Boolean(pin && this.angles?.key === JSON.stringify([pin.rows, pin.columns]));
+  }
+
   /** The angle that is the darkest colour. */
   angleLimit() { return this.session.view.state.limit ?? this.angles?.limit ?? 0.1; }
 
@@ -157,13 +163,14 @@ export class CubeImage {
     Object.assign(canvas, { width: tile.width, height: tile.height });
     const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext('2d'));
     const picture = context.createImageData(tile.width, tile.height);
-    const pin = this.pinOfAngles();
-    if (pin && this.angles?.key === JSON.stringify([pin.rows, pin.columns])) {
+    if (this.showsAngles()) {
       paintAngles(picture.data, this.#angleOf(tile), this.angleLimit());
-    } else {
-      const planes = shownBands(cube, view.state).map((band) => tile.planes.get(band));
-      paintBands(picture.data, planes, this.limits());
+      context.putImageData(picture, 0, 0);
+      // A mask laid over would change the colours that stand for angles.
+      return canvas;
     }
+    const planes = shownBands(cube, view.state).map((band) => tile.planes.get(band));
+    paintBands(picture.data, planes, this.limits());
     const mask = shownMask(cube, view.state);
     const ids = mask && tile.masks.get(mask.name);
     if (mask && ids) {
@@ -177,13 +184,13 @@ export class CubeImage {
 
   /** The angle of a pixel of a tile. The map is of the whole cube, which may be thinned out. */
   #angleOf(tile) {
+    return (pixel) => this.#angle(tile.row(Math.floor(pixel / tile.width)), tile.column(pixel % tile.width));
+  }
+
+  #angle(row, column) {
     const { height, width, data } = /** @type {any} */ (this.angles);
     const [rows, columns] = this.session.cube.shape;
-    return (pixel) => {
-      const row = tile.row(Math.floor(pixel / tile.width));
-      const column = tile.column(pixel % tile.width);
-      return data[Math.floor((row * height) / rows) * width + Math.floor((column * width) / columns)];
-    };
+    return data[Math.floor((row * height) / rows) * width + Math.floor((column * width) / columns)];
   }
 
   /** What is known of a pixel: its values of the bands that are shown, its class ids, its angle. */
@@ -191,7 +198,10 @@ export class CubeImage {
     const { cube, view } = this.session;
     const bands = shownBands(cube, view.state);
     const mask = shownMask(cube, view.state);
-    const found = { bands, values: /** @type {number[] | null} */ (null), mask, id: /** @type {number | null} */ (null) };
+    const found = {
+      bands, values: /** @type {number[] | null} */ (null), mask, id: /** @type {number | null} */ (null),
+      angle: this.showsAngles() ? this.#angle(row, column) : null,
+    };
     for (const tile of [this.close, this.whole]) {
       const place = tile?.has(bands, mask?.name ?? '') ? tile.place(row, column) : -1;
       if (!tile || place < 0) continue;

@@ -56,5 +56,5 @@ export function bandName(cube, band) {
 /** What a region is called. */
 export function regionName({ rows, columns }) {
   if (rows[1] - rows[0] === 1 && columns[1] - columns[0] === 1) return `row ${rows[0]}, column ${columns[0]}`;
-  return `rows ${rows[0]}–${rows[1] - 1}, columns ${columns[0]}–${columns[1] - 1}`;
+  return `rows ${rows[0]} to ${rows[1] - 1}, columns ${columns[0]} to ${columns[1] - 1}`;
 }

@@ -27,7 +27,7 @@ export function spectraSection(session) {
   const clear = el('button', { type: 'button',
     onclick: () => { view.set({ pins: [], chosen: 0, angle: false }); say('All spectra removed'); } }, 'Remove all');
   const actions = el('div', { class: 'row' },
-    el('label', { class: 'check', title: 'Angle of each pixel to the chosen spectrum (a)' }, angle, 'Angle map to the chosen one'),
+    el('label', { class: 'check', title: 'Angle of each pixel to the chosen spectrum (a)' }, angle, 'Angle map'),
     el('span', { class: 'gap' }), csv, clear);
   const { node, body } = section('spectra', 'Spectra', view.state.open.includes('spectra'), session.fold('spectra'));
   body.append(hint, chart.node, list, actions);

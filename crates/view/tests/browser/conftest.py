@@ -55,19 +55,17 @@ def browser(chromium: str) -> Iterator[Browser]:
         browser.close()
 
 
-def convert(hsipack: Path, folder: Path, *words: str) -> Path:
-    """Packs a folder's cubes."""
-    out = folder.with_suffix(".hsipack")
-    command = [hsipack, "convert", folder, "-o", out, *words]
+def convert(hsipack: Path, out: Path, *words: object) -> None:
+    """Packs cubes into `out`."""
+    command = [str(hsipack), "convert", *map(str, words), "-o", str(out)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
-    return out
 
 
 @contextmanager
 def serving(hsipack: Path, what: Path) -> Iterator[str]:
     """`hsipack view` while it runs; gives the page's address."""
-    command = [hsipack, "view", what, "--no-browser", "--port", "0", "--json"]
+    command = [str(hsipack), "view", str(what), "--no-browser", "--port", "0", "--json"]
     server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
     try:
         assert server.stdout is not None
@@ -86,9 +84,7 @@ def small() -> list[Scene]:
 
 
 @pytest.fixture(scope="session")
-def dataset(
-    hsipack: Path, small: list[Scene], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def dataset(hsipack: Path, small: list[Scene], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The dataset of `small`, in its order."""
     folder = tmp_path_factory.mktemp("looked_at") / "tissue"
     folder.mkdir()
@@ -96,10 +92,7 @@ def dataset(
     out = folder.with_suffix(".hsipack")
     inputs = [folder / f"{scene.name}.hdr" for scene in small]
     mask = "labels={dir}/{stem}_mask.png"
-    command = [hsipack, "convert", *inputs, "-o", out, "--mask", mask]
-    command += ["--table", folder / "table.csv"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
+    convert(hsipack, out, *inputs, "--mask", mask, "--table", folder / "table.csv")
     [shard] = [path for path in (out / "10x12x5/image/c").rglob("*") if path.is_file()]
     data = bytearray(shard.read_bytes())
     data[20:40] = bytes(20)
@@ -121,7 +114,9 @@ def many(hsipack: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
     folder.mkdir()
     for number in range(5000):
         np.save(folder / f"s{number:04d}.npy", np.full((2, 2, 3), number, np.float32))
-    with serving(hsipack, convert(hsipack, folder)) as url:
+    out = folder.with_suffix(".hsipack")
+    convert(hsipack, out, folder)
+    with serving(hsipack, out) as url:
         yield url
 
 

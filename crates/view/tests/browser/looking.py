@@ -14,7 +14,7 @@ from urllib.parse import parse_qs
 
 import numpy as np
 from PIL import Image
-from playwright.sync_api import Browser, Download, Page
+from playwright.sync_api import Browser, Dialog, Download, Page
 
 DESKTOP, PHONE = (1280, 800), (390, 844)
 
@@ -30,6 +30,13 @@ COLOURS = """
   });
 }
 """
+
+
+# After the next frame is drawn.
+DRAWN = "() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0)))"
+
+# Where the canvas is centred, (row, column), and CSS pixels a pixel.
+At = tuple[float, float, float]
 
 
 def until(ask: Callable[[], Any], seconds: float = 8) -> Any:
@@ -55,8 +62,12 @@ class View:
         page.on("console", lambda message: self._heard(message.type, message.text))
         page.on("pageerror", lambda error: self.errors.append(str(error)))
         page.on("request", lambda request: self.requests.append(request.url))
-        page.on("dialog", lambda dialog: (self.dialogs.append(dialog.message), dialog.dismiss()))
+        page.on("dialog", self._dialog)
         page.set_default_timeout(8000)
+
+    def _dialog(self, dialog: Dialog) -> None:
+        self.dialogs.append(dialog.message)
+        dialog.dismiss()
 
     def _heard(self, kind: str, text: str) -> None:
         if kind == "error":
@@ -111,7 +122,7 @@ class View:
     def settle(self) -> None:
         """Waits until nothing is loading, and what is there is drawn."""
         self.page.wait_for_selector('.frame[aria-busy="false"]')
-        self.page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0)))")
+        self.page.evaluate(DRAWN)
 
     def state(self) -> dict[str, list[str]]:
         """What the address says."""
@@ -122,37 +133,37 @@ class View:
         hash: str = self.page.evaluate("location.hash")
         return hash
 
-    def places(self, at: tuple[float, float, float], pixels: np.ndarray) -> list[tuple[float, float]]:
+    def places(self, at: At, pixels: np.ndarray) -> list[tuple[float, float]]:
         """Where the centres of pixels (row, column) lie on the canvas."""
         box = self.page.locator(".frame canvas").bounding_box()
         assert box is not None
         row, column, scale = at
         return [
-            (float((c + 0.5 - column) * scale + box["width"] / 2),
-             float((r + 0.5 - row) * scale + box["height"] / 2))
+            (
+                float((c + 0.5 - column) * scale + box["width"] / 2),
+                float((r + 0.5 - row) * scale + box["height"] / 2),
+            )
             for r, c in pixels
         ]
 
-    def colours(self, at: tuple[float, float, float], pixels: np.ndarray) -> np.ndarray:
+    def colours(self, at: At, pixels: np.ndarray) -> np.ndarray:
         """The colours of pixels (row, column) on the canvas, which is centred there."""
         found = self.page.evaluate(COLOURS, [self.places(at, pixels)])
         return np.array(found, dtype=int)
 
-    def shows(self, at: tuple[float, float, float], pixels: np.ndarray, colours: np.ndarray) -> None:
+    def shows(self, at: At, pixels: np.ndarray, colours: np.ndarray) -> None:
         """Waits until pixels have these colours, give or take rounding."""
         try:
             until(lambda: bool(np.all(np.abs(self.colours(at, pixels) - colours) <= 2)))
         except AssertionError:
             np.testing.assert_allclose(self.colours(at, pixels), colours, atol=2)
 
-    def click(self, at: tuple[float, float, float], pixel: tuple[int, int]) -> None:
+    def click(self, at: At, pixel: tuple[int, int]) -> None:
         """Clicks a pixel."""
         [(x, y)] = self.places(at, np.array([pixel]))
         self.page.locator(".frame canvas").click(position={"x": x, "y": y})
 
-    def drag(
-        self, at: tuple[float, float, float], start: tuple[int, int], end: tuple[int, int]
-    ) -> None:
+    def drag(self, at: At, start: tuple[int, int], end: tuple[int, int]) -> None:
         """Drags from a pixel to another."""
         box = self.page.locator(".frame canvas").bounding_box()
         assert box is not None
@@ -171,7 +182,7 @@ class View:
             section.locator("> summary").click()
 
     def table(self, name: str, columns: int) -> tuple[list[str], list[list[str]]]:
-        """The table beside the chart of a section, once it has so many columns: its head, its rows."""
+        """The table beside the chart of a section, once it has so many columns."""
         values = self.page.locator(f".section.{name} .values")
         values.wait_for()
         if values.get_attribute("open") is None:
@@ -208,11 +219,15 @@ class View:
 
     def stored(self) -> dict[str, str]:
         """What the page keeps in the browser."""
-        kept: dict[str, str] = json.loads(self.page.evaluate("() => JSON.stringify({...localStorage})"))
+        kept: dict[str, str] = json.loads(
+            self.page.evaluate("() => JSON.stringify({ ...localStorage })")
+        )
         return kept
 
 
 def numbers(rows: list[list[str]], column: int) -> np.ndarray:
     """A column of a table as numbers; NaN where values are missing."""
     cells = [row[column].replace(",", "") for row in rows]
-    return np.array([float(cell) if cell not in ("", "missing", "–") else np.nan for cell in cells])
+    return np.array(
+        [float(cell) if cell not in ("", "missing", "unknown") else np.nan for cell in cells]
+    )

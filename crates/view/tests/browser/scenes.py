@@ -42,13 +42,15 @@ def smooth(number: int, rows: int, columns: int, bands: int) -> np.ndarray:
     y, x, b = np.mgrid[:rows, :columns, :bands].astype(np.float32)
     wave = 1.5 + np.sin(b / 4 + number) * np.cos(x / 9) + y / rows + (x / columns) ** 2
     noisy = wave + rng.normal(0, 0.05, wave.shape)
-    return noisy.astype(np.float32)
+    values: np.ndarray = noisy.astype(np.float32)
+    return values
 
 
 def classes(number: int, rows: int, columns: int) -> np.ndarray:
     """Class ids 0 to 2 in blocks."""
     y, x = np.mgrid[:rows, :columns]
-    return ((y // 6 + x // 8 + number) % 3).astype(np.uint8)
+    ids: np.ndarray = ((y // 6 + x // 8 + number) % 3).astype(np.uint8)
+    return ids
 
 
 def small_scenes() -> list[Scene]:
@@ -116,7 +118,8 @@ def write(folder: Path, scenes: list[Scene]) -> None:
 def stretched(plane: np.ndarray, low: float = 2, high: float = 98) -> np.ndarray:
     """What a band looks like: 0 to 255 between two percentiles."""
     ends = np.nanpercentile(plane.astype(np.float64), [low, high])
-    return np.clip((plane - ends[0]) / (ends[1] - ends[0]), 0, 1) * 255
+    shades: np.ndarray = np.clip((plane - ends[0]) / (ends[1] - ends[0]), 0, 1) * 255
+    return shades
 
 
 def blend(under: np.ndarray, colour: tuple[int, int, int], opacity: float) -> np.ndarray:
@@ -129,7 +132,8 @@ def angles(cube: np.ndarray, reference: np.ndarray) -> np.ndarray:
     """Spectral angles over the good bands, in radians."""
     spectra, to = cube[..., GOOD].astype(np.float64), reference[GOOD].astype(np.float64)
     cosine = spectra @ to / (np.linalg.norm(spectra, axis=-1) * np.linalg.norm(to))
-    return np.arccos(np.clip(cosine, -1, 1))
+    found: np.ndarray = np.arccos(np.clip(cosine, -1, 1))
+    return found
 
 
 def shown_rows(length: int, shown: int) -> np.ndarray:

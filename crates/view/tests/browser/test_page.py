@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from looking import DESKTOP, PHONE, View, until
+from conftest import serving
+from looking import DESKTOP, PHONE, View, numbers, until
 from playwright.sync_api import Browser
 from scenes import Scene
 
@@ -13,6 +16,7 @@ EVERYTHING = (
     "at=12,16,16&pin=5:6~7:8~0072b2~leaf&pin=1:4~2:9~d55e00~area&hidden=0,2&opacity=0.7&cursor=6,9"
     "&stretch=5,95&bands=9,6,3&open=classes,display,facts,histogram,masks,spectra"
 )
+ODD = "bands=900,1,x&stretch=98,2&at=0,0,-3&pin=1:900~2:3~000000~far&cursor=99,99&hidden=a"
 AT = (12.0, 16.0, 16.0)
 
 
@@ -60,7 +64,7 @@ def test_a_link_opens_the_same_view_elsewhere(view: View, browser: Browser) -> N
 
 def test_odd_links_show_what_there_is(view: View) -> None:
     view.expected = ["404"]
-    view.cube(0, "bands=900,1,x&stretch=98,2&at=0,0,-3&pin=1:900~2:3~000000~far&cursor=99,99&hidden=a&mask=none")
+    view.cube(0, ODD)
     assert view.page.get_by_role("button", name="RGB").get_attribute("aria-pressed") == "true"
     assert view.page.locator(".pins li").count() == 0
     view.page.goto(f"{view.address}#cube/123456")
@@ -107,7 +111,7 @@ def test_everything_is_done_by_keys(view: View, small: list[Scene]) -> None:
     for key in ("r", "ArrowDown", "ArrowRight", "Enter"):
         press(key)
     head, _ = view.table("spectra", 5)
-    assert head[3] == "rows 10–11, columns 15–16"
+    assert head[3] == "rows 10 to 11, columns 15 to 16"
     page.locator(".frame canvas").focus()
     for key in ("a", "+", "g", "m"):
         press(key)
@@ -125,7 +129,7 @@ def test_everything_is_done_by_keys(view: View, small: list[Scene]) -> None:
     until(lambda: view.total() == "4 of 8 samples")
 
 
-def test_the_theme_follows_the_system_until_the_user_chooses(browser: Browser, address: str) -> None:
+def test_the_theme_is_the_systems_until_the_user_chooses(browser: Browser, address: str) -> None:
     dark = "getComputedStyle(document.body).backgroundColor"
     with View.opened(browser, address, color_scheme="dark") as view:
         view.expected = ["422"]
@@ -140,7 +144,9 @@ def test_the_theme_follows_the_system_until_the_user_chooses(browser: Browser, a
 
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing(browser: Browser, address: str, size: tuple[int, int], theme: str) -> None:
+def test_axe_finds_nothing(
+    browser: Browser, address: str, size: tuple[int, int], theme: str
+) -> None:
     with View.opened(browser, address, size, color_scheme=theme, reduced_motion="reduce") as view:
         view.expected = ["422"]
         view.overview()
@@ -171,8 +177,9 @@ def test_a_late_answer_does_not_replace_a_newer_one(view: View, small: list[Scen
     held = []
     view.page.route("**/planes?bands=7&*", lambda route: held.append(route))
     view.set_number("Grey band number", 7)
-    # Routes are called while the browser is waited for.
-    until(lambda: view.page.wait_for_timeout(20) or held)
+    while not held:
+        # Routes are called while the browser is waited for.
+        view.page.wait_for_timeout(20)
     view.set_number("Grey band number", 9)
     view.settle()
     pixels = np.array([(row, column) for row in range(1, 23) for column in range(1, 31)])
@@ -202,4 +209,22 @@ def test_a_server_that_does_not_answer_is_said_and_asked_again(view: View) -> No
     view.page.get_by_role("button", name="Try again").click()
     view.settle()
     assert alert.count() == 0
-    until(lambda: "band 7" in view.page.locator(".readout").inner_text() or "Point" in view.page.locator(".readout").inner_text())
+    view.page.locator(".frame canvas").click()
+    until(lambda: "band 7" in view.page.locator(".readout").inner_text())
+
+
+def test_a_raw_cube_opens_at_once(
+    browser: Browser, hsipack: Path, dataset: Path, small: list[Scene]
+) -> None:
+    raw = dataset.with_suffix("") / "scan_1.hdr"
+    with serving(hsipack, raw) as url, View.opened(browser, url) as view:
+        view.page.goto(url)
+        view.page.get_by_role("heading", name="scan_1").wait_for()
+        view.settle()
+        view.page.locator(".frame canvas").focus()
+        view.page.keyboard.press("Enter")
+        _, rows = view.table("spectra", 3)
+        # Not packed, not rounded.
+        np.testing.assert_allclose(numbers(rows, 2), small[1].cube[12, 16], rtol=1e-6)
+        view.section("masks")
+        view.page.get_by_text("This cube has no mask.").wait_for()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import scenes
-from looking import View, numbers, until
+from looking import PHONE, View, numbers, until
+from playwright.sync_api import Browser
 from scenes import BANDS, COLUMNS, NODATA, ROWS, Scene, blend, stretched
 
 AT = (12.0, 16.0, 16.0)
@@ -26,6 +27,11 @@ def coloured(scene: Scene, bands: tuple[int, ...], low: float = 2, high: float =
     picture = np.stack(planes * (3 // len(planes)), axis=-1)
     picture[np.isnan(picture).any(axis=-1)] = NODATA
     return picture
+
+
+def around(centre: float, reach: float) -> slice:
+    """The pixels of which something is seen."""
+    return slice(int(np.floor(centre - reach)), int(np.ceil(centre + reach - 1e-3)))
 
 
 def test_colours_are_those_of_a_percentile_stretch(view: View, small: list[Scene]) -> None:
@@ -93,7 +99,34 @@ def test_zoom_and_pan_by_wheel_buttons_and_mouse(view: View, small: list[Scene])
     view.shows((12, 16, fitted), ALL, at_pixels(picture))
 
 
-def test_a_large_cube_is_thinned_out_and_whole_at_a_closer_look(view: View, small: list[Scene]) -> None:
+def test_two_fingers_zoom_and_one_moves(browser: Browser, address: str) -> None:
+    with View.opened(browser, address, PHONE, has_touch=True, is_mobile=True) as view:
+        view.cube(0, "at=12,16,10")
+        box = view.page.locator(".frame canvas").bounding_box()
+        assert box is not None
+        x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        touch = view.page.context.new_cdp_session(view.page)
+
+        def fingers(kind: str, *places: float) -> None:
+            points = [{"x": x + dx, "y": y, "id": at} for at, dx in enumerate(places)]
+            touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+        fingers("touchStart", -20, 20)
+        for apart in (25, 30, 35, 40):
+            fingers("touchMove", -apart, apart)
+        fingers("touchEnd")
+        until(lambda: abs(float(view.state()["at"][0].split(",")[2]) - 20) < 1)
+        fingers("touchStart", 0)
+        for far in (10, 30, 60):
+            fingers("touchMove", far)
+        fingers("touchEnd")
+        until(lambda: abs(float(view.state()["at"][0].split(",")[1]) - 13) < 0.6)
+        assert view.page.locator(".pins li").count() == 0
+
+
+def test_a_large_cube_is_thinned_out_until_looked_at_closely(
+    view: View, small: list[Scene]
+) -> None:
     large = small[6]
     rows = scenes.shown_rows(2400, 1024)
     columns = scenes.shown_rows(64, round(64 * 1024 / 2400))
@@ -116,7 +149,7 @@ def test_masks_are_laid_over_with_legend_and_opacity(view: View, small: list[Sce
     for number, colour in scenes.CLASS_COLOURS.items():
         expected[scene.mask == number] = blend(plain, colour, 0.6)[scene.mask == number]
     view.cube(1, f"{VIEW}&bands=8,5,2&opacity=0.6")
-    boxes = {number: view.page.locator(f".legend input[data-class='{number}']") for number in range(3)}
+    boxes = [view.page.locator(f".legend input[data-class='{number}']") for number in range(3)]
     counts = view.page.locator(".section.masks .legend li").all_inner_texts()
     for number, text in enumerate(counts):
         assert text.split()[-1] == str((scene.mask == number).sum())
@@ -136,7 +169,7 @@ def test_the_angle_map_has_numpys_angles(view: View, small: list[Scene]) -> None
     scene = small[0]
     view.cube(0, f"{VIEW}&mask=&bands=8,5,2")
     view.click(AT, (5, 7))
-    view.page.get_by_label("Angle map to the chosen one").check()
+    view.page.get_by_label("Angle map").check()
     view.page.locator(".scale").wait_for()
     view.set_number("Largest angle of the colours, in radians", 0.2)
     view.settle()
@@ -151,7 +184,7 @@ def test_the_angle_map_has_numpys_angles(view: View, small: list[Scene]) -> None
     order = np.argsort(part)
     assert np.all(np.diff(luminance[order]) >= -2.5)
     assert luminance[order[-1]] - luminance[order[0]] > 100
-    view.page.get_by_label("Angle map to the chosen one").uncheck()
+    view.page.get_by_label("Angle map").uncheck()
     view.shows(AT, ALL, at_pixels(coloured(scene, RGB)))
 
 
@@ -171,7 +204,7 @@ def test_the_pixel_under_the_pointer_is_read_out(view: View, small: list[Scene])
     assert str(scene.mask[7, 11]) in told.locator("span").nth(2).inner_text()
 
 
-def test_the_saved_picture_has_the_cubes_pixels_and_the_mask(view: View, small: list[Scene]) -> None:
+def test_the_saved_picture_has_the_cubes_pixels(view: View, small: list[Scene]) -> None:
     scene = small[1]
     expected = coloured(scene, RGB)
     for number, colour in scenes.CLASS_COLOURS.items():
@@ -186,9 +219,10 @@ def test_the_saved_picture_has_the_cubes_pixels_and_the_mask(view: View, small: 
     seen = view.saved_png()
     box = view.page.locator(".frame canvas").bounding_box()
     assert box is not None
-    rows = int(np.floor(12 - box["height"] / 160)), int(np.floor(12 + box["height"] / 160 - 1e-3)) + 1
-    columns = int(np.floor(16 - box["width"] / 160)), int(np.floor(16 + box["width"] / 160 - 1e-3)) + 1
-    np.testing.assert_allclose(seen, expected[slice(*rows), slice(*columns)], atol=2)
+    # 80 CSS pixels a pixel: half of the canvas's edge is that many rows or columns.
+    seen_rows = around(12, box["height"] / 160)
+    seen_columns = around(16, box["width"] / 160)
+    np.testing.assert_allclose(seen, expected[seen_rows, seen_columns], atol=2)
 
 
 def test_the_histogram_counts_as_numpy_does(view: View, small: list[Scene]) -> None:

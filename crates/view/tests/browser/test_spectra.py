@@ -33,7 +33,7 @@ def test_a_rectangle_gives_mean_and_standard_deviation(view: View, small: list[S
     view.drag(AT, (4, 6), (9, 15))
     view.page.keyboard.up("Shift")
     head, rows = view.table("spectra", 4)
-    assert head[2:] == ["rows 4–9, columns 6–15", "rows 4–9, columns 6–15 ± std"]
+    assert head[2:] == ["rows 4 to 9, columns 6 to 15", "rows 4 to 9, columns 6 to 15 ± std"]
     pixels = small[1].packed[4:10, 6:16].reshape(-1, BANDS).astype(np.float64)
     np.testing.assert_allclose(numbers(rows, 2), pixels.mean(0), rtol=1e-5)
     np.testing.assert_allclose(numbers(rows, 3), pixels.std(0), rtol=1e-4)

@@ -1,0 +1,86 @@
+"""How the page is laid out on a desktop and a phone, light and dark.
+
+With HSIPACK_SCREENSHOTS=FOLDER its pictures are saved there, to be looked at.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from looking import DESKTOP, PHONE, View
+from playwright.sync_api import Browser
+
+OPEN = "classes,display,facts,histogram,masks,spectra"
+CUBE = f"pin=5:6~7:8~0072b2~leaf&pin=10:14~12:19~d55e00~area&cursor=6,9&open={OPEN}"
+
+# What is cut off or lies on something else: buttons and boxes, and texts of charts.
+FLAWS = """
+() => {
+  const seen = (node) => node.checkVisibility() && node.getClientRects().length > 0;
+  const kinds = 'button, select, input, .step, summary, svg.chart text';
+  const boxes = [...document.querySelectorAll(kinds)].filter(seen);
+  const flaws = [];
+  const name = (node) => node.getAttribute('aria-label') ?? node.textContent;
+  // What scrolls may lie behind what does not.
+  const room = (node) => node.closest('.frame, .panel, .grid');
+  const bounds = boxes.map((node) => [node, node.getBoundingClientRect()]);
+  bounds.forEach(([node, a], at) => {
+    if (a.right > innerWidth + 1 || a.left < -1) flaws.push(`${name(node)} is cut off`);
+    const narrow = node.tagName === 'BUTTON' && node.scrollWidth > node.clientWidth + 1;
+    if (narrow) flaws.push(`${name(node)} is too narrow`);
+    for (const [other, b] of bounds.slice(at + 1)) {
+      if (room(node) !== room(other)) continue;
+      const beside = a.left >= b.right - 1 || b.left >= a.right - 1;
+      const above = a.top >= b.bottom - 1 || b.top >= a.bottom - 1;
+      if (!beside && !above) flaws.push(`${name(node)} lies on ${name(other)}`);
+    }
+  });
+  if (document.documentElement.scrollWidth > innerWidth) flaws.push('the page scrolls sideways');
+  return flaws;
+}
+"""
+
+
+def keep(view: View, name: str, whole: bool = False) -> None:
+    """Saves a picture of the page if that was asked for."""
+    if folder := os.environ.get("HSIPACK_SCREENSHOTS"):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        view.page.screenshot(path=Path(folder) / f"{name}.png", full_page=whole)
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_nothing_is_cut_off_or_lies_on_something_else(
+    browser: Browser, address: str, size: tuple[int, int], theme: str
+) -> None:
+    with View.opened(browser, address, size, color_scheme=theme, reduced_motion="reduce") as view:
+        view.expected = ["422"]
+        view.overview()
+        view.page.locator(".card img").first.wait_for()
+        view.page.wait_for_load_state("networkidle")
+        keep(view, f"overview-{theme}-{size[0]}")
+        assert view.page.evaluate(FLAWS) == []
+        if size == PHONE:
+            view.page.locator(".filters summary").click()
+            keep(view, f"filters-{theme}-{size[0]}")
+            assert view.page.evaluate(FLAWS) == []
+        view.cube(1, CUBE)
+        view.page.locator(".section.classes .legend li").nth(1).wait_for()
+        view.page.locator(".section.spectra path.line").first.wait_for()
+        assert view.page.evaluate(FLAWS) == []
+        keep(view, f"cube-{theme}-{size[0]}", whole=size == PHONE)
+        frame = view.page.locator(".frame").bounding_box()
+        assert frame is not None
+        # The picture is what the page is about.
+        assert frame["width"] * frame["height"] > 0.27 * size[0] * size[1]
+        view.page.locator(".frame canvas").focus()
+        view.page.keyboard.press("a")
+        view.page.locator(".scale").wait_for()
+        view.settle()
+        assert view.page.evaluate(FLAWS) == []
+        keep(view, f"angles-{theme}-{size[0]}")
+        if size == DESKTOP:
+            view.page.locator(".section.facts").scroll_into_view_if_needed()
+            keep(view, f"facts-{theme}-{size[0]}")
