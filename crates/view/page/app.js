@@ -37,6 +37,8 @@ let about = null;
 let open = null;
 let asked = new AbortController();
 let overviewHash = write(overview());
+/** The sample that was visited from the overview at that address. @type {{hash: string, place: number} | null} */
+let visited = null;
 
 /** Opens what the address says. */
 async function route() {
@@ -44,22 +46,27 @@ async function route() {
   asked.abort();
   asked = new AbortController();
   const { signal } = asked;
+  if (open?.active) visited = { hash: overviewHash, place: open.active() };
+  const first = open === null;
   open?.stop();
   open = null;
   clear();
   state = read(location.hash);
   const page = { about, main, fail: (error, again) => { if (!signal.aborted) fail(error, again); }, clear, save, signal,
-    overviewHash: () => overviewHash };
+    focused: null, overviewHash: () => overviewHash };
   try {
     if (state.page === 'overview') {
       page.save = Object.assign((next) => { overviewHash = write(next); save(next); }, { now: save.now });
       overviewHash = write(state);
+      page.focused = visited?.hash === overviewHash ? visited.place : null;
       open = openOverview(state, page);
     } else {
       main.setAttribute('aria-busy', 'true');
       const opened = await openCube(state, page);
       if (signal.aborted) { opened?.stop(); return; }
       open = opened;
+      // Who came by keys goes on in the cube.
+      if (!first) main.focus({ preventScroll: true });
     }
   } catch (error) {
     if (signal.aborted) return;

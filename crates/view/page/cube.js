@@ -22,7 +22,7 @@ import { toolbar } from './toolbar.js';
  * Opens a cube.
  * @param {import('./state.js').CubeView} state
  * @param {{about: any, main: HTMLElement, fail: (error: any, again?: () => void) => void,
- *   save: (state: any) => void, signal: AbortSignal, overviewHash: () => string}} page
+ *   clear: () => void, save: (state: any) => void, signal: AbortSignal, overviewHash: () => string}} page
  * @returns {Promise<{keys: (event: KeyboardEvent) => void, stop: () => void} | undefined>}
  */
 export async function openCube(state, page) {

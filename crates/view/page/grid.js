@@ -40,12 +40,13 @@ export class Grid {
     this.columns = 1;
   }
 
-  /** Shows other samples, from `first` on. */
-  reset(first = 0) {
+  /** Shows other samples, from `first` on; the focus goes to the sample at `focused`. @param {number | null} focused */
+  reset(first = 0, focused = null) {
     // What is asked for now is not on screen yet, and would be given up.
     this.settled.stop();
     this.#forget();
-    this.active = first;
+    this.active = focused ?? first;
+    this.wantedFocus = focused;
     this.wantedFirst = first;
     this.total = 0;
     this.#fetch(Math.floor(first / BLOCK));
@@ -162,6 +163,7 @@ export class Grid {
       if (this.wantedFirst !== undefined) {
         this.scrollTo(Math.min(this.wantedFirst, Math.max(0, total - 1)));
         this.wantedFirst = undefined;
+        if (this.wantedFocus !== null) this.focus(this.wantedFocus);
       }
       for (const [place, card] of this.cards) {
         if (Math.floor(place / BLOCK) === number && card.id === null) this.#fill(card, samples[place % BLOCK]);

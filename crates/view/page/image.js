@@ -32,6 +32,7 @@ export class CubeImage {
     /** @type {{height: number, width: number, data: Float32Array, key: string, limit: number} | null} */
     this.angles = null;
     this.busy = 0;
+    this.failed = false;
   }
 
   /** Fetches what is missing of the picture of the whole cube, and paints it. */
@@ -121,7 +122,9 @@ export class CubeImage {
   async export(region) {
     const { cube, view } = this.session;
     const tile = new Tile(cube.id, region, CLOSE);
-    await tile.fetch(shownBands(cube, view.state), shownMask(cube, view.state)?.name ?? '', undefined);
+    const bands = shownBands(cube, view.state);
+    // The stretch is that of the whole cube.
+    await Promise.all([tile.fetch(bands, shownMask(cube, view.state)?.name ?? ''), this.whole.fetch(bands, '')]);
     return { tile, canvas: this.#canvas(tile) };
   }
 
@@ -217,7 +220,10 @@ export class CubeImage {
     this.onchange();
     try {
       await act();
+      if (this.failed && this.ready) this.session.page.clear();
+      this.failed = !this.ready;
     } catch (error) {
+      this.failed = true;
       this.session.fail(error, () => this.update());
     } finally {
       this.busy -= 1;

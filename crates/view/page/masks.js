@@ -5,6 +5,9 @@ import { el, section, unique } from './dom.js';
 import { hex } from './palette.js';
 import { classOf, colourOf, count, hiddenClasses, shownMask } from './shown.js';
 
+/** Classes that the legend lists at most. */
+const LISTED = 256;
+
 /** Pixels of each class in a mask's values. @returns {Map<number, number>} */
 function pixelsOf(ids, layers) {
   const pixels = new Map();
@@ -47,7 +50,8 @@ export function masksSection(session) {
     from = ids;
     const pixels = ids ? pixelsOf(ids, mask.layers) : new Map();
     const known = mask.classes.map((one) => one.id);
-    const numbers = [...new Set([...known, ...pixels.keys()])].sort((a, b) => a - b);
+    const every = [...new Set([...known, ...pixels.keys()])].sort((a, b) => a - b);
+    const numbers = every.slice(0, LISTED);
     shown = new Map(numbers.map((number) => [number, ids ? pixels.get(number) ?? 0 : null]));
     legend.replaceChildren(...numbers.map((number) => {
       const one = classOf(mask, number);
@@ -58,7 +62,7 @@ export function masksSection(session) {
       } });
       return el('li', {}, el('label', { class: 'check' }, box, swatch(hex(colourOf(one))), el('span', { class: 'text' }, one.label)),
         el('span', { class: 'muted small number' }, ids && session.image.whole.full ? count(pixels.get(number) ?? 0) : ''));
-    }));
+    }), ...(every.length > LISTED ? [el('li', { class: 'muted' }, `and ${count(every.length - LISTED)} more`)] : []));
   }
 
   function show() {

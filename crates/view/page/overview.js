@@ -12,7 +12,7 @@ const SORTS = [['id', 'dataset order'], ['name', 'name'], ['split', 'split'], ['
  * Opens the overview.
  * @param {import('./state.js').Overview} state
  * @param {{about: any, main: HTMLElement, fail: (error: any, again?: () => void) => void,
- *   clear: () => void, save: (state: any) => void}} page
+ *   clear: () => void, save: (state: any) => void, focused: number | null}} page  focused: the sample that was visited
  */
 export function openOverview(state, page) {
   const { about, main } = page;
@@ -63,7 +63,7 @@ export function openOverview(state, page) {
     grid.reset();
     view.set({ first: 0 });
   });
-  grid.reset(state.first);
+  grid.reset(state.first, page.focused);
   return {
     keys(event) {
       if (event.key !== '/' || event.ctrlKey || event.altKey || event.metaKey) return;
@@ -71,8 +71,8 @@ export function openOverview(state, page) {
       filters.open = true;
       where.focus();
     },
-    /** Puts the focus on a sample's card. */
-    focus: () => grid.focus(state.first),
+    /** The place of the sample that has or had the focus. */
+    active: () => grid.active,
     stop: () => grid.stop(),
   };
 }

@@ -31,7 +31,7 @@ export class Tile {
     return bands.every((band) => this.planes.has(band)) && (!mask || this.masks.has(mask));
   }
 
-  /** Asks for what is missing. @param {number[]} bands @param {string} mask  '': none */
+  /** Asks for what is missing. @param {number[]} bands @param {string} mask  '': none @param {AbortSignal} [signal] */
   async fetch(bands, mask, signal) {
     const missing = [...new Set(bands)].filter((band) => !this.planes.has(band));
     const [values, ids] = await Promise.all([

@@ -115,6 +115,8 @@ class View:
 
     def cube(self, number: int, hash: str = "") -> None:
         """Opens a cube and waits for its picture."""
+        # Or only what follows the # would change, and the cube before is still there.
+        self.page.goto("about:blank")
         self.page.goto(f"{self.address}#cube/{number}{'?' if hash else ''}{hash}")
         self.page.wait_for_selector(".cube")
         self.settle()

@@ -127,6 +127,8 @@ def test_everything_is_done_by_keys(view: View, small: list[Scene]) -> None:
     page.get_by_role("heading", name="scan_1").wait_for()
     press("Escape")
     until(lambda: view.total() == "4 of 8 samples")
+    # The focus is where it was.
+    assert "scan_1" in page.locator("li:has(:focus)").inner_text()
 
 
 def test_the_theme_is_the_systems_until_the_user_chooses(browser: Browser, address: str) -> None:
