@@ -29,11 +29,14 @@ function fail(error, again) {
 function clear() { alert.replaceChildren(); }
 
 /** The state that the address shows; written a little later, as browsers allow only some writes a second. */
+/** @type {import('./state.js').Overview | import('./state.js').CubeView} */
 let state = overview();
 const write_ = debounced(() => history.replaceState(null, '', write(state)), 150);
 const save = Object.assign((next) => { state = next; write_(); }, { now: () => write_.now() });
 
+/** What the server says of all that it shows. @type {any} */
 let about = null;
+/** What is open. @type {any} */
 let open = null;
 let asked = new AbortController();
 let overviewHash = write(overview());

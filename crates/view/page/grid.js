@@ -23,7 +23,14 @@ export class Grid {
    * @param {(id: number) => string} of.link
    */
   constructor({ ask, onTotal, onFirst, fail, link }) {
-    Object.assign(this, { ask, onTotal, onFirst, fail, link });
+    this.of = { ask, onTotal, onFirst, fail, link };
+    this.height = 0;
+    this.rowHeight = 0;
+    this.cardWidth = 1;
+    /** @type {number | undefined} */
+    this.wantedFirst = undefined;
+    /** @type {number | null} */
+    this.wantedFocus = null;
     this.total = 0;
     this.active = 0;
     /** @type {Map<number, any[] | AbortController>} */
@@ -86,7 +93,7 @@ export class Grid {
     const first = Math.floor((this.node.scrollTop * this.#ratio + CARD.gap) / this.rowHeight) * this.columns;
     if (first !== this.first && this.total) {
       this.first = first;
-      this.onFirst(first);
+      this.of.onFirst(first);
     }
   }
 
@@ -152,14 +159,14 @@ export class Grid {
     const controller = new AbortController();
     this.blocks.set(number, controller);
     try {
-      const { total, samples } = await this.ask(number * BLOCK, BLOCK, controller.signal);
+      const { total, samples } = await this.of.ask(number * BLOCK, BLOCK, controller.signal);
       if (controller.signal.aborted) return;
       this.blocks.set(number, samples);
       if (total !== this.total) {
         this.total = total;
         this.#layout();
       }
-      this.onTotal(total);
+      this.of.onTotal(total);
       if (this.wantedFirst !== undefined) {
         this.scrollTo(Math.min(this.wantedFirst, Math.max(0, total - 1)));
         this.wantedFirst = undefined;
@@ -172,7 +179,7 @@ export class Grid {
     } catch (error) {
       if (controller.signal.aborted) return;
       this.blocks.delete(number);
-      this.fail(error, () => this.#fetch(number));
+      this.of.fail(error, () => this.#fetch(number));
     }
   }
 
@@ -181,7 +188,7 @@ export class Grid {
     card.id = sample.id;
     card.picture = el('div', { class: 'thumb' });
     const facts = [sample.split, sample.group, sample.label].filter((value) => value !== null && value !== undefined && value !== '');
-    card.link.href = this.link(sample.id);
+    card.link.href = this.of.link(sample.id);
     card.link.replaceChildren(card.picture,
       el('span', { class: 'name', title: sample.name }, sample.name),
       el('span', { class: 'muted small text' }, `${sample.shape.join(' × ')}`),
@@ -196,7 +203,8 @@ export class Grid {
       if (typeof result === 'string') {
         card.picture.replaceChildren(el('img', { src: result, alt: '', draggable: 'false' }));
       } else if (!api.isAborted(result)) {
-        card.picture.replaceChildren(el('span', { class: 'small' }, result.message));
+        // The message begins with a path: it is too long for a card.
+        card.picture.replaceChildren(el('span', { class: 'small' }, 'Cannot be read'));
         card.picture.title = [result.message, result.remedy].filter(Boolean).join(' ');
         const badges = card.link.querySelector('.badges');
         if (result.status === 422 && !badges.querySelector('.damaged')) badges.append(badge({ kind: 'damaged', text: result.message }));

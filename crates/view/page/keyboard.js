@@ -2,6 +2,7 @@
 
 import { el } from './dom.js';
 
+/** @type {[string, [string, string][]][]} */
 const KEYS = [
   ['Everywhere', [['?', 'This list'], ['t', 'Light or dark colours'], ['Esc', 'Close a dialog; from a cube back to all samples']]],
   ['All samples', [['Arrows, Home, End, Page up, Page down', 'Move among the samples'], ['Enter', 'Open the sample'], ['/', 'Type a condition']]],

@@ -74,7 +74,10 @@ function place(text) {
   return sound([row, column, scale]) && scale > 0 ? { row, column, scale } : null;
 }
 
-/** How each part of a cube's view is written and read. What cannot be read stays as it is by default. */
+/**
+ * How each part of a cube's view is written and read. What cannot be read stays as it is by default.
+ * @type {Record<string, [(value: any) => string, (text: string) => any]>}
+ */
 const CUBE = {
   bands: [(value) => value.join(','), (text) => {
     const bands = list(text);

@@ -9,13 +9,13 @@ const KEPT = 400;
 export class Thumbnails {
   /** @type {Map<number, string | Error>} addresses of pictures, the newest last */
   #kept = new Map();
-  /** @type {Map<number, {controller: AbortController | null, done: (result: string | Error) => void}>} */
+  /** @type {Map<number, {controller: AbortController | null, done: (result: any) => void}>} */
   #wanted = new Map();
   #running = 0;
 
   /**
    * Asks for the picture of a sample. `done` is called once with its address or an error, unless it is given up.
-   * @param {number} id @param {(result: string | Error) => void} done
+   * @param {number} id @param {(result: any) => void} done
    */
   want(id, done) {
     const kept = this.#kept.get(id);

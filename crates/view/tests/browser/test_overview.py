@@ -120,10 +120,12 @@ def test_a_damaged_sample_is_marked_and_explained(view: View) -> None:
     card = view.page.locator(".card").nth(7)
     card.locator(".badge.damaged").wait_for()
     assert "Damaged" in card.inner_text()
+    card.get_by_text("Cannot be read").wait_for()
+    assert "checksum" in (card.locator(".thumb").get_attribute("title") or "")
     card.locator("a").click()
-    alert = view.page.get_by_role("alert").filter(has_text="damaged")
+    alert = view.page.get_by_role("alert").filter(has_text="checksum")
     alert.wait_for()
-    assert len(alert.inner_text()) > 40
+    assert "hsipack repair" in alert.inner_text()
     # The rest of the page is there.
     assert view.page.get_by_role("heading", name="damaged").is_visible()
     view.section("facts")
