@@ -46,6 +46,6 @@ pub(crate) mod transform;
 pub use bad_bands::{BadBands, band_ranges};
 pub use classes::{NewClass, OldClass};
 pub use dry_run::{Estimate, StackEstimate, dry_run};
-pub use masks::MaskGroup;
+pub use masks::{MaskGroup, MaskReader, groups as mask_groups};
 pub use options::*;
 pub use run::{Report, WorstError, convert};

@@ -15,6 +15,7 @@ mod chunks;
 pub(crate) mod count;
 pub mod parts;
 pub(crate) mod recipe;
+pub(crate) mod reproduction;
 mod share;
 mod sources;
 pub(crate) mod structure;
