@@ -6,7 +6,7 @@ use hsipack_format::{CubeShape, DType, Error, Opt, Result, remedy};
 
 use super::spectral::GOOD_BANDS;
 use super::tree::{Attributes, Entry, Tree};
-use super::{axes, spectral};
+use super::{axes, grid, spectral};
 use crate::source::cube_axes::kept_axes;
 use crate::source::products::{Facts, ProductCube};
 use crate::source::wavelengths::{fwhm_to_nm, to_nm};
@@ -194,11 +194,11 @@ impl Meaning<'_> {
     }
 
     /// Fills in what the file says about bands and numbers.
-    pub fn describe(&self, info: &mut CubeInfo) {
+    pub fn describe(&self, cube: &Cube, info: &mut CubeInfo) {
         let bands = info.shape.bands;
         let facts = match self.product {
             Some(product) => product.product.facts(product, self.tree, bands),
-            None => self.generic_facts(bands, &mut info.notes),
+            None => self.generic_facts(cube, &mut info.notes),
         };
         info.notes.extend(facts.notes);
         if let Some(list) = facts.wavelengths
@@ -233,8 +233,8 @@ impl Meaning<'_> {
         }
     }
 
-    fn generic_facts(&self, bands: usize, notes: &mut Vec<String>) -> Facts {
-        let path = &self.entry.path;
+    fn generic_facts(&self, cube: &Cube, notes: &mut Vec<String>) -> Facts {
+        let (path, bands) = (&self.entry.path, cube.shape().bands);
         let (wavelengths, misfit) = spectral::find(self.tree, path, &[bands]);
         if let (None, Some(list)) = (&wavelengths, misfit) {
             notes.push(format!(
@@ -250,6 +250,10 @@ impl Meaning<'_> {
             fwhm: spectral::beside(self.tree, path, &names, bands),
             fwhm_unit: spectral::attribute_unit(&self.tree.attributes(path), "fwhm"),
             good_bands: good.map(|good| good.iter().map(|flag| *flag != 0.0).collect()),
+            // The names of axes that the user calls otherwise mean nothing.
+            geo: (self.options.axes.is_none() && !self.options.mask)
+                .then(|| grid::geo(self.tree, path, cube, notes))
+                .flatten(),
             ..Facts::default()
         }
     }
