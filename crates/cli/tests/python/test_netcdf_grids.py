@@ -2,7 +2,7 @@
 rasterio), whoever wrote the file.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +53,12 @@ def cube(crs: Any, place: Affine, dims: tuple[str, str, str] = ("band", "y", "x"
         array = array.rio.write_crs(crs)
         if place.b == 0:
             array = array.rio.write_coordinate_system()
-    return array.transpose(*dims).to_dataset()
+    dataset: xr.Dataset = array.transpose(*dims).to_dataset()
+    return dataset
 
 
-def netcdf(engine: str) -> Write:
-    return lambda dataset, path: dataset.to_netcdf(path, engine=engine)
+def netcdf(dataset: xr.Dataset, path: Path) -> None:
+    dataset.to_netcdf(path, engine="netcdf4")
 
 
 def zarr(version: int) -> Write:
@@ -68,7 +69,7 @@ def zarr(version: int) -> Write:
 
 
 WRITERS: list[tuple[str, Write]] = [
-    ("netcdf4", netcdf("netcdf4")),
+    ("netcdf4", netcdf),
     ("zarr2", zarr(2)),
     ("zarr3", zarr(3)),
 ]
@@ -90,7 +91,7 @@ PLACES: list[tuple[Any, Affine]] = [
 def test_what_rioxarray_writes(
     crs: Any, place: Affine, write: Write, hsipack: Hsipack, tmp_path: Path
 ) -> None:
-    path = tmp_path / ("a.nc" if write is WRITERS[0][1] else "a.zarr")
+    path = tmp_path / ("a.nc" if write is netcdf else "a.zarr")
     write(cube(crs, place), path)
     geo = info(hsipack, path)["geo"]
     # To the last bit: the transform is written beside the coordinates.
@@ -137,7 +138,7 @@ def test_parts_that_were_cut_out_lie_where_their_coordinates_say(
 
 
 def write_netcdf(
-    path: Path, mapping: dict[str, Any] | None, x: dict[str, Any], y: dict[str, Any],
+    path: Path, mapping: dict[str, Any] | None, axes: Sequence[dict[str, Any]],
     group: str = "", names: tuple[str, str] = ("x", "y"), form: str = "f8",
     place: Affine = NORTH_UP,
 ) -> Path:  # fmt: skip
@@ -146,7 +147,7 @@ def write_netcdf(
         inside = file.createGroup(group) if group else file
         for name, size in zip((*names, "wavelength"), (COLUMNS, ROWS, BANDS), strict=True):
             file.createDimension(name, size)
-        for name, about, numbers in zip(names, (x, y), centres(place), strict=True):
+        for name, about, numbers in zip(names, axes, centres(place), strict=True):
             variable = file.createVariable(name, form, (name,))
             variable[:] = numbers
             variable.setncatts(about)
@@ -176,7 +177,7 @@ UTM = {
 def test_parameters_and_coordinates_alone(
     group: str, form: str, hsipack: Hsipack, tmp_path: Path
 ) -> None:
-    path = write_netcdf(tmp_path / "a.nc", UTM, *PLANE, group=group, form=form)
+    path = write_netcdf(tmp_path / "a.nc", UTM, PLANE, group=group, form=form)
     geo = info(hsipack, path)["geo"]
     assert (geo["crs"], geo["unit"]) == ("EPSG:32632", "metre")
     # Single precision has half metres there.
@@ -192,7 +193,7 @@ def test_parameters_and_coordinates_alone(
 
 def test_other_systems_are_named(hsipack: Hsipack, tmp_path: Path) -> None:
     other = UTM | {"false_easting": 1000.0}
-    path = write_netcdf(tmp_path / "a.nc", other, *PLANE)
+    path = write_netcdf(tmp_path / "a.nc", other, PLANE)
     report = info(hsipack, path)
     assert "crs" not in report["geo"]
     assert report["geo"]["transform"] == pytest.approx(list(NORTH_UP.to_gdal()))
@@ -204,7 +205,7 @@ def test_a_long_definition_is_read_whole(hsipack: Hsipack, tmp_path: Path) -> No
     padding = "n" * 9000
     mapping = {"crs_wkt": text.replace('ID["EPSG",32632]]', f'REMARK["{padding}"]]')}
     assert len(mapping["crs_wkt"]) > 9000
-    geo = info(hsipack, write_netcdf(tmp_path / "a.nc", mapping, *PLANE))["geo"]
+    geo = info(hsipack, write_netcdf(tmp_path / "a.nc", mapping, PLANE))["geo"]
     assert geo["crs"].endswith(f'REMARK["{padding}"]]')
 
 
@@ -221,7 +222,7 @@ def test_a_long_definition_is_read_whole(hsipack: Hsipack, tmp_path: Path) -> No
 def test_longitude_and_latitude(
     names: tuple[str, str], about: list[dict[str, Any]], hsipack: Hsipack, tmp_path: Path
 ) -> None:
-    path = write_netcdf(tmp_path / "a.nc", None, *about, names=names, place=DEGREES)
+    path = write_netcdf(tmp_path / "a.nc", None, about, names=names, place=DEGREES)
     report = info(hsipack, path)
     assert (report["geo"]["crs"], report["geo"]["unit"]) == ("EPSG:4326", "degree")
     assert report["geo"]["transform"] == pytest.approx(list(DEGREES.to_gdal()), rel=1e-9)
@@ -231,7 +232,7 @@ def test_longitude_and_latitude(
 def test_numbers_of_pixels_are_no_places(hsipack: Hsipack, tmp_path: Path) -> None:
     for number, about in enumerate([({}, {}), ({"units": "pixel"}, {"units": "pixel"}), PLANE]):
         counted = Affine.translation(-0.5, -0.5)
-        path = write_netcdf(tmp_path / f"{number}.nc", None, *about, place=counted)
+        path = write_netcdf(tmp_path / f"{number}.nc", None, about, place=counted)
         assert info(hsipack, path)["geo"] is None
 
 
