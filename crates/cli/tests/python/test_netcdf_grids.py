@@ -191,6 +191,26 @@ def test_parameters_and_coordinates_alone(
     assert "location       EPSG:32632, pixels of 30 x 20 m" in said or form == "f4"
 
 
+def test_products_that_say_nothing_else(hsipack: Hsipack, tmp_path: Path) -> None:
+    """AVIRIS-3 as NetCDF: coordinates in the root, the cube and its wavelengths in a group."""
+    names = ("easting", "northing")
+    mapping = {"spatial_ref": CRS.from_epsg(32632).to_wkt(), "GeoTransform": gdal_text(NORTH_UP)}
+    path = write_netcdf(tmp_path / "a.nc", mapping, PLANE, group="reflectance", names=names)
+    with netCDF4.Dataset(path, "a") as file:
+        file["reflectance"].createVariable("wavelength", "f4", ("wavelength",))[:] = [400, 500, 600]
+    report = info(hsipack, path)
+    assert report["format"].startswith("AVIRIS reflectance")
+    assert report["geo"] == {
+        "crs": "EPSG:32632",
+        "transform": list(NORTH_UP.to_gdal()),
+        "unit": "metre",
+    }
+
+
+def gdal_text(place: Affine) -> str:
+    return " ".join(map(str, place.to_gdal())) + " "
+
+
 def test_other_systems_are_named(hsipack: Hsipack, tmp_path: Path) -> None:
     other = UTM | {"false_easting": 1000.0}
     path = write_netcdf(tmp_path / "a.nc", other, PLANE)

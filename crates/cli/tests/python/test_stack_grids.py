@@ -275,7 +275,7 @@ def test_conversions_in_parts_write_the_same(
     size = ROWS * COLUMNS * BANDS * 2
     words: list[object] = ["convert", *files, "-o", "out", "--shard-size", size]
     plan: list[list[object]] = [[*words, "--plan", "p"], ["work", "p", "--part", "2/2"]]
-    ways = {"whole": [words], "parts": [*plan, ["work", "p"], ["commit", "p"]]}
+    ways: dict[str, list[list[object]]] = {"whole": [words], "parts": [*plan, ["work", "p"], ["commit", "p"]]}
     for name, steps in ways.items():
         (tmp_path / name).mkdir()
         for step in steps:

@@ -266,6 +266,7 @@ fn datum(mapping: &dyn Attributes) -> Option<Datum> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use serde_json::{Value, json};
 
     impl Attributes for Value {
@@ -427,5 +428,25 @@ mod tests {
         let esri = "PROJCS[\"x\",GEOGCS[\"y\"]]";
         assert_eq!(told(json!({"spatial_ref": esri})), (esri.into(), None));
         assert_eq!(told(json!({"spatial_ref": "nonsense"})), (String::new(), None));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_said_nothing_panics(
+            text in "(EPSG:|PROJCS\\[|-?[0-9e.]{1,4} ?){0,8}",
+            values in prop::collection::vec(prop::num::f64::ANY, 0..4),
+            units in "(degrees?_?(east|north|E|N)?|m|km|rad|ß)?",
+        ) {
+            let mapping = json!({"GeoTransform": text, "spatial_ref": text, "grid_mapping_name": text});
+            let said = Said {
+                mapping: Some(&mapping),
+                x: list(&values, "", &units),
+                y: list(&values, "projection_y_coordinate", &units),
+            };
+            let shape = CubeShape::new(values.len(), values.len(), 1);
+            if let Some(found) = geo(&said, shape, &mut Vec::new()) {
+                prop_assert!(found.transform.iter().all(|number| number.is_finite()));
+            }
+        }
     }
 }

@@ -198,7 +198,7 @@ impl Meaning<'_> {
         let bands = info.shape.bands;
         let facts = match self.product {
             Some(product) => product.product.facts(product, self.tree, bands),
-            None => self.generic_facts(cube, &mut info.notes),
+            None => self.generic_facts(bands, &mut info.notes),
         };
         info.notes.extend(facts.notes);
         if let Some(list) = facts.wavelengths
@@ -221,7 +221,11 @@ impl Meaning<'_> {
         info.ignore_value = ignore_value(&attributes, &mut info.notes).or(facts.ignore_value);
         info.empty_bands = facts.empty_bands;
         info.unit = facts.unit.map(str::to_owned);
-        info.geo = facts.geo.filter(|_| self.options.axes.is_none());
+        // The names of axes that the user calls otherwise mean nothing.
+        if self.options.axes.is_none() && !self.options.mask {
+            let notes = &mut info.notes;
+            info.geo = facts.geo.or_else(|| grid::geo(self.tree, &self.entry.path, cube, notes));
+        }
         info.scaling =
             facts.scaling.unwrap_or_else(|| generic_scaling(&attributes, &mut info.notes));
         if attributes.text("_Unsigned").as_deref() == Some("true") && is_signed(info.dtype) {
@@ -233,8 +237,8 @@ impl Meaning<'_> {
         }
     }
 
-    fn generic_facts(&self, cube: &Cube, notes: &mut Vec<String>) -> Facts {
-        let (path, bands) = (&self.entry.path, cube.shape().bands);
+    fn generic_facts(&self, bands: usize, notes: &mut Vec<String>) -> Facts {
+        let path = &self.entry.path;
         let (wavelengths, misfit) = spectral::find(self.tree, path, &[bands]);
         if let (None, Some(list)) = (&wavelengths, misfit) {
             notes.push(format!(
@@ -250,10 +254,6 @@ impl Meaning<'_> {
             fwhm: spectral::beside(self.tree, path, &names, bands),
             fwhm_unit: spectral::attribute_unit(&self.tree.attributes(path), "fwhm"),
             good_bands: good.map(|good| good.iter().map(|flag| *flag != 0.0).collect()),
-            // The names of axes that the user calls otherwise mean nothing.
-            geo: (self.options.axes.is_none() && !self.options.mask)
-                .then(|| grid::geo(self.tree, path, cube, notes))
-                .flatten(),
             ..Facts::default()
         }
     }
