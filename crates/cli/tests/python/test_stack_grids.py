@@ -275,7 +275,10 @@ def test_conversions_in_parts_write_the_same(
     size = ROWS * COLUMNS * BANDS * 2
     words: list[object] = ["convert", *files, "-o", "out", "--shard-size", size]
     plan: list[list[object]] = [[*words, "--plan", "p"], ["work", "p", "--part", "2/2"]]
-    ways: dict[str, list[list[object]]] = {"whole": [words], "parts": [*plan, ["work", "p"], ["commit", "p"]]}
+    ways: dict[str, list[list[object]]] = {
+        "whole": [words],
+        "parts": [*plan, ["work", "p"], ["commit", "p"]],
+    }
     for name, steps in ways.items():
         (tmp_path / name).mkdir()
         for step in steps:
@@ -377,6 +380,8 @@ def test_datasets_without_places_have_nothing_new(hsipack: Hsipack, tmp_path: Pa
 def test_products_lie_where_their_truth_says(
     name: str, file: str, shared: Path, hsipack: Hsipack, tmp_path: Path
 ) -> None:
+    if not (shared / "sensors").is_dir():
+        pytest.skip(f"SKIPPED: no products in {shared / 'sensors'}")
     pattern, _, variable = file.partition("::")
     paths = sorted((shared / "sensors" / name).glob(pattern))
     assert paths
