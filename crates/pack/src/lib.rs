@@ -24,6 +24,7 @@
 
 pub mod add_mask;
 pub mod convert;
+pub mod deviation;
 pub mod export;
 pub mod fingerprint;
 pub mod info;

@@ -26,7 +26,7 @@ use crate::convert::{metadata, plan};
 use crate::fingerprint::fingerprint;
 use crate::progress::Progress;
 use crate::validate::recipe::{self, Recipe};
-use crate::validate::{self, Problem, ProblemKind, ValidateOptions, structure};
+use crate::validate::{self, Problem, ProblemKind, ValidateOptions, coordinates, structure};
 
 /// What a repair came to.
 #[derive(Clone, Debug, Serialize)]
@@ -128,14 +128,17 @@ impl Mender<'_> {
                         damage.entry(index).or_default().extend(all);
                     }
                 }
-                _ if problem.kind == ProblemKind::Coordinate => {
-                    coordinates.insert(stack);
+                (array, _) if problem.kind == ProblemKind::Coordinate => {
+                    coordinates.insert((stack, array.clone()));
                 }
                 _ => {}
             }
         }
-        for stack in coordinates {
-            let result = self.mend_coordinates(&stack);
+        for (stack, array) in coordinates {
+            let result = match array {
+                Some(array) => self.mend_geo_array(&stack, &array),
+                None => self.mend_coordinates(&stack),
+            };
             self.note(result);
         }
         for ((stack, array, shard), damage) in shards {
@@ -165,6 +168,17 @@ impl Mender<'_> {
     fn mend_index(&self) -> Result<()> {
         let index = structure::made_index(self.dataset)?;
         write_whole(&self.dataset.path().join(SAMPLES_INDEX), &index)
+    }
+
+    /// Writes the positions of rows or columns, or the grid mapping, again, as `samples.jsonl` gives them.
+    fn mend_geo_array(&self, stack: &str, array: &str) -> Result<()> {
+        let folder = self.dataset.path().join(stack).join(array);
+        let gone =
+            || Error::damaged("samples.jsonl does not say where the samples lie").at(&folder);
+        let stack = self.dataset.stack(stack).ok_or_else(gone)?;
+        let arrays = coordinates::made(self.dataset, stack)?;
+        let made = arrays.iter().find(|made| made.name == array).ok_or_else(gone)?;
+        write_whole(&folder.join(made.chunk_file()), &made.chunk)
     }
 
     /// Writes wavelengths and fwhm again, as the first source that has them gives them.

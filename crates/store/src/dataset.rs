@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use hsipack_format::checksums::{self, SHA256SUMS};
+use hsipack_format::geo::cf;
 use hsipack_format::metadata::{FWHM, IMAGE, LAYOUT, Root, SAMPLES, Scaling, WAVELENGTH};
 use hsipack_format::samples::{Samples, lines};
 use hsipack_format::zarr::{self, ArrayMeta};
@@ -52,6 +53,8 @@ pub struct Stack {
     pub wavelength: Option<Vec<f64>>,
     /// Full widths at half maximum in nm.
     pub fwhm: Option<Vec<f64>>,
+    /// Names of its arrays that say where the pixels of all samples lie ([`cf::NAMES`]), where these share a grid.
+    pub geo_arrays: Vec<&'static str>,
     /// What is wrong with coordinate arrays; always empty after [`Dataset::open`].
     pub problems: Vec<Error>,
 }
@@ -173,8 +176,8 @@ impl Dataset {
             let coordinates = [(WAVELENGTH, &stack.wavelength), (FWHM, &stack.fwhm)];
             let coordinates =
                 coordinates.into_iter().filter_map(|(name, values)| values.as_ref().map(|_| name));
-            let files =
-                arrays.chain(coordinates).map(|name| format!("{}/{name}/zarr.json", stack.name));
+            let arrays = arrays.chain(coordinates).chain(stack.geo_arrays.iter().copied());
+            let files = arrays.map(|name| format!("{}/{name}/zarr.json", stack.name));
             files.chain([format!("{}/zarr.json", stack.name)])
         });
         let mut files = ["zarr.json".to_owned(), SAMPLES.to_owned()].into_iter().chain(of_stacks);
@@ -432,9 +435,11 @@ impl Stack {
         zarr::parse_group(&files.read(&folder.join("zarr.json"), small::METADATA)?)
             .map_err(|error| error.at(folder.join("zarr.json")))?;
         let image = ChunkArray::open(root, files, &folder, IMAGE, 4)?;
-        let mut masks = Vec::new();
+        let (mut masks, mut geo_arrays) = (Vec::new(), Vec::new());
         for array in array_names(files, &folder)? {
-            if ![IMAGE, WAVELENGTH, FWHM].contains(&array.as_str()) {
+            if let Some(name) = geo_array(files, &folder, &array)? {
+                geo_arrays.push(name);
+            } else if ![IMAGE, WAVELENGTH, FWHM].contains(&array.as_str()) {
                 let mask = ChunkArray::open(root, files, &folder, &array, 3)?;
                 let (m, i) = (mask.shape(), image.shape());
                 if (mask.len(), m.rows, m.columns) != (image.len(), i.rows, i.columns) {
@@ -453,13 +458,22 @@ impl Stack {
             })
         };
         let (wavelength, fwhm) = (coordinate(WAVELENGTH), coordinate(FWHM));
-        Ok(Self { name, image, masks, wavelength, fwhm, problems })
+        Ok(Self { name, image, masks, wavelength, fwhm, geo_arrays, problems })
     }
 
     /// The mask of that name.
     pub fn mask(&self, name: &str) -> Option<&ChunkArray> {
         self.masks.iter().find(|mask| mask.name() == name)
     }
+}
+
+/// The name of an array that says where pixels lie. Older versions had masks of these names, which have three axes.
+fn geo_array(files: &MetadataFiles, stack: &Path, array: &str) -> Result<Option<&'static str>> {
+    let Some(name) = cf::NAMES.into_iter().find(|name| *name == array) else { return Ok(None) };
+    let meta = files.read(&stack.join(array).join("zarr.json"), small::METADATA)?;
+    // Other libraries write them in types and codecs that are not read here, as masks never are.
+    let is_mask = ArrayMeta::parse(&meta).is_ok_and(|meta| meta.shape.len() == 3);
+    Ok((!is_mask).then_some(name))
 }
 
 /// Reads a 1-D float64 array of `len` values in one chunk; `None` if there is no such array.

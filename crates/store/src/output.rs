@@ -419,6 +419,12 @@ mod tests {
         assert!(!create_object(&url, b"and yours, which is longer").unwrap());
         assert!(create_object(&url, b"mine").unwrap());
         assert_eq!(bucket.get("a").unwrap(), b"mine");
+        // Deleted after it was met, and before it is looked at.
+        bucket.set_faults(|request| match request.method.as_str() {
+            "GET" => BucketFault::Status(404),
+            _ => BucketFault::None,
+        });
+        assert!(!create_object(&url, b"yours").unwrap());
     }
 
     #[test]

@@ -61,10 +61,11 @@ class Session {
     this.scale = angleScale(this);
     this.busy = el('p', { class: 'busy', hidden: true }, 'Loading…');
     this.read = el('p', { class: 'readout', 'aria-live': 'polite' });
-    this.picture.frame.append(this.scale.node, this.busy);
+    this.picture.frame.append(this.busy);
     this.tools = toolbar(this);
     this.node = el('div', { class: 'cube' }, this.#head(),
-      el('div', { class: 'stage' }, this.tools.node, this.picture.frame, this.read),
+      el('div', { class: 'stage' }, this.tools.node,
+        el('div', { class: 'framed' }, this.picture.frame, this.scale.node), this.read),
       el('div', { class: 'panel', role: 'region', 'aria-label': 'Display, spectra and facts', tabindex: 0 },
         this.display.node, this.spectra.node, this.masks.node, this.classes.node, this.histogram.node, factsSection(this).node));
   }
@@ -177,7 +178,7 @@ class Session {
     const { bands, values, mask, id, angle } = this.image.pixel(row, column);
     const parts = [`row ${row}, column ${column}`];
     if (values) parts.push(`${bands.length > 1 ? 'bands' : 'band'} ${bands.join(', ')}: ${values.map((value) => number(value, 4)).join(', ')}`);
-    if (mask && id !== null) parts.push(classText(mask, id));
+    if (mask && id !== null) parts.push(`${mask.name}: ${classText(mask, id)}`);
     if (angle !== null) parts.push(`angle ${number(angle, 4)} rad`);
     const place = coordinates(this.cube.geo, row, column);
     if (place) parts.push(place);

@@ -127,10 +127,9 @@ function sorting(view, about) {
 function condition(view, about) {
   const id = unique('where');
   const error = el('p', { class: 'error', id: `${id}-error`, role: 'alert', hidden: true });
-  const example = about.columns.length ? `${plain(about.columns[0])} == "…"` : 'split == "train"';
   const set = () => view.set({ where: box.value.trim() });
   const later = debounced(set, 500);
-  const box = el('input', { id, type: 'search', spellcheck: 'false', autocomplete: 'off', placeholder: `such as ${example}`,
+  const box = el('input', { id, type: 'search', spellcheck: 'false', autocomplete: 'off', placeholder: 'such as split == "train"',
     'aria-describedby': `${id}-error ${id}-columns`, oninput: later, onchange: () => { later.stop(); set(); } });
   const hint = el('p', { class: 'muted small', id: `${id}-columns` },
     about.columns.length ? `Columns: ${about.columns.slice(0, 30).join(', ')}${about.columns.length > 30 ? ', …' : ''}` : '');
@@ -148,5 +147,3 @@ function condition(view, about) {
     focus: () => box.focus(),
   };
 }
-
-const plain = (name) => (/^[A-Za-z_]\w*$/.test(name) ? name : `"${name}"`);

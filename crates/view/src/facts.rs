@@ -1,15 +1,14 @@
 //! What is told of one cube.
 
 use hsipack_format::metadata::MaskMeaning;
-use hsipack_format::{Geo, Result, Sample};
+use hsipack_format::{CubeShape, Geo, Result, Sample};
 use hsipack_pack::preview::{self, Sampling, palette};
-use hsipack_store::dataset::ChunkArray;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::cube::masks;
+use crate::cube::masks::Mask;
 use crate::marks::Mark;
-use crate::subject::{Of, Opened};
+use crate::subject::{Of, Opened, Subject};
 
 /// What is told of a cube.
 #[derive(Debug, Serialize)]
@@ -26,7 +25,7 @@ pub struct Facts {
     band_names: Option<Vec<String>>,
     geo: Option<Geo>,
     presets: Vec<Preset>,
-    masks: Vec<Mask>,
+    masks: Vec<Listed>,
     fields: Vec<[String; 2]>,
     notes: Vec<String>,
     marks: Vec<Mark>,
@@ -42,7 +41,7 @@ struct Preset {
 }
 
 #[derive(Debug, Serialize)]
-struct Mask {
+struct Listed {
     name: String,
     layers: bool,
     classes: Vec<Class>,
@@ -60,12 +59,13 @@ pub struct Class {
 }
 
 impl Facts {
-    /// Those of a cube; `marks` are what is conspicuous about it, `count` is the number of cubes.
+    /// Those of a cube of `subject`; `marks` are what is conspicuous about it.
     ///
     /// # Errors
-    /// If a mask cannot be read.
-    pub fn of(opened: &Opened, marks: Vec<Mark>, count: usize) -> Result<Self> {
+    /// If a mask of the dataset cannot be read. One in files that cannot is left out, and told.
+    pub fn of(opened: &Opened, marks: Vec<Mark>, subject: &Subject) -> Result<Self> {
         let Opened { id, cube, of } = opened;
+        let count = subject.len();
         let shape = cube.shape;
         let presets =
             preview::presets(shape.bands, cube.wavelength.as_deref(), cube.good_bands.as_deref());
@@ -106,7 +106,9 @@ impl Facts {
                     facts.dtype = stack.image.meta().dtype.name();
                     facts.fwhm.clone_from(&stack.fwhm);
                     facts.band_names = stack.image.meta().band_notes().band_names;
-                    let masks = stack.masks.iter().map(|mask| Mask::of(mask, sample.index));
+                    let masks = stack.masks.iter().map(|array| {
+                        Listed::of(&Mask::Packed { array, index: sample.index }, shape)
+                    });
                     facts.masks = masks.collect::<Result<_>>()?;
                 }
             }
@@ -125,6 +127,15 @@ impl Facts {
                 if info.is_scaled() {
                     let what = "stored numbers are scaled to physical values as the file says";
                     facts.notes.push(what.to_owned());
+                }
+            }
+        }
+        for group in subject.masks() {
+            let listed = Mask::of_files(opened, group).and_then(|mask| Listed::of(&mask, shape));
+            match listed {
+                Ok(mask) => facts.masks.push(mask),
+                Err(error) => {
+                    facts.notes.push(format!("mask {} is not shown: {error}", group.name))
                 }
             }
         }
@@ -160,13 +171,13 @@ fn fields(sample: &Sample) -> Vec<[String; 2]> {
     fields
 }
 
-impl Mask {
-    fn of(mask: &ChunkArray, index: usize) -> Result<Self> {
-        let meaning = mask.meta().mask_meaning();
+impl Listed {
+    fn of(mask: &Mask, shape: CubeShape) -> Result<Self> {
+        let meaning = mask.meaning();
         let ids = match (&meaning.layers[..], &meaning.class_names) {
             ([], Some(names)) => (0..names.len()).collect(),
             // Those of this sample, where nobody says which there are.
-            ([], None) => present(mask, index)?,
+            ([], None) => present(mask, shape)?,
             (layers, _) => (0..layers.len()).collect(),
         };
         let class = |id: usize| class(&meaning, u16::try_from(id).unwrap_or(u16::MAX));
@@ -182,11 +193,11 @@ impl Mask {
 const CLASSES: usize = 1000;
 
 /// The labels that a sample has, of at most so many rows and columns.
-fn present(mask: &ChunkArray, index: usize) -> Result<Vec<usize>> {
+fn present(mask: &Mask, shape: CubeShape) -> Result<Vec<usize>> {
     const SIDE: usize = 1024;
-    let shown = Sampling::new(mask.shape().rows, mask.shape().columns, SIDE);
+    let shown = Sampling::new(shape.rows, shape.columns, SIDE);
     let mut seen = vec![false; usize::from(u16::MAX) + 1];
-    for label in masks::read(mask, index, &shown)? {
+    for label in mask.read(&shown, shape.columns)? {
         seen[usize::from(label)] = true;
     }
     Ok((0..seen.len()).filter(|id| seen[*id]).collect())

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use hsipack_format::metadata::MaskMeaning;
 use hsipack_format::samples::Keys;
 use hsipack_format::{Error, Result};
+use hsipack_pack::deviation::{self, Deviation};
+use hsipack_pack::preview::Sampling;
 use hsipack_pack::spectra::Spectrum;
 use hsipack_store::dataset::ChunkArray;
 use percent_encoding::percent_decode_str;
@@ -14,7 +16,8 @@ use serde_json::{Map, Value, json};
 use crate::answer::Answer;
 use crate::cube::deadline::Deadline;
 use crate::cube::held::{Held, Holder};
-use crate::cube::{angles, bands, grid, masks, spectra, thumbnail};
+use crate::cube::masks::Mask;
+use crate::cube::{angles, bands, confusion, grid, spectra, thumbnail};
 use crate::facts::{self, Facts};
 use crate::listing::Listing;
 use crate::marks::{Class, Seen};
@@ -73,8 +76,11 @@ impl Routes {
             ["api", "cube", id, "planes"] => self.of(id, |cube| self.planes(cube, &query)),
             ["api", "cube", id, "spectrum"] => self.of(id, |cube| self.spectrum(cube, &query)),
             ["api", "cube", id, "angles"] => self.of(id, |cube| self.angles(cube, &query)),
-            ["api", "cube", id, "mask", name] => self.of(id, |cube| mask(cube, name, &query)),
+            ["api", "cube", id, "mask", name] => self.of(id, |cube| self.mask(cube, name, &query)),
             ["api", "cube", id, "classes", name] => self.of(id, |cube| self.classes(cube, name)),
+            ["api", "cube", id, "confusion"] => self.of(id, |cube| self.confusion(cube, &query)),
+            ["api", "cube", id, "precision"] => self.of(id, |cube| self.precision(cube)),
+            ["api", "cube", id, "deviation"] => self.of(id, |cube| self.deviation(cube, &query)),
             _ => return Answer::missing(),
         };
         answer.unwrap_or_else(Answer::from)
@@ -174,7 +180,7 @@ impl Routes {
             Of::File { .. } => None,
         };
         let marks = self.seen.of(opened.id, self.class(opened.id), sample);
-        Ok(Answer::json(&Facts::of(opened, marks, self.subject.len())?))
+        Ok(Answer::json(&Facts::of(opened, marks, &self.subject)?))
     }
 
     /// The cube, decoded; nothing where reading what is wanted is cheaper.
@@ -226,10 +232,10 @@ impl Routes {
     }
 
     fn classes(&self, opened: &Opened, name: &str) -> Result<Answer> {
-        let (mask, index) = mask_of(opened, name)?;
+        let mask = Mask::open(opened, self.subject.masks(), name)?;
         let held = self.held.hold(opened.id, &opened.cube, Deadline::new())?;
-        let labels = masks::read(mask, index, &held.sampling)?;
-        let meaning = mask.meta().mask_meaning();
+        let labels = mask.read(&held.sampling, opened.cube.shape.columns)?;
+        let meaning = mask.meaning();
         let layers = !meaning.layers.is_empty();
         let found = spectra::of_classes(&held, &labels, layers, opened.cube.shape.bands);
         let mut most: Vec<(&u16, &Spectrum)> = found.iter().collect();
@@ -239,6 +245,83 @@ impl Routes {
         let class = |(id, spectrum): (&u16, &Spectrum)| class_curve(&meaning, *id, spectrum);
         let classes: Vec<Value> = most.into_iter().map(class).collect();
         Ok(Answer::json(&json!({ "classes": classes, "thinned": !held.is_whole })))
+    }
+
+    fn mask(&self, opened: &Opened, name: &str, query: &Query) -> Result<Answer> {
+        let mask = Mask::open(opened, self.subject.masks(), name)?;
+        let shape = opened.cube.shape;
+        let shown = grid::shown(&opened.cube, &query.window(shape)?, side(query)?);
+        let labels = mask.read(&shown, shape.columns)?;
+        let lengths = [shown.rows.len(), shown.columns.len()];
+        Ok(Answer::numbers(lengths, bytes(&labels, u16::to_le_bytes)))
+    }
+
+    fn confusion(&self, opened: &Opened, query: &Query) -> Result<Answer> {
+        let shape = opened.cube.shape;
+        let shown = Sampling::new(shape.rows, shape.columns, usize::MAX);
+        let labels = |which: &str| {
+            let name = query.get(which).unwrap_or_default();
+            let mask = Mask::open(opened, self.subject.masks(), name)?;
+            if !mask.meaning().layers.is_empty() {
+                let what = format!("mask {name} has boolean layers and no classes");
+                return Err(Error::conflict(what));
+            }
+            Ok((mask.read(&shown, shape.columns)?, mask.meaning()))
+        };
+        let ((truth, meaning), (prediction, other)) = (labels("truth")?, labels("prediction")?);
+        let counts = confusion::count(&truth, &prediction);
+        let mut ids: Vec<u16> = counts.keys().flat_map(|(a, b)| [*a, *b]).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        if ids.len() > CLASSES {
+            return Err(Error::conflict(format!("the masks have {} classes", ids.len()))
+                .with_remedy(format!("compare masks of at most {CLASSES} classes")));
+        }
+        let named = if meaning.class_names.is_some() { meaning } else { other };
+        let classes: Vec<facts::Class> = ids.iter().map(|id| facts::class(&named, *id)).collect();
+        let row = |truth: &u16| -> Vec<u64> {
+            let count = |prediction: &u16| counts.get(&(*truth, *prediction)).copied().unwrap_or(0);
+            ids.iter().map(count).collect()
+        };
+        let rows: Vec<Vec<u64>> = ids.iter().map(row).collect();
+        Ok(Answer::json(&json!({ "classes": classes, "counts": rows })))
+    }
+
+    fn deviations(&self, opened: &Opened, of: deviation::Of) -> Result<Deviation> {
+        let deadline = Deadline::new();
+        match (&opened.of, self.subject.dataset()) {
+            (Of::Sample { sample, .. }, Some(dataset)) => {
+                let root = self.subject.source_root();
+                deviation::of_sample(dataset, sample, root, of, &|| deadline.check())
+            }
+            _ => Err(Error::conflict("the cube is not packed: it has its own values")),
+        }
+    }
+
+    fn precision(&self, opened: &Opened) -> Result<Answer> {
+        let mut answer = json!(self.deviations(opened, deviation::Of::Spectrum)?);
+        if let Of::Sample { stack: Some(stack), .. } = &opened.of {
+            answer["dtype"] = json!(stack.image.meta().dtype.name());
+            answer["keep_bits"] = json!(stack.image.meta().band_notes().keep_bits);
+        }
+        Ok(Answer::json(&answer))
+    }
+
+    fn deviation(&self, opened: &Opened, query: &Query) -> Result<Answer> {
+        let shape = opened.cube.shape;
+        let shown = grid::shown(&opened.cube, &query.window(shape)?, side(query)?);
+        let of = match query.get("band") {
+            None => deviation::Of::Spectrum,
+            Some(_) => deviation::Of::Band(query.number("band", 0, shape.bands - 1)?),
+        };
+        let map = self.deviations(opened, of)?.map;
+        let places = shown
+            .rows
+            .iter()
+            .flat_map(|row| shown.columns.iter().map(move |column| row * shape.columns + column));
+        let values: Vec<f32> = places.map(|place| map[place]).collect();
+        let lengths = [shown.rows.len(), shown.columns.len()];
+        Ok(Answer::numbers(lengths, bytes(&values, f32::to_le_bytes)))
     }
 }
 
@@ -262,25 +345,6 @@ fn curve(spectrum: &Spectrum) -> Map<String, Value> {
         ("std", json!(curve.std)),
     ];
     all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
-}
-
-/// The mask `name` of a sample, and the sample's place in it.
-fn mask_of<'a>(opened: &'a Opened, name: &str) -> Result<(&'a ChunkArray, usize)> {
-    let found = match &opened.of {
-        Of::Sample { sample, stack: Some(stack) } => {
-            stack.mask(name).map(|mask| (mask, sample.index))
-        }
-        _ => None,
-    };
-    found.ok_or_else(|| Error::conflict(format!("the cube has no mask '{name}'")))
-}
-
-fn mask(opened: &Opened, name: &str, query: &Query) -> Result<Answer> {
-    let (mask, index) = mask_of(opened, name)?;
-    let shown = grid::shown(&opened.cube, &query.window(opened.cube.shape)?, side(query)?);
-    let labels = masks::read(mask, index, &shown)?;
-    let shape = [shown.rows.len(), shown.columns.len()];
-    Ok(Answer::numbers(shape, bytes(&labels, u16::to_le_bytes)))
 }
 
 fn side(query: &Query) -> Result<usize> {

@@ -1,11 +1,11 @@
 //! What is looked at: a dataset, or cubes in files.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hsipack_format::{Error, Result, Sample, Samples};
-use hsipack_pack::convert::ValueOptions;
 use hsipack_pack::convert::plan::open_source;
+use hsipack_pack::convert::{MaskGroup, MaskOption, ValueOptions, mask_groups};
 use hsipack_pack::input::{self, Input};
 use hsipack_pack::physical::Cube;
 use hsipack_pack::source::Source;
@@ -18,6 +18,8 @@ pub struct Subject {
     path: String,
     title: String,
     what: What,
+    masks: Vec<MaskGroup>,
+    source_root: Option<PathBuf>,
 }
 
 pub(crate) enum What {
@@ -67,7 +69,43 @@ impl Subject {
                 _ => return Err(error),
             },
         };
-        Ok(Self { path: path.to_owned(), title, what })
+        let (masks, source_root) = (Vec::new(), None);
+        Ok(Self { path: path.to_owned(), title, what, masks, source_root })
+    }
+
+    /// The same with masks in files beside those of the dataset: labels of other people, predictions. Patterns are those of
+    /// `convert`; they are seen from the cube, or from the source of a sample.
+    ///
+    /// # Errors
+    /// If two of them, or one and one of the dataset, have the same name.
+    pub fn with_masks(mut self, masks: &[MaskOption]) -> Result<Self> {
+        self.masks = mask_groups(masks)?;
+        let stacks = self.dataset().map_or(&[][..], Dataset::stacks);
+        let known =
+            |group: &&MaskGroup| stacks.iter().any(|stack| stack.mask(&group.name).is_some());
+        if let Some(group) = self.masks.iter().find(known) {
+            return Err(Error::conflict(format!(
+                "the dataset has a mask named {} already",
+                group.name
+            ))
+            .with_remedy("give the other one another name, as NAME=PATTERN"));
+        }
+        Ok(self)
+    }
+
+    /// The same where sources of samples are looked for in `folder`, too.
+    pub fn with_source_root(self, folder: Option<PathBuf>) -> Self {
+        Self { source_root: folder, ..self }
+    }
+
+    /// Masks in files.
+    pub(crate) fn masks(&self) -> &[MaskGroup] {
+        &self.masks
+    }
+
+    /// Where sources of samples are looked for, too.
+    pub(crate) fn source_root(&self) -> Option<&Path> {
+        self.source_root.as_deref()
     }
 
     /// As the user gave it.

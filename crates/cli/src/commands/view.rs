@@ -1,16 +1,18 @@
 //! `hsipack view`.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hsipack_format::Result;
+use hsipack_pack::convert::MaskOption;
 use hsipack_pack::progress::Progress;
 use hsipack_view::{End, Options, Subject, View};
 use serde::Serialize;
 
-use crate::{output, task};
+use crate::{output, parse, task};
 
 /// Look at a dataset, or at cubes in files, in a browser: pictures, spectra, masks.
 ///
@@ -36,6 +38,16 @@ pub struct Args {
     #[arg(long)]
     keep: bool,
 
+    /// Show these masks, too, such as predictions: as of `convert`, with {dir}, {stem}, {name} and {path} of the cube, or of
+    /// the source of a sample; NAME=product is the quality layers of a sensor's product
+    #[arg(long, value_name = "NAME=PATTERN", value_parser = parse::mask)]
+    mask: Vec<MaskOption>,
+
+    /// Where to look for the sources of samples, to show what packing did to their values
+    /// [default: where they were, and beside the dataset]
+    #[arg(long, value_name = "DIR")]
+    source_root: Option<PathBuf>,
+
     /// Order of the axes of an array in its own tool's index order: y, x and b each once, such as byx, and 1 for axes of length 1
     /// to leave out, such as 11yxb
     /// [default: what the file says, else yxb]
@@ -52,6 +64,7 @@ Examples:
   hsipack view tissue.hsipack
   hsipack view scan.hdr
   hsipack view flights/ --keep
+  hsipack view tissue.hsipack --mask 'predicted=predictions/{name}.npy'
   hsipack view s3://bucket/tissue.hsipack --no-browser
 
 On another machine, forward the port and open the printed address here:
@@ -68,7 +81,9 @@ struct Started<'a> {
 /// # Errors
 /// If the path is nothing to look at, or the port is taken.
 pub fn run(args: Args) -> Result<ExitCode> {
-    let subject = Subject::open(&args.path, args.axes.as_deref())?;
+    let subject = Subject::open(&args.path, args.axes.as_deref())?
+        .with_masks(&args.mask)?
+        .with_source_root(args.source_root);
     let samples = subject.len();
     let linger = (!args.keep).then_some(Options::LINGER);
     let view = View::start(subject, &Options { port: args.port, linger })?;

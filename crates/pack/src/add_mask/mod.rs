@@ -30,6 +30,7 @@ use crate::convert::metadata::{self, Metadata, mask_codec};
 use crate::convert::options::check_mask_name;
 use crate::convert::plan::PlannedMask;
 use crate::convert::shards::{FinishedFile, ShardWriter};
+use crate::convert::shared_geo;
 use crate::convert::staging::{Claim, Staging};
 use crate::progress::Progress;
 
@@ -157,7 +158,8 @@ impl Adding {
                 bytes.iter_mut().zip(written).for_each(|(all, one)| *all += one);
             }
             files.keep_stack(&self.dataset, stack, &replaced)?;
-            planned.iter().for_each(|mask| files.add_mask(&stack.name, mask, stack.image.len()));
+            let (len, geo) = (stack.image.len(), shared_geo::recorded(&self.dataset, stack)?);
+            planned.iter().for_each(|mask| files.add_mask(&stack.name, mask, len, geo.as_ref()));
         }
         self.write_metadata(files, command)?;
         Ok(bytes)
@@ -284,7 +286,7 @@ impl Adding {
             self.replaced.iter().map(|name| PathBuf::from(&stack.name).join(name))
         });
         self.staging().link_unchanged(base.path(), &replaced.collect::<Vec<_>>())?;
-        self.staging().write_metadata(files.into_files(&[]))
+        self.staging().write_metadata(files.into_files(&[]), &[])
     }
 }
 

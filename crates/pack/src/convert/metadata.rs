@@ -1,11 +1,12 @@
 //! The files that make shards a dataset: `zarr.json` everywhere, `samples.jsonl` and its index, `SHA256SUMS`.
 
 use hsipack_format::checksums::{self, SHA256SUMS};
+use hsipack_format::geo::cf;
 use hsipack_format::metadata::{BandNotes, FWHM, IMAGE, MaskMeaning, Root, SAMPLES, WAVELENGTH};
 use hsipack_format::samples::index::SAMPLES_INDEX;
 use hsipack_format::samples::{Sample, Samples, Written};
 use hsipack_format::zarr::{self, ArrayMeta, ChunkCodecs, OWN};
-use hsipack_format::{DType, Grid, Result};
+use hsipack_format::{DType, Geo, Grid, Result};
 use hsipack_store::{Dataset, Stack, small};
 use serde_json::{Map, Value, json};
 
@@ -16,7 +17,9 @@ use super::stats::StackStats;
 /// Everything that is written beside the shards.
 pub struct Metadata {
     files: Vec<(String, Vec<u8>)>,
-    /// What `SHA256SUMS` says of them.
+    /// Chunks of coordinates that are not the bands'.
+    chunks: Vec<(String, Vec<u8>)>,
+    /// What `SHA256SUMS` says of the files.
     sums: Vec<(String, String)>,
     /// The index of the samples, which is not listed there: it can be made again at any time.
     index: Option<Vec<u8>>,
@@ -25,7 +28,7 @@ pub struct Metadata {
 impl Metadata {
     /// No files yet.
     pub fn new() -> Self {
-        Self { files: Vec::new(), sums: Vec::new(), index: None }
+        Self { files: Vec::new(), chunks: Vec::new(), sums: Vec::new(), index: None }
     }
 
     fn add(&mut self, path: String, content: Vec<u8>) {
@@ -33,28 +36,41 @@ impl Metadata {
         self.files.push((path, content));
     }
 
-    /// Adds the group and arrays of a stack of `len` cubes.
+    /// Adds the group and arrays of a stack of `len` cubes, which all lie at `geo` if that is known.
     pub fn add_stack(
         &mut self,
         stack: &PlannedStack,
         values: &ValueOptions,
         len: usize,
         stats: &StackStats,
+        geo: Option<&Geo>,
     ) {
         let name = &stack.name;
         self.add(format!("{name}/zarr.json"), zarr::to_text(&zarr::group(Map::new())));
-        let image = image_meta(stack, values, len, stats);
-        self.add(format!("{name}/{IMAGE}/zarr.json"), zarr::to_text(&image.to_json()));
-        stack.masks.iter().for_each(|mask| self.add_mask(name, mask, len));
+        let mut image = image_meta(stack, values, len, stats);
+        if let Some(geo) = geo {
+            cf::refer(&mut image.attributes, geo);
+        }
+        self.add_array(name, IMAGE, &image);
+        stack.masks.iter().for_each(|mask| self.add_mask(name, mask, len, geo));
         for (array, values, long_name) in [
             (WAVELENGTH, &stack.wavelength, "band centre"),
             (FWHM, &stack.fwhm, "full width at half maximum"),
         ] {
             if let Some(values) = values {
-                let meta = coordinate_meta(values.len(), long_name);
-                self.add(format!("{name}/{array}/zarr.json"), zarr::to_text(&meta.to_json()));
+                self.add_array(name, array, &coordinate_meta(values.len(), long_name));
             }
         }
+        let shape = stack.grid.shape();
+        for array in geo.into_iter().flat_map(|geo| cf::arrays(geo, shape.rows, shape.columns)) {
+            self.add_array(name, array.name, &array.meta);
+            let file = format!("{name}/{}/{}", array.name, array.chunk_file());
+            self.chunks.push((file, array.chunk));
+        }
+    }
+
+    fn add_array(&mut self, stack: &str, array: &str, meta: &ArrayMeta) {
+        self.add(format!("{stack}/{array}/zarr.json"), zarr::to_text(&meta.to_json()));
     }
 
     /// Adds, as they are, the metadata of the stacks of `base` that nothing is added to.
@@ -77,7 +93,8 @@ impl Metadata {
         let folder = base.path().join(&stack.name);
         let masks = stack.masks.iter().map(|mask| mask.name());
         let masks = masks.filter(|mask| !replaced.contains(mask));
-        let arrays = [IMAGE, WAVELENGTH, FWHM].into_iter().chain(masks);
+        let geo = stack.geo_arrays.iter().copied();
+        let arrays = [IMAGE, WAVELENGTH, FWHM].into_iter().chain(geo).chain(masks);
         let files =
             arrays.map(|array| format!("{array}/zarr.json")).chain(["zarr.json".to_owned()]);
         for file in files {
@@ -90,10 +107,13 @@ impl Metadata {
         Ok(())
     }
 
-    /// Adds a mask of a stack of `len` cubes.
-    pub fn add_mask(&mut self, stack: &str, mask: &PlannedMask, len: usize) {
-        let meta = mask_meta(mask, len);
-        self.add(format!("{stack}/{}/zarr.json", mask.name), zarr::to_text(&meta.to_json()));
+    /// Adds a mask of a stack of `len` cubes, which all lie at `geo` if that is known.
+    pub fn add_mask(&mut self, stack: &str, mask: &PlannedMask, len: usize, geo: Option<&Geo>) {
+        let mut meta = mask_meta(mask, len);
+        if let Some(geo) = geo {
+            cf::refer(&mut meta.attributes, geo);
+        }
+        self.add_array(stack, &mask.name, &meta);
     }
 
     /// Adds `samples.jsonl` and its index: the lines of the samples that are there already, as they are, and new ones.
@@ -126,7 +146,7 @@ impl Metadata {
     pub fn into_files(mut self, coordinates: &[&PlannedStack]) -> Vec<(String, Vec<u8>)> {
         let sums = self.sums.iter().map(|(path, sum)| (path.as_str(), sum.clone()));
         let sums = checksums::encode_sums(sums);
-        let mut files = Vec::new();
+        let mut files = self.chunks;
         for stack in coordinates {
             for (array, values) in [(WAVELENGTH, &stack.wavelength), (FWHM, &stack.fwhm)] {
                 let chunk = values.as_deref().map(coordinate_chunk);

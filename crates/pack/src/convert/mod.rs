@@ -16,6 +16,7 @@
 //! | `engine/` | threads, order, back-pressure |
 //! | `shards.rs` | shards, written once and whole |
 //! | `staging/` | what lies beside the output, resume, and the commit; in folders and on servers |
+//! | `shared_geo.rs` | where all samples of a stack lie |
 //! | `metadata.rs` | `zarr.json`, `samples.jsonl`, `SHA256SUMS` |
 //! | `run.rs` | all of it in order, and the report |
 //! | `parts/` | the same by several processes: plan, work, commit |
@@ -39,6 +40,7 @@ pub(crate) mod references;
 mod run;
 mod sealed;
 pub(crate) mod shards;
+pub(crate) mod shared_geo;
 pub(crate) mod staging;
 pub mod stats;
 pub(crate) mod transform;
@@ -46,6 +48,6 @@ pub(crate) mod transform;
 pub use bad_bands::{BadBands, band_ranges};
 pub use classes::{NewClass, OldClass};
 pub use dry_run::{Estimate, StackEstimate, dry_run};
-pub use masks::MaskGroup;
+pub use masks::{MaskGroup, MaskReader, groups as mask_groups};
 pub use options::*;
 pub use run::{Report, WorstError, convert};

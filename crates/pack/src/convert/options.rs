@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use hsipack_format::geo::cf;
 use hsipack_format::{
     Codec, Compressor, CubeShape, DType, Error, Result, Shuffle, SpectralNorm, Tile,
 };
@@ -522,7 +523,8 @@ impl ConvertOptions {
 /// # Errors
 /// If it is such a name.
 pub(crate) fn check_mask_name(name: &str) -> Result<()> {
-    let reserved = ["image", "wavelength", "fwhm", "c", "zarr.json", ""].contains(&name);
+    let reserved = ["image", "wavelength", "fwhm", "c", "zarr.json", ""].contains(&name)
+        || cf::NAMES.contains(&name);
     // Files of Linux have names of up to 255 bytes.
     let is_long = name.len() > 200;
     if reserved

@@ -1,7 +1,7 @@
 //! A whole conversion: plan, pack, commit, report.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use hsipack_format::checksums::Hasher;
@@ -18,6 +18,7 @@ use super::engine::{self, Outcome, SampleRecord};
 use super::metadata::{self, Metadata};
 use super::options::{ConvertOptions, Mode, Normalize};
 use super::plan::{self, Plan, PlannedSample};
+use super::shared_geo;
 use super::staging::{self, Begun, Claim, Staging};
 use super::stats::StackStats;
 use crate::input::ARRAY;
@@ -319,12 +320,20 @@ pub(super) fn write_metadata(
     outcome: &Outcome,
 ) -> Result<()> {
     let mut files = Metadata::new();
+    // Arrays of the base that the dataset has no more.
+    let mut dropped = Vec::new();
     for (stack, stats) in plan.stacks.iter().zip(&outcome.stacks) {
+        let geo = shared_geo::of_planned(plan, stack, base)?;
         let all = match base.and_then(|base| Some((base, base.stack(&stack.name)?))) {
-            Some((base, old)) => appended_stats(plan, base, old, stats)?,
+            Some((base, old)) => {
+                let left = old.geo_arrays.iter().filter(|_| geo.is_none());
+                dropped.extend(left.map(|array| PathBuf::from(&stack.name).join(array)));
+                appended_stats(plan, base, old, stats)?
+            }
             None => stats.clone(),
         };
-        files.add_stack(stack, &options.values, stack.existing + stack.samples.len(), &all);
+        let len = stack.existing + stack.samples.len();
+        files.add_stack(stack, &options.values, len, &all, geo.as_ref());
     }
     let old = base.map(Dataset::samples);
     let there = old.map_or(0, Samples::len);
@@ -344,11 +353,11 @@ pub(super) fn write_metadata(
         None => root,
     });
     if let Some(base) = base {
-        staging.link_unchanged(base.path(), &[])?;
+        staging.link_unchanged(base.path(), &dropped)?;
         files.keep_stacks(base, plan)?;
     }
     let stacks: Vec<_> = plan.stacks.iter().collect();
-    staging.write_metadata(files.into_files(&stacks))
+    staging.write_metadata(files.into_files(&stacks), &dropped)
 }
 
 /// Statistics of the samples of `old`, a stack of `base`, and of those appended to it. A split that has samples in the

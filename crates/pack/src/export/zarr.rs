@@ -5,18 +5,15 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hsipack_format::geo::Unit;
+use hsipack_format::geo::cf;
 use hsipack_format::metadata::{FWHM, WAVELENGTH};
 use hsipack_format::zarr::{ArrayMeta, ChunkCodecs, group, parse_group, to_text};
-use hsipack_format::{Codec, Compressor, DType, Error, Geo, Opt, Result, Shuffle, remedy};
+use hsipack_format::{Codec, Compressor, DType, Error, Opt, Result, Shuffle, remedy};
 use hsipack_store::{codec, remote};
 use serde_json::{Map, Value, json};
 
 use super::Written;
 use super::raster::Raster;
-
-/// The array that says where pixels lie, as CF and rioxarray call it.
-const GRID_MAPPING: &str = "spatial_ref";
 
 /// Writes the group.
 pub(super) fn write(raster: &Raster<'_>, path: &Path) -> Result<Written> {
@@ -64,29 +61,16 @@ pub(super) fn write(raster: &Raster<'_>, path: &Path) -> Result<Written> {
         if let Some(values) = values {
             let about = [("units", json!("nm")), ("long_name", json!(what))];
             let (values, attributes) = (values.to_vec(), map(about));
-            lists.push(List { name, dimension: "band", values, attributes });
+            lists.push(List { name, values, attributes });
         }
     }
     if let Some(geo) = &raster.geo {
-        for (name, len) in [("x", raster.shape.columns), ("y", raster.shape.rows)] {
-            if let Some(values) = centres(geo, name, len) {
-                lists.push(List { name, dimension: name, values, attributes: axis(geo, name) });
-            }
+        for made in cf::arrays(geo, raster.shape.rows, raster.shape.columns) {
+            array(made.name, &made.meta)?;
+            folder.write(&format!("{}/{}", made.name, made.chunk_file()), &made.chunk)?;
         }
-        let scalar = ArrayMeta {
-            shape: Vec::new(),
-            dtype: DType::U8,
-            file_shape: Vec::new(),
-            chunk_shape: None,
-            codecs: ChunkCodecs { blosc: None, checksum: false },
-            fill_value: json!(0),
-            dimension_names: Vec::new(),
-            attributes: reference(geo),
-        };
-        array(GRID_MAPPING, &scalar)?;
-        folder.write(&format!("{GRID_MAPPING}/{}", ArrayMeta::file_key(&[])), &[0])?;
     }
-    for List { name, dimension, values, attributes } in lists {
+    for List { name, values, attributes } in lists {
         let meta = ArrayMeta {
             shape: vec![values.len() as u64],
             dtype: DType::F64,
@@ -94,7 +78,7 @@ pub(super) fn write(raster: &Raster<'_>, path: &Path) -> Result<Written> {
             chunk_shape: None,
             codecs: ChunkCodecs { blosc: None, checksum: false },
             fill_value: json!("NaN"),
-            dimension_names: vec![dimension.to_owned()],
+            dimension_names: vec!["band".to_owned()],
             attributes,
         };
         array(name, &meta)?;
@@ -107,10 +91,9 @@ pub(super) fn write(raster: &Raster<'_>, path: &Path) -> Result<Written> {
     Ok((raster.dtype, raster.scaling, Vec::new()))
 }
 
-/// Numbers along one dimension.
+/// Numbers of bands.
 struct List {
     name: &'static str,
-    dimension: &'static str,
     values: Vec<f64>,
     attributes: Map<String, Value>,
 }
@@ -165,19 +148,7 @@ fn attributes(raster: &Raster<'_>) -> Map<String, Value> {
         put("good_bands", json!(good));
     }
     if let Some(geo) = &raster.geo {
-        put("grid_mapping", json!(GRID_MAPPING));
-        // What GDAL's reader of Zarr looks for.
-        match geo.epsg() {
-            Some(code) => {
-                let url = format!("http://www.opengis.net/def/crs/EPSG/0/{code}");
-                put("_CRS", json!({ "url": url }));
-            }
-            None => {
-                if let Some(wkt) = geo.crs.as_ref().filter(|crs| crs.contains('[')) {
-                    put("_CRS", json!({ "wkt": wkt }));
-                }
-            }
-        }
+        cf::refer(&mut all, geo);
     }
     all
 }
@@ -186,42 +157,6 @@ fn word(name: &str) -> String {
     let word: String =
         name.chars().map(|letter| if letter.is_whitespace() { '_' } else { letter }).collect();
     if word.is_empty() { "_".to_owned() } else { word }
-}
-
-/// Where the middles of columns (`x`) or rows lie, if each has one place.
-fn centres(geo: &Geo, axis: &str, len: usize) -> Option<Vec<f64>> {
-    let [x, a, b, y, d, e] = geo.transform;
-    if b != 0.0 || d != 0.0 {
-        return None;
-    }
-    let (first, step) = if axis == "x" { (x, a) } else { (y, e) };
-    Some((0..len).map(|place| first + step * (place as f64 + 0.5)).collect())
-}
-
-fn axis(geo: &Geo, name: &str) -> Map<String, Value> {
-    let degrees = geo.unit == Some(Unit::Degree);
-    let (standard, units) = match (name, degrees) {
-        ("x", true) => ("longitude", "degrees_east"),
-        ("x", false) => ("projection_x_coordinate", "m"),
-        (_, true) => ("latitude", "degrees_north"),
-        _ => ("projection_y_coordinate", "m"),
-    };
-    let mut all = map([("standard_name", json!(standard)), ("axis", json!(name.to_uppercase()))]);
-    if geo.unit.is_some() {
-        all.insert("units".to_owned(), json!(units));
-    }
-    all
-}
-
-/// The reference system and the transform, as rioxarray and GDAL read them.
-fn reference(geo: &Geo) -> Map<String, Value> {
-    let transform: Vec<String> = geo.transform.iter().map(f64::to_string).collect();
-    let mut all = map([("GeoTransform", json!(transform.join(" ")))]);
-    if let Some(crs) = &geo.crs {
-        all.insert("crs_wkt".to_owned(), json!(crs));
-        all.insert("spatial_ref".to_owned(), json!(crs));
-    }
-    all
 }
 
 /// A folder being written under a temporary name beside its own; removed again unless committed.

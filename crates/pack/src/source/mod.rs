@@ -22,10 +22,11 @@
 //! What several formats share: `flat.rs` is the engine under every format that is one n-d array in a
 //! stretch of bytes, `radiometry.rs` is background and gain of each column that a file holds itself, `variables.rs` picks the cube among the arrays of a container, `joined.rs` makes one of several, `cube_axes.rs` tells which
 //! axes of an array are the cube's, `band_lists.rs` reads what the arrays beside it say of its bands,
-//! `wavelengths.rs` knows the units, `georeference.rs` reference systems, `xml.rs` parses within limits. `detect.rs` tells which format a file is of; a new one is a line there.
+//! `wavelengths.rs` knows the units, `georeference.rs` reference systems, `cf.rs` grids of NetCDF and Zarr, `xml.rs` parses within limits. `detect.rs` tells which format a file is of; a new one is a line there.
 
 mod band_lists;
 mod buffer;
+mod cf;
 mod cube_axes;
 mod detect;
 pub mod envi;

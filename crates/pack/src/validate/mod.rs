@@ -4,6 +4,7 @@
 //! | file | part |
 //! |---|---|
 //! | `structure.rs` | metadata against `SHA256SUMS`, the index of the samples, shards and their indexes |
+//! | `coordinates.rs` | lists of bands; where rows and columns lie, against `samples.jsonl` |
 //! | `chunks.rs` | every chunk decoded, by all threads |
 //! | `count.rs` | what the decoded values are, to be compared with what was recorded |
 //! | `sources.rs` | every value against its source |
@@ -12,9 +13,11 @@
 //! | `parts.rs` | the same by several processes |
 
 mod chunks;
+pub(crate) mod coordinates;
 pub(crate) mod count;
 pub mod parts;
 pub(crate) mod recipe;
+pub(crate) mod reproduction;
 mod share;
 mod sources;
 pub(crate) mod structure;
@@ -60,7 +63,7 @@ pub enum ProblemKind {
     Metadata,
     /// The index of the samples, which readers then do without.
     Index,
-    /// A coordinate array: wavelengths, fwhm.
+    /// A coordinate array: wavelengths, fwhm; where rows and columns lie.
     Coordinate,
     /// A whole shard: missing, cut short, or its index.
     Shard,

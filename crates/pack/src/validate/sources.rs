@@ -11,11 +11,11 @@ use hsipack_store::{Dataset, Stack, threads};
 use serde::{Deserialize, Serialize};
 
 use super::recipe::{self, Recipe};
+use super::reproduction::{Memory, Reproduction};
 use super::share::Share;
 use super::{Problem, ProblemKind, ValidateOptions, stopped};
 use crate::convert::masks::{self, MaskReader};
 use crate::convert::plan;
-use crate::convert::transform::Scratch;
 use crate::fingerprint::fingerprint;
 use crate::input::Input;
 use crate::precision;
@@ -68,8 +68,8 @@ pub fn check(
         dataset,
         options,
         recipes: &recipes,
+        memory: Memory::default(),
         rows: RowBuffer::new(),
-        scratch: Scratch::default(),
     };
     let results = threads::pool(options.jobs, "compare")?.in_turn(
         ids.into_iter(),
@@ -106,8 +106,8 @@ struct Comparer<'a> {
     dataset: &'a Dataset,
     options: &'a ValidateOptions,
     recipes: &'a [Recipe],
+    memory: Memory,
     rows: RowBuffer,
-    scratch: Scratch,
 }
 
 impl Comparer<'_> {
@@ -151,32 +151,18 @@ impl Comparer<'_> {
         recipe: &Recipe,
         input: &Input,
     ) -> Result<Option<String>> {
-        let source = plan::open_source(input, &recipe.values)?;
-        let info = source.info().clone();
-        let array = &stack.image;
-        let bands = plan::select_bands(&info, &recipe.values)?;
-        let transform = plan::transform(input, &info, bands, &recipe.values, array.scale_factor())?;
-        let shape = array.shape();
-        if (info.shape.rows, info.shape.columns, transform.out_bands())
-            != (shape.rows, shape.columns, shape.bands)
-        {
-            return Ok(Some(format!("the source has the shape {}", info.shape)));
+        let both = Reproduction::open(sample, stack, recipe, input)?;
+        if !both.has_the_shape() {
+            return Ok(Some(format!("the source has the shape {}", both.source.info().shape)));
         }
-        let slab = array.grid().tile().rows;
-        let block = source.preferred_rows(64 << 20).div_ceil(slab) * slab;
-        let dtype = array.meta().dtype;
-        let (mut packed, mut scratch) = (Vec::new(), RowScratch::default());
-        for start in (0..shape.rows).step_by(block) {
-            let rows = start..shape.rows.min(start + block);
-            source.read_rows(rows.clone(), &mut self.rows)?;
-            packed.resize(rows.len() * shape.row_values() * dtype.size(), 0);
-            array.read_rows(sample.index, rows, &mut scratch, &mut packed)?;
+        let (transform, dtype) = (&both.transform, both.dtype());
+        let mut difference = None;
+        both.each_block(&mut self.memory, &mut |block, scratch| {
             let mut done = 0;
-            let mut difference = None;
-            transform.apply_f64(&self.rows, start, &mut self.scratch, &mut |place, values| {
+            transform.apply_f64(block.rows, block.start, scratch, &mut |place, values| {
                 if difference.is_none()
                     && let Some((at, stored)) =
-                        first_difference(&packed, done, values, dtype, transform.keep_bits)
+                        first_difference(block.packed, done, values, dtype, transform.keep_bits)
                 {
                     let (place, band) = transform.locate(place, at);
                     difference = Some(format!(
@@ -187,11 +173,9 @@ impl Comparer<'_> {
                 done += values.len();
                 Ok(())
             })?;
-            if difference.is_some() {
-                return Ok(difference);
-            }
-        }
-        Ok(None)
+            Ok(difference.is_none())
+        })?;
+        Ok(difference)
     }
 
     fn compare_masks(

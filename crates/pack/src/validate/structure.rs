@@ -15,7 +15,7 @@ use hsipack_store::{Dataset, Stack, folder, small};
 use walkdir::WalkDir;
 
 use super::share::Share;
-use super::{Problem, ProblemKind, is_no_damage};
+use super::{Problem, ProblemKind, coordinates, is_no_damage};
 
 /// Shards that cannot be read at all: stack, array, shard.
 pub type Broken = HashSet<(String, String, usize)>;
@@ -131,11 +131,7 @@ pub fn check_shards(dataset: &Dataset, share: &Share) -> Result<(Vec<Problem>, B
     let mut problems = Vec::new();
     let mut broken = Broken::new();
     for (place, stack) in dataset.stacks().iter().enumerate() {
-        problems.extend(stack.problems.iter().map(|error| {
-            let mut problem = Problem::of(ProblemKind::Coordinate, dataset.path(), error);
-            problem.stack = Some(stack.name.clone());
-            problem
-        }));
+        problems.extend(coordinates::check(dataset, place)?);
         let name = |index| {
             let samples = dataset.samples();
             samples.id_at(place, index).map(|id| samples.name(id).to_owned())

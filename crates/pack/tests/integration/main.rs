@@ -7,6 +7,7 @@ mod common;
 mod conversion;
 mod damage;
 mod export;
+mod grids;
 mod index;
 mod inputs;
 mod look;

@@ -16,6 +16,7 @@ use hsipack_testing::server::Server;
 use serde_json::Value;
 
 use crate::conversion::{content, cubes, options, pack};
+use crate::grids::{is_of_grid, locate};
 
 pub fn bucket(name: &str) -> Bucket {
     let bucket = Bucket::start(name);
@@ -134,10 +135,19 @@ fn a_dataset_on_a_server_is_that_of_a_folder() {
 }
 
 /// Converts with `mode`, killed at every instant in turn; each time the dataset is as before or as after, and is gone on
-/// with. There are `before` cubes in it at first, and `after` at the end.
-fn killed_at_every_instant(name: &str, mode: Mode, before: usize, after: usize) {
+/// with. There are `before` cubes in it at first, all of which lie on one grid if they are `located`, and `after` at the
+/// end. Gives the dataset's objects then.
+fn killed_at_every_instant(
+    name: &str,
+    mode: Mode,
+    (before, after): (usize, usize),
+    located: bool,
+) -> BTreeMap<PathBuf, Vec<u8>> {
     let folder = tempfile::tempdir().unwrap();
     cubes(folder.path(), after, 0);
+    if located {
+        locate(folder.path(), 0..before, 634200);
+    }
     let work = |bucket: &Bucket, mode| of(folder.path(), &bucket.url("d"), before..after, mode);
     let prepare = |bucket: &Bucket| {
         heal(bucket);
@@ -187,16 +197,44 @@ fn killed_at_every_instant(name: &str, mode: Mode, before: usize, after: usize) 
     });
     let done = done.into_inner();
     assert!(0 < done && done < requests - 10, "{done} of {requests}");
+    want
 }
 
 #[test]
 fn a_conversion_that_is_killed_at_any_instant_leaves_a_dataset_or_none() {
-    killed_at_every_instant("killed", Mode::Create, 0, 5);
+    killed_at_every_instant("killed", Mode::Create, (0, 5), false);
 }
 
 #[test]
 fn an_append_that_is_killed_at_any_instant_leaves_the_old_dataset_or_the_new_one() {
-    killed_at_every_instant("killed-append", Mode::Append, 2, 5);
+    killed_at_every_instant("killed-append", Mode::Append, (2, 5), false);
+}
+
+#[test]
+fn an_append_of_cubes_that_lie_elsewhere_takes_the_grid_away_or_leaves_it() {
+    let after = killed_at_every_instant("killed-grid", Mode::Append, (2, 5), true);
+    assert!(after.keys().all(|file| !is_of_grid(file)), "{:?}", after.keys());
+}
+
+#[test]
+fn an_append_on_a_server_of_cubes_that_lie_on_the_grid_keeps_it() {
+    let (bucket, folder) = (bucket("grid"), tempfile::tempdir().unwrap());
+    cubes(folder.path(), 5, 0);
+    locate(folder.path(), 0..5, 634200);
+    let (url, out) = (bucket.url("d"), folder.path().join("out"));
+    for place in [&url, &out] {
+        pack(&of(folder.path(), place, 0..2, Mode::Create));
+        pack(&of(folder.path(), place, 2..5, Mode::Append));
+    }
+    assert!(objects(&bucket, "d") == files(&out));
+    assert_eq!(objects(&bucket, "d").keys().filter(|file| is_of_grid(file)).count(), 6);
+    assert_eq!(intact(&url), Some(5));
+    // Damage there is mended there.
+    bucket.put("d/6x5x4/x/c/0", b"short".to_vec());
+    let check = || validate(&url, &ValidateOptions::default(), &Progress::default()).unwrap();
+    assert_eq!(check().problems.len(), 1);
+    repair(&url, &ValidateOptions::default(), &Progress::default()).unwrap();
+    assert!(check().ok && objects(&bucket, "d") == files(&out));
 }
 
 #[test]

@@ -12,6 +12,7 @@ use super::network;
 use super::object::Object;
 use super::reading::below;
 use super::tries::Tries;
+use crate::small;
 
 /// Puts `content` at `url`, whatever lies there.
 ///
@@ -42,6 +43,8 @@ pub(crate) fn put_new(url: &Path, content: &[u8]) -> Result<bool> {
             Err(Failure::Exists) => match object.whole(content.len() as u64).await {
                 Ok(there) => Ok(there == content),
                 Err(error) if error.kind() == hsipack_format::ErrorKind::Malformed => Ok(false),
+                // Somebody else's was there, and is gone by now.
+                Err(error) if small::is_missing(&error) => Ok(false),
                 Err(error) => Err(error),
             },
             Err(failure) => Err(failure.of_writing(url)),

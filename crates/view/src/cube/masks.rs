@@ -1,28 +1,129 @@
-//! Labels of a window.
+//! Labels of a window: of masks that are packed with a cube, and of files that lie beside it.
 
-use hsipack_format::Result;
+use hsipack_format::metadata::MaskMeaning;
+use hsipack_format::{Error, Result};
+use hsipack_pack::convert::{MaskGroup, MaskReader};
+use hsipack_pack::input::Input;
 use hsipack_pack::preview::Sampling;
+use hsipack_pack::source::RowBuffer;
 use hsipack_store::dataset::ChunkArray;
 
-/// Labels of sample `index` of a mask at the pixels of `shown`.
-///
-/// # Errors
-/// If the mask cannot be read.
-pub fn read(mask: &ChunkArray, index: usize, shown: &Sampling) -> Result<Vec<u16>> {
-    let (shape, size) = (mask.shape(), mask.meta().dtype.size());
-    let mut labels = vec![0; shown.pixels()];
-    for rows in shown.reads(mask.grid().tile().rows) {
-        mask.each_slab(index, rows, &mut |rows, bytes| {
-            for (row, bytes) in rows.zip(bytes.chunks_exact(shape.columns * size)) {
-                for (place, column) in shown.hits(row, 0, shape.columns) {
-                    labels[place] = label(&bytes[column * size..][..size]);
+use crate::subject::{Of, Opened};
+
+/// A mask of one cube.
+pub enum Mask<'a> {
+    /// One of the dataset's.
+    Packed {
+        /// The masks of all samples of the stack.
+        array: &'a ChunkArray,
+        /// The sample's place among them.
+        index: usize,
+    },
+    /// One in files.
+    File {
+        /// How the user calls it.
+        name: &'a str,
+        /// The files, open.
+        reader: MaskReader,
+    },
+}
+
+impl<'a> Mask<'a> {
+    /// The mask `name` of a cube; `groups` are those in files.
+    ///
+    /// # Errors
+    /// If there is none, or its file cannot be opened.
+    pub fn open(opened: &Opened<'a>, groups: &'a [MaskGroup], name: &str) -> Result<Self> {
+        if let Some(group) = groups.iter().find(|group| group.name == name) {
+            return Self::of_files(opened, group);
+        }
+        if let Of::Sample { sample, stack: Some(stack) } = &opened.of
+            && let Some(array) = stack.mask(name)
+        {
+            return Ok(Self::Packed { array, index: sample.index });
+        }
+        Err(Error::conflict(format!("the cube has no mask '{name}'")))
+    }
+
+    /// A mask in files, which lie where `group` says, seen from the cube or the source of the sample.
+    ///
+    /// # Errors
+    /// If it cannot be opened, or is of another shape.
+    pub fn of_files(opened: &Opened<'a>, group: &'a MaskGroup) -> Result<Self> {
+        let (input, name);
+        match &opened.of {
+            Of::Sample { sample, .. } => {
+                (input, name) = (Input::parse(&sample.source.path), sample.name.clone());
+            }
+            Of::File { input: file, .. } => {
+                (input, name) = ((*file).clone(), file.default_name());
+            }
+        }
+        let shape = opened.cube.shape;
+        let reader = MaskReader::open(group, &input, &name, shape.rows, shape.columns, false)?;
+        let reader = reader.expect("one that is missing is an error");
+        Ok(Self::File { name: &group.name, reader })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Packed { array, .. } => array.name(),
+            Self::File { name, .. } => name,
+        }
+    }
+
+    /// What its labels mean.
+    pub fn meaning(&self) -> MaskMeaning {
+        match self {
+            Self::Packed { array, .. } => array.meta().mask_meaning(),
+            Self::File { reader, .. } => MaskMeaning {
+                layers: reader.layer_names.clone(),
+                class_names: reader.class_names.clone(),
+                ..MaskMeaning::default()
+            },
+        }
+    }
+
+    /// Its labels at the pixels of `shown`.
+    ///
+    /// # Errors
+    /// If the mask cannot be read.
+    pub fn read(&self, shown: &Sampling, columns: usize) -> Result<Vec<u16>> {
+        let mut labels = vec![0; shown.pixels()];
+        let mut put = |row: usize, label: &dyn Fn(usize) -> u16| {
+            for (place, column) in shown.hits(row, 0, columns) {
+                labels[place] = label(column);
+            }
+        };
+        match self {
+            Self::Packed { array, index } => {
+                let size = array.meta().dtype.size();
+                for rows in shown.reads(array.grid().tile().rows) {
+                    array.each_slab(*index, rows, &mut |rows, bytes| {
+                        for (row, bytes) in rows.zip(bytes.chunks_exact(columns * size)) {
+                            put(row, &|column| label(&bytes[column * size..][..size]));
+                        }
+                        Ok(())
+                    })?;
                 }
             }
-            Ok(())
-        })?;
+            Self::File { reader, .. } => {
+                let (mut buffer, mut ids) = (RowBuffer::new(), Vec::new());
+                for rows in shown.reads(ROWS) {
+                    reader.read_rows(rows.clone(), &mut buffer, &mut ids)?;
+                    for (row, ids) in rows.zip(ids.chunks_exact(columns)) {
+                        put(row, &|column| ids[column]);
+                    }
+                }
+            }
+        }
+        Ok(labels)
     }
-    Ok(labels)
 }
+
+/// Rows of a file that are read at once.
+const ROWS: usize = 256;
 
 /// A label of one byte or of two, little-endian.
 fn label(bytes: &[u8]) -> u16 {

@@ -2,9 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use hsipack_pack::convert::MaskOption;
+use hsipack_view::{Options, Subject};
 use serde_json::{Value, json};
 
-use crate::common::{BANDS, COLUMNS, ROWS, SAMPLES, Viewed, dataset, label, value, write_envi};
+use crate::common::{
+    BANDS, COLUMNS, ROWS, SAMPLES, Viewed, dataset, label, value, write_envi, write_npy,
+};
 
 /// Equal, or both no numbers.
 fn same(found: f64, wanted: f64) -> bool {
@@ -173,4 +177,84 @@ fn cubes_in_files_are_shown_without_being_packed() {
     assert_eq!(both.get("api/samples?sort=name&descending=1").json()["samples"][0]["name"], "b");
     check_cube(&both, 1, 5);
     check_cube(&both, 0, 3);
+}
+
+#[test]
+fn masks_in_files_are_shown_and_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = dataset(folder.path());
+    // As the mask, but for one column.
+    for sample in 0..SAMPLES {
+        let labels: Vec<u8> = (0..ROWS * COLUMNS)
+            .map(|at| if at % COLUMNS == 8 { 7 } else { label(at / COLUMNS, at % COLUMNS) })
+            .collect();
+        let file = folder.path().join(format!("predicted_{sample}.npy"));
+        write_npy(&file, "|u1", &[ROWS, COLUMNS], &labels);
+    }
+    let pattern = folder.path().join("predicted_0.npy").to_string_lossy().into_owned();
+    let option = |name: &str, pattern: &str| MaskOption {
+        name: name.to_owned(),
+        layer: None,
+        pattern: pattern.to_owned(),
+        classes: Vec::new(),
+    };
+    let open = || Subject::open(&path.to_string_lossy(), None).unwrap();
+    let clash = open().with_masks(&[option("mask", &pattern)]).unwrap_err();
+    assert!(clash.to_string().contains("a mask named mask already"), "{clash}");
+    let lost = option("lost", "{dir}/{name}_lost.npy");
+    let subject = open().with_masks(&[option("predicted", &pattern), lost]).unwrap();
+    let viewed = Viewed::start(subject, &Options::default());
+    let facts = viewed.get("api/cube/0").json();
+    let names: Vec<&Value> =
+        facts["masks"].as_array().unwrap().iter().map(|mask| &mask["name"]).collect();
+    assert_eq!(names, ["mask", "predicted"]);
+    assert!(facts["notes"][0].as_str().unwrap().contains("mask lost is not shown"), "{facts}");
+    let mask = viewed.get("api/cube/0/mask/predicted?rows=1:2&columns=7:9");
+    assert_eq!(mask.body, [1, 0, 7, 0]);
+    let found = viewed.get("api/cube/0/confusion?truth=mask&prediction=predicted").json();
+    let ids: Vec<&Value> =
+        found["classes"].as_array().unwrap().iter().map(|one| &one["id"]).collect();
+    assert_eq!(ids, [0, 1, 2, 3, 7]);
+    // Of the five rows below the first one, columns 5 to 7 are right and 8 is not.
+    assert_eq!(found["counts"][1], json!([0, 15, 0, 0, 5]));
+    assert_eq!(found["counts"][3], json!([0, 0, 0, 3, 1]));
+    assert!(viewed.get("api/cube/0/confusion?truth=mask").error().contains("no mask ''"));
+}
+
+#[test]
+fn what_packing_did_to_values_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = dataset(folder.path());
+    // The source of sample 1 is other than it was: 1/8 more in one value.
+    let raw = folder.path().join("cubes").join("s01.raw");
+    let mut bytes = std::fs::read(&raw).unwrap();
+    let at = 4 * ((2 * ROWS + 3) * COLUMNS + 4);
+    let changed = value(1, 3, 4, 2) as f32 + 0.125;
+    bytes[at..at + 4].copy_from_slice(&changed.to_le_bytes());
+    std::fs::write(&raw, bytes).unwrap();
+    let viewed = Viewed::of(&path);
+    let same = viewed.get("api/cube/0/precision").json();
+    assert_eq!((&same["source_changed"], &same["dtype"]), (&json!(false), &json!("float16")));
+    assert_eq!(same["bands"][2]["max_abs"], 0.0);
+    assert_eq!(same["bands"][2]["count"], json!(ROWS * COLUMNS));
+    let other = viewed.get("api/cube/1/precision").json();
+    assert_eq!(other["source_changed"], true);
+    assert_eq!(other["bands"][2]["max_abs"], 0.125);
+    let share = 0.125 / f64::from(changed);
+    assert!(same_number(&other["bands"][2]["max_rel"], share), "{other}");
+    let map = viewed.get("api/cube/1/deviation?band=2&rows=3:4");
+    assert_eq!(map.shape(), [1, COLUMNS]);
+    let wanted: Vec<f32> =
+        (0..COLUMNS).map(|column| if column == 4 { -0.125 } else { 0.0 }).collect();
+    assert_eq!(map.singles(), wanted);
+    let whole = viewed.get("api/cube/1/deviation").singles();
+    assert!(whole[3 * COLUMNS + 4] > 0.0 && whole.iter().filter(|one| **one > 0.0).count() == 1);
+    std::fs::remove_file(raw.with_extension("hdr")).unwrap();
+    assert!(viewed.get("api/cube/1/precision").error().contains("is not there"));
+    let raw = Viewed::of(&folder.path().join("cubes").join("s00.hdr"));
+    assert!(raw.get("api/cube/0/precision").error().contains("not packed"));
+}
+
+fn same_number(found: &Value, wanted: f64) -> bool {
+    same(number(found), wanted)
 }

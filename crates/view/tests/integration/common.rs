@@ -147,7 +147,10 @@ impl Viewed {
     }
 
     pub fn with(path: &Path, options: &Options) -> Self {
-        let subject = Subject::open(&path.to_string_lossy(), None).unwrap();
+        Self::start(Subject::open(&path.to_string_lossy(), None).unwrap(), options)
+    }
+
+    pub fn start(subject: Subject, options: &Options) -> Self {
         let view = View::start(subject, options).unwrap();
         let rest = view.url().strip_prefix("http://").unwrap();
         let (host, token) = rest.split_once('/').unwrap();

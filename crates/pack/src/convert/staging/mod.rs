@@ -53,6 +53,8 @@ pub struct Staging {
     shards: Shards,
     /// What the commit on a server still needs of the metadata.
     metadata: OnceLock<Vec<(String, Vec<u8>)>>,
+    /// Arrays that an append on a server leaves away.
+    dropped: OnceLock<Vec<PathBuf>>,
 }
 
 /// The shards that a conversion writes, as paths below the dataset.
@@ -161,8 +163,16 @@ impl Staging {
     }
 
     fn new(claim: Claim, plan: &str, resumed: bool, append: bool, shards: Shards) -> Self {
-        let (records, metadata) = (Mutex::default(), OnceLock::new());
-        Self { claim, plan: plan.to_owned(), records, resumed, append, shards, metadata }
+        Self {
+            claim,
+            plan: plan.to_owned(),
+            records: Mutex::default(),
+            resumed,
+            append,
+            shards,
+            metadata: OnceLock::new(),
+            dropped: OnceLock::new(),
+        }
     }
 
     /// The folder of a conversion that was begun, for a process that writes a part of it ([`Claim::join`]) or ends it.
@@ -357,11 +367,16 @@ impl Staging {
     }
 
     /// Writes the metadata, which come last: `files` are paths below the dataset with their contents, the root's at the
-    /// end.
+    /// end. `dropped` are folders of arrays that the dataset had before and will not have; they are among the `replaced` of
+    /// [`link_unchanged`](Self::link_unchanged).
     ///
     /// # Errors
     /// If one cannot be written.
-    pub fn write_metadata(&self, mut files: Vec<(String, Vec<u8>)>) -> Result<()> {
+    pub fn write_metadata(
+        &self,
+        mut files: Vec<(String, Vec<u8>)>,
+        dropped: &[PathBuf],
+    ) -> Result<()> {
         match &self.claim.right {
             Right::Lock(..) => {
                 let folder = self.dataset();
@@ -370,12 +385,13 @@ impl Staging {
                     .try_for_each(|(file, content)| write_whole(&folder.join(file), content));
             }
             Right::Object(writer) if self.append => {
-                // Chunks of wavelengths are those that are there, or of stacks that nobody sees yet.
+                // Chunks of coordinates are those that are there, or of stacks that nobody sees yet.
                 let chunks: Vec<_> = files.extract_if(.., |(file, _)| !is_metadata(file)).collect();
                 writer.put(&chunks)?;
                 writer.stage(&files)?;
                 files.iter_mut().for_each(|(_, content)| content.clear());
                 let _ = self.metadata.set(files);
+                let _ = self.dropped.set(dropped.to_vec());
             }
             Right::Object(writer) => {
                 let root = files.pop().into_iter().collect();
@@ -400,7 +416,10 @@ impl Staging {
                 match metadata {
                     [] => return Err(Error::bug("a dataset without metadata")),
                     [(root, content)] if !self.append => writer.commit(root, content)?,
-                    files => writer.decide(files.iter().map(|(file, _)| file.as_str()))?,
+                    files => {
+                        let dropped = self.dropped.get().map_or(&[][..], Vec::as_slice);
+                        writer.decide(files.iter().map(|(file, _)| file.as_str()), dropped)?;
+                    }
                 }
             }
             Right::Lock(..) => {

@@ -27,6 +27,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
 
 use hsipack_format::checksums::SHA256SUMS;
+use hsipack_format::geo::cf;
 use hsipack_format::metadata::SAMPLES;
 use hsipack_format::samples::index::SAMPLES_INDEX;
 use hsipack_format::{Error, Opt, Result, remedy};
@@ -121,10 +122,14 @@ impl Writer {
             .try_for_each(|(file, content)| output::write_whole(&staged.join(file), content))
     }
 
-    /// Makes an append the dataset, whose metadata `files` were put beside it.
-    pub(super) fn decide<'f>(&self, files: impl Iterator<Item = &'f str>) -> Result<()> {
+    /// Makes an append the dataset, whose metadata `files` were put beside it. The arrays `dropped` go.
+    pub(super) fn decide<'f>(
+        &self,
+        files: impl Iterator<Item = &'f str>,
+        dropped: &[PathBuf],
+    ) -> Result<()> {
         let files: Vec<&str> = files.collect();
-        let decided = json!({ "writer": self.id, "files": files }).to_string();
+        let decided = json!({ "writer": self.id, "files": files, "dropped": dropped }).to_string();
         if !output::create_object(&self.folder.join(DECIDED), decided.as_bytes())? {
             return Err(Error::conflict("another process has finished an append here meanwhile")
                 .at(&self.output)
@@ -169,19 +174,29 @@ impl Writer {
     }
 }
 
-/// Puts the metadata of a decided append in their places, and deletes what was beside the dataset. Can be done again.
+/// Puts the metadata of a decided append in their places, and deletes arrays that it leaves away and what was beside the
+/// dataset. Can be done again.
 pub(super) fn settle(output: &Path, folder: &Path) -> Result<()> {
     let Some(decided) = decision(folder)? else { return Ok(()) };
-    let names: Vec<&str> =
-        decided["files"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let names = |key: &str| decided[key].as_array().into_iter().flatten().filter_map(Value::as_str);
     // Whoever looks whether anything changed looks at SHA256SUMS.
     let (sums, others): (Vec<&str>, Vec<&str>) =
-        names.into_iter().partition(|name| *name == SHA256SUMS);
+        names("files").partition(|name| *name == SHA256SUMS);
+    for array in names("dropped").filter(|array| is_geo_array(array)) {
+        output::remove_all(&output.join(array))?;
+    }
     for name in others.into_iter().chain(sums) {
         let content = small::read(&folder.join(DECIDED_METADATA).join(name), small::SAMPLES)?;
         output::write_whole(&output.join(name), &content)?;
     }
     finish(folder)
+}
+
+/// Whether it is the path of an array that an append may leave away: whoever may write there could name anything.
+fn is_geo_array(path: &str) -> bool {
+    path.split_once('/').is_some_and(|(stack, array)| {
+        !["", ".", ".."].contains(&stack) && cf::NAMES.contains(&array)
+    })
 }
 
 /// Whether an append was decided and not settled.

@@ -6,7 +6,7 @@ use hsipack_format::{CubeShape, DType, Error, Opt, Result, remedy};
 
 use super::spectral::GOOD_BANDS;
 use super::tree::{Attributes, Entry, Tree};
-use super::{axes, spectral};
+use super::{axes, grid, spectral};
 use crate::source::cube_axes::kept_axes;
 use crate::source::products::{Facts, ProductCube};
 use crate::source::wavelengths::{fwhm_to_nm, to_nm};
@@ -194,7 +194,7 @@ impl Meaning<'_> {
     }
 
     /// Fills in what the file says about bands and numbers.
-    pub fn describe(&self, info: &mut CubeInfo) {
+    pub fn describe(&self, cube: &Cube, info: &mut CubeInfo) {
         let bands = info.shape.bands;
         let facts = match self.product {
             Some(product) => product.product.facts(product, self.tree, bands),
@@ -221,7 +221,11 @@ impl Meaning<'_> {
         info.ignore_value = ignore_value(&attributes, &mut info.notes).or(facts.ignore_value);
         info.empty_bands = facts.empty_bands;
         info.unit = facts.unit.map(str::to_owned);
-        info.geo = facts.geo.filter(|_| self.options.axes.is_none());
+        // The names of axes that the user calls otherwise mean nothing.
+        if self.options.axes.is_none() && !self.options.mask {
+            let notes = &mut info.notes;
+            info.geo = facts.geo.or_else(|| grid::geo(self.tree, &self.entry.path, cube, notes));
+        }
         info.scaling =
             facts.scaling.unwrap_or_else(|| generic_scaling(&attributes, &mut info.notes));
         if attributes.text("_Unsigned").as_deref() == Some("true") && is_signed(info.dtype) {

@@ -19,6 +19,7 @@
 
 mod axes;
 mod choose;
+mod grid;
 mod heaps;
 mod inflate;
 mod meaning;
@@ -154,7 +155,7 @@ fn open_cube(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
         folder.join(below)
     };
     info.files.extend(sources.iter().map(beside));
-    meaning.describe(&mut info);
+    meaning.describe(&cube, &mut info);
     if !tree.complete {
         info.notes.push("the file holds more groups than were looked through".into());
     }

@@ -15,6 +15,7 @@ use ::hdf5::{
     Attribute, Container, Dataset, Datatype, File, Group, LinkType, Location, MinorErrorCode,
     ObjectReference1, ReferencedObject,
 };
+use hsipack_format::geo::MAX_CRS;
 use hsipack_format::{DType, Error, Result};
 
 use super::storage;
@@ -416,6 +417,12 @@ impl Attributes {
     pub fn text(&self, name: &str) -> Option<String> {
         texts(&*self.open(name)?)?.into_iter().next()
     }
+
+    /// The same of one that may be as long as the definition of a reference system.
+    pub fn long_text(&self, name: &str) -> Option<String> {
+        let attribute = self.open(name)?;
+        long_texts::<MAX_CRS>(&attribute)?.into_iter().next()
+    }
 }
 
 /// The numbers of a small attribute or dataset; `None` if it holds something else.
@@ -438,7 +445,11 @@ fn numbers(container: &Container) -> Option<Vec<f64>> {
 /// The texts of a small attribute; `None` if it holds something else. Bytes that are not UTF-8 are
 /// replaced: writers label Latin-1 as UTF-8.
 fn texts(container: &Container) -> Option<Vec<String>> {
-    const LONGEST: usize = 1 << 12;
+    long_texts::<{ 1 << 12 }>(container)
+}
+
+/// As [`texts`], of up to so many bytes where their length is fixed.
+fn long_texts<const LONGEST: usize>(container: &Container) -> Option<Vec<String>> {
     fn decode(bytes: &[u8]) -> String {
         String::from_utf8_lossy(bytes).trim_end_matches(['\0', ' ']).to_owned()
     }

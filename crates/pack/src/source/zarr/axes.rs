@@ -15,7 +15,7 @@ pub(super) struct Kept {
     /// Their lengths, the last one 1 for 2-D masks.
     pub lengths: [usize; 3],
     /// Their names.
-    names: Vec<Option<String>>,
+    pub names: Vec<Option<String>>,
 }
 
 impl Kept {

@@ -13,6 +13,7 @@ mod axes;
 mod choose;
 mod chunks;
 mod decoded;
+mod grid;
 mod inflate;
 pub mod metadata;
 mod spectral;
@@ -133,6 +134,10 @@ impl ZarrSource {
             spectrum.describe(&mut info);
         }
         describe_values(&found.node.attributes, &mut info);
+        // The names of axes that the user calls otherwise mean nothing.
+        if options.axes.is_none() && !options.mask {
+            info.geo = grid::geo(found, &kept, order, shape, &mut info.notes);
+        }
         let rank = metadata.shape.len();
         let chunk = match metadata.stored.shards.is_some() {
             true => array.effective_subchunk_shape(),

@@ -134,7 +134,7 @@ impl<'a> Lists<'a> {
 }
 
 /// The values and the unit of a 1-D array of numbers.
-fn beside(folder: &Path) -> Option<(Vec<f64>, Option<String>)> {
+pub(super) fn beside(folder: &Path) -> Option<(Vec<f64>, Option<String>)> {
     let node = Node::read(folder).ok()??;
     let metadata = node.array?;
     let dtype = metadata.dtype?;

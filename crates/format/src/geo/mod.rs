@@ -1,5 +1,8 @@
 //! Where the pixels of a cube lie on Earth.
 
+pub mod cf;
+pub mod wkt;
+
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 

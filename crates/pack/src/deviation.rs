@@ -1,0 +1,185 @@
+//! What packing did to the values of one cube: how far those that are packed are from those that its source gives.
+
+use std::path::Path;
+
+use half::f16;
+use hsipack_format::{DType, Error, Result, Sample};
+use hsipack_store::Dataset;
+use serde::Serialize;
+
+use crate::fingerprint::fingerprint;
+use crate::validate::recipe;
+use crate::validate::reproduction::{Memory, Reproduction};
+
+/// How far the values of a band are off, in physical units.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct BandDeviation {
+    /// The greatest deviation.
+    pub max_abs: f64,
+    /// Their mean.
+    pub mean_abs: f64,
+    /// The greatest one as a part of the value; of values that are not 0.
+    pub max_rel: f64,
+    /// Values that were compared: those that are finite in both.
+    pub count: u64,
+}
+
+/// How far the values of a cube are off.
+#[derive(Clone, Debug, Serialize)]
+pub struct Deviation {
+    /// Each band.
+    pub bands: Vec<BandDeviation>,
+    /// Whether the source's files are others than those that were packed.
+    pub source_changed: bool,
+    /// Of each pixel, row by row: what is packed less what the source gives, of [`Of::Band`]; the length of the difference
+    /// of both spectra as a part of the source's, of [`Of::Spectrum`]. NaN where a value is missing.
+    #[serde(skip)]
+    pub map: Vec<f32>,
+}
+
+/// Of what the map of a [`Deviation`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Of {
+    /// One band, from 0.
+    Band(usize),
+    /// All bands together.
+    Spectrum,
+}
+
+/// Compares a sample with its source, which is looked for as `validate --source` does: where it was, from `root`, beside the
+/// dataset. `go_on` is asked now and then.
+///
+/// # Errors
+/// If the source is not there, is of another shape or cannot be read, the dataset does not record how it was made, or
+/// `go_on` fails.
+pub fn of_sample(
+    dataset: &Dataset,
+    sample: &Sample,
+    root: Option<&Path>,
+    of: Of,
+    go_on: &dyn Fn() -> Result<()>,
+) -> Result<Deviation> {
+    let recipes = recipe::read(dataset)?;
+    let recipe = recipe::of(&recipes, sample.id)
+        .ok_or_else(|| Error::damaged("the dataset does not record how this sample was made"))?;
+    let stack = dataset
+        .stack(&sample.stack)
+        .ok_or_else(|| Error::damaged(format!("there is no stack {}", sample.stack)))?;
+    let input = recipe::locate(sample, dataset.path(), root)?;
+    let both = Reproduction::open(sample, stack, recipe, &input)?;
+    if !both.has_the_shape() {
+        let shape = both.source.info().shape;
+        return Err(Error::conflict(format!("the source has the shape {shape} now"))
+            .at(&input.file)
+            .with_remedy("pack it again"));
+    }
+    let shape = stack.image.shape();
+    let (scaling, dtype, width) = (stack.image.scaling(), both.dtype(), shape.bands);
+    let mut bands = vec![Sums::default(); width];
+    let mut map = Vec::with_capacity(shape.rows * shape.columns);
+    let mut packed = vec![0.0; width];
+    both.each_block(&mut Memory::default(), &mut |block, scratch| {
+        go_on()?;
+        let mut stored = block.packed.chunks_exact(width * dtype.size());
+        both.transform.apply_f64(block.rows, block.start, scratch, &mut |_, values| {
+            for spectrum in values.chunks_exact(width) {
+                let bytes = stored.next().expect("as many pixels are packed");
+                decode(bytes, dtype, &mut packed);
+                packed.iter_mut().for_each(|value| *value = scaling.physical(*value));
+                let given = |band: usize| scaling.physical(spectrum[band]);
+                for (band, sums) in bands.iter_mut().enumerate() {
+                    sums.add(given(band), packed[band]);
+                }
+                map.push(match of {
+                    Of::Band(band) => packed[band] - given(band),
+                    Of::Spectrum => relative((0..width).map(given), &packed),
+                } as f32);
+            }
+            Ok(())
+        })?;
+        Ok(true)
+    })?;
+    let source_changed = fingerprint(&both.source.info().files)?.1 != sample.source.fingerprint;
+    let bands = bands.iter().map(Sums::deviation).collect();
+    Ok(Deviation { bands, source_changed, map })
+}
+
+/// The length of the difference of two spectra as a part of the first one's.
+fn relative(given: impl Iterator<Item = f64>, packed: &[f64]) -> f64 {
+    let (mut difference, mut length) = (0.0, 0.0);
+    for (given, packed) in given.zip(packed) {
+        difference += (packed - given).powi(2);
+        length += given.powi(2);
+    }
+    if difference == 0.0 { 0.0 } else { (difference / length).sqrt() }
+}
+
+/// Little-endian float16 or float32 values.
+fn decode(bytes: &[u8], dtype: DType, values: &mut [f64]) {
+    match dtype {
+        DType::F16 => {
+            for (value, two) in values.iter_mut().zip(bytes.as_chunks::<2>().0) {
+                *value = f16::from_le_bytes(*two).to_f64();
+            }
+        }
+        _ => {
+            for (value, four) in values.iter_mut().zip(bytes.as_chunks::<4>().0) {
+                *value = f32::from_le_bytes(*four).into();
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    count: u64,
+    sum: f64,
+    max_abs: f64,
+    max_rel: f64,
+}
+
+impl Sums {
+    fn add(&mut self, given: f64, packed: f64) {
+        let difference = (packed - given).abs();
+        if !difference.is_finite() {
+            return;
+        }
+        self.count += 1;
+        self.sum += difference;
+        self.max_abs = self.max_abs.max(difference);
+        if given != 0.0 {
+            self.max_rel = self.max_rel.max(difference / given.abs());
+        }
+    }
+
+    fn deviation(&self) -> BandDeviation {
+        let Self { count, sum, max_abs, max_rel } = *self;
+        let mean_abs = if count == 0 { 0.0 } else { sum / count as f64 };
+        BandDeviation { max_abs, mean_abs, max_rel, count }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_values_are_not_compared() {
+        let mut sums = Sums::default();
+        for (given, packed) in
+            [(1.0, 1.5), (0.0, 0.25), (f64::NAN, f64::NAN), (1.0, f64::INFINITY), (-4.0, -4.0)]
+        {
+            sums.add(given, packed);
+        }
+        let found = sums.deviation();
+        assert_eq!(found, BandDeviation { max_abs: 0.5, mean_abs: 0.25, max_rel: 0.5, count: 3 });
+        assert_eq!(Sums::default().deviation(), BandDeviation::default());
+    }
+
+    #[test]
+    fn spectra_differ_by_the_length_of_their_difference() {
+        assert_eq!(relative([3.0, 4.0].into_iter(), &[3.0, 5.0]), 0.2);
+        assert_eq!(relative([0.0, 0.0].into_iter(), &[0.0, 0.0]), 0.0);
+        assert!(relative([f64::NAN, 1.0].into_iter(), &[f64::NAN, 1.0]).is_nan());
+    }
+}

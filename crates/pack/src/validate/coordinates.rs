@@ -1,0 +1,115 @@
+//! Coordinate arrays: lists of bands, as they were read; rows, columns and the grid mapping, against `samples.jsonl`.
+
+use hsipack_format::geo::cf::{self, GeoArray};
+use hsipack_format::zarr::ArrayMeta;
+use hsipack_format::{Geo, Result};
+use hsipack_store::{Dataset, Stack, small};
+
+use super::{Problem, ProblemKind, is_no_damage};
+use crate::convert::shared_geo;
+
+/// Looks for what is wrong with the coordinate arrays of a stack, the `place`-th.
+///
+/// # Errors
+/// If a server does not serve.
+pub fn check(dataset: &Dataset, place: usize) -> Result<Vec<Problem>> {
+    let stack = &dataset.stacks()[place];
+    let bands = stack.problems.iter().map(|error| {
+        let mut problem = Problem::of(ProblemKind::Coordinate, dataset.path(), error);
+        problem.stack = Some(stack.name.clone());
+        problem
+    });
+    let mut problems: Vec<Problem> = bands.collect();
+    // Other libraries write them in their own ways, and need not list samples with their places.
+    if !stack.geo_arrays.is_empty() && dataset.root().is_ours() {
+        problems.extend(check_grid(dataset, place)?);
+    }
+    Ok(problems)
+}
+
+/// The arrays that say where the pixels of a stack's samples lie, as they should be; none if the stack has none.
+///
+/// # Errors
+/// If a line of `samples.jsonl` cannot be read.
+pub fn made(dataset: &Dataset, stack: &Stack) -> Result<Vec<GeoArray>> {
+    let shape = stack.image.shape();
+    let geo = shared_geo::recorded(dataset, stack)?;
+    Ok(geo.map_or_else(Vec::new, |geo| cf::arrays(&geo, shape.rows, shape.columns)))
+}
+
+fn check_grid(dataset: &Dataset, place: usize) -> Result<Vec<Problem>> {
+    let stack = &dataset.stacks()[place];
+    let problem = |kind, array: &str, file: &str, what: &str| {
+        let path = dataset.path().join(&stack.name).join(array).join(file);
+        Problem {
+            stack: Some(stack.name.clone()),
+            array: Some(array.to_owned()),
+            ..Problem::new(kind, path, what)
+        }
+    };
+    let wrong = |array: &str, what: &str| problem(ProblemKind::Metadata, array, "zarr.json", what);
+    let arrays = match made(dataset, stack) {
+        Ok(arrays) => arrays,
+        Err(error) if is_no_damage(&error) => return Err(error),
+        Err(error) => return Ok(vec![wrong(cf::GRID_MAPPING, error.what())]),
+    };
+    let mut problems = Vec::new();
+    if stack.geo_arrays.iter().any(|name| !arrays.iter().any(|array| array.name == *name))
+        || arrays.len() != stack.geo_arrays.len()
+    {
+        let what = "not the arrays that say where the samples lie";
+        return Ok(vec![wrong(stack.geo_arrays[0], what)]);
+    }
+    match strays(dataset, place) {
+        Ok(None) => {}
+        Ok(Some(name)) => {
+            let what = format!("sample {name} lies elsewhere, as samples.jsonl says");
+            problems.push(wrong(cf::GRID_MAPPING, &what));
+        }
+        Err(error) if is_no_damage(&error) => return Err(error),
+        // Lines that cannot be read are a problem of that file.
+        Err(_) => {}
+    }
+    for array in arrays {
+        let folder = dataset.path().join(&stack.name).join(array.name);
+        let meta = small::read(&folder.join("zarr.json"), small::METADATA)
+            .and_then(|text| ArrayMeta::parse(&text));
+        match meta {
+            Ok(meta) if is_of_kind(&meta, &array.meta) => {}
+            Ok(_) => {
+                problems.push(wrong(array.name, "not where samples.jsonl says that samples lie"))
+            }
+            Err(error) if is_no_damage(&error) => return Err(error),
+            Err(error) => problems.push(wrong(array.name, error.what())),
+        }
+        let file = array.chunk_file();
+        let damage = |what: &str| problem(ProblemKind::Coordinate, array.name, &file, what);
+        match small::read(&folder.join(&file), small::METADATA) {
+            Ok(chunk) if chunk == array.chunk => {}
+            Ok(_) => problems.push(damage("not where samples.jsonl says that samples lie")),
+            Err(error) if is_no_damage(&error) => return Err(error),
+            Err(error) => problems.push(damage(error.what())),
+        }
+    }
+    Ok(problems)
+}
+
+/// Whether an array is laid out as it should be and of the same transform. How else it tells the reference system is
+/// another version's.
+fn is_of_kind(meta: &ArrayMeta, wanted: &ArrayMeta) -> bool {
+    let transform = |meta: &ArrayMeta| meta.attributes.get("GeoTransform").cloned();
+    meta.shape == wanted.shape && meta.dtype == wanted.dtype && transform(meta) == transform(wanted)
+}
+
+/// The name of a sample of a stack that lies elsewhere than the first one.
+fn strays(dataset: &Dataset, place: usize) -> Result<Option<String>> {
+    let samples = dataset.samples();
+    let mut shared: Option<Option<Geo>> = None;
+    for id in samples.ids_in(place) {
+        let sample = samples.get(id)?;
+        if *shared.get_or_insert_with(|| sample.geo.clone()) != sample.geo {
+            return Ok(Some(sample.name));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,93 @@
+//! The values of a packed sample beside those that its source gives once more, block by block.
+
+use hsipack_format::{DType, Result, Sample};
+use hsipack_store::Stack;
+use hsipack_store::dataset::RowScratch;
+
+use super::recipe::Recipe;
+use crate::convert::plan;
+use crate::convert::transform::{Scratch, Transform};
+use crate::input::Input;
+use crate::source::{RowBuffer, Source};
+
+/// A sample's source, opened as it was for packing.
+pub struct Reproduction<'a> {
+    /// The source.
+    pub source: Box<dyn Source>,
+    /// From its stored numbers to the values that were packed, before the cast.
+    pub transform: Transform,
+    stack: &'a Stack,
+    index: usize,
+}
+
+/// Some rows, whole: where they begin, what the source's file holds, what is packed.
+pub struct Block<'a> {
+    /// The first row.
+    pub start: usize,
+    /// The source's rows.
+    pub rows: &'a RowBuffer,
+    /// The packed values, little-endian, in (row, column, band) order.
+    pub packed: &'a [u8],
+}
+
+/// Working memory, used again for the next sample.
+#[derive(Default)]
+pub struct Memory {
+    rows: RowBuffer,
+    /// For [`Transform::apply_f64`].
+    pub scratch: Scratch,
+    packed: Vec<u8>,
+}
+
+impl<'a> Reproduction<'a> {
+    /// Opens `input`, the source of `sample`, as `recipe` says.
+    ///
+    /// # Errors
+    /// If it, or its references, cannot be opened.
+    pub fn open(sample: &Sample, stack: &'a Stack, recipe: &Recipe, input: &Input) -> Result<Self> {
+        let source = plan::open_source(input, &recipe.values)?;
+        let info = source.info();
+        let bands = plan::select_bands(info, &recipe.values)?;
+        let scale = stack.image.scale_factor();
+        let transform = plan::transform(input, info, bands, &recipe.values, scale)?;
+        Ok(Self { source, transform, stack, index: sample.index })
+    }
+
+    /// Whether it gives as many rows, columns and bands as were packed.
+    pub fn has_the_shape(&self) -> bool {
+        let (info, shape) = (self.source.info(), self.stack.image.shape());
+        (info.shape.rows, info.shape.columns, self.transform.out_bands())
+            == (shape.rows, shape.columns, shape.bands)
+    }
+
+    /// Type of the packed values.
+    pub fn dtype(&self) -> DType {
+        self.stack.image.meta().dtype
+    }
+
+    /// Hands all rows to `each`, which says whether it wants more.
+    ///
+    /// # Errors
+    /// If the source or the dataset cannot be read, or `each` fails.
+    pub fn each_block(
+        &self,
+        memory: &mut Memory,
+        each: &mut dyn FnMut(&Block, &mut Scratch) -> Result<bool>,
+    ) -> Result<()> {
+        let array = &self.stack.image;
+        let (shape, slab) = (array.shape(), array.grid().tile().rows);
+        let block = self.source.preferred_rows(64 << 20).div_ceil(slab) * slab;
+        let mut scratch = RowScratch::default();
+        for start in (0..shape.rows).step_by(block) {
+            let rows = start..shape.rows.min(start + block);
+            self.source.read_rows(rows.clone(), &mut memory.rows)?;
+            memory.packed.resize(rows.len() * shape.row_values() * self.dtype().size(), 0);
+            array.read_rows(self.index, rows, &mut scratch, &mut memory.packed)?;
+            let block = Block { start, rows: &memory.rows, packed: &memory.packed };
+            if !each(&block, &mut memory.scratch)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+}

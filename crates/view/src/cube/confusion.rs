@@ -1,0 +1,24 @@
+//! Which pixels two masks call alike, and which not.
+
+use std::collections::BTreeMap;
+
+/// How many pixels have label `truth` in one mask and `prediction` in the other: by both, those that there are.
+pub fn count(truth: &[u16], prediction: &[u16]) -> BTreeMap<(u16, u16), u64> {
+    let mut counts = BTreeMap::new();
+    for pair in truth.iter().copied().zip(prediction.iter().copied()) {
+        *counts.entry(pair).or_default() += 1;
+    }
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_are_counted() {
+        let counts = count(&[1, 1, 2, 0, 1], &[1, 2, 2, 0, 1]);
+        let all: Vec<_> = counts.into_iter().collect();
+        assert_eq!(all, [((0, 0), 1), ((1, 1), 2), ((1, 2), 1), ((2, 2), 1)]);
+    }
+}
