@@ -119,10 +119,11 @@ async function start() {
   const title = /** @type {HTMLElement} */ (document.getElementById('title'));
   title.textContent = about.title;
   title.title = about.path;
-  const what = about.kind === 'cubes' ? 'raw cubes' : 'dataset';
-  const shapes = about.stacks.length === 1 ? about.stacks[0].name : `${about.stacks.length} shapes`;
+  const what = about.kind === 'cubes' ? 'not packed' : 'dataset';
+  // Shapes of raw cubes are known once these were opened.
+  const shapes = about.stacks.length > 1 ? `${about.stacks.length} shapes` : about.stacks[0]?.name;
   /** @type {HTMLElement} */ (document.getElementById('about')).textContent =
-    `${what}, ${count(about.samples)} ${about.samples === 1 ? 'cube' : 'cubes'}, ${shapes}`;
+    [what, `${count(about.samples)} ${about.samples === 1 ? 'cube' : 'cubes'}`, shapes].filter(Boolean).join(', ');
   // A single cube is what there is to see.
   if (!location.hash && about.samples === 1) history.replaceState(null, '', '#cube/0');
   addEventListener('hashchange', route);

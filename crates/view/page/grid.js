@@ -21,9 +21,10 @@ export class Grid {
    * @param {(first: number) => void} of.onFirst  another sample is at the top
    * @param {(error: any, again: () => void) => void} of.fail
    * @param {(id: number) => string} of.link
+   * @param {boolean} of.packed  whether a cube that cannot be read is a damaged one, and not one of another kind
    */
-  constructor({ ask, onTotal, onFirst, fail, link }) {
-    this.of = { ask, onTotal, onFirst, fail, link };
+  constructor(of) {
+    this.of = of;
     this.height = 0;
     this.rowHeight = 0;
     this.cardWidth = 1;
@@ -191,7 +192,8 @@ export class Grid {
     card.link.href = this.of.link(sample.id);
     card.link.replaceChildren(card.picture,
       el('span', { class: 'name', title: sample.name }, sample.name),
-      el('span', { class: 'muted small text' }, `${sample.shape.join(' × ')}`),
+      el('span', { class: 'muted small text' }, // Of a raw cube it is known once it was opened.
+        sample.shape?.join(' × ') ?? ''),
       el('span', { class: 'small text', title: facts.map(String).join(' · ') }, facts.map(String).join(' · ')),
       el('span', { class: 'badges' }, sample.marks.map(badge)));
   }
@@ -207,7 +209,7 @@ export class Grid {
         card.picture.replaceChildren(el('span', { class: 'small' }, 'Cannot be read'));
         card.picture.title = [result.message, result.remedy].filter(Boolean).join(' ');
         const badges = card.link.querySelector('.badges');
-        if (result.status === 422 && !badges.querySelector('.damaged')) badges.append(badge({ kind: 'damaged', text: result.message }));
+        if (this.of.packed && result.status === 422 && !badges.querySelector('.damaged')) badges.append(badge({ kind: 'damaged', text: result.message }));
       }
     });
   }

@@ -25,6 +25,7 @@ export function openOverview(state, page) {
   const grid = new Grid({
     ask: (offset, limit, signal) => api.samples(query(view.state, offset, limit), signal),
     link: (id) => write(cubeView(id)),
+    packed: about.kind === 'dataset',
     onFirst: (first) => view.set({ first }),
     onTotal: (shown) => {
       total.textContent = counted(shown, about.samples);

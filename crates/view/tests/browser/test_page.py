@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scenes
 from axe_playwright_python.sync_playwright import Axe
 from conftest import serving
 from looking import DESKTOP, PHONE, View, numbers, until
@@ -230,3 +231,25 @@ def test_a_raw_cube_opens_at_once(
         np.testing.assert_allclose(numbers(rows, 2), small[1].cube[12, 16], rtol=1e-6)
         view.section("masks")
         view.page.get_by_text("This cube has no mask.").wait_for()
+
+
+def test_a_folder_of_raw_cubes_is_looked_through(
+    browser: Browser, hsipack: Path, small: list[Scene], tmp_path: Path
+) -> None:
+    folder = tmp_path / "raw"
+    folder.mkdir()
+    scenes.write(folder, small[:2])
+    (folder / "broken.hdr").write_text("ENVI\nsamples = 3\n")
+    with serving(hsipack, folder) as url, View.opened(browser, url) as view:
+        view.expected = ["400", "422"]
+        view.overview()
+        assert view.total() == "3 samples"
+        assert set(view.names()) >= {"broken", "scan_0", "scan_1"}
+        card = view.page.locator(".card").filter(has_text="broken")
+        card.get_by_text("Cannot be read").wait_for()
+        assert card.locator(".badge").count() == 0
+        card.locator("a").click()
+        view.page.locator(".alert").filter(has_text="broken.hdr").wait_for()
+        view.page.get_by_role("link", name="All samples").click()
+        view.page.locator(".card").filter(has_text="scan_1").locator("a").click()
+        view.page.get_by_role("heading", name="scan_1").wait_for()
