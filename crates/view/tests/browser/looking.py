@@ -126,6 +126,13 @@ class View:
         self.page.wait_for_selector('.frame[aria-busy="false"]')
         self.page.evaluate(DRAWN)
 
+    def wait(self, ask: Callable[[], Any], seconds: float = 8) -> None:
+        """As `until`, for what the browser calls: it does so while it is waited for."""
+        end = time.monotonic() + seconds
+        while not ask():
+            assert time.monotonic() < end, f"still not after {seconds} s"
+            self.page.wait_for_timeout(20)
+
     def state(self) -> dict[str, list[str]]:
         """What the address says."""
         return parse_qs(self.hash().partition("?")[2], keep_blank_values=True)

@@ -142,6 +142,20 @@ def test_a_large_cube_is_thinned_out_until_looked_at_closely(
     assert len(close) == 1
 
 
+def test_only_pixels_that_are_shown_are_read_out(view: View, small: list[Scene]) -> None:
+    large = small[6]
+    row = int(scenes.shown_rows(2400, 1024)[500])
+    column = int(scenes.shown_rows(64, round(64 * 1024 / 2400))[10])
+    view.cube(6, f"mask=&bands=1&cursor={row},{column}")
+    told = view.page.locator(".readout")
+    value = f"{float(f'{large.packed[row, column, 1]:.4g}'):g}"
+    assert f"band 1: {value}" in told.inner_text()
+    # Its neighbour is not among those that were sent.
+    view.cube(6, f"mask=&bands=1&cursor={row + 1},{column}")
+    assert f"row {row + 1}, column {column}" in told.inner_text()
+    assert "band 1" not in told.inner_text()
+
+
 def test_masks_are_laid_over_with_legend_and_opacity(view: View, small: list[Scene]) -> None:
     scene = small[1]
     plain = coloured(scene, RGB)
