@@ -12,6 +12,7 @@ use hsipack_pack::info::{
     CubeReport, DatasetReport, MaskReport, ScalingReport, StackReport, Values, Wavelengths,
 };
 use hsipack_pack::target::Target;
+use hsipack_store::mirror;
 use serde::Serialize;
 
 use crate::output;
@@ -73,8 +74,12 @@ Examples:
 /// # Errors
 /// If the path is neither a cube nor a dataset, or cannot be read.
 pub fn run(args: Args) -> Result<ExitCode> {
-    let target = Target::open(&args.path, args.axes.as_deref())?;
-    match target {
+    let _inputs = mirror::session();
+    describe(args).map_err(mirror::error_with_urls)
+}
+
+fn describe(args: Args) -> Result<ExitCode> {
+    match Target::open(&args.path, args.axes.as_deref())? {
         Target::Cube(input, source) => {
             let report = CubeReport::new(&input, &*source, args.quick)?;
             output::report(&report, args.json, print_cube);

@@ -1,15 +1,19 @@
-//! What was fetched of the objects that have files, what is pinned, and what gives way.
+//! What was fetched of the objects and members that have files, what is pinned, and what gives way.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use hsipack_format::{Error, ErrorKind, Result};
 
+use super::archives::Placed;
 use super::pins;
+use crate::archive::{MemberBytes, StreamGuard};
 use crate::remote::{self, Version};
+use crate::window::Window;
 
 /// Bytes of one request. Several run at the same time.
 const PIECE: u64 = 8 << 20;
@@ -34,11 +38,20 @@ struct State {
     held: u64,
 }
 
+/// What a file stands for.
+#[derive(Clone, Debug)]
+enum Origin {
+    Object { url: PathBuf, version: Version },
+    Member { archive: Arc<Placed>, number: usize },
+}
+
 #[derive(Debug)]
 struct Known {
-    url: PathBuf,
-    version: Version,
+    origin: Origin,
+    len: u64,
     there: There,
+    /// Whether the checksum of a member that is read in its place was compared.
+    is_verified: bool,
     pins: usize,
     /// When it was opened last.
     opened: u64,
@@ -67,10 +80,8 @@ impl Table {
         if let Some(limit) = self.limit {
             return Ok(limit);
         }
-        let disk = rustix::fs::statvfs(&self.root);
-        let disk = disk.map_err(|error| Error::io(&self.root, "cannot read", error.into()))?;
         // What is about to be fetched is counted as held, and not yet taken from the disk.
-        Ok((disk.f_bavail.saturating_mul(disk.f_frsize) + held) / 2)
+        Ok(free_bytes(&self.root)?.saturating_add(held) / 2)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -78,13 +89,60 @@ impl Table {
     }
 
     pub(super) fn add(&self, path: &Path, url: &Path, version: Version) {
-        let there = if version.len == 0 { There::Whole } else { There::Head(0) };
-        let known = Known { url: url.to_owned(), version, there, pins: 0, opened: 0 };
+        let len = version.len;
+        self.add_known(path, Origin::Object { url: url.to_owned(), version }, len);
+    }
+
+    pub(super) fn add_member(&self, path: &Path, archive: &Arc<Placed>, number: usize) {
+        let len = archive.archive.members()[number].size;
+        self.add_known(path, Origin::Member { archive: archive.clone(), number }, len);
+    }
+
+    fn add_known(&self, path: &Path, origin: Origin, len: u64) {
+        let there = if len == 0 { There::Whole } else { There::Head(0) };
+        let known = Known { origin, len, there, is_verified: false, pins: 0, opened: 0 };
         self.lock().files.insert(path.to_owned(), known);
     }
 
     pub(super) fn files(&self) -> Vec<PathBuf> {
         self.lock().files.keys().cloned().collect()
+    }
+
+    /// The archive and the number of the member that a file stands for, if it stands for one.
+    fn member(&self, path: &Path) -> Option<(Arc<Placed>, usize)> {
+        match &self.lock().files.get(path)?.origin {
+            Origin::Member { archive, number } => Some((archive.clone(), *number)),
+            Origin::Object { .. } => None,
+        }
+    }
+
+    /// Where a file's bytes lie uncompressed in an archive, if they do.
+    pub(super) fn in_place(&self, path: &Path) -> Result<Option<Window>> {
+        let Some((archive, number)) = self.member(path) else { return Ok(None) };
+        let window = archive.archive.in_place(number)?;
+        if window.is_some()
+            && pins(path)
+            && let Some(known) = self.lock().files.get_mut(path)
+        {
+            known.pins += 1;
+        }
+        Ok(window)
+    }
+
+    /// Compares the checksum of a file that is read in its place in an archive, the first time.
+    pub(super) fn verify(&self, path: &Path) -> Result<()> {
+        let Some((archive, number)) = self.member(path) else { return Ok(()) };
+        let to_do = |known: &Known| known.there != There::Whole && !known.is_verified;
+        if !self.lock().files.get(path).is_some_and(to_do)
+            || archive.archive.in_place(number)?.is_none()
+        {
+            return Ok(());
+        }
+        archive.archive.verify(number)?;
+        if let Some(known) = self.lock().files.get_mut(path) {
+            known.is_verified = true;
+        }
+        Ok(())
     }
 
     pub(super) fn unpin(&self, path: &Path) {
@@ -108,7 +166,19 @@ impl Table {
 
     /// Fetches the whole of a file, unless it is there.
     pub(super) fn fetch(&self, path: &Path) -> Result<()> {
-        let Some((mut state, there)) = self.there(path) else { return Ok(()) };
+        let member = self.member(path);
+        let streamed = member.as_ref().filter(|(archive, _)| archive.archive.is_stream());
+        let mut stream = None;
+        let Some((mut state, mut there)) = self.there(path) else { return Ok(()) };
+        if there != There::Whole
+            && let Some((archive, _)) = streamed
+        {
+            // Whoever reads a stream does so alone: what this one waits for may be found on the way meanwhile.
+            drop(state);
+            stream = Some(archive.archive.stream());
+            let Some(now) = self.there(path) else { return Ok(()) };
+            (state, there) = now;
+        }
         let pin = pins(path);
         state.clock += 1;
         let clock = state.clock;
@@ -119,58 +189,88 @@ impl Table {
             return Ok(());
         }
         known.there = There::Coming;
-        let (url, version) = (known.url.clone(), known.version.clone());
-        state.held += version.len;
+        let (origin, len) = (known.origin.clone(), known.len);
+        state.held += len;
         let fetched = self.make_room(&mut state);
         drop(state);
-        let fetched = fetched.and_then(|()| self.bring(path, &url, &version, clock));
+        let fetched = fetched.and_then(|()| match (&origin, &mut stream) {
+            (Origin::Object { url, version }, _) => self.bring(path, clock, &mut |file| {
+                remote::fetch(url, version, PIECE, &mut |at, bytes| {
+                    file.write_all_at(bytes, at).map_err(|error| cannot_write(path, error))
+                })
+            }),
+            (Origin::Member { archive, number }, Some(stream)) => {
+                self.check_disk(archive, *number)?;
+                self.bring_on_the_way(archive, *number, stream)
+            }
+            (Origin::Member { archive, number }, None) => {
+                self.check_disk(archive, *number)?;
+                self.bring(path, clock, &mut |file| {
+                    archive.archive.copy(*number, &mut |bytes| {
+                        write_piece(file, bytes).map_err(|error| cannot_write(path, error))
+                    })
+                })
+            }
+        });
+        self.settle(path, len, fetched.is_ok());
+        fetched
+    }
+
+    /// Notes that a file was fetched, or could not be.
+    fn settle(&self, path: &Path, len: u64, is_there: bool) {
         let mut state = self.lock();
-        if fetched.is_err() {
-            state.held -= version.len;
+        if !is_there {
+            state.held -= len;
         }
         if let Some(known) = state.files.get_mut(path) {
-            known.there = if fetched.is_ok() { There::Whole } else { There::Head(0) };
+            known.there = if is_there { There::Whole } else { There::Head(0) };
         }
         drop(state);
         self.changed.notify_all();
-        fetched
     }
 
     /// Fetches the first bytes of a file, unless they are there.
     pub(super) fn fetch_head(&self, path: &Path, len: u64) -> Result<()> {
         let Some((mut state, there)) = self.there(path) else { return Ok(()) };
         let Some(known) = state.files.get_mut(path) else { return Ok(()) };
-        let len = len.min(known.version.len);
+        let len = len.min(known.len);
         match there {
             There::Head(have) if have < len => {}
             _ => return Ok(()),
         }
+        let origin = known.origin.clone();
         known.there = There::Coming;
-        let (url, version) = (known.url.clone(), known.version.clone());
         drop(state);
-        let head = remote::span(&url, 0..len, &version);
+        let head = match &origin {
+            Origin::Object { url, version } => remote::span(url, 0..len, version).map(Some),
+            Origin::Member { archive, number } => archive.archive.head(*number, len),
+        };
+        let is_dear = matches!(head, Ok(None));
         let written = head.and_then(|head| {
             let file = File::options().write(true).open(path);
-            let written = file.and_then(|file| file.write_all_at(&head, 0));
+            let written = file.and_then(|file| file.write_all_at(&head.unwrap_or_default(), 0));
             written.map_err(|error| cannot_write(path, error))
         });
         if let Some(known) = self.lock().files.get_mut(path) {
-            known.there = There::Head(if written.is_ok() { len } else { 0 });
+            known.there = There::Head(if written.is_ok() && !is_dear { len } else { 0 });
         }
         self.changed.notify_all();
-        written
+        if is_dear { self.fetch(path) } else { written }
     }
 
-    /// Brings a whole object under a name of its own, `clock` of its opening, and puts that in the place of the empty
+    /// Has `fill` write a whole file under a name of its own, `clock` of its opening, and puts that in the place of the empty
     /// file: whoever has that open goes on with it.
-    fn bring(&self, path: &Path, url: &Path, version: &Version, clock: u64) -> Result<()> {
+    fn bring(
+        &self,
+        path: &Path,
+        clock: u64,
+        fill: &mut dyn FnMut(&File) -> Result<()>,
+    ) -> Result<()> {
         let fail = |error| cannot_write(path, error);
         let temporary = self.root.join(format!(".{clock}"));
-        let bring = || {
+        let mut bring = || {
             let file = File::create_new(&temporary).map_err(fail)?;
-            remote::fetch(url, version, PIECE, &mut |at, bytes| {
-                file.write_all_at(bytes, at).map_err(fail)
-            })?;
+            fill(&file)?;
             fs::rename(&temporary, path).map_err(fail)
         };
         bring().inspect_err(|_| {
@@ -178,11 +278,92 @@ impl Table {
         })
     }
 
+    /// Brings a member out of a compressed stream, and those that lie before it in the stream while there is room for them:
+    /// coming back for them would cost as much again.
+    fn bring_on_the_way(
+        &self,
+        archive: &Placed,
+        wanted: usize,
+        stream: &mut StreamGuard<'_>,
+    ) -> Result<()> {
+        archive.archive.copy_on_the_way(stream, wanted, &mut |number, member| {
+            let path = archive.file_of(number);
+            let clock = match number == wanted {
+                true => self.tick(),
+                false => match self.begin_passing(&path)? {
+                    Some(clock) => clock,
+                    None => return Ok(()),
+                },
+            };
+            let brought = self.bring_member(&path, clock, member);
+            if number == wanted {
+                return brought;
+            }
+            // Whoever wants it later is told why it cannot be had.
+            self.settle(&path, archive.archive.members()[number].size, brought.is_ok());
+            Ok(())
+        })
+    }
+
+    fn bring_member(&self, path: &Path, clock: u64, member: &mut MemberBytes<'_>) -> Result<()> {
+        self.bring(path, clock, &mut |file| {
+            member.copy(&mut |bytes| {
+                write_piece(file, bytes).map_err(|error| cannot_write(path, error))
+            })
+        })
+    }
+
+    fn tick(&self) -> u64 {
+        let mut state = self.lock();
+        state.clock += 1;
+        state.clock
+    }
+
+    /// Takes room for a member that is passed, if it is not there and nothing has to give way for it.
+    fn begin_passing(&self, path: &Path) -> Result<Option<u64>> {
+        let mut state = self.lock();
+        let held = state.held;
+        let Some(known) = state.files.get(path) else { return Ok(None) };
+        let len = known.len;
+        let is_head = matches!(known.there, There::Head(_));
+        if !is_head || held.saturating_add(len) > self.most(held)? {
+            return Ok(None);
+        }
+        state.held += len;
+        state.clock += 1;
+        let clock = state.clock;
+        if let Some(known) = state.files.get_mut(path) {
+            (known.there, known.opened) = (There::Coming, clock);
+        }
+        Ok(Some(clock))
+    }
+
+    /// Looks that the disk has room for a member: what a server's object takes is known as well, but not what is free when
+    /// it has come.
+    fn check_disk(&self, archive: &Placed, number: usize) -> Result<()> {
+        let size = archive.archive.members()[number].size;
+        let free = free_bytes(&self.root)?;
+        if size <= free {
+            return Ok(());
+        }
+        let gb = |bytes: u64| bytes as f64 / 1e9;
+        let name = archive.archive.told().join(&archive.archive.members()[number].name);
+        let folder = self.root.parent().unwrap_or(&self.root).display().to_string();
+        let error = format!(
+            "unpacking it takes {:.3} GB in {folder}, where {:.3} GB are free",
+            gb(size),
+            gb(free)
+        );
+        Err(Error::new(ErrorKind::Io, error).at(name).with_remedy(
+            "let TMPDIR name a folder with more room, or unpack the archive and give its folder",
+        ))
+    }
+
     /// Empties files that were opened longest ago, until what is held is at most half of what the disk has for it.
     fn make_room(&self, state: &mut State) -> Result<()> {
         while state.held > self.most(state.held)? {
             let idle = state.files.iter().filter(|(_, known)| {
-                known.there == There::Whole && known.pins == 0 && known.version.len > 0
+                known.there == There::Whole && known.pins == 0 && known.len > 0
             });
             let oldest = idle.min_by_key(|(_, known)| known.opened).map(|(path, _)| path.clone());
             let Some(path) = oldest else {
@@ -190,7 +371,7 @@ impl Table {
                 return Ok(());
             };
             let Some(known) = state.files.get_mut(&path) else { return Ok(()) };
-            let len = known.version.len;
+            let len = known.len;
             fs::remove_file(&path).map_err(|error| cannot_write(&path, error))?;
             empty(&path, len)?;
             known.there = There::Head(0);
@@ -201,9 +382,18 @@ impl Table {
 }
 
 fn cannot_write(path: &Path, error: std::io::Error) -> Error {
-    Error::io(path, "cannot write", error).with_remedy(
-        "files of servers are put among the temporary files: let TMPDIR name a folder with room",
-    )
+    Error::io(path, "cannot write", error).with_remedy(super::ROOM)
+}
+
+/// Bytes that are free for this user on the disk of `folder`.
+fn free_bytes(folder: &Path) -> Result<u64> {
+    let disk = rustix::fs::statvfs(folder);
+    let disk = disk.map_err(|error| Error::io(folder, "cannot read", error.into()))?;
+    Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
+fn write_piece(mut file: &File, bytes: &[u8]) -> std::io::Result<()> {
+    file.write_all(bytes)
 }
 
 /// A file of that length, of which nothing is there.
