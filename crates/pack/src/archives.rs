@@ -81,18 +81,18 @@ pub(crate) fn glob_inside(text: &str) -> Result<Option<String>> {
     }))
 }
 
-/// Whether what is in the archive at `path` lies unpacked beside it, in a folder of the archive's name or just so: then a search
-/// finds it there.
+/// The folder that stands for an archive which a search found; `None` if what is in it lies unpacked beside it, in a folder of
+/// the archive's name or just so: then the search finds it there.
 ///
 /// # Errors
 /// If the archive cannot be read.
-pub(crate) fn is_unpacked(path: &Path) -> Result<bool> {
+pub(crate) fn to_search(path: &Path) -> Result<Option<PathBuf>> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let lower = name.to_ascii_lowercase();
     let stem = [".tar.gz", ".tgz", ".tar", ".zip"].iter().find_map(|end| lower.strip_suffix(end));
     let stem = stem.map_or("", |stem| &name[..stem.len()]);
     if !stem.is_empty() && path.with_file_name(stem).is_dir() {
-        return Ok(true);
+        return Ok(None);
     }
     let folder = mirror::folder_of_archive(path)?;
     let fail = |error| Error::io(&folder, "cannot list", error);
@@ -100,7 +100,9 @@ pub(crate) fn is_unpacked(path: &Path) -> Result<bool> {
     for entry in fs::read_dir(&folder).map_err(fail)? {
         names.insert(entry.map_err(fail)?.file_name());
     }
-    Ok(!names.is_empty() && names.iter().all(|name| path.with_file_name(name).exists()))
+    let is_unpacked =
+        !names.is_empty() && names.iter().all(|name| path.with_file_name(name).exists());
+    Ok((!is_unpacked).then_some(folder))
 }
 
 /// Archives in `folder`, which is of an archive, for the message that there is no cube.

@@ -156,7 +156,8 @@ fn expand_one(text: &str, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input>
         return search(&input.file, excluded);
     }
     if input.file.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("csv")) {
-        return table::read_list(&input.file)?.into_iter().map(Input::here).collect();
+        let cube = |input: Input| archives::only_cube(input.here()?);
+        return table::read_list(&input.file)?.into_iter().map(cube).collect();
     }
     Ok(vec![input])
 }
@@ -219,7 +220,8 @@ fn expand_glob(text: &str, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input
         if excluded(&path) || hidden_parts(&path) > hidden_parts(Path::new(text)) {
             continue;
         }
-        let path = Input::of(&path).here()?.file;
+        // What cannot be read is tried, and named then.
+        let path = Input::of(&path).here().map_or(path, |input| input.file);
         if path.is_dir() && !source::is_container_folder(&path) {
             inputs.extend(search(&path, excluded)?);
         } else {
@@ -295,8 +297,14 @@ fn search_below(
             continue;
         }
         if entry.file_type().is_file() && mirror::is_archive(path) {
-            if !is_in_archive && !excluded(path) && !archives::is_unpacked(path)? {
-                search_below(&mirror::folder_of_archive(path)?, root, excluded, inputs)?;
+            if is_in_archive || excluded(path) {
+                continue;
+            }
+            match archives::to_search(path) {
+                Ok(Some(inside)) => search_below(&inside, root, excluded, inputs)?,
+                Ok(None) => {}
+                // Like a cube that cannot be read, it is tried, and named then.
+                Err(_) => inputs.push(Input { root: Some(root.to_owned()), ..Input::of(path) }),
             }
             continue;
         }

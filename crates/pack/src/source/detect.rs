@@ -8,6 +8,8 @@ use hsipack_format::{CubeShape, DType, Error, Result};
 use hsipack_store::mirror::{self, Pin};
 use hsipack_store::small;
 
+use crate::archives;
+
 use super::{
     Access, CubeInfo, OpenOptions, RowBuffer, Source, envi, hdf5, htc, matlab, numpy, png,
     products, tiff, tivita, zarr,
@@ -103,6 +105,13 @@ impl Source for Pinned {
 
 fn open_file(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     let fail = |error| Error::io(path, "cannot read", error);
+    if mirror::is_archive(path) {
+        // Whoever looks for cubes looks into it; most likely it cannot be read.
+        mirror::folder_of_archive(path)?;
+        return Err(Error::unsupported("an archive, not a cube")
+            .at(path)
+            .with_remedy("give the path of a cube in it: ARCHIVE/FOLDER/FILE"));
+    }
     let mut head = Vec::new();
     if !path.metadata().map_err(fail)?.is_dir() {
         head = small::head(path, HEAD)?;
@@ -117,6 +126,11 @@ fn open_file(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
             let source = open(path, options)?;
             check_row(source.info()).map_err(|error| error.at(path))?;
             Ok(source)
+        }
+        None if archives::is_unread(path) => {
+            Err(Error::unsupported("archives of this kind are not opened")
+                .at(path)
+                .with_remedy("unpack it, or make a .zip, .tar, .tar.gz or .tgz of it"))
         }
         None => {
             Err(Error::unsupported("not a cube in any format hsipack knows").at(path).with_remedy(

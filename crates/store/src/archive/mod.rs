@@ -48,6 +48,8 @@ const MOST_NAMES: usize = 64 << 20;
 const MOST_HEADS: usize = 64 << 20;
 /// Bytes that are copied at once.
 const PIECE: usize = 1 << 20;
+/// Bytes that are read of an archive at once where no more than a member's beginning is wanted.
+const SHORT: usize = 8 << 10;
 
 /// What to do with a file that is not what its maker wrote.
 const DAMAGED: &str = "copy the file again; it is cut short or damaged";
@@ -284,7 +286,7 @@ impl Archive {
             return Ok(member.head.get(..len).map(<[u8]>::to_vec));
         }
         let mut head = Vec::new();
-        let read = self.reader(number)?.take(len as u64).read_to_end(&mut head);
+        let read = self.reader(number, SHORT)?.take(len as u64).read_to_end(&mut head);
         match read {
             Ok(read) if read == len => Ok(Some(head)),
             Ok(_) => Err(self.bad_member(ErrorKind::UnexpectedEof.into(), number)),
@@ -297,7 +299,7 @@ impl Archive {
     /// # Errors
     /// If they cannot be read, are not what the archive says, or `sink` fails.
     pub fn copy(&self, number: usize, sink: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
-        let mut reader = self.reader(number)?;
+        let mut reader = self.reader(number, PIECE)?;
         self.pour(&mut reader, number, sink)
     }
 
@@ -355,7 +357,7 @@ impl Archive {
     }
 
     /// The bytes of a member that is in no stream; at their end, they are compared with the checksum of a zip archive.
-    fn reader(&self, number: usize) -> Result<Box<dyn Read>> {
+    fn reader(&self, number: usize, buffer: usize) -> Result<Box<dyn Read>> {
         let member = &self.members[number];
         let Place::Zip(entry) = &member.place else {
             let window = self.in_place(number)?;
@@ -365,7 +367,7 @@ impl Archive {
         entry.check_readable().map_err(|error| self.of_member(error, number))?;
         let (file, len) = self.file()?;
         let start = entry.data_start(&file, len).map_err(|error| self.of_member(error, number))?;
-        let raw = BufReader::with_capacity(PIECE, Window::new(file, start, entry.compressed));
+        let raw = BufReader::with_capacity(buffer, Window::new(file, start, entry.compressed));
         Ok(match entry.method {
             Method::Deflated => {
                 Box::new(Checked::new(DeflateDecoder::new(raw), member.size, entry.crc))

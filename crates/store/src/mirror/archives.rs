@@ -58,17 +58,16 @@ pub fn folder_of_archive(path: &Path) -> Result<PathBuf> {
 /// # Errors
 /// As [`folder_of_archive`].
 pub fn inside_archive(path: &Path) -> Result<Option<PathBuf>> {
-    let mut archive = PathBuf::new();
-    let mut parts = path.components();
-    while let Some(part) = parts.next() {
-        archive.push(part);
-        if is_archive(&archive) {
-            let folder = folder_of_archive(&archive)?;
-            let inside = without_parents(&folder.join(parts.as_path()));
-            return Ok(Some(if parts.as_path() == Path::new("") { folder } else { inside }));
+    let mut place = PathBuf::new();
+    let mut is_inside = false;
+    for part in path.components() {
+        place.push(part);
+        if is_archive(&place) {
+            place = folder_of_archive(&place)?;
+            is_inside = true;
         }
     }
-    Ok(None)
+    Ok(is_inside.then(|| without_parents(&place)))
 }
 
 /// Whether a file or folder stands for a member or a folder of an archive, or for an archive.
@@ -151,5 +150,148 @@ impl Mirror {
             self.table.add_member(&file, placed, number);
         }
         Ok(())
+    }
+}
+
+// Miri knows no blocks of files.
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use std::io::{Cursor, Read, Write};
+    use std::os::unix::fs::MetadataExt;
+
+    use zip::write::SimpleFileOptions;
+    use zip::{CompressionMethod, ZipWriter};
+
+    use super::*;
+    use crate::mirror::{pinning, prepare, session, url_of, with_urls};
+    use crate::small;
+
+    const BYTES: usize = 100_000;
+
+    fn content(seed: u8) -> Vec<u8> {
+        (0..BYTES).map(|n| (n % 251) as u8 ^ seed).collect()
+    }
+
+    fn zipped(folder: &Path, method: CompressionMethod) -> PathBuf {
+        let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+        let options = SimpleFileOptions::default().compression_method(method);
+        for (name, seed) in [("in/a", 1), ("in/b", 2), ("c", 3)] {
+            zip.start_file(name, options).unwrap();
+            zip.write_all(&content(seed)).unwrap();
+        }
+        let path = folder.join(format!("{method}.zip"));
+        fs::write(&path, zip.finish().unwrap().into_inner()).unwrap();
+        path
+    }
+
+    fn tarred(folder: &Path) -> PathBuf {
+        let gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        let mut tar = tar::Builder::new(gzip);
+        for (name, seed) in [("in/a", 1), ("in/b", 2), ("c", 3)] {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(BYTES as u64);
+            tar.append_data(&mut header, name, content(seed).as_slice()).unwrap();
+        }
+        let path = folder.join("t.tar.gz");
+        fs::write(&path, tar.into_inner().unwrap().finish().unwrap()).unwrap();
+        path
+    }
+
+    fn is_on_disk(path: &Path) -> bool {
+        path.metadata().unwrap().blocks() * 512 >= BYTES as u64
+    }
+
+    #[test]
+    fn members_are_files_under_names_that_users_know() {
+        let folder = tempfile::tempdir().unwrap();
+        let _session = session();
+        let archive = zipped(folder.path(), CompressionMethod::Deflated);
+        let inside = folder_of_archive(&archive).unwrap();
+        assert_eq!(folder_of_archive(&archive).unwrap(), inside);
+        let b = inside_archive(&archive.join("in/../in/b")).unwrap().unwrap();
+        assert_eq!(b, inside.join("in/b"));
+        assert_eq!(b.metadata().unwrap().len(), BYTES as u64);
+        assert_eq!(url_of(&b).unwrap(), archive.join("in/b"));
+        assert_eq!(url_of(&inside).unwrap(), archive);
+        let text = format!("no {} in {}", b.display(), inside.display());
+        assert_eq!(with_urls(&text), format!("no {0}/in/b in {0}", archive.display()));
+        assert!(is_of_archive(&b) && is_of_archive(&inside) && !is_of_archive(&archive));
+        assert_eq!(inside_archive(folder.path()).unwrap(), None);
+        assert!(!inside_archive(&archive.join("no")).unwrap().unwrap().exists());
+        let beside = |path: &str| beside_archive(&inside.join(path));
+        assert_eq!(beside("in/../../x/y"), folder.path().join("x/y"));
+        assert_eq!(beside("in/../x"), inside.join("in/../x"));
+    }
+
+    #[test]
+    fn what_is_stored_is_read_in_its_place_and_the_rest_when_it_is_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let _session = session();
+        for (archive, is_copied) in [
+            (zipped(folder.path(), CompressionMethod::Stored), false),
+            (zipped(folder.path(), CompressionMethod::Deflated), true),
+            (tarred(folder.path()), true),
+        ] {
+            let inside = folder_of_archive(&archive).unwrap();
+            let [a, b, c] = ["in/a", "in/b", "c"].map(|name| inside.join(name));
+            assert_eq!(small::head(&c, 7).unwrap(), content(3)[..7]);
+            prepare(&inside).unwrap();
+            assert!(![&a, &b, &c].into_iter().any(|path| is_on_disk(path)));
+            let (window, pin) = pinning(|| small::window(&b).unwrap());
+            let mut read = Vec::new();
+            { window }.read_to_end(&mut read).unwrap();
+            assert!(read == content(2));
+            pin.verify().unwrap();
+            assert_eq!(is_on_disk(&b), is_copied, "{}", archive.display());
+            // What lies before it in a stream comes along.
+            assert_eq!(is_on_disk(&a), archive.ends_with("t.tar.gz"));
+            assert!(!is_on_disk(&c));
+            assert!(small::read(&c, 1 << 20).unwrap() == content(3));
+            assert!(small::read(&a, 1 << 20).unwrap() == content(1));
+            // Who needs a file gets one.
+            let (file, len) = small::open(&c).unwrap();
+            assert!(len == BYTES as u64 && file.metadata().unwrap().len() == len);
+            assert!(is_on_disk(&c));
+        }
+    }
+
+    #[test]
+    fn a_member_that_is_read_in_its_place_is_held_against_its_checksum() {
+        let folder = tempfile::tempdir().unwrap();
+        let _session = session();
+        let archive = zipped(folder.path(), CompressionMethod::Stored);
+        let mut bytes = fs::read(&archive).unwrap();
+        bytes[BYTES / 2] ^= 1;
+        fs::write(&archive, bytes).unwrap();
+        let inside = folder_of_archive(&archive).unwrap();
+        let (window, pin) = pinning(|| small::window(&inside.join("in/a")));
+        window.unwrap();
+        for error in [
+            pin.verify().unwrap_err(),
+            small::read(&inside.join("in/a"), 1 << 20).unwrap_err(),
+            small::open(&inside.join("in/a")).unwrap_err(),
+        ] {
+            assert_eq!(error.path(), Some(archive.join("in/a").as_path()));
+            assert!(error.what().contains("checksum"), "{error}");
+        }
+        let (_, pin) = pinning(|| small::head(&inside.join("in/b"), 5).unwrap());
+        pin.verify().unwrap();
+    }
+
+    #[test]
+    fn many_threads_read_a_stream_at_the_same_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let _session = session();
+        let inside = folder_of_archive(&tarred(folder.path())).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                for (name, seed) in [("c", 3), ("in/b", 2), ("in/a", 1)] {
+                    let path = inside.join(name);
+                    scope.spawn(move || {
+                        assert!(small::read(&path, 1 << 20).unwrap() == content(seed));
+                    });
+                }
+            }
+        });
     }
 }
