@@ -19,13 +19,14 @@ use crate::output;
 
 /// Say what a cube or a packed dataset holds.
 ///
-/// PATH is a cube in any input format (file, or file::variable inside a container) or a packed dataset.
+/// PATH is a cube in any input format (file, or file::variable inside a container), an archive of one cube or
+/// archive.zip/folder/file, or a packed dataset.
 /// Of a container with several cubes, the variables to choose from are listed. Values are physical:
 /// missing ones left out, the file's scaling applied.
 #[derive(clap::Args)]
 #[command(after_long_help = KEYS)]
 pub struct Args {
-    /// A cube, file::variable, or a packed dataset (a folder, or its URL)
+    /// A cube, file::variable, an archive of one cube, or a packed dataset (a folder, or its URL)
     path: String,
 
     /// Print one JSON object on stdout; its keys are stable and listed by --help
