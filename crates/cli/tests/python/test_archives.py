@@ -435,6 +435,19 @@ def test_what_a_killed_process_left_is_removed_by_the_next(
     assert only_stack(tmp_path / "out") == "300x200x100"
 
 
+def test_what_does_not_fit_is_told_before_it_is_unpacked(hsipack: Hsipack, tmp_path: Path) -> None:
+    """A file of HDF5 is always unpacked; this one is mostly a hole."""
+    path = tmp_path / "a.tar"
+    info = tarfile.TarInfo("x.h5")
+    info.size = (shutil.disk_usage(tmp_path).free + (1 << 30)) // 512 * 512
+    with path.open("wb") as file:
+        file.write(info.tobuf(tarfile.GNU_FORMAT) + b"\x89HDF\r\n\x1a\n")
+        file.truncate(512 + info.size + 1024)
+    message = hsipack.refuse(path, out=tmp_path / "out", names=path / "x.h5")
+    assert f"unpacking it takes {info.size / 1e9:.3f} GB in " in message
+    assert "TMPDIR" in message
+
+
 # ----------------------------------------------------------------------------------------- hostile
 
 

@@ -8,6 +8,7 @@
 //! | file | what it knows |
 //! |---|---|
 //! | `mod.rs` | an archive: which kind, its members, their bytes |
+//! | `listing.rs` | what is found in an archive, and how much that may be |
 //! | `names.rs` | which names members may have |
 //! | `zip.rs` | the directory of a zip archive |
 //! | `tar.rs` | the headers of a tar archive |
@@ -18,6 +19,7 @@
 //! [`MOST_MEMBERS`] and sizes that cannot be are errors. No more than its directory is held in memory.
 
 mod checked;
+mod listing;
 mod names;
 mod streamed;
 mod tar;
@@ -32,6 +34,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use flate2::read::DeflateDecoder;
 use hsipack_format::{Error, Result};
 
+use self::listing::{Listing, Tally, special};
 use self::streamed::Stream;
 use self::tar::Forward;
 use self::zip::Method;
@@ -39,13 +42,8 @@ use crate::small;
 use crate::window::Window;
 
 pub use self::checked::Checked;
+pub use self::listing::MOST_MEMBERS;
 
-/// More members than archives of cubes have.
-pub const MOST_MEMBERS: usize = 100_000;
-/// Most bytes of all names together.
-const MOST_NAMES: usize = 64 << 20;
-/// Most bytes that are kept of the starts of members.
-const MOST_HEADS: usize = 64 << 20;
 /// Bytes that are copied at once.
 const PIECE: usize = 1 << 20;
 /// Bytes that are read of an archive at once where no more than a member's beginning is wanted.
@@ -101,65 +99,6 @@ enum Place {
     Tar {
         start: u64,
     },
-}
-
-/// What is found in an archive.
-#[derive(Debug, Default)]
-struct Listing {
-    members: Vec<Member>,
-    folders: Vec<String>,
-}
-
-impl Listing {
-    fn add(&mut self, name: String, size: u64, place: Place) {
-        self.members.push(Member { name, size, place, head: Box::default() });
-    }
-
-    /// The members, if none is in the way of another.
-    fn members(self) -> Result<Vec<Member>> {
-        let folders = self.folders.iter().map(|name| (name.as_str(), true));
-        let files = self.members.iter().map(|member| (member.name.as_str(), false));
-        names::check_distinct(&folders.chain(files).collect::<Vec<_>>())?;
-        match self.members.iter().find(|member| member.name.is_empty()) {
-            Some(_) => {
-                Err(Error::unsupported("a member without a name").with_remedy(names::UNPACK))
-            }
-            None => Ok(self.members),
-        }
-    }
-}
-
-/// Counts what a listing takes.
-#[derive(Debug, Default)]
-struct Tally {
-    members: usize,
-    names: usize,
-    heads: usize,
-}
-
-impl Tally {
-    /// Counts one more header, with a name of so many bytes.
-    fn count(&mut self, name: usize) -> Result<()> {
-        self.members += usize::from(name > 0);
-        self.names += name + 1;
-        if self.members > MOST_MEMBERS || self.names > MOST_NAMES {
-            return Err(Error::unsupported(format!(
-                "an archive of more than {MOST_MEMBERS} files"
-            ))
-            .with_remedy("unpack it, and give the folder"));
-        }
-        Ok(())
-    }
-
-    /// A member's first bytes, while there is room for them.
-    fn keep(&mut self, head: Box<[u8]>) -> Box<[u8]> {
-        self.heads += head.len();
-        if self.heads > MOST_HEADS { Box::default() } else { head }
-    }
-}
-
-fn special(kind: &str) -> Error {
-    Error::unsupported(format!("{kind}, not a file")).with_remedy(names::UNPACK)
 }
 
 /// The members of an archive that is `bytes`; for fuzzing.

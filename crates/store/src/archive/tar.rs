@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use hsipack_format::{Error, Result};
 use tar::{EntryType, Header, PaxExtensions};
 
-use super::{DAMAGED, Listing, Place, Tally, names};
+use super::{DAMAGED, Listing, Place, Tally, names, special};
 
 /// Bytes of a header, and what members are padded to.
 const BLOCK: u64 = 512;
@@ -164,7 +164,7 @@ fn take(said: &mut Said, kind: EntryType, mut text: Vec<u8>) -> Result<()> {
 }
 
 fn check_kind(kind: EntryType) -> Result<()> {
-    let special = if kind.is_symlink() {
+    let what = if kind.is_symlink() {
         "a symbolic link"
     } else if kind.is_hard_link() {
         "a link to another member"
@@ -176,7 +176,7 @@ fn check_kind(kind: EntryType) -> Result<()> {
         // A type that is unknown counts as a file, as POSIX says.
         return Ok(());
     };
-    Err(super::special(special))
+    Err(special(what))
 }
 
 fn sparse() -> Error {

@@ -120,7 +120,7 @@ fn entry(
         Method::Deflated => size / BEST_RATIO <= compressed,
         Method::Other(_) => true,
     };
-    if !end.is_some_and(|end| end <= file_len) || !is_possible {
+    if end.is_none_or(|end| end > file_len) || !is_possible {
         return Err(contradict());
     }
     Ok((Entry { header, compressed, crc: u32_at(fixed, 16), method }, size))

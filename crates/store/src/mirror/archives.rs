@@ -162,6 +162,7 @@ mod tests {
     use zip::write::SimpleFileOptions;
     use zip::{CompressionMethod, ZipWriter};
 
+    use super::super::table::Table;
     use super::*;
     use crate::mirror::{pinning, prepare, session, url_of, with_urls};
     use crate::small;
@@ -276,6 +277,32 @@ mod tests {
         }
         let (_, pin) = pinning(|| small::head(&inside.join("in/b"), 5).unwrap());
         pin.verify().unwrap();
+    }
+
+    #[test]
+    fn what_a_stream_passes_is_kept_while_nothing_has_to_give_way_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let archive = Archive::open(&tarred(folder.path()), Path::new("told")).unwrap();
+        let placed = Arc::new(Placed { archive, folder: folder.path().join("0") });
+        let table = Table::with_limit(folder.path(), Some(BYTES as u64 * 2 + 10));
+        let files: Vec<PathBuf> = (0..3).map(|number| placed.file_of(number)).collect();
+        fs::create_dir_all(folder.path().join("0/in")).unwrap();
+        for (number, file) in files.iter().enumerate() {
+            table::empty(file, BYTES as u64).unwrap();
+            table.add_member(file, &placed, number);
+        }
+        let there = || files.iter().map(|file| is_on_disk(file)).collect::<Vec<_>>();
+        // Room for two: the first comes along with the last, the second does not.
+        table.fetch(&files[2]).unwrap();
+        assert_eq!(there(), [true, false, true]);
+        // Going back; what was opened longest ago gives way.
+        table.fetch(&files[1]).unwrap();
+        assert_eq!(there().iter().filter(|there| **there).count(), 2);
+        assert!(fs::read(&files[1]).unwrap() == content(2));
+        table.fetch(&files[0]).unwrap();
+        table.fetch(&files[2]).unwrap();
+        assert!(fs::read(&files[2]).unwrap() == content(3));
+        assert_eq!(there().iter().filter(|there| **there).count(), 2);
     }
 
     #[test]

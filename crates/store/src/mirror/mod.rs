@@ -13,11 +13,13 @@
 //! |---|---|
 //! | `mod.rs` | the folder, and which file stands for which object |
 //! | `archives.rs` | archives that have folders, and what users know them by |
+//! | `members.rs` | members of archives: read in their places, or brought out |
 //! | `table.rs` | what was fetched, what is pinned, what gives way |
 //!
 //! The folder is there while somebody has a [`Session`]. One that a killed process left is removed by the next.
 
 mod archives;
+mod members;
 mod table;
 
 use std::cell::RefCell;

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,10 +9,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use hsipack_format::{Error, ErrorKind, Result};
 
 use super::archives::Placed;
+use super::members::write_piece;
 use super::pins;
-use crate::archive::{MemberBytes, StreamGuard};
 use crate::remote::{self, Version};
-use crate::window::Window;
 
 /// Bytes of one request. Several run at the same time.
 const PIECE: u64 = 8 << 20;
@@ -21,7 +19,7 @@ const PIECE: u64 = 8 << 20;
 /// What is known of the files.
 #[derive(Debug)]
 pub(super) struct Table {
-    root: PathBuf,
+    pub root: PathBuf,
     /// Most bytes that are held of what is not in use; half of what the disk has if `None`.
     limit: Option<u64>,
     state: Mutex<State>,
@@ -30,35 +28,35 @@ pub(super) struct Table {
 }
 
 #[derive(Debug, Default)]
-struct State {
-    files: HashMap<PathBuf, Known>,
+pub(super) struct State {
+    pub files: HashMap<PathBuf, Known>,
     /// Counts openings.
-    clock: u64,
+    pub clock: u64,
     /// Bytes of all that was fetched whole.
-    held: u64,
+    pub held: u64,
 }
 
 /// What a file stands for.
 #[derive(Clone, Debug)]
-enum Origin {
+pub(super) enum Origin {
     Object { url: PathBuf, version: Version },
     Member { archive: Arc<Placed>, number: usize },
 }
 
 #[derive(Debug)]
-struct Known {
-    origin: Origin,
-    len: u64,
-    there: There,
+pub(super) struct Known {
+    pub origin: Origin,
+    pub len: u64,
+    pub there: There,
     /// Whether the checksum of a member that is read in its place was compared.
-    is_verified: bool,
-    pins: usize,
+    pub is_verified: bool,
+    pub pins: usize,
     /// When it was opened last.
-    opened: u64,
+    pub opened: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum There {
+pub(super) enum There {
     /// So many bytes of its beginning.
     Head(u64),
     /// Somebody fetches it.
@@ -71,12 +69,13 @@ impl Table {
         Self::with_limit(root, None)
     }
 
-    fn with_limit(root: &Path, limit: Option<u64>) -> Self {
+    /// With room for so many bytes of what is not in use.
+    pub(super) fn with_limit(root: &Path, limit: Option<u64>) -> Self {
         Self { root: root.to_owned(), limit, state: Mutex::default(), changed: Condvar::new() }
     }
 
     /// Most bytes that may be held now, of which `held` are.
-    fn most(&self, held: u64) -> Result<u64> {
+    pub(super) fn most(&self, held: u64) -> Result<u64> {
         if let Some(limit) = self.limit {
             return Ok(limit);
         }
@@ -84,7 +83,7 @@ impl Table {
         Ok(free_bytes(&self.root)?.saturating_add(held) / 2)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -106,43 +105,6 @@ impl Table {
 
     pub(super) fn files(&self) -> Vec<PathBuf> {
         self.lock().files.keys().cloned().collect()
-    }
-
-    /// The archive and the number of the member that a file stands for, if it stands for one.
-    fn member(&self, path: &Path) -> Option<(Arc<Placed>, usize)> {
-        match &self.lock().files.get(path)?.origin {
-            Origin::Member { archive, number } => Some((archive.clone(), *number)),
-            Origin::Object { .. } => None,
-        }
-    }
-
-    /// Where a file's bytes lie uncompressed in an archive, if they do.
-    pub(super) fn in_place(&self, path: &Path) -> Result<Option<Window>> {
-        let Some((archive, number)) = self.member(path) else { return Ok(None) };
-        let window = archive.archive.in_place(number)?;
-        if window.is_some()
-            && pins(path)
-            && let Some(known) = self.lock().files.get_mut(path)
-        {
-            known.pins += 1;
-        }
-        Ok(window)
-    }
-
-    /// Compares the checksum of a file that is read in its place in an archive, the first time.
-    pub(super) fn verify(&self, path: &Path) -> Result<()> {
-        let Some((archive, number)) = self.member(path) else { return Ok(()) };
-        let to_do = |known: &Known| known.there != There::Whole && !known.is_verified;
-        if !self.lock().files.get(path).is_some_and(to_do)
-            || archive.archive.in_place(number)?.is_none()
-        {
-            return Ok(());
-        }
-        archive.archive.verify(number)?;
-        if let Some(known) = self.lock().files.get_mut(path) {
-            known.is_verified = true;
-        }
-        Ok(())
     }
 
     pub(super) fn unpin(&self, path: &Path) {
@@ -217,7 +179,7 @@ impl Table {
     }
 
     /// Notes that a file was fetched, or could not be.
-    fn settle(&self, path: &Path, len: u64, is_there: bool) {
+    pub(super) fn settle(&self, path: &Path, len: u64, is_there: bool) {
         let mut state = self.lock();
         if !is_there {
             state.held -= len;
@@ -260,7 +222,7 @@ impl Table {
 
     /// Has `fill` write a whole file under a name of its own, `clock` of its opening, and puts that in the place of the empty
     /// file: whoever has that open goes on with it.
-    fn bring(
+    pub(super) fn bring(
         &self,
         path: &Path,
         clock: u64,
@@ -276,87 +238,6 @@ impl Table {
         bring().inspect_err(|_| {
             let _ = fs::remove_file(&temporary);
         })
-    }
-
-    /// Brings a member out of a compressed stream, and those that lie before it in the stream while there is room for them:
-    /// coming back for them would cost as much again.
-    fn bring_on_the_way(
-        &self,
-        archive: &Placed,
-        wanted: usize,
-        stream: &mut StreamGuard<'_>,
-    ) -> Result<()> {
-        archive.archive.copy_on_the_way(stream, wanted, &mut |number, member| {
-            let path = archive.file_of(number);
-            let clock = match number == wanted {
-                true => self.tick(),
-                false => match self.begin_passing(&path)? {
-                    Some(clock) => clock,
-                    None => return Ok(()),
-                },
-            };
-            let brought = self.bring_member(&path, clock, member);
-            if number == wanted {
-                return brought;
-            }
-            // Whoever wants it later is told why it cannot be had.
-            self.settle(&path, archive.archive.members()[number].size, brought.is_ok());
-            Ok(())
-        })
-    }
-
-    fn bring_member(&self, path: &Path, clock: u64, member: &mut MemberBytes<'_>) -> Result<()> {
-        self.bring(path, clock, &mut |file| {
-            member.copy(&mut |bytes| {
-                write_piece(file, bytes).map_err(|error| cannot_write(path, error))
-            })
-        })
-    }
-
-    fn tick(&self) -> u64 {
-        let mut state = self.lock();
-        state.clock += 1;
-        state.clock
-    }
-
-    /// Takes room for a member that is passed, if it is not there and nothing has to give way for it.
-    fn begin_passing(&self, path: &Path) -> Result<Option<u64>> {
-        let mut state = self.lock();
-        let held = state.held;
-        let Some(known) = state.files.get(path) else { return Ok(None) };
-        let len = known.len;
-        let is_head = matches!(known.there, There::Head(_));
-        if !is_head || held.saturating_add(len) > self.most(held)? {
-            return Ok(None);
-        }
-        state.held += len;
-        state.clock += 1;
-        let clock = state.clock;
-        if let Some(known) = state.files.get_mut(path) {
-            (known.there, known.opened) = (There::Coming, clock);
-        }
-        Ok(Some(clock))
-    }
-
-    /// Looks that the disk has room for a member: what a server's object takes is known as well, but not what is free when
-    /// it has come.
-    fn check_disk(&self, archive: &Placed, number: usize) -> Result<()> {
-        let size = archive.archive.members()[number].size;
-        let free = free_bytes(&self.root)?;
-        if size <= free {
-            return Ok(());
-        }
-        let gb = |bytes: u64| bytes as f64 / 1e9;
-        let name = archive.archive.told().join(&archive.archive.members()[number].name);
-        let folder = self.root.parent().unwrap_or(&self.root).display().to_string();
-        let error = format!(
-            "unpacking it takes {:.3} GB in {folder}, where {:.3} GB are free",
-            gb(size),
-            gb(free)
-        );
-        Err(Error::new(ErrorKind::Io, error).at(name).with_remedy(
-            "let TMPDIR name a folder with more room, or unpack the archive and give its folder",
-        ))
     }
 
     /// Empties files that were opened longest ago, until what is held is at most half of what the disk has for it.
@@ -381,19 +262,15 @@ impl Table {
     }
 }
 
-fn cannot_write(path: &Path, error: std::io::Error) -> Error {
+pub(super) fn cannot_write(path: &Path, error: std::io::Error) -> Error {
     Error::io(path, "cannot write", error).with_remedy(super::ROOM)
 }
 
 /// Bytes that are free for this user on the disk of `folder`.
-fn free_bytes(folder: &Path) -> Result<u64> {
+pub(super) fn free_bytes(folder: &Path) -> Result<u64> {
     let disk = rustix::fs::statvfs(folder);
     let disk = disk.map_err(|error| Error::io(folder, "cannot read", error.into()))?;
     Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
-}
-
-fn write_piece(mut file: &File, bytes: &[u8]) -> std::io::Result<()> {
-    file.write_all(bytes)
 }
 
 /// A file of that length, of which nothing is there.
