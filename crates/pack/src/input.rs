@@ -187,10 +187,11 @@ fn glob_of_files(url: &str) -> Result<String> {
     if !is_url(Path::new(folder)) {
         return Err(missing(Path::new(url)));
     }
-    match mirror::folder(Path::new(folder))? {
-        Some(path) => Ok(format!("{}/{rest}", glob::Pattern::escape(&path.to_string_lossy()))),
-        None => Err(missing(Path::new(url))),
-    }
+    let path = match mirror::folder(Path::new(folder))? {
+        Some(path) => path,
+        None => Input::of(Path::new(folder)).here().map_err(|error| error.at(url))?.file,
+    };
+    Ok(format!("{}/{rest}", glob::Pattern::escape(&path.to_string_lossy())))
 }
 
 fn missing(file: &Path) -> Error {
