@@ -1,6 +1,6 @@
 //! Inputs that lie in archives: which cube an archive stands for, and which archives are left out.
 //!
-//! An archive is a folder to all readers ([`mirror::folder_of_archive`]). What is said here is what folders need not be asked.
+//! An archive is a folder to all readers ([`mirror::folder_of_archive`]). Here is what is asked of no folder.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -39,8 +39,8 @@ pub(crate) fn only_cube(input: Input) -> Result<Input> {
     if source::is_container_folder(&folder) || source::is_product_folder(&folder) {
         return Ok(Input { file: folder, ..input });
     }
-    let mut found = input::search(&folder, &|_| false)?;
-    if let [one] = &mut found[..] {
+    let found = input::search(&folder, &|_| false)?;
+    if let [one] = &found[..] {
         return Ok(Input { variable: input.variable, root: None, ..one.clone() });
     }
     let mut choices: Vec<String> = found.iter().take(NAMED).map(Input::text).collect();

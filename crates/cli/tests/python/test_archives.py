@@ -1,7 +1,6 @@
 """Cubes in archives are packed as those in folders are; an archive that is no good is refused."""
 
 import contextlib
-import contextlib
 import gzip
 import io
 import json
@@ -289,6 +288,10 @@ def test_containers_are_read_in_archives(kind: str, hsipack: Hsipack, tmp_path: 
     np.testing.assert_array_equal(read_zarr(tmp_path / "out")[0], cube.astype("float16"))
     source = samples(tmp_path / "out")[0]["source"]["path"]
     assert source == str(archive)
+    np.save(tmp_path / f"zarr/{archive.stem}_ids.npy", class_map())
+    words = ["--axes", "yxb", "--mask", "{dir}/{stem}_ids.npy"]
+    hsipack.convert(archive, *words, out=tmp_path / "masked")
+    np.testing.assert_array_equal(read_zarr(tmp_path / "masked", array="mask")[0], class_map())
     done = hsipack.run("validate", tmp_path / "out", "--source")
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -357,6 +360,27 @@ def test_a_conversion_goes_on_and_in_parts(scenes: Path, hsipack: Hsipack, tmp_p
     assert report["already_complete"]
 
 
+def test_a_damaged_shard_is_made_again_from_the_archive(
+    scenes: Path, hsipack: Hsipack, tmp_path: Path
+) -> None:
+    archive = pack_up("deflated", scenes, tmp_path / "archive")
+    out = tmp_path / "out"
+    hsipack.convert(archive, out=out)
+    shard = out / "12x9x11/image/c/0/0/0/0"
+    sound = shard.read_bytes()
+    shard.write_bytes(sound[:40] + b"damaged" + sound[47:])
+    done = hsipack.run("repair", out)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert shard.read_bytes() == sound
+    # Where the archive is gone, it is named.
+    archive.unlink()
+    shard.write_bytes(sound[:40] + b"damaged" + sound[47:])
+    done = hsipack.run("repair", out)
+    assert done.returncode == 1
+    assert str(archive) in done.stdout + done.stderr
+    assert "hsipack-inputs" not in done.stdout + done.stderr
+
+
 def test_columns_and_tables_see_the_path_into_the_archive(
     scenes: Path, hsipack: Hsipack, tmp_path: Path
 ) -> None:
@@ -404,7 +428,7 @@ def space_taken(folder: Path) -> int:
     for place, _, files in os.walk(folder):
         for name in files:
             with contextlib.suppress(FileNotFoundError):
-                taken += 512 * os.lstat(os.path.join(place, name)).st_blocks
+                taken += 512 * Path(place, name).lstat().st_blocks
     return taken
 
 

@@ -121,7 +121,8 @@ fn preview_cube(options: &PreviewOptions, input: &Input, source: &dyn Source) ->
     let mask = options.mask.as_deref();
     let sampling = sampling_of(&cube, mask.is_some());
     let map = mask.map(|mask| ClassMap::of_file(mask, shape.rows, shape.columns, &sampling));
-    let file = Path::new(input.file.file_name().unwrap_or(input.file.as_os_str()));
+    let file = mirror::url_of(&input.file).unwrap_or_else(|| input.file.clone());
+    let file = Path::new(file.file_name().unwrap_or(file.as_os_str()));
     let title = Input { file: file.to_owned(), ..input.clone() }.text();
     draw_single(options, &title, &cube, &sampling, map.transpose()?.as_ref())
 }

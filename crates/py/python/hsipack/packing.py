@@ -66,7 +66,8 @@ def convert(
 
     Args:
         inputs: files, folders and archives (searched for cubes), globs, ``file::variable``, or CSV
-            lists with a ``path`` column; or URLs of these. Hidden files are left out of folders and globs.
+            lists with a ``path`` column; or URLs of these. Hidden files are left out of folders and
+            globs.
         output: the dataset, a folder that does not exist yet; or a URL (``s3://``, ``gs://``,
             ``az://``) below which nothing lies yet.
         mask: where the mask of each cube lies: a path with ``{dir}``, ``{stem}``, ``{name}`` or

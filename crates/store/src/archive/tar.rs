@@ -15,6 +15,9 @@ const BLOCK: u64 = 512;
 /// Most bytes of a member that holds the name, or further fields, of the one after it.
 const LONGEST_EXTENSION: u64 = 1 << 20;
 
+/// How the rest of a member is marked that began in another part of the archive.
+const CONTINUED: u8 = b'M';
+
 /// Bytes that are read in their order, or passed over.
 pub(super) trait Forward: Read {
     /// Passes over the next `bytes`, all of which have to be there.
@@ -172,6 +175,9 @@ fn check_kind(kind: EntryType) -> Result<()> {
         "a device or a pipe"
     } else if kind.is_gnu_sparse() {
         return Err(sparse());
+    } else if kind.as_byte() == CONTINUED {
+        return Err(Error::unsupported("a part of an archive that was split")
+            .with_remedy("put its parts together, or unpack it, and give the folder"));
     } else {
         // A type that is unknown counts as a file, as POSIX says.
         return Ok(());

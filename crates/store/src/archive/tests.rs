@@ -213,6 +213,7 @@ fn links_devices_and_names_that_lead_out_are_errors() {
         (entry(EntryType::Char, b"x"), "a device"),
         (entry(EntryType::Fifo, b"x"), "a pipe"),
         (entry(EntryType::GNUSparse, b"x"), "sparse"),
+        (entry(EntryType::new(b'M'), b"x"), "split"),
     ] {
         for (name, bytes) in [("a.tar", bytes.clone()), ("a.tar.gz", gzipped(&bytes))] {
             let error = refusal(name, &bytes);

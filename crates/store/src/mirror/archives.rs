@@ -75,6 +75,13 @@ pub fn is_of_archive(path: &Path) -> bool {
     holding(path).is_some_and(|mirror| mirror.is_of_archive(path))
 }
 
+/// The archive that a folder stands for, as users know it, if it stands for a whole one.
+pub fn archive_of(folder: &Path) -> Option<PathBuf> {
+    let mirror = holding(folder)?;
+    let is_whole = folder.parent() == Some(&mirror.root.join(FOLDER));
+    is_whole.then(|| mirror.url_of(folder)).flatten()
+}
+
 /// The path beside an archive that one leads to which leaves the archive's folder by `..`; any other as it is.
 pub fn beside_archive(path: &Path) -> PathBuf {
     let Some(mirror) = holding(path) else { return path.to_owned() };
@@ -214,6 +221,7 @@ mod tests {
         assert_eq!(b.metadata().unwrap().len(), BYTES as u64);
         assert_eq!(url_of(&b).unwrap(), archive.join("in/b"));
         assert_eq!(url_of(&inside).unwrap(), archive);
+        assert_eq!((archive_of(&inside), archive_of(&b)), (Some(archive.clone()), None));
         let text = format!("no {} in {}", b.display(), inside.display());
         assert_eq!(with_urls(&text), format!("no {0}/in/b in {0}", archive.display()));
         assert!(is_of_archive(&b) && is_of_archive(&inside) && !is_of_archive(&archive));

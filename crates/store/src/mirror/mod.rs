@@ -37,7 +37,9 @@ use crate::window::Window;
 use archives::Archives;
 use table::Table;
 
-pub use archives::{beside_archive, folder_of_archive, inside_archive, is_archive, is_of_archive};
+pub use archives::{
+    archive_of, beside_archive, folder_of_archive, inside_archive, is_archive, is_of_archive,
+};
 
 /// How the folders are called, and what follows it is a number.
 const PREFIX: &str = "hsipack-inputs-";
