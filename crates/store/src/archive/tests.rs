@@ -323,3 +323,34 @@ fn an_archive_that_changes_is_an_error() {
     assert!(error.what().contains("replaced or changed"), "{error}");
     assert!(archive.in_place(0).is_err());
 }
+
+proptest::proptest! {
+    /// What crates/fuzz does for hours, for a moment: bytes of sound archives are changed, and nothing panics.
+    #[test]
+    fn changed_archives_are_errors_or_archives(
+        kind in 0usize..4,
+        changes in proptest::collection::vec((0usize..1 << 20, 0u8..255), 1..6),
+        at_the_end in proptest::bool::ANY,
+    ) {
+        let (name, mut bytes) = match kind {
+            0 => ("a.zip", zipped(CompressionMethod::Stored, true)),
+            1 => ("a.zip", zipped(CompressionMethod::Deflated, false)),
+            2 => ("a.tar", tarred(|_| {})),
+            _ => ("a.tgz", gzipped(&tarred(|_| {}))),
+        };
+        for (place, byte) in changes {
+            // Directories of zip archives are at the end, and short.
+            let len = if at_the_end { bytes.len().min(400) } else { bytes.len() };
+            let at = bytes.len() - 1 - place % len;
+            bytes[at] = byte;
+        }
+        let written = write(name, &bytes);
+        if let Ok(archive) = open(&written) {
+            for (number, member) in archive.members().iter().enumerate() {
+                assert!(member.name.split('/').all(|part| !["", ".", ".."].contains(&part)));
+                assert!(copied(&archive, number).is_ok_and(|out| out.len() as u64 == member.size)
+                    || copied(&archive, number).is_err());
+            }
+        }
+    }
+}
