@@ -1,6 +1,5 @@
 //! A hash that tells whether the files of a cube are still the same, without reading all of them.
 
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use hsipack_format::{Error, Result};
@@ -53,7 +52,8 @@ fn below(path: &Path) -> Result<Vec<PathBuf>> {
 
 fn add_file(path: &Path, hash: &mut Sha256) -> Result<u64> {
     let fail = |error| Error::io(path, "cannot read", error);
-    let (file, len) = small::open(path)?;
+    let file = small::window(path)?;
+    let len = file.len();
     hash.update(len.to_le_bytes());
     let mut add = |start: u64, count: u64| -> Result<()> {
         let mut buffer = vec![0; count as usize];

@@ -11,7 +11,7 @@ use hsipack_format::samples::Keys;
 use hsipack_format::{Command, DType, Geo, Result, Samples, remedy};
 use hsipack_store::dataset::ChunkArray;
 use hsipack_store::remote::is_url;
-use hsipack_store::{Dataset, Stack, threads};
+use hsipack_store::{Dataset, Stack, mirror, threads};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -263,6 +263,7 @@ impl CubeReport {
     pub fn new(input: &Input, source: &dyn Source, quick: bool) -> Result<Self> {
         let info = source.info();
         let shape = info.shape;
+        let told = |text: &str| mirror::with_urls(text);
         let size = |file: &std::path::PathBuf| file.metadata().map_or(0, |meta| meta.len());
         Ok(Self {
             kind: "cube",
@@ -272,7 +273,7 @@ impl CubeReport {
             dtype: info.dtype.name(),
             bytes: (shape.values() * info.dtype.size()) as u64,
             file_bytes: info.files.iter().map(size).sum(),
-            files: info.files.iter().map(|file| file.display().to_string()).collect(),
+            files: info.files.iter().map(|file| told(&file.display().to_string())).collect(),
             wavelengths: Wavelengths::of(info.wavelength.as_deref(), info.fwhm.as_deref()),
             bad_bands: info.good_bands.as_deref().map(bad_bands),
             band_names: info.band_names.clone(),
@@ -287,7 +288,7 @@ impl CubeReport {
             class_names: info.class_names.clone(),
             geo: info.geo.clone(),
             values: if quick { None } else { Some(Values::read(source)?) },
-            notes: info.notes.clone(),
+            notes: info.notes.iter().map(|note| told(note)).collect(),
         })
     }
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use hsipack_format::{Error, ErrorKind, Opt, Result, remedy};
+use hsipack_store::archive::Kind;
 use hsipack_store::remote::is_url;
 use hsipack_store::{is_packed, mirror};
 use serde_json::{Map, Value};
@@ -13,7 +14,7 @@ use walkdir::WalkDir;
 use crate::convert::pairs;
 use crate::convert::staging::is_unfinished;
 use crate::source;
-use crate::{table, walk};
+use crate::{archives, table, walk};
 
 /// One cube to open.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,19 +63,17 @@ impl Input {
         }
     }
 
-    /// The same with the file of this machine that stands for the object, if it is at a URL.
+    /// The same with the file or folder of this machine that stands for the object, if it is at a URL, or for what lies in
+    /// an archive; an archive itself is the folder of what lies in it.
     ///
     /// # Errors
-    /// If there is no such object, or the server does not say.
+    /// If there is no such object, or the server does not say; if the archive cannot be read.
     pub fn here(self) -> Result<Self> {
-        if !is_url(&self.file) {
-            mirror::look(&self.file)?;
-            return Ok(self);
-        }
-        match mirror::file(&self.file)? {
-            Some(file) => Ok(Self { file, ..self }),
-            None => Err(missing(&self.file)),
-        }
+        let beside = mirror::beside_archive(&self.file);
+        let file = if is_url(&beside) { object(&beside)? } else { beside };
+        mirror::look(&file)?;
+        let file = mirror::inside_archive(&file)?.unwrap_or(file);
+        Ok(Self { file, ..self })
     }
 
     /// The input as the user would type it.
@@ -93,9 +92,11 @@ impl Input {
     /// The name of the sample: the path below the searched folder, or the file's name, without its
     /// ending, and the variable if one was named.
     pub fn default_name(&self) -> String {
+        let told = |path: &Path| mirror::url_of(path).unwrap_or_else(|| path.to_owned());
+        let file = told(&self.file);
         let path = match &self.root {
-            Some(root) => self.file.strip_prefix(root).unwrap_or(&self.file),
-            None => Path::new(self.file.file_name().unwrap_or(self.file.as_os_str())),
+            Some(root) => file.strip_prefix(told(root)).unwrap_or(&file),
+            None => Path::new(file.file_name().unwrap_or(file.as_os_str())),
         };
         let stem = path.with_extension("").to_string_lossy().replace('\\', "/");
         match &self.variable {
@@ -139,10 +140,13 @@ fn expand_one(text: &str, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input>
     }
     let input = input.here()?;
     if !input.file.exists() {
-        return expand_glob(text, excluded);
+        return match archives::glob_inside(text)? {
+            Some(glob) => expand_glob(&glob, excluded),
+            None => expand_glob(text, excluded),
+        };
     }
     if input.variable.is_some() {
-        return Ok(vec![input]);
+        return archives::only_cube(input).map(|input| vec![input]);
     }
     let images = source::images_of_metadata(&input.file);
     if !images.is_empty() {
@@ -152,13 +156,29 @@ fn expand_one(text: &str, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input>
         return search(&input.file, excluded);
     }
     if input.file.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("csv")) {
-        return table::read_list(&input.file)?.into_iter().map(Input::here).collect();
+        let cube = |input: Input| archives::only_cube(input.here()?);
+        return table::read_list(&input.file)?.into_iter().map(cube).collect();
     }
     Ok(vec![input])
 }
 
 /// What makes a path a glob.
-const WILD: [char; 3] = ['*', '?', '['];
+pub(crate) const WILD: [char; 3] = ['*', '?', '['];
+
+/// The file or folder that stands for what lies at a URL, or for what lies in an archive there.
+fn object(url: &Path) -> Result<PathBuf> {
+    if let Some(file) = mirror::file(url)? {
+        return Ok(file);
+    }
+    let archives = url.ancestors().skip(1).filter(|path| Kind::of(path).is_some());
+    for archive in archives.filter(|path| is_url(path)) {
+        if let Some(file) = mirror::file(archive)?.filter(|file| file.is_file()) {
+            let below = url.strip_prefix(archive).unwrap_or(Path::new(""));
+            return Ok(file.join(below));
+        }
+    }
+    Err(missing(url))
+}
 
 /// The glob `url` as one of the files that stand for objects.
 fn glob_of_files(url: &str) -> Result<String> {
@@ -167,10 +187,11 @@ fn glob_of_files(url: &str) -> Result<String> {
     if !is_url(Path::new(folder)) {
         return Err(missing(Path::new(url)));
     }
-    match mirror::folder(Path::new(folder))? {
-        Some(path) => Ok(format!("{}/{rest}", glob::Pattern::escape(&path.to_string_lossy()))),
-        None => Err(missing(Path::new(url))),
-    }
+    let path = match mirror::folder(Path::new(folder))? {
+        Some(path) => path,
+        None => Input::of(Path::new(folder)).here().map_err(|error| error.at(url))?.file,
+    };
+    Ok(format!("{}/{rest}", glob::Pattern::escape(&path.to_string_lossy())))
 }
 
 fn missing(file: &Path) -> Error {
@@ -200,6 +221,8 @@ fn expand_glob(text: &str, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input
         if excluded(&path) || hidden_parts(&path) > hidden_parts(Path::new(text)) {
             continue;
         }
+        // What cannot be read is tried, and named then.
+        let path = Input::of(&path).here().map_or(path, |input| input.file);
         if path.is_dir() && !source::is_container_folder(&path) {
             inputs.extend(search(&path, excluded)?);
         } else {
@@ -211,7 +234,7 @@ fn expand_glob(text: &str, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input
 
 /// Whether `name` is that of a hidden file or folder, macOS's `._x` beside `x` among them, or of the folder of
 /// such files in archives that macOS made.
-fn is_hidden(name: &OsStr) -> bool {
+pub(crate) fn is_hidden(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(b".") || name == "__MACOSX"
 }
 
@@ -221,11 +244,41 @@ fn hidden_parts(path: &Path) -> usize {
     path.components().filter(hidden).count()
 }
 
-/// Every cube below `folder`, sorted by path. Packed datasets, finished or not, and hidden files and folders are
-/// left out; of a sensor's product only the cubes are taken. White and dark references beside their cube are left out: they are for `--white` and
-/// `--dark`.
-fn search(folder: &Path, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input>> {
+/// Every cube below `folder`, sorted by path; also those in archives there, but for archives in archives. Packed datasets,
+/// finished or not, and hidden files and folders are left out, and so are archives that lie unpacked beside themselves; of a
+/// sensor's product only the cubes are taken. White and dark references beside their cube are left out: they are for
+/// `--white` and `--dark`.
+pub(crate) fn search(folder: &Path, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input>> {
     let mut inputs = Vec::new();
+    search_below(folder, folder, excluded, &mut inputs)?;
+    if !inputs.is_empty() {
+        return Ok(inputs);
+    }
+    let nested = if mirror::is_of_archive(folder) { archives::nested(folder) } else { Vec::new() };
+    if !nested.is_empty() {
+        return Err(Error::conflict(format!(
+            "no cube in this archive, but archives, which are not opened there: {}",
+            nested.join(", ")
+        ))
+        .at(folder)
+        .with_remedy("unpack it, and give the folder"));
+    }
+    let place = if mirror::is_of_archive(folder) { "archive" } else { "folder" };
+    Err(Error::conflict(format!("no cube in this {place}")).at(folder).with_remedy(remedy![
+        "check the path, and ",
+        Opt::Exclude,
+        "; hidden files are packed only if they are named"
+    ]))
+}
+
+/// Adds the cubes below `folder` to `inputs`; their names begin below `root`.
+fn search_below(
+    folder: &Path,
+    root: &Path,
+    excluded: &dyn Fn(&Path) -> bool,
+    inputs: &mut Vec<Input>,
+) -> Result<()> {
+    let is_in_archive = mirror::is_of_archive(folder);
     let mut walk = WalkDir::new(folder).follow_links(true).sort_by_file_name().into_iter();
     while let Some(entry) = walk.next() {
         let entry = entry.map_err(|error| {
@@ -244,23 +297,28 @@ fn search(folder: &Path, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input>>
             walk.skip_current_dir();
             continue;
         }
+        if entry.file_type().is_file() && mirror::is_archive(path) {
+            if is_in_archive || excluded(path) {
+                continue;
+            }
+            match archives::to_search(path) {
+                Ok(Some(inside)) => search_below(&inside, root, excluded, inputs)?,
+                Ok(None) => {}
+                // Like a cube that cannot be read, it is tried, and named then.
+                Err(_) => inputs.push(Input { root: Some(root.to_owned()), ..Input::of(path) }),
+            }
+            continue;
+        }
         let container = entry.file_type().is_dir() && source::is_container_folder(path);
         if container {
             walk.skip_current_dir();
         }
         let candidate = container || (entry.file_type().is_file() && source::is_cube_file(path));
         if candidate && !excluded(path) && !pairs::is_reference(path) {
-            inputs.push(Input { root: Some(folder.to_owned()), ..Input::of(path) });
+            inputs.push(Input { root: Some(root.to_owned()), ..Input::of(path) });
         }
     }
-    if inputs.is_empty() {
-        return Err(Error::conflict("no cube in this folder").at(folder).with_remedy(remedy![
-            "check the path, and ",
-            Opt::Exclude,
-            "; hidden files are packed only if they are named"
-        ]));
-    }
-    Ok(inputs)
+    Ok(())
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@
 #![deny(missing_docs)]
 
 pub mod add_mask;
+mod archives;
 pub mod convert;
 pub mod deviation;
 pub mod export;

@@ -56,6 +56,10 @@ type Damage = BTreeMap<usize, BTreeSet<usize>>;
 /// If it cannot be validated, or its metadata are damaged, which nothing can be mended with.
 pub fn repair(path: &Path, options: &ValidateOptions, progress: &Progress) -> Result<Report> {
     let _inputs = mirror::session();
+    repair_here(path, options, progress).map_err(mirror::error_with_urls)
+}
+
+fn repair_here(path: &Path, options: &ValidateOptions, progress: &Progress) -> Result<Report> {
     let options = ValidateOptions { quick: false, source: false, ..options.clone() };
     if is_url(path) {
         // Of a commit that was cut short, readers make sense, but chunks are looked for by metadata in their places.

@@ -4,6 +4,7 @@ use hsipack_format::{Command, Error, Result, Sample, remedy};
 use hsipack_store::remote::is_url;
 use hsipack_store::{Dataset, is_packed};
 
+use crate::archives;
 use crate::convert::ValueOptions;
 use crate::convert::plan;
 use crate::input::Input;
@@ -18,8 +19,9 @@ pub enum Target {
 }
 
 impl Target {
-    /// Opens what `text` names: `file`, `file::variable`, or the folder or URL of a dataset. `axes` is the
-    /// user's word on the order of an array's axes.
+    /// Opens what `text` names: `file`, `file::variable`, an archive of one cube, or the folder or URL of a dataset. `axes` is
+    /// the user's word on the order of an array's axes. Files have to be looked at within a session of
+    /// [`mirror`](hsipack_store::mirror).
     ///
     /// # Errors
     /// If it is neither, or cannot be opened.
@@ -30,6 +32,7 @@ impl Target {
         if remote || (input.variable.is_none() && is_packed(&input.file)) {
             return Ok(Self::Dataset(Box::new(Dataset::open(&input.file)?)));
         }
+        let input = archives::only_cube(input.here()?)?;
         let is_cube =
             source::is_container_folder(&input.file) || source::is_product_folder(&input.file);
         if input.file.is_dir() && !is_cube {

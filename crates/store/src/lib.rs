@@ -17,7 +17,9 @@
 //! | [`mapping`] | memory maps whose I/O errors are errors |
 //! | `samples.rs` | the list of samples, by `samples.index` or by its text |
 //! | [`small`] | metadata files, read whole, regular ones within bounds only |
-//! | [`mirror`] | objects of servers as files, for readers of cubes |
+//! | [`archive`] | what lies in zip and tar archives |
+//! | [`mirror`] | objects of servers, and members of archives, as files for readers of cubes |
+//! | [`window`] | a stretch of a file that is read like a file |
 //! | [`memory`] | how much memory this process can have; asking for it |
 //! | [`stopping`] | waiting for a server that ends when the reader is wanted no more |
 //! | [`threads`] | starting threads; a refusal is an error |
@@ -38,6 +40,7 @@
 //! ```
 #![deny(missing_docs)]
 
+pub mod archive;
 pub mod codec;
 pub mod dataset;
 pub mod folder;
@@ -56,6 +59,7 @@ pub mod small;
 pub mod stopping;
 pub mod stores;
 pub mod threads;
+pub mod window;
 mod writeback;
 
 pub use dataset::{Dataset, Stack, is_packed};

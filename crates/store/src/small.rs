@@ -8,6 +8,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
+use crate::window::Window;
 use crate::{memory, mirror, remote};
 use hsipack_format::{Error, Result};
 
@@ -28,7 +29,17 @@ pub fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
         return remote::read(path, most);
     }
     let cannot = |error| Error::io(path, "cannot read", error);
-    let (file, len) = open(path)?;
+    let (file, len): (Box<dyn Read>, u64) = match mirror::in_place(path)? {
+        Some(window) => {
+            mirror::verify(path)?;
+            let len = window.len();
+            (Box::new(window), len)
+        }
+        None => {
+            let (file, len) = open(path)?;
+            (Box::new(file), len)
+        }
+    };
     if len > most {
         return Err(too_large(path, len, most));
     }
@@ -44,11 +55,30 @@ pub fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
 /// # Errors
 /// If it cannot be read, or is no regular file.
 pub fn head(path: &Path, len: u64) -> Result<Vec<u8>> {
-    mirror::fetch_head(path, len)?;
-    let (file, size) = open_regular(path, OpenOptions::new().read(true), 0)?;
-    let mut head = Vec::with_capacity(len.min(size) as usize);
-    file.take(len).read_to_end(&mut head).map_err(|error| Error::io(path, "cannot read", error))?;
+    let window = match mirror::in_place(path)? {
+        Some(window) => window,
+        None => {
+            mirror::fetch_head(path, len)?;
+            let (file, size) = open_regular(path, OpenOptions::new().read(true), 0)?;
+            Window::whole(file, size)
+        }
+    };
+    let mut head = Vec::with_capacity(len.min(window.len()) as usize);
+    let read = window.take(len).read_to_end(&mut head);
+    read.map_err(|error| Error::io(path, "cannot read", error))?;
     Ok(head)
+}
+
+/// Opens the file at `path` for readers that need no file of its own: as [`open`], but what lies uncompressed in an archive is
+/// read there.
+///
+/// # Errors
+/// As [`open`].
+pub fn window(path: &Path) -> Result<Window> {
+    match mirror::in_place(path)? {
+        Some(window) => Ok(window),
+        None => open(path).map(|(file, len)| Window::whole(file, len)),
+    }
 }
 
 /// As [`read`]; `None` if there is nothing under that name.

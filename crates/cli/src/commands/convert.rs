@@ -23,12 +23,13 @@ use crate::{output, parse, typed};
 
 /// Pack cubes into a new dataset, or add them to one.
 ///
-/// Inputs are ENVI, NumPy, MATLAB, HDF5/NetCDF-4/HDF-EOS, TIFF, Zarr, Tivita and HTC files, folders
-/// of them, or a CSV with a `path` column. A variable inside a container is named file::variable.
+/// Inputs are ENVI, NumPy, MATLAB, HDF5/NetCDF-4/HDF-EOS, TIFF, Zarr, Tivita and HTC files, folders and archives
+/// (.zip, .tar, .tar.gz, .tgz) of them, or a CSV with a `path` column. A variable inside a container is named
+/// file::variable, a file in an archive archive.zip/folder/file.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
-    /// Files, folders (searched for cubes), globs in quotes, file::variable, CSV lists, or URLs of these; hidden files are left out of folders and globs
+    /// Files, folders and archives (searched for cubes), globs in quotes, file::variable, CSV lists, or URLs of these; hidden files are left out of folders and globs
     #[arg(required = true, value_name = "INPUT")]
     inputs: Vec<String>,
 

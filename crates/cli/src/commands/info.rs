@@ -12,19 +12,21 @@ use hsipack_pack::info::{
     CubeReport, DatasetReport, MaskReport, ScalingReport, StackReport, Values, Wavelengths,
 };
 use hsipack_pack::target::Target;
+use hsipack_store::mirror;
 use serde::Serialize;
 
 use crate::output;
 
 /// Say what a cube or a packed dataset holds.
 ///
-/// PATH is a cube in any input format (file, or file::variable inside a container) or a packed dataset.
+/// PATH is a cube in any input format (file, or file::variable inside a container), an archive of one cube or
+/// archive.zip/folder/file, or a packed dataset.
 /// Of a container with several cubes, the variables to choose from are listed. Values are physical:
 /// missing ones left out, the file's scaling applied.
 #[derive(clap::Args)]
 #[command(after_long_help = KEYS)]
 pub struct Args {
-    /// A cube, file::variable, or a packed dataset (a folder, or its URL)
+    /// A cube, file::variable, an archive of one cube, or a packed dataset (a folder, or its URL)
     path: String,
 
     /// Print one JSON object on stdout; its keys are stable and listed by --help
@@ -73,8 +75,12 @@ Examples:
 /// # Errors
 /// If the path is neither a cube nor a dataset, or cannot be read.
 pub fn run(args: Args) -> Result<ExitCode> {
-    let target = Target::open(&args.path, args.axes.as_deref())?;
-    match target {
+    let _inputs = mirror::session();
+    describe(args).map_err(mirror::error_with_urls)
+}
+
+fn describe(args: Args) -> Result<ExitCode> {
+    match Target::open(&args.path, args.axes.as_deref())? {
         Target::Cube(input, source) => {
             let report = CubeReport::new(&input, &*source, args.quick)?;
             output::report(&report, args.json, print_cube);

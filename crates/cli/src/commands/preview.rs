@@ -19,7 +19,7 @@ use crate::output;
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
-    /// A cube, file::variable, or a packed dataset (a folder, or its URL)
+    /// A cube, file::variable, an archive of one cube, or a packed dataset (a folder, or its URL)
     path: String,
 
     /// The picture to write (.png); an earlier preview of that name is replaced

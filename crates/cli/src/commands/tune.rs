@@ -21,7 +21,7 @@ use crate::{files, output, parse, task};
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
-    /// A packed dataset, or files, folders, globs, file::variable, CSV lists
+    /// A packed dataset, or files, folders, archives, globs, file::variable, CSV lists
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<String>,
 

@@ -8,7 +8,7 @@ use hsipack_pack::convert::{self, ConvertOptions, Scale, plan};
 use hsipack_pack::progress::Progress;
 use hsipack_read::Dataset;
 use hsipack_store::dataset::ChunkArray;
-use hsipack_store::{is_packed, threads};
+use hsipack_store::{is_packed, mirror, threads};
 use serde::{Deserialize, Serialize};
 
 use super::options::{BenchOptions, CubeSize, Cubes, Strategy};
@@ -259,7 +259,9 @@ impl Make<'_> {
         let mut options = ConvertOptions::new(vec![path.to_owned()], &read);
         options.values.dtype = DType::F32;
         (options.layout.compressor, options.layout.level) = (Compressor::Lz4, 1);
-        let planned = plan::plan(&options, None, &self.progress.stop)?;
+        let _inputs = mirror::session();
+        let planned = plan::plan(&options, None, &self.progress.stop);
+        let planned = planned.map_err(mirror::error_with_urls)?;
         let largest = planned.stacks.iter().max_by_key(|stack| stack.samples.len());
         let Some(stack) = largest.filter(|stack| !stack.samples.is_empty()) else {
             return Err(Error::conflict("there are no cubes")

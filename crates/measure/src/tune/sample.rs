@@ -10,7 +10,7 @@ use hsipack_format::{Command, CubeShape, DType, ErrorKind, Opt, Samples, Tile};
 use hsipack_pack::convert::{ConvertOptions, plan};
 use hsipack_pack::precision::{self, Budget};
 use hsipack_store::dataset::RowScratch;
-use hsipack_store::{Dataset, Stack, is_packed};
+use hsipack_store::{Dataset, Stack, is_packed, mirror};
 use serde::Serialize;
 
 use super::options::Options;
@@ -141,7 +141,8 @@ impl Sample {
     fn of_cubes(options: &Options, stop: &AtomicBool) -> Result<Self> {
         let mut convert = ConvertOptions::new(options.paths.clone(), "tune");
         convert.exclude = options.exclude.clone();
-        let plan = plan::plan(&convert, None, stop)?;
+        let _inputs = mirror::session();
+        let plan = plan::plan(&convert, None, stop).map_err(mirror::error_with_urls)?;
         let budget = Budget { values: options.sample / VALUE, cubes: CUBES, blocks: 1 };
         let piece = |block: precision::Block| {
             let mut packed = vec![f16::ZERO; block.values.len()];

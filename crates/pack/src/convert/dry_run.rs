@@ -121,7 +121,7 @@ fn dry_run_here(options: &ConvertOptions) -> Result<Estimate> {
             .chain(bad_bands::notes(&bad_bands))
             .collect(),
         references: plan.references,
-        skipped: plan.skipped,
+        skipped: plan.skipped.iter().map(|skipped| mirror::with_urls(skipped)).collect(),
     })
 }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use hsipack_format::grid::TARGET_CHUNK;
 use hsipack_format::{CubeShape, DType, Error, ErrorKind, Opt, Result, Tile, remedy};
+use hsipack_store::mirror;
 use hsipack_store::remote::{is_away, is_url};
 use serde::{Deserialize, Serialize};
 
@@ -80,15 +81,15 @@ pub fn groups(options: &[MaskOption]) -> Result<Vec<MaskGroup>> {
 pub fn places(pattern: &str, input: &Input, name: &str) -> Vec<Input> {
     let part =
         |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
-    let folder = input
-        .file
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
+    // An archive that is the cube itself is what users know.
+    let whole = mirror::archive_of(&input.file);
+    let file = whole.as_ref().unwrap_or(&input.file);
+    let folder =
+        file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let text = pattern
         .replace("{dir}", &folder.to_string_lossy())
-        .replace("{stem}", &part(input.file.file_stem()))
-        .replace("{path}", &input.file.to_string_lossy())
+        .replace("{stem}", &part(file.file_stem()))
+        .replace("{path}", &file.to_string_lossy())
         .replace("{name}", name);
     let named = Input::parse(&text);
     let from_the_cube = ["{dir}", "{path}"].iter().any(|field| pattern.starts_with(field));

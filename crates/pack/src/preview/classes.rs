@@ -86,7 +86,7 @@ impl ClassMap {
     /// # Errors
     /// If it cannot be read, is of another shape or holds something else than class ids.
     pub fn of_file(text: &str, rows: usize, columns: usize, sampling: &Sampling) -> Result<Self> {
-        let input = Input::parse(text);
+        let input = Input::parse(text).here()?;
         let variable = input.variable.clone();
         let options =
             OpenOptions { variable, axes: None, mask: true, image: Some([rows, columns]) };

@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 use hsipack_format::metadata::Scaling;
 use hsipack_format::{Error, Opt, Result, Sample, remedy};
 use hsipack_store::dataset::ChunkArray;
-use hsipack_store::{Dataset, Stack, threads};
+use hsipack_store::{Dataset, Stack, mirror, threads};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -97,6 +97,11 @@ pub struct Previewed {
 /// If the path, sample or mask does not exist or cannot be read, or the picture cannot be written.
 pub fn preview(options: &PreviewOptions) -> Result<Previewed> {
     canvas::check_output(&options.output, options.force)?;
+    let _inputs = mirror::session();
+    preview_here(options).map_err(mirror::error_with_urls)
+}
+
+fn preview_here(options: &PreviewOptions) -> Result<Previewed> {
     match Target::open(&options.path, options.axes.as_deref())? {
         Target::Cube(input, source) => preview_cube(options, &input, &*source),
         Target::Dataset(dataset) => preview_dataset(options, &dataset),
@@ -116,7 +121,8 @@ fn preview_cube(options: &PreviewOptions, input: &Input, source: &dyn Source) ->
     let mask = options.mask.as_deref();
     let sampling = sampling_of(&cube, mask.is_some());
     let map = mask.map(|mask| ClassMap::of_file(mask, shape.rows, shape.columns, &sampling));
-    let file = Path::new(input.file.file_name().unwrap_or(input.file.as_os_str()));
+    let file = mirror::url_of(&input.file).unwrap_or_else(|| input.file.clone());
+    let file = Path::new(file.file_name().unwrap_or(file.as_os_str()));
     let title = Input { file: file.to_owned(), ..input.clone() }.text();
     draw_single(options, &title, &cube, &sampling, map.transpose()?.as_ref())
 }

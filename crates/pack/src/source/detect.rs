@@ -2,10 +2,13 @@
 
 use std::ops::Range;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use hsipack_format::{CubeShape, DType, Error, Result};
 use hsipack_store::mirror::{self, Pin};
 use hsipack_store::small;
+
+use crate::archives;
 
 use super::{
     Access, CubeInfo, OpenOptions, RowBuffer, Source, envi, hdf5, htc, matlab, numpy, png,
@@ -42,17 +45,34 @@ const FORMATS: [(Recognise, Open); 9] = [
 pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     let (source, pin) = mirror::pinning(|| {
         // Some libraries open it by its name.
-        mirror::fetch(path)?;
+        mirror::prepare(path)?;
         products::open(path, options, open_file)
     });
     let source = source.map_err(mirror::error_with_urls)?;
-    Ok(if pin.is_empty() { source } else { Box::new(Pinned { source, _pin: pin }) })
+    Ok(if pin.is_empty() {
+        source
+    } else {
+        Box::new(Pinned { source, pin, is_verified: Mutex::new(false) })
+    })
 }
 
-/// A cube whose files stand for objects of a server, and stay while it is open.
+/// A cube whose files stand for objects of a server or members of an archive, and stay while it is open.
 struct Pinned {
     source: Box<dyn Source>,
-    _pin: Pin,
+    pin: Pin,
+    /// Whether members that are read in an archive were held against their checksums. Nobody reads a row before that.
+    is_verified: Mutex<bool>,
+}
+
+impl Pinned {
+    fn verify(&self) -> Result<()> {
+        let mut is_verified = self.is_verified.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*is_verified {
+            self.pin.verify()?;
+            *is_verified = true;
+        }
+        Ok(())
+    }
 }
 
 impl Source for Pinned {
@@ -69,7 +89,9 @@ impl Source for Pinned {
     }
 
     fn read_rows(&self, rows: Range<usize>, out: &mut RowBuffer) -> Result<()> {
-        self.source.read_rows(rows, out).map_err(mirror::error_with_urls)
+        self.verify()
+            .and_then(|()| self.source.read_rows(rows, out))
+            .map_err(mirror::error_with_urls)
     }
 
     fn has_cheap_bands(&self) -> bool {
@@ -83,6 +105,13 @@ impl Source for Pinned {
 
 fn open_file(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     let fail = |error| Error::io(path, "cannot read", error);
+    if mirror::is_archive(path) {
+        // Whoever looks for cubes looks into it; most likely it cannot be read.
+        mirror::folder_of_archive(path)?;
+        return Err(Error::unsupported("an archive, not a cube")
+            .at(path)
+            .with_remedy("give the path of a cube in it: ARCHIVE/FOLDER/FILE"));
+    }
     let mut head = Vec::new();
     if !path.metadata().map_err(fail)?.is_dir() {
         head = small::head(path, HEAD)?;
@@ -98,10 +127,15 @@ fn open_file(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
             check_row(source.info()).map_err(|error| error.at(path))?;
             Ok(source)
         }
+        None if archives::is_unread(path) => {
+            Err(Error::unsupported("archives of this kind are not opened")
+                .at(path)
+                .with_remedy("unpack it, or make a .zip, .tar, .tar.gz or .tgz of it"))
+        }
         None => {
             Err(Error::unsupported("not a cube in any format hsipack knows").at(path).with_remedy(
                 "give an ENVI header or data file, .npy, .npz, .mat, HDF5, NetCDF-4, TIFF, Zarr, \
-                 Tivita SpecCube.dat or HTC .blosc",
+                 Tivita SpecCube.dat or HTC .blosc, or a .zip, .tar, .tar.gz or .tgz of them",
             ))
         }
     }

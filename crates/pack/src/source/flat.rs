@@ -15,16 +15,15 @@
 //! and band, so that [`FlatSource::preferred_rows`](crate::source::Source::preferred_rows) asks for
 //! as many rows at once as the budget allows.
 
-use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use bytemuck::Pod;
 use hsipack_format::{CubeShape, DType, Error, Result};
 use hsipack_store::small;
+use hsipack_store::window::Window;
 
 use super::{Access, Axis, AxisOrder, CubeInfo, RowBuffer, Source, read_band_of_rows};
 
@@ -40,12 +39,11 @@ pub trait ByteSource: Send + Sync {
     fn access(&self) -> Access;
 }
 
-/// A plain file.
+/// A plain file, or one that lies uncompressed in an archive.
 #[derive(Debug)]
 pub struct FileBytes {
-    file: File,
+    file: Window,
     path: PathBuf,
-    len: u64,
 }
 
 impl FileBytes {
@@ -54,18 +52,17 @@ impl FileBytes {
     /// # Errors
     /// If the file cannot be opened.
     pub fn open(path: &Path) -> Result<Self> {
-        let (file, len) = small::open(path)?;
-        Ok(Self { file, path: path.to_owned(), len })
+        Ok(Self { file: small::window(path)?, path: path.to_owned() })
     }
 
     /// The size of the file in bytes.
     pub fn len(&self) -> u64 {
-        self.len
+        self.file.len()
     }
 
     /// Whether the file is empty.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.file.is_empty()
     }
 }
 
@@ -75,7 +72,7 @@ impl ByteSource for FileBytes {
             std::io::ErrorKind::UnexpectedEof => Error::malformed(format!(
                 "the file ends before byte {}; it has {} bytes",
                 offset + out.len() as u64,
-                self.len
+                self.len()
             ))
             .at(&self.path)
             .with_remedy("copy the file again; it is cut short"),

@@ -7,12 +7,12 @@
 //! Rows are decoded as they are asked for. Only an interlaced image, whose first row is complete at
 //! the very end, is decoded whole; it may take 1 GiB.
 
-use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
 use hsipack_format::{CubeShape, DType, Error, Opt, Result, remedy};
 use hsipack_store::small;
+use hsipack_store::window::Window;
 use png::{BitDepth, ColorType, Decoder, DecodingError, Limits, Reader, Transformations};
 
 use super::flat::{FlatLayout, FlatSource, StreamBytes};
@@ -71,7 +71,8 @@ struct Image {
 impl Image {
     /// Reads the header and checks that the file can hold what it promises.
     fn measure(path: &Path) -> Result<Image> {
-        let (file, len) = small::open(path)?;
+        let file = small::window(path)?;
+        let len = file.len();
         let mut decoder = Decoder::new(BufReader::new(file));
         let image = Image::of(decoder.read_header_info().map_err(malformed)?)?;
         if image.packed_len() > len.saturating_mul(BEST_DEFLATE_RATIO) {
@@ -157,7 +158,7 @@ impl Image {
 /// The pixels of an image from first to last, one or (big-endian) two bytes each.
 struct Pixels {
     image: Image,
-    reader: Reader<BufReader<File>>,
+    reader: Reader<BufReader<Window>>,
     /// The whole image as PNG packs it, if it is interlaced.
     whole: Option<Vec<u8>>,
     next_row: usize,
@@ -168,7 +169,7 @@ struct Pixels {
 
 impl Pixels {
     fn open(path: &Path, image: Image) -> Result<Pixels> {
-        let (file, _) = small::open(path)?;
+        let file = small::window(path)?;
         let limits = Limits { bytes: DECODER_BYTES.saturating_add(2 * image.packed_row_len()) };
         let mut decoder = Decoder::new_with_limits(BufReader::new(file), limits);
         decoder.set_transformations(Transformations::IDENTITY);
@@ -218,7 +219,7 @@ impl Read for Pixels {
     }
 }
 
-fn decode_whole(reader: &mut Reader<BufReader<File>>, image: Image) -> Result<Vec<u8>> {
+fn decode_whole(reader: &mut Reader<BufReader<Window>>, image: Image) -> Result<Vec<u8>> {
     // Both are the same for a sound file, and the second one was held against the file's size.
     let len = reader.output_buffer_size().filter(|len| *len as u64 == image.packed_len());
     let len = len.ok_or_else(|| Error::malformed("the image has an impossible size"))?;

@@ -101,7 +101,7 @@ fn find(sample: &Sample, dataset: &Path, root: Option<&Path>) -> Option<Input> {
     };
     let beside = dataset.parent().unwrap_or(Path::new(""));
     let places = [Some(Path::new("")), root, Some(beside)];
-    let found =
-        places.into_iter().flatten().map(|place| place.join(&file)).find(|file| file.exists())?;
-    Some(Input { variable, ..Input::of(&found) })
+    let here = |place: &Path| Input::of(&place.join(&file)).here().ok();
+    let found = places.into_iter().flatten().filter_map(here).find(|input| input.file.exists())?;
+    Some(Input { variable, ..found })
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use half::f16;
 use hsipack_format::{DType, Error, Result, Sample};
 use hsipack_store::dataset::{ChunkArray, RowScratch};
-use hsipack_store::{Dataset, Stack, threads};
+use hsipack_store::{Dataset, Stack, mirror, threads};
 
 use serde::{Deserialize, Serialize};
 
@@ -95,7 +95,10 @@ pub fn check(
                 found.samples += 1;
                 found.problems.push((id, problem));
             }
-            Err(error) => found.unchecked.push((id, format!("{}: {error}", samples.name(id)))),
+            Err(error) => {
+                let error = mirror::error_with_urls(error);
+                found.unchecked.push((id, format!("{}: {error}", samples.name(id))));
+            }
         }
     }
     Ok(found)
@@ -136,11 +139,12 @@ impl Comparer<'_> {
             (Some(what), false) => what,
             (Some(what), true) => format!("{what}; the source file changed since the conversion"),
         };
+        let file = mirror::url_of(&input.file).unwrap_or(input.file);
         Ok(Some(Problem {
             stack: Some(sample.stack.clone()),
             index: Some(sample.index),
             sample: Some(sample.name.clone()),
-            ..Problem::new(ProblemKind::Source, &input.file, what)
+            ..Problem::new(ProblemKind::Source, &file, mirror::with_urls(&what))
         }))
     }
 

@@ -493,6 +493,74 @@ fn cubes_of_a_plain_web_server_are_named_one_by_one() {
     }
 }
 
+/// All files below a folder as a zip archive, stored or deflated.
+fn zipped(folder: &Path, method: zip::CompressionMethod) -> Vec<u8> {
+    let mut archive = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    let options = zip::write::SimpleFileOptions::default().compression_method(method);
+    for below in content(folder).into_keys() {
+        archive.start_file(below.display().to_string(), options).unwrap();
+        let bytes = std::fs::read(folder.join(&below)).unwrap();
+        std::io::Write::write_all(&mut archive, &bytes).unwrap();
+    }
+    archive.finish().unwrap().into_inner()
+}
+
+#[test]
+fn archives_of_a_server_are_looked_through() {
+    let (bucket, folder) = (bucket("archives"), tempfile::tempdir().unwrap());
+    let cubes_here = folder.path().join("raw");
+    std::fs::create_dir_all(cubes_here.join("day")).unwrap();
+    cubes(&cubes_here.join("day"), 3, 0);
+    let here = folder.path().join("here");
+    pack(&options(&cubes_here, &here));
+    let web = folder.path().join("web");
+    std::fs::create_dir(&web).unwrap();
+    for method in [zip::CompressionMethod::Stored, zip::CompressionMethod::Deflated] {
+        let bytes = zipped(&cubes_here, method);
+        bucket.put("scans/a.zip", bytes.clone());
+        std::fs::write(web.join("a.zip"), bytes).unwrap();
+        let server = Server::start(&web);
+        let url = bucket.url("scans/a.zip").display().to_string();
+        let plain = server.url("a.zip").display().to_string();
+        for (input, source, names) in [
+            (url.clone(), &url, vec!["day/cube000", "day/cube001", "day/cube002"]),
+            ("s3://archives/sca?s/*.zip".to_owned(), &url, vec!["day/cube000"]),
+            ("s3://archives/scans".to_owned(), &url, vec!["a.zip/day/cube000"]),
+            (format!("{url}/day"), &url, vec!["cube000"]),
+            (format!("{url}/day/cube00[02].hdr"), &url, vec!["cube000", "cube002"]),
+            (format!("{plain}/day/cube000.hdr"), &plain, vec!["cube000"]),
+            (plain.clone(), &plain, vec!["day/cube000"]),
+        ] {
+            let out = folder.path().join("out");
+            pack(&ConvertOptions { inputs: vec![input.clone()], ..options(&cubes_here, &out) });
+            let dataset = Dataset::open(&out).unwrap();
+            let found: Vec<_> = dataset.samples().names().collect();
+            assert_eq!(found[..names.len().min(found.len())], names, "{input}");
+            let sample = dataset.samples().get(0).unwrap();
+            assert_eq!(sample.source.path, format!("{source}/day/cube000.hdr"));
+            if found.len() == 3 {
+                let ours = files(&out);
+                let wanted = files(&here);
+                for (file, content) in ours.iter().filter(|(file, _)| file.ends_with("c/0/0/0/0")) {
+                    assert!(content == &wanted[file], "{}", file.display());
+                }
+            }
+            let validated = ValidateOptions { source: true, ..ValidateOptions::default() };
+            let report = validate(&out, &validated, &Progress::default()).unwrap();
+            assert!(report.ok && report.sources == found.len(), "{report:?}");
+            std::fs::remove_dir_all(&out).unwrap();
+        }
+        for input in [format!("{url}/day/none.hdr"), format!("{url}/no*.hdr")] {
+            let out = folder.path().join("out");
+            let error =
+                convert(&ConvertOptions { inputs: vec![input], ..options(&cubes_here, &out) });
+            let text = error.unwrap_err().to_string();
+            assert!(text.contains("s3://archives/scans/a.zip/"), "{text}");
+            assert!(!text.contains("hsipack-inputs"), "{text}");
+        }
+    }
+}
+
 #[test]
 fn every_format_is_read_from_a_server() {
     let bucket = bucket("formats");

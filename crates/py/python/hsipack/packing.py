@@ -65,8 +65,9 @@ def convert(
     call with ``resume=True`` goes on from the finished shards.
 
     Args:
-        inputs: files, folders (searched for cubes), globs, ``file::variable``, or CSV lists with a
-            ``path`` column; or URLs of these. Hidden files are left out of folders and globs.
+        inputs: files, folders and archives (searched for cubes), globs, ``file::variable``, or CSV
+            lists with a ``path`` column; or URLs of these. Hidden files are left out of folders and
+            globs.
         output: the dataset, a folder that does not exist yet; or a URL (``s3://``, ``gs://``,
             ``az://``) below which nothing lies yet.
         mask: where the mask of each cube lies: a path with ``{dir}``, ``{stem}``, ``{name}`` or

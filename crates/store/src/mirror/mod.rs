@@ -1,4 +1,4 @@
-//! Objects of servers as files of this machine, for readers that know files only.
+//! Objects of servers, and members of archives, as files of this machine, for readers that know files only.
 //!
 //! Cubes come in formats whose libraries want a file, with others beside it. So what lies below a URL stands in a folder
 //! among the system's temporary files, under the same names: empty files of the right length at first. [`small`](crate::small)
@@ -6,13 +6,20 @@
 //! looked at, or all of it. Where all that was fetched does not fit into half of the disk, what was opened longest ago
 //! is emptied again. A cube that is open is pinned ([`pinning`]): its files stay.
 //!
+//! Members of archives stand there likewise, in a folder an archive. Those that are not compressed are never fetched by
+//! readers that ask for a [`Window`]: they read them in the archive.
+//!
 //! | file | what it knows |
 //! |---|---|
 //! | `mod.rs` | the folder, and which file stands for which object |
+//! | `archives.rs` | archives that have folders, and what users know them by |
+//! | `members.rs` | members of archives: read in their places, or brought out |
 //! | `table.rs` | what was fetched, what is pinned, what gives way |
 //!
 //! The folder is there while somebody has a [`Session`]. One that a killed process left is removed by the next.
 
+mod archives;
+mod members;
 mod table;
 
 use std::cell::RefCell;
@@ -26,12 +33,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use hsipack_format::{Error, Result};
 
 use crate::remote::{self, Version, is_url};
+use crate::window::Window;
+use archives::Archives;
 use table::Table;
+
+pub use archives::{
+    archive_of, beside_archive, folder_of_archive, inside_archive, is_archive, is_of_archive,
+};
 
 /// How the folders are called, and what follows it is a number.
 const PREFIX: &str = "hsipack-inputs-";
 /// The file in a folder that its process has locked.
 const LOCK: &str = ".lock";
+/// What to do where the temporary files have no room.
+const ROOM: &str = "files of servers and archives are put among the temporary files: let TMPDIR name a folder with room";
 
 /// What this process has of it.
 #[derive(Debug)]
@@ -50,6 +65,7 @@ struct Mirror {
     root: PathBuf,
     _lock: File,
     table: Table,
+    archives: Mutex<Archives>,
     /// Folders whose files were made. Held while a server is asked: whoever looks for a file beside others waits until all are
     /// there.
     listed: Mutex<HashSet<PathBuf>>,
@@ -97,17 +113,20 @@ fn holding(path: &Path) -> Option<Arc<Mirror>> {
     present.mirror.as_ref().filter(|mirror| path.starts_with(&mirror.root)).cloned()
 }
 
-/// The mirror, in which `url` is to have a file.
-fn mirror_for(url: &Path) -> Result<Arc<Mirror>> {
+/// The mirror, in which `place`, a URL or an archive, is to have a file or a folder.
+fn mirror_for(place: &Path) -> Result<Arc<Mirror>> {
     let mut present = locked(&PRESENT);
     if let Some(mirror) = &present.mirror {
         return Ok(mirror.clone());
+    }
+    if present.sessions == 0 && !is_url(place) {
+        return Err(Error::bug("an archive without a session").at(place));
     }
     if present.sessions == 0 {
         return Err(Error::unsupported(
             "cubes at URLs are only converted, and compared with their dataset",
         )
-        .at(url)
+        .at(place)
         .with_remedy("copy the cube to this machine first"));
     }
     let made = Arc::new(Mirror::make(&std::env::temp_dir())?);
@@ -159,6 +178,9 @@ pub fn look(path: &Path) -> Result<()> {
         return Ok(());
     }
     let path = &without_parents(path);
+    if mirror.is_of_archive(path) {
+        return Ok(());
+    }
     let Some(url) = mirror.url_of(path) else { return Ok(()) };
     if remote::is_plain(&url)? {
         return mirror.look_for(path, &url).map(drop);
@@ -169,12 +191,12 @@ pub fn look(path: &Path) -> Result<()> {
     }
 }
 
-/// The URL that a file stands for, if it stands for one.
+/// The URL, or the path into an archive, that a file stands for, if it stands for one.
 pub fn url_of(path: &Path) -> Option<PathBuf> {
     holding(path)?.url_of(&without_parents(path))
 }
 
-/// A text with the URLs in the place of the files that stand for them.
+/// A text with the URLs, and the paths into archives, in the place of the files that stand for them.
 pub fn with_urls(text: &str) -> String {
     let mirror = locked(&PRESENT).mirror.clone();
     let Some(mirror) = mirror else { return text.to_owned() };
@@ -182,7 +204,10 @@ pub fn with_urls(text: &str) -> String {
     let mut parts = text.split(root.as_str());
     let mut told = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        told.push_str(&part.replacen('/', "://", 1));
+        match mirror.told_of_archive(part) {
+            Some(part) => told.push_str(&part),
+            None => told.push_str(&part.replacen('/', "://", 1)),
+        }
     }
     told
 }
@@ -204,6 +229,42 @@ pub fn fetch(path: &Path) -> Result<()> {
     }
     let inside = |below: &PathBuf| below.starts_with(path);
     mirror.table.files().into_iter().filter(inside).try_for_each(|file| mirror.table.fetch(&file))
+}
+
+/// Fetches what a file stands for, or all that a folder does, for readers that open files by their names; nothing of an archive,
+/// whose members are fetched as they are opened.
+///
+/// # Errors
+/// If it cannot be fetched.
+pub fn prepare(path: &Path) -> Result<()> {
+    match holding(path) {
+        Some(mirror) if mirror.is_of_archive(path) => Ok(()),
+        Some(_) => fetch(path),
+        None => Ok(()),
+    }
+}
+
+/// Where what a file stands for lies uncompressed in an archive, if it does.
+///
+/// # Errors
+/// If the archive cannot be read, or is damaged there.
+pub(crate) fn in_place(path: &Path) -> Result<Option<Window>> {
+    match holding(path) {
+        Some(mirror) => mirror.table.in_place(&without_parents(path)),
+        None => Ok(None),
+    }
+}
+
+/// Compares the checksum of what a file stands for and is read in its place in an archive; once, and of any other file
+/// nothing.
+///
+/// # Errors
+/// If it cannot be read, or is damaged.
+pub(crate) fn verify(path: &Path) -> Result<()> {
+    match holding(path) {
+        Some(mirror) => mirror.table.verify(&without_parents(path)),
+        None => Ok(()),
+    }
 }
 
 /// Fetches the first `len` bytes of what a file stands for; of any other file nothing.
@@ -230,6 +291,14 @@ impl Pin {
     /// Whether it holds no file.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Compares the checksums of files that are read in their places in archives, which takes reading them once.
+    ///
+    /// # Errors
+    /// If one of them is damaged.
+    pub fn verify(&self) -> Result<()> {
+        self.0.iter().try_for_each(|path| verify(path))
     }
 }
 
@@ -274,10 +343,7 @@ impl Mirror {
     fn make(temporary: &Path) -> Result<Self> {
         remove_remains(temporary);
         let number = std::process::id();
-        let fail = |root: &Path, error| {
-            Error::io(root, "cannot create", error)
-                .with_remedy("files of servers are put among the temporary files: let TMPDIR name a folder with room")
-        };
+        let fail = |root: &Path, error| Error::io(root, "cannot create", error).with_remedy(ROOM);
         for attempt in 0.. {
             let root = temporary.join(format!("{PREFIX}{number}-{attempt}"));
             // Cubes of patients may lie there: they are nobody else's business.
@@ -291,7 +357,8 @@ impl Mirror {
                     }
                     let lock = lock.map_err(|error| fail(&root, error))?;
                     let table = Table::new(&root);
-                    return Ok(Self { root, _lock: lock, table, listed: Mutex::default() });
+                    let (archives, listed) = (Mutex::default(), Mutex::default());
+                    return Ok(Self { root, _lock: lock, table, archives, listed });
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(fail(&root, error)),
@@ -312,6 +379,9 @@ impl Mirror {
 
     fn url_of(&self, path: &Path) -> Option<PathBuf> {
         let below = path.strip_prefix(&self.root).ok()?.to_str()?;
+        if self.is_of_archive(path) {
+            return self.told_of_archive(below).map(PathBuf::from);
+        }
         let (scheme, rest) = below.split_once('/')?;
         Some(format!("{scheme}://{rest}").into())
     }

@@ -1,13 +1,15 @@
-//! What was fetched of the objects that have files, what is pinned, and what gives way.
+//! What was fetched of the objects and members that have files, what is pinned, and what gives way.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use hsipack_format::{Error, ErrorKind, Result};
 
+use super::archives::Placed;
+use super::members::write_piece;
 use super::pins;
 use crate::remote::{self, Version};
 
@@ -17,7 +19,7 @@ const PIECE: u64 = 8 << 20;
 /// What is known of the files.
 #[derive(Debug)]
 pub(super) struct Table {
-    root: PathBuf,
+    pub root: PathBuf,
     /// Most bytes that are held of what is not in use; half of what the disk has if `None`.
     limit: Option<u64>,
     state: Mutex<State>,
@@ -26,26 +28,35 @@ pub(super) struct Table {
 }
 
 #[derive(Debug, Default)]
-struct State {
-    files: HashMap<PathBuf, Known>,
+pub(super) struct State {
+    pub files: HashMap<PathBuf, Known>,
     /// Counts openings.
-    clock: u64,
+    pub clock: u64,
     /// Bytes of all that was fetched whole.
-    held: u64,
+    pub held: u64,
+}
+
+/// What a file stands for.
+#[derive(Clone, Debug)]
+pub(super) enum Origin {
+    Object { url: PathBuf, version: Version },
+    Member { archive: Arc<Placed>, number: usize },
 }
 
 #[derive(Debug)]
-struct Known {
-    url: PathBuf,
-    version: Version,
-    there: There,
-    pins: usize,
+pub(super) struct Known {
+    pub origin: Origin,
+    pub len: u64,
+    pub there: There,
+    /// Whether the checksum of a member that is read in its place was compared.
+    pub is_verified: bool,
+    pub pins: usize,
     /// When it was opened last.
-    opened: u64,
+    pub opened: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum There {
+pub(super) enum There {
     /// So many bytes of its beginning.
     Head(u64),
     /// Somebody fetches it.
@@ -58,28 +69,37 @@ impl Table {
         Self::with_limit(root, None)
     }
 
-    fn with_limit(root: &Path, limit: Option<u64>) -> Self {
+    /// With room for so many bytes of what is not in use.
+    pub(super) fn with_limit(root: &Path, limit: Option<u64>) -> Self {
         Self { root: root.to_owned(), limit, state: Mutex::default(), changed: Condvar::new() }
     }
 
     /// Most bytes that may be held now, of which `held` are.
-    fn most(&self, held: u64) -> Result<u64> {
+    pub(super) fn most(&self, held: u64) -> Result<u64> {
         if let Some(limit) = self.limit {
             return Ok(limit);
         }
-        let disk = rustix::fs::statvfs(&self.root);
-        let disk = disk.map_err(|error| Error::io(&self.root, "cannot read", error.into()))?;
         // What is about to be fetched is counted as held, and not yet taken from the disk.
-        Ok((disk.f_bavail.saturating_mul(disk.f_frsize) + held) / 2)
+        Ok(free_bytes(&self.root)?.saturating_add(held) / 2)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn add(&self, path: &Path, url: &Path, version: Version) {
-        let there = if version.len == 0 { There::Whole } else { There::Head(0) };
-        let known = Known { url: url.to_owned(), version, there, pins: 0, opened: 0 };
+        let len = version.len;
+        self.add_known(path, Origin::Object { url: url.to_owned(), version }, len);
+    }
+
+    pub(super) fn add_member(&self, path: &Path, archive: &Arc<Placed>, number: usize) {
+        let len = archive.archive.members()[number].size;
+        self.add_known(path, Origin::Member { archive: archive.clone(), number }, len);
+    }
+
+    fn add_known(&self, path: &Path, origin: Origin, len: u64) {
+        let there = if len == 0 { There::Whole } else { There::Head(0) };
+        let known = Known { origin, len, there, is_verified: false, pins: 0, opened: 0 };
         self.lock().files.insert(path.to_owned(), known);
     }
 
@@ -108,7 +128,19 @@ impl Table {
 
     /// Fetches the whole of a file, unless it is there.
     pub(super) fn fetch(&self, path: &Path) -> Result<()> {
-        let Some((mut state, there)) = self.there(path) else { return Ok(()) };
+        let member = self.member(path);
+        let streamed = member.as_ref().filter(|(archive, _)| archive.archive.is_stream());
+        let mut stream = None;
+        let Some((mut state, mut there)) = self.there(path) else { return Ok(()) };
+        if there != There::Whole
+            && let Some((archive, _)) = streamed
+        {
+            // Whoever reads a stream does so alone: what this one waits for may be found on the way meanwhile.
+            drop(state);
+            stream = Some(archive.archive.stream());
+            let Some(now) = self.there(path) else { return Ok(()) };
+            (state, there) = now;
+        }
         let pin = pins(path);
         state.clock += 1;
         let clock = state.clock;
@@ -119,58 +151,88 @@ impl Table {
             return Ok(());
         }
         known.there = There::Coming;
-        let (url, version) = (known.url.clone(), known.version.clone());
-        state.held += version.len;
+        let (origin, len) = (known.origin.clone(), known.len);
+        state.held += len;
         let fetched = self.make_room(&mut state);
         drop(state);
-        let fetched = fetched.and_then(|()| self.bring(path, &url, &version, clock));
+        let fetched = fetched.and_then(|()| match (&origin, &mut stream) {
+            (Origin::Object { url, version }, _) => self.bring(path, clock, &mut |file| {
+                remote::fetch(url, version, PIECE, &mut |at, bytes| {
+                    file.write_all_at(bytes, at).map_err(|error| cannot_write(path, error))
+                })
+            }),
+            (Origin::Member { archive, number }, Some(stream)) => {
+                self.check_disk(archive, *number)?;
+                self.bring_on_the_way(archive, *number, stream)
+            }
+            (Origin::Member { archive, number }, None) => {
+                self.check_disk(archive, *number)?;
+                self.bring(path, clock, &mut |file| {
+                    archive.archive.copy(*number, &mut |bytes| {
+                        write_piece(file, bytes).map_err(|error| cannot_write(path, error))
+                    })
+                })
+            }
+        });
+        self.settle(path, len, fetched.is_ok());
+        fetched
+    }
+
+    /// Notes that a file was fetched, or could not be.
+    pub(super) fn settle(&self, path: &Path, len: u64, is_there: bool) {
         let mut state = self.lock();
-        if fetched.is_err() {
-            state.held -= version.len;
+        if !is_there {
+            state.held -= len;
         }
         if let Some(known) = state.files.get_mut(path) {
-            known.there = if fetched.is_ok() { There::Whole } else { There::Head(0) };
+            known.there = if is_there { There::Whole } else { There::Head(0) };
         }
         drop(state);
         self.changed.notify_all();
-        fetched
     }
 
     /// Fetches the first bytes of a file, unless they are there.
     pub(super) fn fetch_head(&self, path: &Path, len: u64) -> Result<()> {
         let Some((mut state, there)) = self.there(path) else { return Ok(()) };
         let Some(known) = state.files.get_mut(path) else { return Ok(()) };
-        let len = len.min(known.version.len);
+        let len = len.min(known.len);
         match there {
             There::Head(have) if have < len => {}
             _ => return Ok(()),
         }
+        let origin = known.origin.clone();
         known.there = There::Coming;
-        let (url, version) = (known.url.clone(), known.version.clone());
         drop(state);
-        let head = remote::span(&url, 0..len, &version);
+        let head = match &origin {
+            Origin::Object { url, version } => remote::span(url, 0..len, version).map(Some),
+            Origin::Member { archive, number } => archive.archive.head(*number, len),
+        };
+        let is_dear = matches!(head, Ok(None));
         let written = head.and_then(|head| {
             let file = File::options().write(true).open(path);
-            let written = file.and_then(|file| file.write_all_at(&head, 0));
+            let written = file.and_then(|file| file.write_all_at(&head.unwrap_or_default(), 0));
             written.map_err(|error| cannot_write(path, error))
         });
         if let Some(known) = self.lock().files.get_mut(path) {
-            known.there = There::Head(if written.is_ok() { len } else { 0 });
+            known.there = There::Head(if written.is_ok() && !is_dear { len } else { 0 });
         }
         self.changed.notify_all();
-        written
+        if is_dear { self.fetch(path) } else { written }
     }
 
-    /// Brings a whole object under a name of its own, `clock` of its opening, and puts that in the place of the empty
+    /// Has `fill` write a whole file under a name of its own, `clock` of its opening, and puts that in the place of the empty
     /// file: whoever has that open goes on with it.
-    fn bring(&self, path: &Path, url: &Path, version: &Version, clock: u64) -> Result<()> {
+    pub(super) fn bring(
+        &self,
+        path: &Path,
+        clock: u64,
+        fill: &mut dyn FnMut(&File) -> Result<()>,
+    ) -> Result<()> {
         let fail = |error| cannot_write(path, error);
         let temporary = self.root.join(format!(".{clock}"));
-        let bring = || {
+        let mut bring = || {
             let file = File::create_new(&temporary).map_err(fail)?;
-            remote::fetch(url, version, PIECE, &mut |at, bytes| {
-                file.write_all_at(bytes, at).map_err(fail)
-            })?;
+            fill(&file)?;
             fs::rename(&temporary, path).map_err(fail)
         };
         bring().inspect_err(|_| {
@@ -182,7 +244,7 @@ impl Table {
     fn make_room(&self, state: &mut State) -> Result<()> {
         while state.held > self.most(state.held)? {
             let idle = state.files.iter().filter(|(_, known)| {
-                known.there == There::Whole && known.pins == 0 && known.version.len > 0
+                known.there == There::Whole && known.pins == 0 && known.len > 0
             });
             let oldest = idle.min_by_key(|(_, known)| known.opened).map(|(path, _)| path.clone());
             let Some(path) = oldest else {
@@ -190,7 +252,7 @@ impl Table {
                 return Ok(());
             };
             let Some(known) = state.files.get_mut(&path) else { return Ok(()) };
-            let len = known.version.len;
+            let len = known.len;
             fs::remove_file(&path).map_err(|error| cannot_write(&path, error))?;
             empty(&path, len)?;
             known.there = There::Head(0);
@@ -200,10 +262,15 @@ impl Table {
     }
 }
 
-fn cannot_write(path: &Path, error: std::io::Error) -> Error {
-    Error::io(path, "cannot write", error).with_remedy(
-        "files of servers are put among the temporary files: let TMPDIR name a folder with room",
-    )
+pub(super) fn cannot_write(path: &Path, error: std::io::Error) -> Error {
+    Error::io(path, "cannot write", error).with_remedy(super::ROOM)
+}
+
+/// Bytes that are free for this user on the disk of `folder`.
+pub(super) fn free_bytes(folder: &Path) -> Result<u64> {
+    let disk = rustix::fs::statvfs(folder);
+    let disk = disk.map_err(|error| Error::io(folder, "cannot read", error.into()))?;
+    Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
 /// A file of that length, of which nothing is there.

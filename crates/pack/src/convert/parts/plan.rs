@@ -112,8 +112,9 @@ fn is_relative(plan: &Plan, options: &ConvertOptions) -> bool {
         Some(Reference::Pattern(text)) => pattern(text),
         _ => false,
     };
+    let told = |path: &Path| mirror::url_of(path).unwrap_or_else(|| path.to_owned());
     relative(&options.output)
-        || plan.samples.iter().any(|sample| relative(&sample.input.file))
+        || plan.samples.iter().any(|sample| relative(&told(&sample.input.file)))
         || options.masks.iter().any(|mask| pattern(&mask.pattern))
         || reference(&options.values.white)
         || reference(&options.values.dark)

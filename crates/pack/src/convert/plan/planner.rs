@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use hsipack_format::metadata::MaskMeaning;
 use hsipack_format::remedy::current;
 use hsipack_format::{CubeShape, DType, Error, Grid, Opt, Result, remedy};
-use hsipack_store::{Dataset, threads};
+use hsipack_store::{Dataset, mirror, threads};
 use regex::Regex;
 use serde_json::{Map, Value};
 
@@ -106,7 +106,9 @@ impl<'a> Planner<'a> {
         self.plan.notes.extend(info.notes.iter().map(|note| format!("{}: {note}", input.text())));
         self.plan.notes.extend(references.notes);
         if references.white.is_some() || references.dark.is_some() {
-            let text = |file: Option<PathBuf>| file.map(|file| file.display().to_string());
+            let text = |file: Option<PathBuf>| {
+                file.map(|file| mirror::with_urls(&file.display().to_string()))
+            };
             self.plan.references.push(Pair {
                 cube: input.text(),
                 white: text(references.white),
@@ -137,7 +139,8 @@ impl<'a> Planner<'a> {
     fn columns(&mut self, input: &Input) -> Result<Map<String, Value>> {
         let mut columns = input.columns.clone();
         if let Some(pattern) = &self.path_columns {
-            let path = input.file.to_string_lossy();
+            let path = mirror::url_of(&input.file).unwrap_or_else(|| input.file.clone());
+            let path = path.to_string_lossy();
             let found = pattern.captures(&path).ok_or_else(|| {
                 Error::conflict("the path does not match the expression for columns")
                     .at(&input.file)

@@ -311,7 +311,7 @@ impl DataFile {
 fn gzip_bytes(path: PathBuf, end: u64, line: u64) -> StreamBytes {
     let file = path.clone();
     StreamBytes::new(path, move || {
-        let (input, _) = small::open(&file)?;
+        let input = small::window(&file)?;
         let stream = MultiGzDecoder::new(BufReader::with_capacity(256 << 10, input));
         Ok(Box::new(Verified { stream, left: end, line }))
     })

@@ -54,7 +54,7 @@ pub(super) fn recognises(path: &Path, head: &[u8]) -> bool {
 }
 
 fn signature_further_on(path: &Path) -> bool {
-    let Ok((mut file, _)) = small::open(path) else { return false };
+    let Ok(mut file) = small::window(path) else { return false };
     let mut bytes = [0; SIGNATURE.len()];
     (12..40).map(|power| 1u64 << power).any(|at| {
         file.seek(SeekFrom::Start(at)).is_ok()

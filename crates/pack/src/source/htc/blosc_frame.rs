@@ -6,7 +6,6 @@
 //! ```
 
 use std::ffi::{c_int, c_void};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -233,7 +232,7 @@ impl FrameInFile {
         }
         let fail = |error| Error::io(&self.path, "cannot read", error);
         let mut bytes = vec![0; self.len];
-        let (file, _) = small::open(&self.path)?;
+        let file = small::window(&self.path)?;
         file.read_exact_at(&mut bytes, self.offset).map_err(fail)?;
         let frame = Frame::new(bytes)?;
         // Two threads may load it at once; the first one's stays.

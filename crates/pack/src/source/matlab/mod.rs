@@ -127,7 +127,7 @@ fn inflated(path: &Path, stream: Range<u64>, numbers: &Numbers, end: u64) -> Str
     let behind = numbers.stream_len.saturating_sub(end).saturating_add(PADDING);
     StreamBytes::new(path, move || {
         let fail = |error| Error::io(&file_path, "cannot read", error);
-        let (mut file, _) = small::open(&file_path)?;
+        let mut file = small::window(&file_path)?;
         file.seek(SeekFrom::Start(stream.start)).map_err(fail)?;
         let raw = BufReader::new(file).take(stream.end - stream.start);
         Ok(Box::new(ReadToEnd { inner: ZlibDecoder::new(raw), left: end, behind }))
@@ -183,7 +183,8 @@ fn vector_len(lengths: &[usize]) -> Option<usize> {
 impl<'a> Workspace<'a> {
     fn read(path: &'a Path) -> Result<Self> {
         let fail = |error| Error::io(path, "cannot read", error);
-        let (file, len) = small::open(path)?;
+        let file = small::window(path)?;
+        let len = file.len();
         let mut file = BufReader::new(file);
         let mut head = Vec::new();
         (&mut file).take(v5::HEADER as u64).read_to_end(&mut head).map_err(fail)?;

@@ -42,7 +42,7 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
 fn open_npy(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     variables::refuse_variable(path, options)?;
     let bytes = FileBytes::open(path)?;
-    let (file, _) = small::open(path)?;
+    let file = small::window(path)?;
     let header = read_header(&mut BufReader::new(file)).map_err(|error| error.at(path))?;
     let (shape, layout, len) = header.cube(options).map_err(|error| error.at(path))?;
     if bytes.len() != len {

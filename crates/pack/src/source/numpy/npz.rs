@@ -3,9 +3,9 @@
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use flate2::Crc;
 use flate2::read::DeflateDecoder;
 use hsipack_format::{Error, Result};
+use hsipack_store::archive::Checked;
 use hsipack_store::small;
 use zip::{CompressionMethod, ZipArchive};
 
@@ -96,39 +96,12 @@ impl Place {
     /// The member's content from its start; its checksum is compared when the last byte is read.
     fn stream(&self) -> Result<Box<dyn Read + Send>> {
         let fail = |error| Error::io(&self.path, "cannot read", error);
-        let (mut file, _) = small::open(&self.path)?;
+        let mut file = small::window(&self.path)?;
         file.seek(SeekFrom::Start(self.start)).map_err(fail)?;
         let raw = BufReader::new(file).take(self.compressed);
         let inner: Box<dyn Read + Send> =
             if self.deflated { Box::new(DeflateDecoder::new(raw)) } else { Box::new(raw) };
-        Ok(Box::new(Checked { inner, crc: Crc::new(), left: self.size, expected: self.crc }))
-    }
-}
-
-/// Compares the CRC-32 of what was read when all of it was read, and looks that it was all.
-struct Checked {
-    inner: Box<dyn Read + Send>,
-    crc: Crc,
-    left: u64,
-    expected: u32,
-}
-
-impl Read for Checked {
-    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
-        let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(out.len());
-        let count = self.inner.read(&mut out[..most])?;
-        self.crc.update(&out[..count]);
-        self.left -= count as u64;
-        if count > 0 && self.left == 0 {
-            let invalid = |what| std::io::Error::new(std::io::ErrorKind::InvalidData, what);
-            if self.crc.sum() != self.expected {
-                return Err(invalid("the checksum in the zip archive does not match"));
-            }
-            if self.inner.read(&mut [0])? != 0 {
-                return Err(invalid("there is more than the zip archive says"));
-            }
-        }
-        Ok(count)
+        Ok(Box::new(Checked::new(inner, self.size, self.crc)))
     }
 }
 
@@ -173,7 +146,8 @@ fn bad_archive(error: zip::result::ZipError) -> Error {
 
 /// The arrays in an archive; members that are no `.npy` files are passed over.
 fn members(path: &Path) -> Result<Vec<Member>> {
-    let (file, len) = small::open(path)?;
+    let file = small::window(path)?;
+    let len = file.len();
     let mut archive = ZipArchive::new(BufReader::new(file)).map_err(bad_archive)?;
     if archive.len() > MOST_MEMBERS {
         return Err(Error::unsupported(format!("an archive of {} files", archive.len()))

@@ -1,13 +1,12 @@
 //! Chunks, decoded by the crate `zarrs`: what it gets to read, and what becomes of its panics.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hsipack_format::{Error, Result};
 use hsipack_store::small;
+use hsipack_store::window::Window;
 use zarrs::array::{Array, ArrayBytes, ArraySubset, CodecOptions};
 use zarrs::storage::byte_range::{ByteRange, ByteRangeIterator};
 use zarrs::storage::{Bytes, MaybeBytesIterator, ReadableStorageTraits, StorageError, StoreKey};
@@ -40,7 +39,7 @@ pub(super) struct ChunkFiles {
 
 /// A file of an array.
 struct ChunkFile {
-    file: File,
+    file: Window,
     len: u64,
     /// Where the chunks of a shard lie; empty for other files.
     chunks: Vec<(u64, u64)>,
@@ -56,7 +55,8 @@ impl ChunkFiles {
         if path.metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
             return Ok(None);
         }
-        let (file, len) = small::open(&path).map_err(|error| refused(error.to_string()))?;
+        let file = small::window(&path).map_err(|error| refused(error.to_string()))?;
+        let len = file.len();
         let mut file = ChunkFile { file, len, chunks: Vec::new() };
         if let Some(index) = self.stored.shards.filter(|_| !key.as_str().ends_with(".json")) {
             file.chunks = file.index(&index)?;

@@ -1,0 +1,119 @@
+//! Inputs that lie in archives: which cube an archive stands for, and which archives are left out.
+//!
+//! An archive is a folder to all readers ([`mirror::folder_of_archive`]). Here is what is asked of no folder.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use hsipack_format::{Error, Result};
+use hsipack_store::mirror;
+
+use crate::input::{self, Input};
+use crate::source;
+
+/// Files that cubes are not looked for in, though their names are those of archives.
+const UNREAD: [&str; 12] = [
+    ".7z", ".rar", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst", ".tar.lz4", ".tar.z",
+    ".zipx", ".bz2", ".xz",
+];
+/// How many names a message has.
+const NAMED: usize = 5;
+
+/// The one cube that is meant where an archive, or a folder in it, is named with a variable or to be looked at: the delivery
+/// or the store that is all there is, or else the only cube. Any other input is what it is.
+///
+/// # Errors
+/// If there are several cubes, or none.
+pub(crate) fn only_cube(input: Input) -> Result<Input> {
+    if !mirror::is_of_archive(&input.file) || !input.file.is_dir() {
+        return Ok(input);
+    }
+    let mut folder = input.file.clone();
+    while !source::is_container_folder(&folder) && !source::is_product_folder(&folder) {
+        match only_folder(&folder)? {
+            Some(inner) => folder = inner,
+            None => break,
+        }
+    }
+    if source::is_container_folder(&folder) || source::is_product_folder(&folder) {
+        return Ok(Input { file: folder, ..input });
+    }
+    let found = input::search(&folder, &|_| false)?;
+    if let [one] = &found[..] {
+        return Ok(Input { variable: input.variable, root: None, ..one.clone() });
+    }
+    let mut choices: Vec<String> = found.iter().take(NAMED).map(Input::text).collect();
+    choices.extend((found.len() > NAMED).then(|| "…".to_owned()));
+    Err(Error::ambiguous("the archive has several cubes")
+        .at(&input.file)
+        .with_choices(choices)
+        .with_remedy("give one of them"))
+}
+
+/// The folder in `folder`, if it holds nothing else that is not hidden.
+fn only_folder(folder: &Path) -> Result<Option<PathBuf>> {
+    let fail = |error| Error::io(folder, "cannot list", error);
+    let mut only = None;
+    for entry in folder.read_dir().map_err(fail)? {
+        let entry = entry.map_err(fail)?;
+        if input::is_hidden(&entry.file_name()) {
+            continue;
+        }
+        if only.is_some() || !entry.path().is_dir() {
+            return Ok(None);
+        }
+        only = Some(entry.path());
+    }
+    Ok(only)
+}
+
+/// The glob `text` as one of the files that stand for members, if it begins with the path of an archive.
+///
+/// # Errors
+/// If the archive cannot be read.
+pub(crate) fn glob_inside(text: &str) -> Result<Option<String>> {
+    let Some(wild) = text.find(input::WILD) else { return Ok(None) };
+    let Some(slash) = text[..wild].rfind('/') else { return Ok(None) };
+    let folder = mirror::inside_archive(Path::new(&text[..slash]))?;
+    Ok(folder.map(|folder| {
+        format!("{}{}", glob::Pattern::escape(&folder.to_string_lossy()), &text[slash..])
+    }))
+}
+
+/// The folder that stands for an archive which a search found; `None` if what is in it lies unpacked beside it, in a folder of
+/// the archive's name or just so: then the search finds it there.
+///
+/// # Errors
+/// If the archive cannot be read.
+pub(crate) fn to_search(path: &Path) -> Result<Option<PathBuf>> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let lower = name.to_ascii_lowercase();
+    let stem = [".tar.gz", ".tgz", ".tar", ".zip"].iter().find_map(|end| lower.strip_suffix(end));
+    let stem = stem.map_or("", |stem| &name[..stem.len()]);
+    if !stem.is_empty() && path.with_file_name(stem).is_dir() {
+        return Ok(None);
+    }
+    let folder = mirror::folder_of_archive(path)?;
+    let fail = |error| Error::io(&folder, "cannot list", error);
+    let mut names = BTreeSet::new();
+    for entry in fs::read_dir(&folder).map_err(fail)? {
+        names.insert(entry.map_err(fail)?.file_name());
+    }
+    let is_unpacked =
+        !names.is_empty() && names.iter().all(|name| path.with_file_name(name).exists());
+    Ok((!is_unpacked).then_some(folder))
+}
+
+/// Archives in `folder`, which is of an archive, for the message that there is no cube.
+pub(crate) fn nested(folder: &Path) -> Vec<String> {
+    let files = walkdir::WalkDir::new(folder).sort_by_file_name().into_iter().flatten();
+    let names = files.filter(|file| mirror::is_archive(file.path()) || is_unread(file.path()));
+    names.take(NAMED).map(|file| file.file_name().to_string_lossy().into_owned()).collect()
+}
+
+/// Whether a file is called like an archive of a kind that is not opened.
+pub(crate) fn is_unread(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+    UNREAD.iter().any(|ending| name.ends_with(ending))
+}

@@ -1,0 +1,71 @@
+//! What is found in an archive while it is listed, and how much that may be.
+
+use hsipack_format::{Error, Result};
+
+use super::{Member, Place, names};
+
+/// More members than archives of cubes have.
+pub const MOST_MEMBERS: usize = 100_000;
+/// Most bytes of all names together.
+const MOST_NAMES: usize = 64 << 20;
+/// Most bytes that are kept of the starts of members.
+const MOST_HEADS: usize = 64 << 20;
+
+/// What is found in an archive.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    pub members: Vec<Member>,
+    pub folders: Vec<String>,
+}
+
+impl Listing {
+    pub fn add(&mut self, name: String, size: u64, place: Place) {
+        self.members.push(Member { name, size, place, head: Box::default() });
+    }
+
+    /// The members, if none is in the way of another.
+    pub fn members(self) -> Result<Vec<Member>> {
+        let folders = self.folders.iter().map(|name| (name.as_str(), true));
+        let files = self.members.iter().map(|member| (member.name.as_str(), false));
+        names::check_distinct(&folders.chain(files).collect::<Vec<_>>())?;
+        match self.members.iter().find(|member| member.name.is_empty()) {
+            Some(_) => {
+                Err(Error::unsupported("a member without a name").with_remedy(names::UNPACK))
+            }
+            None => Ok(self.members),
+        }
+    }
+}
+
+/// Counts what a listing takes.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    members: usize,
+    names: usize,
+    heads: usize,
+}
+
+impl Tally {
+    /// Counts one more header, with a name of so many bytes.
+    pub fn count(&mut self, name: usize) -> Result<()> {
+        self.members += usize::from(name > 0);
+        self.names += name + 1;
+        if self.members > MOST_MEMBERS || self.names > MOST_NAMES {
+            return Err(Error::unsupported(format!(
+                "an archive of more than {MOST_MEMBERS} files"
+            ))
+            .with_remedy("unpack it, and give the folder"));
+        }
+        Ok(())
+    }
+
+    /// A member's first bytes, while there is room for them.
+    pub fn keep(&mut self, head: Box<[u8]>) -> Box<[u8]> {
+        self.heads += head.len();
+        if self.heads > MOST_HEADS { Box::default() } else { head }
+    }
+}
+
+pub(super) fn special(kind: &str) -> Error {
+    Error::unsupported(format!("{kind}, not a file")).with_remedy(names::UNPACK)
+}

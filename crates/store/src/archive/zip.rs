@@ -1,0 +1,293 @@
+//! What a `.zip` holds: its central directory, read an entry at a time and held against the file.
+//!
+//! The `zip` crate takes memory for as many members as an archive says it has, and keeps one of several that share a name. So
+//! the directory is read here, as the specification has it ([APPNOTE](https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT)
+//! 4.3.12 to 4.3.16, 4.5.3).
+
+use std::fs::File;
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
+
+use hsipack_format::{Error, Result};
+
+use super::{DAMAGED, Listing, Place, Tally, names, special};
+
+/// Deflate cannot shrink data by more than this.
+const BEST_RATIO: u64 = 1032;
+/// Bytes of the header before a member, without its name and extra fields.
+const LOCAL_HEADER: u64 = 30;
+/// Bytes of an entry of the directory, likewise.
+const ENTRY: usize = 46;
+/// Bytes of the record at the end, without its comment, of which there are at most 65535.
+const END: usize = 22;
+/// Bytes of what stands before that record in large archives, which says where a record with larger numbers is.
+const LOCATOR: usize = 20;
+/// Bytes of that record.
+const END_64: usize = 56;
+
+/// How a member's bytes are stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Method {
+    Stored,
+    Deflated,
+    /// In a way that is not read, and which one.
+    Other(String),
+}
+
+/// A member of a zip archive.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    /// Where the header before its bytes begins.
+    pub header: u64,
+    /// Bytes in the archive.
+    pub compressed: u64,
+    /// CRC-32 of the bytes that come out.
+    pub crc: u32,
+    pub method: Method,
+}
+
+/// Where the directory is.
+struct Directory {
+    start: u64,
+    len: u64,
+    entries: u64,
+    /// Bytes before the archive, such as a program that unpacks it; places are counted from behind them.
+    before: u64,
+}
+
+/// The members of the archive in `file`, which has `len` bytes.
+///
+/// # Errors
+/// If its directory is damaged, or it has a member that no archive of cubes has.
+pub(super) fn list(mut file: impl Read + Seek, len: u64) -> Result<Listing> {
+    let directory = find_directory(&mut file, len)?;
+    file.seek(SeekFrom::Start(directory.start)).map_err(cannot_read)?;
+    let mut bytes = file.take(directory.len);
+    let (mut listing, mut tally) = (Listing::default(), Tally::default());
+    for _ in 0..directory.entries {
+        let mut fixed = [0; ENTRY];
+        bytes.read_exact(&mut fixed).map_err(cannot_read)?;
+        if !fixed.starts_with(b"PK\x01\x02") {
+            return Err(unsound("its directory has fewer files than it says"));
+        }
+        let lengths = [28, 30, 32].map(|at| usize::from(u16_at(&fixed, at)));
+        tally.count(lengths[0])?;
+        // At most 64 KiB each.
+        let mut texts = vec![0; lengths.iter().sum()];
+        bytes.read_exact(&mut texts).map_err(cannot_read)?;
+        let (raw, rest) = texts.split_at(lengths[0]);
+        let name = names::checked(raw)?;
+        let within = |error: Error| error.within(format_args!("'{name}'"));
+        check_kind(&fixed).map_err(within)?;
+        if raw.ends_with(b"/") {
+            listing.folders.push(name);
+            continue;
+        }
+        let (entry, size) = entry(&fixed, &rest[..lengths[1]], &directory, len).map_err(within)?;
+        listing.add(name, size, Place::Zip(entry));
+    }
+    if bytes.limit() > 0 {
+        return Err(unsound("its directory goes on behind its last file"));
+    }
+    Ok(listing)
+}
+
+/// The entry whose fixed part is `fixed`, and the size of its member.
+fn entry(
+    fixed: &[u8; ENTRY],
+    extra: &[u8],
+    directory: &Directory,
+    file_len: u64,
+) -> Result<(Entry, u64)> {
+    let mut large = extra_of_large(extra);
+    let mut number = |at: usize| match u32_at(fixed, at) {
+        u32::MAX => large.next().ok_or_else(contradict),
+        number => Ok(u64::from(number)),
+    };
+    let size = number(24)?;
+    let compressed = number(20)?;
+    let header = number(42)?.checked_add(directory.before).ok_or_else(contradict)?;
+    let is_encrypted = u16_at(fixed, 8) & 1 != 0;
+    let method = match u16_at(fixed, 10) {
+        _ if is_encrypted => Method::Other("encrypted".to_owned()),
+        0 => Method::Stored,
+        8 => Method::Deflated,
+        number => Method::Other(format!("compressed by {}", method_name(number))),
+    };
+    let end = header.checked_add(LOCAL_HEADER).and_then(|start| start.checked_add(compressed));
+    let is_possible = match method {
+        Method::Stored => size == compressed,
+        Method::Deflated => size / BEST_RATIO <= compressed,
+        Method::Other(_) => true,
+    };
+    if end.is_none_or(|end| end > file_len) || !is_possible {
+        return Err(contradict());
+    }
+    Ok((Entry { header, compressed, crc: u32_at(fixed, 16), method }, size))
+}
+
+/// The numbers of 8 bytes among an entry's extra fields, which stand for those that 4 bytes cannot hold.
+fn extra_of_large(mut extra: &[u8]) -> impl Iterator<Item = u64> {
+    const LARGE: u16 = 1;
+    let mut found: &[u8] = &[];
+    while let Some((head, rest)) = extra.split_at_checked(4) {
+        let Some((field, rest)) = rest.split_at_checked(usize::from(u16_at(head, 2))) else {
+            break;
+        };
+        if u16_at(head, 0) == LARGE {
+            found = field;
+            break;
+        }
+        extra = rest;
+    }
+    found.chunks_exact(8).map(|bytes| u64_at(bytes, 0))
+}
+
+/// Refuses what is no file and no folder. Archives that were not made on Unix do not say.
+fn check_kind(fixed: &[u8; ENTRY]) -> Result<()> {
+    const UNIX: u8 = 3;
+    const MACOS: u8 = 19;
+    const KIND: u32 = 0o170_000;
+    let mode = if matches!(fixed[5], UNIX | MACOS) { u32_at(fixed, 38) >> 16 } else { 0 };
+    match mode & KIND {
+        0 | 0o100_000 | 0o040_000 => Ok(()),
+        0o120_000 => Err(special("a symbolic link")),
+        _ => Err(special("a device, a pipe or a socket")),
+    }
+}
+
+fn method_name(number: u16) -> String {
+    match number {
+        9 => "Deflate64".to_owned(),
+        12 => "bzip2".to_owned(),
+        14 => "LZMA".to_owned(),
+        93 => "Zstandard".to_owned(),
+        95 => "XZ".to_owned(),
+        number => format!("method {number}"),
+    }
+}
+
+/// Finds the directory by the records at the end of the file.
+fn find_directory(file: &mut (impl Read + Seek), len: u64) -> Result<Directory> {
+    let tail = len.min((END + usize::from(u16::MAX) + LOCATOR + END_64) as u64);
+    let tail_start = len - tail;
+    let tail = bytes_at(file, tail_start, tail as usize)?;
+    let is_end = |at: &usize| {
+        let record = &tail[*at..];
+        record.starts_with(b"PK\x05\x06")
+            && record.len() >= END
+            && END + usize::from(u16_at(record, 20)) <= record.len()
+    };
+    let at = (0..tail.len().saturating_sub(END - 1)).rev().find(is_end);
+    let at = at.ok_or_else(|| unsound("it has no directory at its end"))?;
+    let record = &tail[at..];
+    let mut end = tail_start + at as u64;
+    let (mut entries, mut size, mut offset) = (
+        u64::from(u16_at(record, 10)),
+        u64::from(u32_at(record, 12)),
+        u64::from(u32_at(record, 16)),
+    );
+    let mut disks = [u32::from(u16_at(record, 4)), u32::from(u16_at(record, 6))];
+    let locator = at.checked_sub(LOCATOR).map(|at| &tail[at..]);
+    if let Some(locator) = locator.filter(|locator| locator.starts_with(b"PK\x06\x07")) {
+        // Where the archive stands behind something else, the place in the locator is not the one in the file.
+        let places = [Some(u64_at(locator, 8)), end.checked_sub((LOCATOR + END_64) as u64)];
+        let mut records = places.into_iter().flatten().filter_map(|place| {
+            let inside = place.checked_add(END_64 as u64).is_some_and(|end| end <= len);
+            let record = inside.then(|| bytes_at(file, place, END_64).ok()).flatten()?;
+            record.starts_with(b"PK\x06\x06").then_some((place, record))
+        });
+        let found = records.next();
+        let (place, record) = found.ok_or_else(|| unsound("a record at its end is missing"))?;
+        end = place;
+        disks = [u32_at(&record, 16), u32_at(&record, 20)];
+        (entries, size, offset) = (u64_at(&record, 32), u64_at(&record, 40), u64_at(&record, 48));
+    }
+    if disks != [0, 0] {
+        return Err(Error::unsupported("a part of an archive that was split")
+            .with_remedy("put its parts together, or unpack it, and give the folder"));
+    }
+    if entries > size / ENTRY as u64 {
+        return Err(unsound("its directory is too small for its files"));
+    }
+    let start = end.checked_sub(size).ok_or_else(|| unsound("its directory is cut short"))?;
+    let is_at =
+        |file: &mut _, place: u64| bytes_at(file, place, 4).is_ok_and(|sign| sign == b"PK\x01\x02");
+    if entries == 0 || offset == start || !is_at(file, offset) {
+        let before = start.checked_sub(offset);
+        let before = before.ok_or_else(|| unsound("its directory lies before its start"))?;
+        return Ok(Directory { start, len: size, entries, before });
+    }
+    Ok(Directory { start: offset, len: size, entries, before: 0 })
+}
+
+/// The `count` bytes at `place`.
+fn bytes_at(file: &mut (impl Read + Seek), place: u64, count: usize) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; count];
+    file.seek(SeekFrom::Start(place)).map_err(cannot_read)?;
+    file.read_exact(&mut bytes).map_err(cannot_read)?;
+    Ok(bytes)
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
+}
+
+impl Entry {
+    /// Where its bytes begin in `file`, which has `len` bytes.
+    ///
+    /// # Errors
+    /// If there is no header, or they do not lie inside the file.
+    pub fn data_start(&self, file: &File, len: u64) -> Result<u64> {
+        let damaged = |what: &str| Err(Error::malformed(what).with_remedy(DAMAGED));
+        let mut header = [0; LOCAL_HEADER as usize];
+        if file.read_exact_at(&mut header, self.header).is_err()
+            || !header.starts_with(b"PK\x03\x04")
+        {
+            return damaged("there is no header where the zip archive says");
+        }
+        let length = |at: usize| u64::from(u16_at(&header, at));
+        // When the archive was listed, this was compared with its length.
+        let start = self.header + LOCAL_HEADER + length(26) + length(28);
+        match start.checked_add(self.compressed) {
+            Some(end) if end <= len => Ok(start),
+            _ => damaged("it goes on after the end of the zip archive"),
+        }
+    }
+
+    /// Refuses bytes that are encrypted, or compressed in a way that is not read.
+    ///
+    /// # Errors
+    /// If they are.
+    pub fn check_readable(&self) -> Result<()> {
+        match &self.method {
+            Method::Other(how) => Err(Error::unsupported(format!("{how} in the archive"))
+                .with_remedy("unpack the archive, and give the folder")),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn contradict() -> Error {
+    Error::malformed("its sizes in the zip archive contradict the file").with_remedy(DAMAGED)
+}
+
+fn unsound(what: &str) -> Error {
+    Error::malformed(format!("not a sound zip archive: {what}")).with_remedy(DAMAGED)
+}
+
+fn cannot_read(error: std::io::Error) -> Error {
+    match error.kind() {
+        ErrorKind::UnexpectedEof => unsound("it ends within its directory").caused_by(error),
+        _ => Error::new(hsipack_format::ErrorKind::Io, format!("cannot read: {error}"))
+            .caused_by(error),
+    }
+}

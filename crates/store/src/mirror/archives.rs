@@ -1,0 +1,332 @@
+//! Archives whose members have files, each in a folder of its own, and what users know them by.
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use hsipack_format::{Error, Result};
+
+use super::{Mirror, holding, locked, mirror_for, table, without_parents};
+use crate::archive::{Archive, Kind};
+
+/// The folder of all archives below the mirror's. No URL begins so.
+const FOLDER: &str = "archive";
+
+/// An archive and its folder.
+#[derive(Debug)]
+pub(super) struct Placed {
+    pub archive: Archive,
+    folder: PathBuf,
+}
+
+impl Placed {
+    /// The file of member `number`.
+    pub fn file_of(&self, number: usize) -> PathBuf {
+        self.folder.join(&self.archive.members()[number].name)
+    }
+}
+
+/// The archives of a mirror; a folder is called by its number here.
+#[derive(Debug, Default)]
+pub(super) struct Archives(Vec<Arc<Placed>>);
+
+/// Whether `path` is a file that is called as archives are.
+pub fn is_archive(path: &Path) -> bool {
+    Kind::of(path).is_some() && path.is_file()
+}
+
+/// The folder that stands for the archive at `path`, and holds files that stand for its members.
+///
+/// # Errors
+/// If it lies in another archive, cannot be read, is damaged or holds what no archive of cubes holds; if nothing can be
+/// written among the temporary files.
+pub fn folder_of_archive(path: &Path) -> Result<PathBuf> {
+    let mirror = mirror_for(path)?;
+    if mirror.is_of_archive(path) {
+        return Err(Error::unsupported("an archive in an archive, which is not opened")
+            .at(path)
+            .with_remedy("unpack the outer one, and give what is in it"));
+    }
+    // A file that stands for an object is known by its URL.
+    let told = mirror.url_of(path).unwrap_or_else(|| path.to_owned());
+    mirror.place(path, &told)
+}
+
+/// The file or folder that stands for what a path leads to that goes into an archive, whether there is anything or not;
+/// `None` if it goes into none.
+///
+/// # Errors
+/// As [`folder_of_archive`].
+pub fn inside_archive(path: &Path) -> Result<Option<PathBuf>> {
+    let mut place = PathBuf::new();
+    let mut is_inside = false;
+    for part in path.components() {
+        place.push(part);
+        if is_archive(&place) {
+            place = folder_of_archive(&place)?;
+            is_inside = true;
+        }
+    }
+    Ok(is_inside.then(|| without_parents(&place)))
+}
+
+/// Whether a file or folder stands for a member or a folder of an archive, or for an archive.
+pub fn is_of_archive(path: &Path) -> bool {
+    holding(path).is_some_and(|mirror| mirror.is_of_archive(path))
+}
+
+/// The archive that a folder stands for, as users know it, if it stands for a whole one.
+pub fn archive_of(folder: &Path) -> Option<PathBuf> {
+    let mirror = holding(folder)?;
+    let is_whole = folder.parent() == Some(&mirror.root.join(FOLDER));
+    is_whole.then(|| mirror.url_of(folder)).flatten()
+}
+
+/// The path beside an archive that one leads to which leaves the archive's folder by `..`; any other as it is.
+pub fn beside_archive(path: &Path) -> PathBuf {
+    let Some(mirror) = holding(path) else { return path.to_owned() };
+    mirror.leaving(path).unwrap_or_else(|| path.to_owned())
+}
+
+impl Mirror {
+    /// Whether a file or folder stands for something in an archive.
+    pub(super) fn is_of_archive(&self, path: &Path) -> bool {
+        path.starts_with(self.root.join(FOLDER))
+    }
+
+    /// What a path below the mirror's folder, or a text that begins with one, is known by, if it is of an archive.
+    pub(super) fn told_of_archive(&self, below: &str) -> Option<String> {
+        let rest = below.strip_prefix(FOLDER)?.strip_prefix('/')?;
+        let digits = rest.find(|character: char| !character.is_ascii_digit()).unwrap_or(rest.len());
+        let (number, rest) = rest.split_at(digits);
+        let archives = locked(&self.archives);
+        let placed = archives.0.get(number.parse::<usize>().ok()?)?;
+        Some(format!("{}{rest}", placed.archive.told().display()))
+    }
+
+    fn leaving(&self, path: &Path) -> Option<PathBuf> {
+        let below = path.strip_prefix(self.root.join(FOLDER)).ok()?;
+        let mut parts = below.components();
+        let number = parts.next()?.as_os_str().to_str()?.parse::<usize>().ok()?;
+        let told = locked(&self.archives).0.get(number)?.archive.told().to_owned();
+        let mut depth = 0usize;
+        while let Some(part) = parts.next() {
+            match part {
+                Component::ParentDir if depth == 0 => {
+                    return Some(told.parent().unwrap_or(Path::new("")).join(parts.as_path()));
+                }
+                Component::ParentDir => depth -= 1,
+                Component::Normal(_) => depth += 1,
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// The folder of an archive, whose members get files if they have none yet.
+    fn place(&self, path: &Path, told: &Path) -> Result<PathBuf> {
+        // Two may look for it at the same time.
+        let _listed = locked(&self.listed);
+        let number = {
+            let archives = locked(&self.archives);
+            if let Some(placed) = archives.0.iter().find(|placed| placed.archive.told() == told) {
+                return Ok(placed.folder.clone());
+            }
+            archives.0.len()
+        };
+        let archive = Archive::open(path, told)?;
+        let folder = self.root.join(FOLDER).join(number.to_string());
+        let placed = Arc::new(Placed { archive, folder: folder.clone() });
+        self.make_files(&placed).inspect_err(|_| {
+            let _ = fs::remove_dir_all(&folder);
+        })?;
+        locked(&self.archives).0.push(placed);
+        Ok(folder)
+    }
+
+    fn make_files(&self, placed: &Arc<Placed>) -> Result<()> {
+        let make = |folder: &Path| {
+            fs::create_dir_all(folder)
+                .map_err(|error| Error::io(folder, "cannot create", error).with_remedy(super::ROOM))
+        };
+        make(&placed.folder)?;
+        for (number, member) in placed.archive.members().iter().enumerate() {
+            let file = placed.file_of(number);
+            make(file.parent().unwrap_or(&placed.folder))?;
+            table::empty(&file, member.size)?;
+            self.table.add_member(&file, placed, number);
+        }
+        Ok(())
+    }
+}
+
+// Miri knows no blocks of files.
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use std::io::{Cursor, Read, Write};
+    use std::os::unix::fs::MetadataExt;
+
+    use zip::write::SimpleFileOptions;
+    use zip::{CompressionMethod, ZipWriter};
+
+    use super::super::table::Table;
+    use super::*;
+    use crate::mirror::{pinning, prepare, session, url_of, with_urls};
+    use crate::small;
+
+    const BYTES: usize = 100_000;
+
+    fn content(seed: u8) -> Vec<u8> {
+        (0..BYTES).map(|n| (n % 251) as u8 ^ seed).collect()
+    }
+
+    fn zipped(folder: &Path, method: CompressionMethod) -> PathBuf {
+        let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+        let options = SimpleFileOptions::default().compression_method(method);
+        for (name, seed) in [("in/a", 1), ("in/b", 2), ("c", 3)] {
+            zip.start_file(name, options).unwrap();
+            zip.write_all(&content(seed)).unwrap();
+        }
+        let path = folder.join(format!("{method}.zip"));
+        fs::write(&path, zip.finish().unwrap().into_inner()).unwrap();
+        path
+    }
+
+    fn tarred(folder: &Path) -> PathBuf {
+        let gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        let mut tar = tar::Builder::new(gzip);
+        for (name, seed) in [("in/a", 1), ("in/b", 2), ("c", 3)] {
+            let mut header = tar::Header::new_gnu();
+            header.set_size(BYTES as u64);
+            tar.append_data(&mut header, name, content(seed).as_slice()).unwrap();
+        }
+        let path = folder.join("t.tar.gz");
+        fs::write(&path, tar.into_inner().unwrap().finish().unwrap()).unwrap();
+        path
+    }
+
+    fn is_on_disk(path: &Path) -> bool {
+        path.metadata().unwrap().blocks() * 512 >= BYTES as u64
+    }
+
+    #[test]
+    fn members_are_files_under_names_that_users_know() {
+        let folder = tempfile::tempdir().unwrap();
+        let _session = session();
+        let archive = zipped(folder.path(), CompressionMethod::Deflated);
+        let inside = folder_of_archive(&archive).unwrap();
+        assert_eq!(folder_of_archive(&archive).unwrap(), inside);
+        let b = inside_archive(&archive.join("in/../in/b")).unwrap().unwrap();
+        assert_eq!(b, inside.join("in/b"));
+        assert_eq!(b.metadata().unwrap().len(), BYTES as u64);
+        assert_eq!(url_of(&b).unwrap(), archive.join("in/b"));
+        assert_eq!(url_of(&inside).unwrap(), archive);
+        assert_eq!((archive_of(&inside), archive_of(&b)), (Some(archive.clone()), None));
+        let text = format!("no {} in {}", b.display(), inside.display());
+        assert_eq!(with_urls(&text), format!("no {0}/in/b in {0}", archive.display()));
+        assert!(is_of_archive(&b) && is_of_archive(&inside) && !is_of_archive(&archive));
+        assert_eq!(inside_archive(folder.path()).unwrap(), None);
+        assert!(!inside_archive(&archive.join("no")).unwrap().unwrap().exists());
+        let beside = |path: &str| beside_archive(&inside.join(path));
+        assert_eq!(beside("in/../../x/y"), folder.path().join("x/y"));
+        assert_eq!(beside("in/../x"), inside.join("in/../x"));
+    }
+
+    #[test]
+    fn what_is_stored_is_read_in_its_place_and_the_rest_when_it_is_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let _session = session();
+        for (archive, is_copied) in [
+            (zipped(folder.path(), CompressionMethod::Stored), false),
+            (zipped(folder.path(), CompressionMethod::Deflated), true),
+            (tarred(folder.path()), true),
+        ] {
+            let inside = folder_of_archive(&archive).unwrap();
+            let [a, b, c] = ["in/a", "in/b", "c"].map(|name| inside.join(name));
+            assert_eq!(small::head(&c, 7).unwrap(), content(3)[..7]);
+            prepare(&inside).unwrap();
+            assert!(![&a, &b, &c].into_iter().any(|path| is_on_disk(path)));
+            let (window, pin) = pinning(|| small::window(&b).unwrap());
+            let mut read = Vec::new();
+            { window }.read_to_end(&mut read).unwrap();
+            assert!(read == content(2));
+            pin.verify().unwrap();
+            assert_eq!(is_on_disk(&b), is_copied, "{}", archive.display());
+            // What lies before it in a stream comes along.
+            assert_eq!(is_on_disk(&a), archive.ends_with("t.tar.gz"));
+            assert!(!is_on_disk(&c));
+            assert!(small::read(&c, 1 << 20).unwrap() == content(3));
+            assert!(small::read(&a, 1 << 20).unwrap() == content(1));
+            // Who needs a file gets one.
+            let (file, len) = small::open(&c).unwrap();
+            assert!(len == BYTES as u64 && file.metadata().unwrap().len() == len);
+            assert!(is_on_disk(&c));
+        }
+    }
+
+    #[test]
+    fn a_member_that_is_read_in_its_place_is_held_against_its_checksum() {
+        let folder = tempfile::tempdir().unwrap();
+        let _session = session();
+        let archive = zipped(folder.path(), CompressionMethod::Stored);
+        let mut bytes = fs::read(&archive).unwrap();
+        bytes[BYTES / 2] ^= 1;
+        fs::write(&archive, bytes).unwrap();
+        let inside = folder_of_archive(&archive).unwrap();
+        let (window, pin) = pinning(|| small::window(&inside.join("in/a")));
+        window.unwrap();
+        for error in [
+            pin.verify().unwrap_err(),
+            small::read(&inside.join("in/a"), 1 << 20).unwrap_err(),
+            small::open(&inside.join("in/a")).unwrap_err(),
+        ] {
+            assert_eq!(error.path(), Some(archive.join("in/a").as_path()));
+            assert!(error.what().contains("checksum"), "{error}");
+        }
+        let (_, pin) = pinning(|| small::head(&inside.join("in/b"), 5).unwrap());
+        pin.verify().unwrap();
+    }
+
+    #[test]
+    fn what_a_stream_passes_is_kept_while_nothing_has_to_give_way_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let archive = Archive::open(&tarred(folder.path()), Path::new("told")).unwrap();
+        let placed = Arc::new(Placed { archive, folder: folder.path().join("0") });
+        let table = Table::with_limit(folder.path(), Some(BYTES as u64 * 2 + 10));
+        let files: Vec<PathBuf> = (0..3).map(|number| placed.file_of(number)).collect();
+        fs::create_dir_all(folder.path().join("0/in")).unwrap();
+        for (number, file) in files.iter().enumerate() {
+            table::empty(file, BYTES as u64).unwrap();
+            table.add_member(file, &placed, number);
+        }
+        let there = || files.iter().map(|file| is_on_disk(file)).collect::<Vec<_>>();
+        // Room for two: the first comes along with the last, the second does not.
+        table.fetch(&files[2]).unwrap();
+        assert_eq!(there(), [true, false, true]);
+        // Going back; what was opened longest ago gives way.
+        table.fetch(&files[1]).unwrap();
+        assert_eq!(there().iter().filter(|there| **there).count(), 2);
+        assert!(fs::read(&files[1]).unwrap() == content(2));
+        table.fetch(&files[0]).unwrap();
+        table.fetch(&files[2]).unwrap();
+        assert!(fs::read(&files[2]).unwrap() == content(3));
+        assert_eq!(there().iter().filter(|there| **there).count(), 2);
+    }
+
+    #[test]
+    fn many_threads_read_a_stream_at_the_same_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let _session = session();
+        let inside = folder_of_archive(&tarred(folder.path())).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                for (name, seed) in [("c", 3), ("in/b", 2), ("in/a", 1)] {
+                    let path = inside.join(name);
+                    scope.spawn(move || {
+                        assert!(small::read(&path, 1 << 20).unwrap() == content(seed));
+                    });
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,138 @@
+//! Files that stand for members of archives: read in their places, or brought out of the archive.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use hsipack_format::{Error, ErrorKind, Result};
+
+use super::archives::Placed;
+use super::pins;
+use super::table::{Known, Origin, Table, There, cannot_write, free_bytes};
+use crate::archive::{MemberBytes, StreamGuard};
+use crate::window::Window;
+
+impl Table {
+    /// The archive and the number of the member that a file stands for, if it stands for one.
+    pub(super) fn member(&self, path: &Path) -> Option<(Arc<Placed>, usize)> {
+        match &self.lock().files.get(path)?.origin {
+            Origin::Member { archive, number } => Some((archive.clone(), *number)),
+            Origin::Object { .. } => None,
+        }
+    }
+
+    /// Where a file's bytes lie uncompressed in an archive, if they do.
+    pub(super) fn in_place(&self, path: &Path) -> Result<Option<Window>> {
+        let Some((archive, number)) = self.member(path) else { return Ok(None) };
+        let window = archive.archive.in_place(number)?;
+        if window.is_some()
+            && pins(path)
+            && let Some(known) = self.lock().files.get_mut(path)
+        {
+            known.pins += 1;
+        }
+        Ok(window)
+    }
+
+    /// Compares the checksum of a file that is read in its place in an archive, the first time.
+    pub(super) fn verify(&self, path: &Path) -> Result<()> {
+        let Some((archive, number)) = self.member(path) else { return Ok(()) };
+        let to_do = |known: &Known| known.there != There::Whole && !known.is_verified;
+        if !self.lock().files.get(path).is_some_and(to_do)
+            || archive.archive.in_place(number)?.is_none()
+        {
+            return Ok(());
+        }
+        archive.archive.verify(number)?;
+        if let Some(known) = self.lock().files.get_mut(path) {
+            known.is_verified = true;
+        }
+        Ok(())
+    }
+
+    /// Brings a member out of a compressed stream, and those that lie before it in the stream while there is room for them:
+    /// coming back for them would cost as much again.
+    pub(super) fn bring_on_the_way(
+        &self,
+        archive: &Placed,
+        wanted: usize,
+        stream: &mut StreamGuard<'_>,
+    ) -> Result<()> {
+        archive.archive.copy_on_the_way(stream, wanted, &mut |number, member| {
+            let path = archive.file_of(number);
+            let clock = match number == wanted {
+                true => self.tick(),
+                false => match self.begin_passing(&path)? {
+                    Some(clock) => clock,
+                    None => return Ok(()),
+                },
+            };
+            let brought = self.bring_member(&path, clock, member);
+            if number == wanted {
+                return brought;
+            }
+            // Whoever wants it later is told why it cannot be had.
+            self.settle(&path, archive.archive.members()[number].size, brought.is_ok());
+            Ok(())
+        })
+    }
+
+    fn bring_member(&self, path: &Path, clock: u64, member: &mut MemberBytes<'_>) -> Result<()> {
+        self.bring(path, clock, &mut |file| {
+            member.copy(&mut |bytes| {
+                write_piece(file, bytes).map_err(|error| cannot_write(path, error))
+            })
+        })
+    }
+
+    fn tick(&self) -> u64 {
+        let mut state = self.lock();
+        state.clock += 1;
+        state.clock
+    }
+
+    /// Takes room for a member that is passed, if it is not there and nothing has to give way for it.
+    fn begin_passing(&self, path: &Path) -> Result<Option<u64>> {
+        let mut state = self.lock();
+        let held = state.held;
+        let Some(known) = state.files.get(path) else { return Ok(None) };
+        let len = known.len;
+        let is_head = matches!(known.there, There::Head(_));
+        if !is_head || held.saturating_add(len) > self.most(held)? {
+            return Ok(None);
+        }
+        state.held += len;
+        state.clock += 1;
+        let clock = state.clock;
+        if let Some(known) = state.files.get_mut(path) {
+            (known.there, known.opened) = (There::Coming, clock);
+        }
+        Ok(Some(clock))
+    }
+
+    /// Looks that the disk has room for a member: what a server's object takes is known as well, but not what is free when
+    /// it has come.
+    pub(super) fn check_disk(&self, archive: &Placed, number: usize) -> Result<()> {
+        let size = archive.archive.members()[number].size;
+        let free = free_bytes(&self.root)?;
+        if size <= free {
+            return Ok(());
+        }
+        let gb = |bytes: u64| bytes as f64 / 1e9;
+        let name = archive.archive.told().join(&archive.archive.members()[number].name);
+        let folder = self.root.parent().unwrap_or(&self.root).display().to_string();
+        let error = format!(
+            "unpacking it takes {:.3} GB in {folder}, where {:.3} GB are free",
+            gb(size),
+            gb(free)
+        );
+        Err(Error::new(ErrorKind::Io, error).at(name).with_remedy(
+            "let TMPDIR name a folder with more room, or unpack the archive and give its folder",
+        ))
+    }
+}
+
+pub(super) fn write_piece(mut file: &File, bytes: &[u8]) -> std::io::Result<()> {
+    file.write_all(bytes)
+}
