@@ -91,8 +91,11 @@ def dataset(hsipack: Path, small: list[Scene], tmp_path_factory: pytest.TempPath
     scenes.write(folder, small)
     out = folder.with_suffix(".hsipack")
     inputs = [folder / f"{scene.name}.hdr" for scene in small]
-    mask = "labels={dir}/{stem}_mask.png"
-    convert(hsipack, out, *inputs, "--mask", mask, "--table", folder / "table.csv")
+    words: list[object] = ["--table", folder / "table.csv"]
+    words += ["--mask", "labels={dir}/{stem}_mask.png"]
+    for layer in ("valid", "shadow"):
+        words += ["--mask", f"quality:{layer}={{dir}}/{{stem}}_{layer}.png"]
+    convert(hsipack, out, *inputs, *words)
     [shard] = [path for path in (out / "10x12x5/image/c").rglob("*") if path.is_file()]
     data = bytearray(shard.read_bytes())
     data[20:40] = bytes(20)

@@ -53,6 +53,12 @@ def classes(number: int, rows: int, columns: int) -> np.ndarray:
     return ids
 
 
+def layers(scene: Scene) -> dict[str, np.ndarray]:
+    """Layers of a second mask, which overlap."""
+    y, x = np.mgrid[: scene.mask.shape[0], : scene.mask.shape[1]]
+    return {"valid": x + y > 20, "shadow": y > 9}
+
+
 def small_scenes() -> list[Scene]:
     """Six cubes of one shape: the third is named like markup, the fourth has missing values."""
     names = ["scan_0", "scan_1", HOSTILE, "scan_3", "=scan_4", "scan_5"]
@@ -108,6 +114,8 @@ def write(folder: Path, scenes: list[Scene]) -> None:
             ]
         (folder / f"{scene.name}.hdr").write_text("\n".join(header) + "\n")
         Image.fromarray(scene.mask).save(folder / f"{scene.name}_mask.png")
+        for name, layer in layers(scene).items():
+            Image.fromarray(layer.astype(np.uint8)).save(folder / f"{scene.name}_{name}.png")
     columns_of_table = ["name", "split", "group", "label", "age"]
     with (folder / "table.csv").open("w", newline="") as file:
         table = csv.DictWriter(file, columns_of_table)

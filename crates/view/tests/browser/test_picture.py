@@ -179,6 +179,33 @@ def test_masks_are_laid_over_with_legend_and_opacity(view: View, small: list[Sce
     view.shows(AT, ALL, at_pixels(plain))
 
 
+def test_layers_of_a_mask_overlap(view: View, small: list[Scene]) -> None:
+    scene = small[1]
+    plain = coloured(scene, RGB)
+    layers = list(scenes.layers(scene).values())
+    view.cube(1, f"{VIEW}&bands=8,5,2&opacity=0.5&cursor=20,3")
+    view.page.get_by_label("Mask", exact=True).select_option("quality")
+    legend = view.page.locator(".section.masks .legend li")
+    until(lambda: legend.count() == 2)
+    texts = legend.all_inner_texts()
+    assert ["valid" in texts[0], "shadow" in texts[1]] == [True, True]
+    assert [text.split()[-1] for text in texts] == [str(layer.sum()) for layer in layers]
+    # The cursor lies where both are.
+    told = view.page.locator(".readout")
+    until(lambda: "valid" in told.inner_text() and "shadow" in told.inner_text())
+    swatches = legend.locator(".swatch")
+    colours = [
+        swatches.nth(at).evaluate("(node) => getComputedStyle(node).backgroundColor")
+        for at in range(2)
+    ]
+    expected = plain
+    for layer, colour in zip(layers, colours, strict=True):
+        red, green, blue = map(int, colour[4:-1].split(","))
+        expected = np.where(layer[..., None], blend(expected, (red, green, blue), 0.5), expected)
+    unmarked = ALL[(abs(ALL[:, 0] - 20) > 2) | (abs(ALL[:, 1] - 3) > 2)]
+    view.shows(AT, unmarked, at_pixels(expected, unmarked))
+
+
 def test_the_angle_map_has_numpys_angles(view: View, small: list[Scene]) -> None:
     scene = small[0]
     view.cube(0, f"{VIEW}&mask=&bands=8,5,2")
