@@ -84,3 +84,11 @@ def test_nothing_is_cut_off_or_lies_on_something_else(
         if size == DESKTOP:
             view.page.locator(".section.facts").scroll_into_view_if_needed()
             keep(view, f"facts-{theme}-{size[0]}")
+        view.cube(7)
+        again = view.page.get_by_role("button", name="Try again")
+        again.wait_for()
+        keep(view, f"damaged-{theme}-{size[0]}")
+        assert view.page.evaluate(FLAWS) == []
+        button = again.bounding_box()
+        assert button is not None
+        assert button["height"] < 48, "its text is broken"
