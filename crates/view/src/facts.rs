@@ -153,7 +153,6 @@ fn fields(sample: &Sample) -> Vec<[String; 2]> {
         other => other.to_string(),
     };
     let known = [
-        ("id", Some(sample.id.to_string())),
         ("split", sample.split.clone()),
         ("group", sample.group.clone()),
         ("label", sample.label.as_ref().map(text)),

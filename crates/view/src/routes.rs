@@ -90,6 +90,9 @@ impl Routes {
     fn of(&self, id: &str, answer: impl FnOnce(&Opened) -> Result<Answer>) -> Result<Answer> {
         let Ok(id) = id.parse() else { return Ok(Answer::missing()) };
         let answer = self.subject.with(id, answer);
+        if id >= self.subject.len() {
+            return Ok(Answer { status: 404, ..answer.unwrap_or_else(Answer::from) });
+        }
         if let Err(error) = &answer {
             self.seen.fail(id, error);
         }

@@ -11,7 +11,7 @@ use hsipack_pack::physical::Cube;
 use hsipack_pack::source::Source;
 use hsipack_pack::target::Target;
 use hsipack_store::remote::is_url;
-use hsipack_store::{Dataset, Stack};
+use hsipack_store::{Dataset, Stack, mirror};
 
 /// What is looked at.
 pub struct Subject {
@@ -20,6 +20,8 @@ pub struct Subject {
     what: What,
     masks: Vec<MaskGroup>,
     source_root: Option<PathBuf>,
+    /// What is taken out of archives stays until it is dropped.
+    _files: mirror::Session,
 }
 
 pub(crate) enum What {
@@ -53,6 +55,7 @@ impl Subject {
     /// # Errors
     /// If it is nothing of these, or cannot be opened.
     pub fn open(path: &str, axes: Option<&str>) -> Result<Self> {
+        let files = mirror::session();
         let title = title(path);
         let values = ValueOptions { axes: axes.map(str::to_owned), ..ValueOptions::default() };
         let cubes =
@@ -70,7 +73,7 @@ impl Subject {
             },
         };
         let (masks, source_root) = (Vec::new(), None);
-        Ok(Self { path: path.to_owned(), title, what, masks, source_root })
+        Ok(Self { path: path.to_owned(), title, what, masks, source_root, _files: files })
     }
 
     /// The same with masks in files beside those of the dataset: labels of other people, predictions. Patterns are those of
@@ -153,27 +156,26 @@ impl Subject {
     /// # Errors
     /// If there is none, or it cannot be opened; those of `look`.
     pub(crate) fn with<T>(&self, id: usize, look: impl FnOnce(&Opened) -> Result<T>) -> Result<T> {
+        if id >= self.len() {
+            return Err(Error::conflict(format!(
+                "there is no cube {id}; there are {}",
+                self.len()
+            )));
+        }
         match &self.what {
             What::Dataset(dataset) => {
-                if id >= dataset.samples().len() {
-                    return Err(self.no_cube(id));
-                }
                 let sample = dataset.samples().get(id)?;
                 let cube = Cube::of_sample(dataset, &sample)?;
                 let stack = dataset.stack(&sample.stack);
                 look(&Opened { id, cube, of: Of::Sample { sample: &sample, stack } })
             }
             What::Cubes(cubes) => {
-                let input = cubes.inputs.get(id).ok_or_else(|| self.no_cube(id))?;
+                let input = &cubes.inputs[id];
                 let source = cubes.open(id, input)?;
                 let cube = Cube::of_source(&*source);
                 look(&Opened { id, cube, of: Of::File { input, source: &*source } })
             }
         }
-    }
-
-    fn no_cube(&self, id: usize) -> Error {
-        Error::conflict(format!("there is no cube {id}; there are {}", self.len()))
     }
 }
 

@@ -44,7 +44,7 @@ fn questions_that_are_none_are_told_so() {
     let folder = tempfile::tempdir().unwrap();
     let viewed = Viewed::of(&dataset(folder.path()));
     for (path, status, what) in [
-        ("api/cube/12", 400, "no cube 12; there are 12"),
+        ("api/cube/12", 404, "no cube 12; there are 12"),
         ("api/cube/x", 404, "nothing at this address"),
         ("api/nothing", 404, "nothing at this address"),
         ("../Cargo.toml", 404, "nothing at this address"),
