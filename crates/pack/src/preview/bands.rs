@@ -56,7 +56,7 @@ pub struct Preset {
 const NAMED: [(&str, [f64; 3]); 3] =
     [("RGB", RGB), ("CIR", [860.0, 650.0, 550.0]), ("SWIR", [2200.0, 1650.0, 860.0])];
 
-/// The ways to see a cube: those that its wavelengths reach, or the one that [`choose`] gives; at least one. Bands that are
+/// The ways to see a cube: those that its wavelengths reach, or the one that previews take; at least one. Bands that are
 /// not good are taken where there are no others.
 pub fn presets(bands: usize, wavelength: Option<&[f64]>, good: Option<&[bool]>) -> Vec<Preset> {
     let usable: Vec<usize> =
