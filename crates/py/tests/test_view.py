@@ -64,7 +64,7 @@ def test_the_browser_is_opened_unless_it_is_unwanted(
 
 
 def test_what_cannot_be_looked_at_is_an_error(dataset: str, tmp_path: Any) -> None:
-    with pytest.raises(hsipack.Error, match="no such|cannot read"):
+    with pytest.raises(hsipack.Error, match=r"no such|cannot read"):
         hsipack.view(tmp_path / "nothing", browser=False)
     with pytest.raises(hsipack.ConflictError, match="port"):
         hsipack.view(dataset, port=70000, browser=False)

@@ -13,8 +13,8 @@ from hsipack.dataset import Dataset
 
 
 class Viewer:
-    """A server that shows a dataset or a cube to this machine's browser; :func:`hsipack.view` starts
-    it. As the last line of a notebook's cell it shows the page there.
+    """A server that shows a dataset or a cube to this machine's browser; :func:`hsipack.view`
+    starts it. As the last line of a notebook's cell it shows the page there.
 
     It ends with :meth:`close`, at the end of a ``with`` block, or with the program.
     """
@@ -38,7 +38,7 @@ class Viewer:
         self._native.close()
 
     def wait(self) -> None:
-        """Returns when the server has ended; until then a script goes on, unless Ctrl-C is pressed."""
+        """Returns when the server has ended, which keeps a script alive; Ctrl-C ends the wait."""
         while self.is_running:
             time.sleep(0.05)
 
