@@ -90,6 +90,17 @@ export const classes = (id, name, signal) =>
 export const angles = (id, where, side, signal) =>
   numbers(`api/cube/${id}/angles?${query({ ...region(where), side })}`, signal, Float32Array);
 
+/** How far packed values are from the source's, band by band. */
+export const precision = (id, signal) => json(`api/cube/${id}/precision`, signal);
+
+/** The same of each pixel: of a band, with its sign; or of the whole spectrum, if `band` is undefined, as a part of it. */
+export const deviation = (id, band, where, side, signal) =>
+  numbers(`api/cube/${id}/deviation?${query({ band, ...region(where), side })}`, signal, Float32Array);
+
+/** How many pixels have which class in each of two masks. */
+export const confusion = (id, truth, prediction, signal) =>
+  json(`api/cube/${id}/confusion?${query({ truth, prediction })}`, signal);
+
 /** Only the newest of several requests counts: a new one ends the one before, and a late answer is not given. */
 export class Latest {
   #controller = null;

@@ -2,7 +2,7 @@
 
 import { el, svg, unique } from './dom.js';
 import { number } from './shown.js';
-import { extent, ticks } from './ticks.js';
+import { extent, logTicks, ticks } from './ticks.js';
 
 /**
  * @typedef {object} Line
@@ -10,6 +10,7 @@ import { extent, ticks } from './ticks.js';
  * @property {string} colour
  * @property {(number | null)[]} values  null: missing
  * @property {(number | null)[] | null} [spread]  the band around it reaches that far up and down
+ * @property {boolean} [dashed]
  */
 
 /**
@@ -23,6 +24,7 @@ import { extent, ticks } from './ticks.js';
  * @property {{x: number, colour: string, text: string}[]} [marks]  vertical lines
  * @property {boolean} [steps]  values reach from their x half-way to the next one
  * @property {boolean} [zero]  the axis of y begins at 0
+ * @property {boolean} [log]  the axis of y is logarithmic: what is not greater than 0 is not drawn
  * @property {(at: number) => string} place  what the x of a value is called
  * @property {{head: string[], rows: () => string[][]}} table
  */
@@ -73,13 +75,15 @@ export class Chart {
   #scales() {
     const { data } = this;
     const shown = (at) => data.good?.[at] !== false;
+    const height = data.log ? Math.log10 : (value) => value;
+    const drawn = (value) => this.#isDrawn(value);
     const heights = function* () {
       for (const { values, spread } of data.lines) {
         for (let at = 0; at < values.length; at++) {
-          if (!shown(at) || values[at] === null) continue;
+          if (!shown(at) || !drawn(values[at])) continue;
           const reach = spread?.[at] ?? 0;
-          yield values[at] - reach;
-          yield values[at] + reach;
+          yield height(values[at] - reach);
+          yield height(values[at] + reach);
         }
       }
     };
@@ -89,8 +93,9 @@ export class Chart {
     const inner = { width: this.width - MARGIN.left - MARGIN.right, height: HEIGHT - MARGIN.top - MARGIN.bottom };
     return {
       x: (value) => MARGIN.left + ((value - x0) / (x1 - x0)) * inner.width,
-      y: (value) => MARGIN.top + (1 - (value - bottom) / (y1 - bottom)) * inner.height,
-      xTicks: ticks(x0, x1, Math.max(2, inner.width / 75)), yTicks: ticks(bottom, y1, 5), shown,
+      y: (value) => MARGIN.top + (1 - (height(value) - bottom) / (y1 - bottom)) * inner.height,
+      xTicks: ticks(x0, x1, Math.max(2, inner.width / 75)), yTicks: data.log ? logTicks(bottom, y1) : ticks(bottom, y1, 5), shown,
+      yTick: (tick) => MARGIN.top + (1 - (tick - bottom) / (y1 - bottom)) * inner.height,
     };
   }
 
@@ -108,11 +113,11 @@ export class Chart {
       svg('clipPath', { id: this.clip }, svg('rect', frame)),
       svg('g', { class: 'bad' }, this.#gaps(scales)),
       svg('g', { class: 'grid' },
-        scales.yTicks.at.map((tick) => svg('path', { d: `M${left} ${scales.y(tick)}H${right}` })),
+        scales.yTicks.at.map((tick) => svg('path', { d: `M${left} ${scales.yTick(tick)}H${right}` })),
         scales.xTicks.at.map((tick) => svg('path', { d: `M${scales.x(tick)} ${bottom}v4` }))),
       svg('g', { class: 'axis' },
         svg('path', { d: `M${left} ${bottom}H${right}` }),
-        scales.yTicks.at.map((tick) => svg('text', { x: left - 6, y: scales.y(tick) + 4, 'text-anchor': 'end' },
+        scales.yTicks.at.map((tick) => svg('text', { x: left - 6, y: scales.yTick(tick) + 4, 'text-anchor': 'end' },
           scales.yTicks.label(tick))),
         scales.xTicks.at.map((tick) => svg('text', { x: scales.x(tick), y: bottom + 16, 'text-anchor': 'middle' },
           scales.xTicks.label(tick))),
@@ -145,14 +150,17 @@ export class Chart {
     });
   }
 
+  /** Whether a value has a place in the chart. */
+  #isDrawn(value) { return value !== null && value !== undefined && (!this.data.log || value > 0); }
+
   /** @param {Line} line */
-  #line({ values, spread, colour }, { x, y, shown }) {
+  #line({ values, spread, colour, dashed }, { x, y, shown }) {
     const { data } = this;
     /** @type {number[][]} */
     const runs = [];
     let run = [];
     values.forEach((value, at) => {
-      if (value !== null && shown(at)) run.push(at);
+      if (this.#isDrawn(value) && shown(at)) run.push(at);
       else if (run.length) { runs.push(run); run = []; }
     });
     if (run.length) runs.push(run);
@@ -168,7 +176,7 @@ export class Chart {
       const alone = part.length === 1 && !data.steps;
       parts.push(alone
         ? svg('circle', { fill: colour, r: 2, cx: x(data.x[part[0]]), cy: y(values[part[0]]) })
-        : svg('path', { class: 'line', stroke: colour,
+        : svg('path', { class: dashed ? 'line dashed' : 'line', stroke: colour,
           d: `M${part.map((at) => point(at, values[at]) + step(at)).join('L')}` }));
     }
     return svg('g', {}, parts);
@@ -189,7 +197,7 @@ export class Chart {
     const bad = data.good?.[at] === false;
     this.overlay.replaceChildren(
       svg('path', { class: 'cursor', d: `M${place} ${MARGIN.top}V${HEIGHT - MARGIN.bottom}` }),
-      ...data.lines.filter(({ values }) => values[at] !== null && values[at] !== undefined && !bad && !data.steps)
+      ...data.lines.filter(({ values }) => this.#isDrawn(values[at]) && !bad && !data.steps)
         .map(({ values, colour }) => svg('circle', { class: 'dot', fill: colour, r: 3.5, cx: place, cy: y(values[at]) })));
     this.told.replaceChildren(el('b', {}, data.place(at), bad ? ' (bad band)' : ''),
       ...data.lines.map(({ name, colour, values, spread }) => {

@@ -1,8 +1,8 @@
 // The page of one cube: puts the picture and the sections beside it together.
 
 import * as api from './api.js';
-import { angleScale } from './anglescale.js';
 import { classesSection } from './classes.js';
+import { compareSection } from './compare.js';
 import { cubeKeys } from './cubekeys.js';
 import { displaySection } from './display.js';
 import { el, say } from './dom.js';
@@ -13,7 +13,9 @@ import { CubeImage } from './image.js';
 import { masksSection } from './masks.js';
 import { CHANNELS, GREY, LINES } from './palette.js';
 import { Picture } from './picture.js';
+import { precisionSection } from './precision.js';
 import { bandName, classOf, number, regionName, shownBands, shownMask } from './shown.js';
+import { mapScale } from './scale.js';
 import { spectraSection } from './spectra.js';
 import { store, write } from './state.js';
 import { toolbar } from './toolbar.js';
@@ -58,7 +60,9 @@ class Session {
     this.masks = masksSection(this);
     this.classes = classesSection(this);
     this.histogram = histogramSection(this);
-    this.scale = angleScale(this);
+    this.scale = mapScale(this);
+    this.precision = precisionSection(this);
+    this.compare = compareSection(this);
     this.busy = el('p', { class: 'busy', hidden: true }, 'Loading…');
     this.read = el('p', { class: 'readout', 'aria-live': 'polite' });
     this.picture.frame.append(this.busy);
@@ -67,7 +71,8 @@ class Session {
       el('div', { class: 'stage' }, this.tools.node,
         el('div', { class: 'framed' }, this.picture.frame, this.scale.node), this.read),
       el('div', { class: 'panel', role: 'region', 'aria-label': 'Display, spectra and facts', tabindex: 0 },
-        this.display.node, this.spectra.node, this.masks.node, this.classes.node, this.histogram.node, factsSection(this).node));
+        this.display.node, this.spectra.node, this.masks.node, this.classes.node, this.histogram.node,
+        this.compare.node, this.precision.node, factsSection(this).node));
   }
 
   #head() {
@@ -83,25 +88,26 @@ class Session {
 
   /** The address of another cube, looked at in the same way. */
   hashOf(id) {
-    const { bands, stretch, mask, opacity, hidden, open } = this.view.state;
-    return write({ ...this.view.state, id, bands, stretch, mask, opacity, hidden, open,
-      at: null, cursor: null, pins: [], chosen: 0, angle: false, limit: null });
+    const { map } = this.view.state;
+    return write({ ...this.view.state, id, at: null, cursor: null, pins: [], chosen: 0, angle: false, limit: null,
+      map: map === 'difference' ? '' : map, cell: null, other: null });
   }
 
   start() {
     const { view, image, picture } = this;
-    view.on(['bands', 'mask'], () => image.update());
-    view.on(['stretch', 'opacity', 'hidden'], () => image.paint());
-    view.on(['angle', 'pins', 'chosen', 'limit'], () => image.updateAngles());
+    view.on(['bands', 'mask', 'truth', 'prediction'], () => image.update());
+    view.on(['stretch', 'opacity', 'hidden', 'ignore', 'cell'], () => image.paint());
+    view.on(['angle', 'pins', 'chosen', 'limit', 'map', 'mapband', 'bands'], () => image.updateMap());
+    view.on(['map'], () => image.update());
     view.on(['at'], () => { picture.draw(); picture.look(); });
     view.on(['pins', 'chosen'], () => picture.draw());
     view.on(['cursor'], () => { picture.draw(); this.readout(view.state.cursor); });
     view.on(['bands', 'stretch', 'mask'], () => this.histogram.show());
     // Links to other cubes take along how this one is looked at.
-    view.on(['bands', 'stretch', 'mask', 'opacity', 'hidden', 'open'], () =>
+    view.on(['bands', 'stretch', 'mask', 'opacity', 'hidden', 'open', 'map', 'mapband', 'relative', 'truth', 'prediction', 'ignore'], () =>
       this.node.querySelector('.head')?.replaceWith(this.#head()));
     image.update();
-    image.updateAngles();
+    image.updateMap();
     this.readout(view.state.cursor);
   }
 
@@ -153,9 +159,21 @@ class Session {
   }
 
   toggleAngle() {
-    if (this.view.state.pins.length) this.view.set({ angle: !this.view.state.angle });
+    if (this.view.state.pins.length) this.showAngle(!this.view.state.angle);
     else say('Pin a spectrum first: the map shows angles to it.');
   }
+
+  /** Shows the map of angles, or the picture. */
+  showAngle(on) { this.view.set(on ? { angle: on, ...this.#without(), map: '' } : { angle: on }); }
+
+  /** Shows a map, or the picture if that map is shown. */
+  toggleMap(map) {
+    if (this.view.state.map === map) this.view.set({ map: '', limit: null });
+    else this.view.set({ map, angle: false, limit: null });
+  }
+
+  /** An end of a scale means nothing on another one. */
+  #without() { return this.view.state.map ? { limit: null } : {}; }
 
   /** Where the bands that are shown lie in a chart of spectra. */
   bandMarks() {
@@ -175,11 +193,11 @@ class Session {
       return;
     }
     const [row, column] = pixel;
-    const { bands, values, mask, id, angle } = this.image.pixel(row, column);
+    const { bands, values, ids, map } = this.image.pixel(row, column);
     const parts = [`row ${row}, column ${column}`];
     if (values) parts.push(`${bands.length > 1 ? 'bands' : 'band'} ${bands.join(', ')}: ${values.map((value) => number(value, 4)).join(', ')}`);
-    if (mask && id !== null) parts.push(`${mask.name}: ${classText(mask, id)}`);
-    if (angle !== null) parts.push(`angle ${number(angle, 4)} rad`);
+    if (ids.length) parts.push(ids.map(({ mask, id }) => `${mask.name}: ${classText(mask, id)}`).join('; '));
+    if (map !== null) parts.push(map);
     const place = coordinates(this.cube.geo, row, column);
     if (place) parts.push(place);
     this.read.replaceChildren(...parts.map((text) => el('span', {}, text)));
@@ -190,6 +208,8 @@ class Session {
     this.picture.stop();
     this.spectra.stop();
     this.classes.stop();
+    this.precision.stop();
+    this.compare.stop();
   }
 }
 

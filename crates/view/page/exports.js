@@ -16,8 +16,11 @@ export function spectraCsv(cube, lines) {
     ...lines.flatMap(({ name, spread }) => (spread ? [name, `${name} std`] : [name]))];
   const rows = Array.from({ length: cube.shape[2] }, (_, band) => [band, cube.wavelength?.[band] ?? null,
     ...lines.flatMap(({ values, spread }) => (spread ? [values[band], spread[band]] : [values[band]]))]);
-  return [head, ...rows].map((row) => row.map(cell).join(',')).join('\r\n') + '\r\n';
+  return csvText([head, ...rows]);
 }
+
+/** Rows of cells as a file of CSV. @param {(string | number | null)[][]} rows */
+export const csvText = (rows) => rows.map((row) => row.map(cell).join(',')).join('\r\n') + '\r\n';
 
 /** A file's name of a sample's: letters, digits and what no system minds. */
 export const fileName = (...parts) =>

@@ -1,8 +1,9 @@
 // The pictures of a cube: what is to be fetched for what is on screen, and painted.
 
 import * as api from './api.js';
-import { colourOf, classOf, hiddenClasses, shownBands, shownMask } from './shown.js';
-import { paintAngles, paintBands, paintMask, percentiles } from './stretch.js';
+import { Field, shownMap } from './maps.js';
+import { colourOf, classOf, comparedMasks, hiddenClasses, shownBands, shownMask } from './shown.js';
+import { paintAgreement, paintBands, paintMap, paintMask, percentiles } from './stretch.js';
 import { Tile } from './tiles.js';
 
 /** @typedef {import('./api.js').Region} Region */
@@ -14,7 +15,7 @@ const CLOSE = 2048;
 export class CubeImage {
   #asks = new api.Latest();
   #asksClose = new api.Latest();
-  #asksAngles = new api.Latest();
+  #asksMap = new api.Latest();
   #limits = new Map();
 
   /** @param {any} session @param {() => void} onchange  after something has been painted */
@@ -29,20 +30,21 @@ export class CubeImage {
     this.close = null;
     /** @type {{tile: Tile, canvas: HTMLCanvasElement}[]} what is painted, to be drawn in this order */
     this.painted = [];
-    /** @type {{height: number, width: number, data: Float32Array, key: string, limit: number} | null} */
-    this.angles = null;
+    /** @type {{field: Field, key: string, limit: number} | null} the values of a map */
+    this.found = null;
+    /** @type {import('./maps.js').Shown | null} the map that is to be shown */
+    this.map = null;
+    /** @type {CubeImage | null} a picture beside this one, which has the same stretch */
+    this.partner = null;
     this.busy = 0;
     this.failed = false;
   }
 
   /** Fetches what is missing of the picture of the whole cube, and paints it. */
   async update() {
-    const { cube, view } = this.session;
-    const bands = shownBands(cube, view.state);
-    const mask = shownMask(cube, view.state)?.name ?? '';
     await this.#guard(async () => {
       const done = await this.#asks.run(async (signal) => {
-        await this.whole.fetch(bands, mask, signal);
+        await this.whole.fetch(...this.#wanted(), signal);
         return true;
       });
       if (!done) return;
@@ -51,40 +53,53 @@ export class CubeImage {
     });
   }
 
-  /** Fetches the map of angles if it is to be shown. */
-  async updateAngles() {
-    const pin = this.pinOfAngles();
-    if (!pin) {
-      this.#asksAngles.stop();
+  /** The bands and the masks that are needed of each piece. @returns {[number[], string[]]} */
+  #wanted() {
+    const { cube, view } = this.session;
+    const pair = this.agreement();
+    const masks = [shownMask(cube, view.state), pair?.truth, pair?.prediction];
+    return [shownBands(cube, view.state), masks.flatMap((mask) => (mask ? [mask.name] : []))];
+  }
+
+  /** The masks whose agreement is to be shown. */
+  agreement() {
+    const { cube, view, beside } = this.session;
+    return view.state.map === 'agreement' && !beside ? comparedMasks(cube, view.state) : null;
+  }
+
+  /** Fetches the map that is to be shown, if one is. */
+  async updateMap() {
+    const map = this.session.beside ? null : shownMap(this.session);
+    this.map = map;
+    if (!map || this.found?.key === map.key) {
+      this.#asksMap.stop();
       this.paint();
       return;
     }
-    const key = JSON.stringify([pin.rows, pin.columns]);
-    if (this.angles?.key === key) { this.paint(); return; }
     await this.#guard(async () => {
-      const found = await this.#asksAngles.run((signal) => api.angles(this.session.cube.id, pin, CLOSE, signal));
-      if (!found) return;
-      const [height, width] = found.shape;
-      const limit = percentiles(found.data, [98])[0] || 0.1;
-      this.angles = { height, width, data: found.data, key, limit };
-      this.paint();
+      try {
+        const values = await this.#asksMap.run(map.load);
+        if (!values) return;
+        // The few largest values would make all others look alike.
+        const sizes = values.data.map(Math.abs);
+        const [most, all] = percentiles(sizes, [98, 100]);
+        this.found = { field: new Field(this.session.cube.shape, values), key: map.key, limit: most || all || 0.1 };
+        this.paint();
+      } catch (error) {
+        if (!map.fail) throw error;
+        map.fail(error);
+      }
     });
   }
 
-  /** The spectrum that the map of angles is about, if it is shown. */
-  pinOfAngles() {
-    const { angle, pins, chosen } = this.session.view.state;
-    return angle ? pins[Math.min(chosen, pins.length - 1)] ?? null : null;
-  }
+  /** The values of the map, once they are there. @returns {Field | null} */
+  shownField() { return this.map && this.found?.key === this.map.key ? this.found.field : null; }
 
-  /** Whether the map of angles is there, and to be shown. */
-  showsAngles() {
-    const pin = this.pinOfAngles();
-    return Boolean(pin && this.angles?.key === JSON.stringify([pin.rows, pin.columns]));
+  /** Values at the ends of the map's colours. */
+  mapLimits() {
+    const high = this.session.view.state.limit ?? this.found?.limit ?? 0.1;
+    return { low: this.map?.signed ? -high : 0, high };
   }
-
-  /** The angle that is the darkest colour. */
-  angleLimit() { return this.session.view.state.limit ?? this.angles?.limit ?? 0.1; }
 
   /** Has what is on screen at full resolution if the picture of the whole cube is too coarse for it. */
   async look(region, density) {
@@ -105,12 +120,9 @@ export class CubeImage {
   }
 
   async #lookAt(tile) {
-    const { cube, view } = this.session;
     const done = await this.#asksClose.run(async (signal) => {
-      const wanted = () => /** @type {[number[], string]} */ (
-        [shownBands(cube, view.state), shownMask(cube, view.state)?.name ?? '']);
       // What is shown may change meanwhile.
-      while (!tile.has(...wanted())) await tile.fetch(...wanted(), signal);
+      while (!tile.has(...this.#wanted())) await tile.fetch(...this.#wanted(), signal);
       return true;
     });
     if (!done) return;
@@ -120,26 +132,26 @@ export class CubeImage {
 
   /** A picture of a region with a pixel a pixel of the cube, as far as that goes. */
   async export(region) {
-    const { cube, view } = this.session;
-    const tile = new Tile(cube.id, region, CLOSE);
-    const bands = shownBands(cube, view.state);
+    const tile = new Tile(this.session.cube.id, region, CLOSE);
+    const [bands, masks] = this.#wanted();
     // The stretch is that of the whole cube.
-    await Promise.all([tile.fetch(bands, shownMask(cube, view.state)?.name ?? ''), this.whole.fetch(bands, '')]);
+    await Promise.all([tile.fetch(bands, masks), this.whole.fetch(bands, [])]);
     return { tile, canvas: this.#canvas(tile) };
   }
 
   /** Whether the bands that are to be shown are there. */
   get ready() {
-    return this.whole.has(shownBands(this.session.cube, this.session.view.state), '');
+    return this.whole.has(shownBands(this.session.cube, this.session.view.state), []);
   }
 
-  /** Values that become black and full colour, for each band that is shown, once these are there. */
+  /** Values that become black and full colour, for each band that is shown, once these are there: of both samples where two are. */
   limits() {
     const { cube, view } = this.session;
     return shownBands(cube, view.state).map((band) => {
-      const key = [band, ...view.state.stretch].join();
+      const planes = [this, this.partner].flatMap((image) => image?.whole.planes.get(band) ?? []);
+      const key = [band, planes.length, ...view.state.stretch].join();
       if (!this.#limits.has(key)) {
-        const [low, high] = percentiles(/** @type {Float32Array} */ (this.whole.planes.get(band)), view.state.stretch);
+        const [low, high] = percentiles(joined(planes), view.state.stretch);
         if (this.#limits.size > 200) this.#limits.clear();
         this.#limits.set(key, { low, high });
       }
@@ -149,12 +161,10 @@ export class CubeImage {
 
   /** Paints what there is, as it is to be shown now. */
   paint() {
-    const { cube, view } = this.session;
-    const bands = shownBands(cube, view.state);
-    const mask = shownMask(cube, view.state)?.name ?? '';
+    const wanted = this.#wanted();
     // Until the new bands are there, the old picture stays.
-    if (!this.whole.has(bands, mask)) return;
-    const tiles = [this.whole, this.close].filter((tile) => tile?.has(bands, mask));
+    if (!this.whole.has(...wanted)) return;
+    const tiles = [this.whole, this.close].filter((tile) => tile?.has(...wanted));
     this.painted = tiles.map((tile) => ({ tile, canvas: this.#canvas(tile) }));
     this.onchange();
   }
@@ -166,17 +176,24 @@ export class CubeImage {
     Object.assign(canvas, { width: tile.width, height: tile.height });
     const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext('2d'));
     const picture = context.createImageData(tile.width, tile.height);
-    if (this.showsAngles()) {
-      paintAngles(picture.data, this.#angleOf(tile), this.angleLimit());
+    const field = this.shownField();
+    if (field && this.map) {
+      const valueOf = (pixel) => field.nearest(tile.row(Math.floor(pixel / tile.width)), tile.column(pixel % tile.width));
+      paintMap(picture.data, valueOf, this.mapLimits(), this.map.colour);
       context.putImageData(picture, 0, 0);
-      // A mask laid over would change the colours that stand for angles.
+      // A mask laid over would change the colours that stand for values.
       return canvas;
     }
     const planes = shownBands(cube, view.state).map((band) => tile.planes.get(band));
     paintBands(picture.data, planes, this.limits());
+    const pair = this.agreement();
     const mask = shownMask(cube, view.state);
     const ids = mask && tile.masks.get(mask.name);
-    if (mask && ids) {
+    if (pair) {
+      const { ignore, cell } = view.state;
+      const [truth, prediction] = [pair.truth, pair.prediction].map(({ name }) => tile.masks.get(name));
+      paintAgreement(picture.data, truth, prediction, ignore, cell);
+    } else if (mask && ids) {
       const hidden = hiddenClasses(mask, view.state);
       const colour = (id) => (hidden.has(id) ? null : colourOf(classOf(mask, id)));
       paintMask(picture.data, ids, mask.layers, colour, view.state.opacity);
@@ -185,31 +202,22 @@ export class CubeImage {
     return canvas;
   }
 
-  /** The angle of a pixel of a tile. The map is of the whole cube, which may be thinned out. */
-  #angleOf(tile) {
-    return (pixel) => this.#angle(tile.row(Math.floor(pixel / tile.width)), tile.column(pixel % tile.width));
-  }
-
-  #angle(row, column) {
-    const { height, width, data } = /** @type {any} */ (this.angles);
-    const [rows, columns] = this.session.cube.shape;
-    return data[Math.floor((row * height) / rows) * width + Math.floor((column * width) / columns)];
-  }
-
-  /** What is known of a pixel: its values of the bands that are shown, its class ids, its angle. */
+  /** What is known of a pixel: its values of the bands that are shown, its class ids, the map's value. */
   pixel(row, column) {
     const { cube, view } = this.session;
     const bands = shownBands(cube, view.state);
-    const mask = shownMask(cube, view.state);
-    const found = {
-      bands, values: /** @type {number[] | null} */ (null), mask, id: /** @type {number | null} */ (null),
-      angle: this.showsAngles() ? this.#angle(row, column) : null,
-    };
+    const pair = this.agreement();
+    const masks = pair ? [pair.truth, pair.prediction] : [shownMask(cube, view.state)].filter((mask) => mask !== null);
+    const field = this.shownField();
+    const value = field?.exact(row, column) ?? null;
+    const found = { bands, values: /** @type {number[] | null} */ (null),
+      ids: /** @type {{mask: import('./shown.js').Mask, id: number}[]} */ ([]),
+      map: field && this.map && value !== null ? this.map.text(value) : null };
     for (const tile of [this.close, this.whole]) {
-      const place = tile?.has(bands, mask?.name ?? '') ? tile.place(row, column) : -1;
+      const place = tile?.has(...this.#wanted()) ? tile.place(row, column) : -1;
       if (!tile || place < 0) continue;
       found.values = bands.map((band) => /** @type {Float32Array} */ (tile.planes.get(band))[place]);
-      found.id = mask ? tile.masks.get(mask.name)?.[place] ?? null : null;
+      found.ids = masks.map((mask) => ({ mask, id: /** @type {Uint16Array} */ (tile.masks.get(mask.name))[place] }));
       break;
     }
     return found;
@@ -232,7 +240,15 @@ export class CubeImage {
   }
 
   /** Gives up what is under way. */
-  stop() { [this.#asks, this.#asksClose, this.#asksAngles].forEach((ask) => ask.stop()); }
+  stop() { [this.#asks, this.#asksClose, this.#asksMap].forEach((ask) => ask.stop()); }
+}
+
+/** @param {Float32Array[]} planes */
+function joined(planes) {
+  if (planes.length === 1) return planes[0];
+  const all = new Float32Array(planes.reduce((length, plane) => length + plane.length, 0));
+  planes.reduce((at, plane) => { all.set(plane, at); return at + plane.length; }, 0);
+  return all;
 }
 
 /** A region and some of what lies around it, for the next pan. @param {Region} region @param {Region} all */

@@ -47,11 +47,25 @@ const VIRIDIS = [
   '#22a884', '#35b779', '#54c568', '#7ad151', '#a5db36', '#d2e21b', '#fde725',
 ].map(rgb);
 
-/** The colour at `part` of the scale, 0 to 1. @returns {Colour} */
-export function viridis(part) {
-  const at = Math.min(1, Math.max(0, part)) * (VIRIDIS.length - 1);
-  const below = Math.min(Math.floor(at), VIRIDIS.length - 2);
+// ColorBrewer's RdBu: blue below, red above, nothing in the middle; told apart by colour-blind eyes, too.
+const BLUE_RED = ['#2166ac', '#67a9cf', '#d1e5f0', '#f7f7f7', '#fddbc7', '#ef8a62', '#b2182b'].map(rgb);
+
+/** The colour at `part` of a scale, 0 to 1. @param {Colour[]} scale @returns {Colour} */
+function along(scale, part) {
+  const at = Math.min(1, Math.max(0, part)) * (scale.length - 1);
+  const below = Math.min(Math.floor(at), scale.length - 2);
   const share = at - below;
-  return /** @type {Colour} */ (VIRIDIS[below].map((from, channel) =>
-    Math.round(from + (VIRIDIS[below + 1][channel] - from) * share)));
+  return /** @type {Colour} */ (scale[below].map((from, channel) =>
+    Math.round(from + (scale[below + 1][channel] - from) * share)));
 }
+
+/** For values from 0 on. @param {number} part */
+export const viridis = (part) => along(VIRIDIS, part);
+
+/** For values on both sides of 0, which is in the middle. @param {number} part */
+export const blueRed = (part) => along(BLUE_RED, part);
+
+/** Where two masks disagree, and pixels that were chosen. @type {Colour} */
+export const WRONG = [204, 0, 92];
+/** @type {Colour} */
+export const CHOSEN = [255, 200, 0];

@@ -18,6 +18,25 @@ export function shownMask(cube, view) {
   return cube.masks.find(({ name }) => name === view.mask) ?? cube.masks[0] ?? null;
 }
 
+/** The two masks that are compared, of those that have classes; null if there are no two. @returns {{truth: Mask, prediction: Mask} | null} */
+export function comparedMasks(cube, view) {
+  const masks = cube.masks.filter(({ layers }) => !layers);
+  if (masks.length < 2) return null;
+  const named = (name) => masks.find((mask) => mask.name === name);
+  const truth = named(view.truth) ?? masks.find(({ name }) => name !== view.prediction);
+  const prediction = named(view.prediction) ?? masks.find(({ name }) => name !== truth.name);
+  return { truth: withNames(truth, prediction), prediction: withNames(prediction, truth) };
+}
+
+/** A mask whose classes are called as in another one where it has no names of its own. @returns {Mask} */
+function withNames(mask, other) {
+  const known = ({ id, label }) => label !== String(id);
+  const own = mask.classes.filter(known);
+  const more = other.classes.filter((one) => known(one) && !own.some(({ id }) => id === one.id));
+  const rest = mask.classes.filter(({ id }) => ![...own, ...more].some((one) => one.id === id));
+  return { ...mask, classes: [...own, ...more, ...rest] };
+}
+
 /** A class of a mask, also one that the dataset has no name for. @param {Mask} mask @returns {Class} */
 export const classOf = (mask, id) =>
   mask.classes.find((known) => known.id === id) ?? { id, label: String(id), colour: '' };

@@ -22,7 +22,7 @@ export function spectraSection(session) {
     'Click a pixel to pin its spectrum. Drag with Shift held, or choose Rectangle, for a mean.');
   const list = el('ol', { class: 'pins' });
   const group = unique('chosen');
-  const angle = el('input', { type: 'checkbox', onchange: () => view.set({ angle: angle.checked }) });
+  const angle = el('input', { type: 'checkbox', onchange: () => session.showAngle(angle.checked) });
   const csv = el('button', { type: 'button', onclick: exportCsv }, 'Save CSV');
   const clear = el('button', { type: 'button',
     onclick: () => { view.set({ pins: [], chosen: 0, angle: false }); say('All spectra removed'); } }, 'Remove all');
@@ -96,7 +96,7 @@ export function spectraSection(session) {
     hint.hidden = pins.length > 0;
     chart.node.hidden = actions.hidden = pins.length === 0;
     csv.disabled = shown.length === 0;
-    angle.checked = view.state.angle;
+    angle.checked = view.state.angle && !view.state.map;
     // While a name is typed its box stays.
     if (!list.contains(document.activeElement) || list.children.length !== pins.length) {
       list.replaceChildren(...pins.map(entry));
@@ -112,7 +112,7 @@ export function spectraSection(session) {
     });
   }
 
-  view.on(['pins', 'chosen', 'angle'], () => { fetchMissing(); show(); });
+  view.on(['pins', 'chosen', 'angle', 'map'], () => { fetchMissing(); show(); });
   view.on(['bands'], show);
   fetchMissing();
   show();

@@ -34,7 +34,15 @@
  * @property {Pin[]} pins
  * @property {number} chosen  index of the chosen spectrum
  * @property {boolean} angle  whether the map of angles to it is shown
- * @property {number | null} limit  the largest angle of the map's colours, in radians
+ * @property {'' | 'deviation' | 'spectrum' | 'agreement' | 'difference'} map  what takes the picture's place, before angles
+ * @property {number | null} mapband  the band of the map; null: the first one that is shown
+ * @property {number | null} limit  the largest value of the map's colours
+ * @property {boolean} relative  whether the chart of precision shows parts of the values
+ * @property {string | null} truth  masks that are compared; null: the first ones
+ * @property {string | null} prediction
+ * @property {boolean} ignore  whether pixels of class 0 in the truth are left out
+ * @property {[number, number] | null} cell  the classes, in truth and prediction, of pixels to highlight
+ * @property {number | null} other  the sample beside this one
  * @property {string[]} open  sections that are unfolded
  */
 
@@ -45,7 +53,8 @@ export const overview = () =>
 /** @returns {CubeView} */
 export const cubeView = (id) => ({
   page: 'cube', id, bands: null, stretch: [2, 98], at: null, cursor: null, mask: null, opacity: 0.4, hidden: null,
-  pins: [], chosen: 0, angle: false, limit: null, open: ['display', 'spectra', 'masks'],
+  pins: [], chosen: 0, angle: false, map: '', mapband: null, limit: null, relative: false,
+  truth: null, prediction: null, ignore: false, cell: null, other: null, open: ['display', 'spectra', 'masks'],
 });
 
 const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
@@ -74,6 +83,12 @@ function place(text) {
   return sound([row, column, scale]) && scale > 0 ? { row, column, scale } : null;
 }
 
+const MAPS = ['deviation', 'spectrum', 'agreement', 'difference'];
+const yes = [(value) => (value ? '1' : ''), (text) => text === '1'];
+const name = [(value) => value, (text) => text];
+const index = [String, (text) => sound([whole(text)])?.[0] ?? null];
+const two = [(value) => value.join(','), (text) => { const both = list(text); return both?.length === 2 ? both : null; }];
+
 /**
  * How each part of a cube's view is written and read. What cannot be read stays as it is by default.
  * @type {Record<string, [(value: any) => string, (text: string) => any]>}
@@ -88,13 +103,16 @@ const CUBE = {
     return ends?.length === 2 && ends[0] >= 0 && ends[0] < ends[1] && ends[1] <= 100 ? ends : null;
   }],
   at: [({ row, column, scale }) => [round(row, 2), round(column, 2), round(scale, 4)].join(','), place],
-  cursor: [(value) => value.join(','), (text) => { const at = list(text); return at?.length === 2 ? at : null; }],
-  mask: [(value) => value, (text) => text],
+  cursor: two,
+  mask: name,
   opacity: [String, (text) => Math.min(1, Math.max(0, Number(text) || 0))],
   hidden: [(value) => value.join(','), (text) => (text === '' ? [] : list(text))],
   chosen: [String, (text) => whole(text) || 0],
-  angle: [(value) => (value ? '1' : ''), (text) => text === '1'],
-  limit: [(value) => String(round(value, 4)), (text) => (Number(text) > 0 ? Number(text) : null)],
+  angle: yes,
+  map: [String, (text) => (MAPS.includes(text) ? text : null)],
+  mapband: index,
+  limit: [(value) => String(Number(value.toPrecision(4))), (text) => (Number(text) > 0 ? Number(text) : null)],
+  relative: yes, truth: name, prediction: name, ignore: yes, cell: two, other: index,
   open: [(value) => value.join(','), (text) => text.split(',').filter((name) => name)],
 };
 

@@ -1,6 +1,6 @@
 // From values to colours. Pure: arrays in, arrays out.
 
-import { NODATA, viridis } from './palette.js';
+import { CHOSEN, NODATA, WRONG } from './palette.js';
 
 /**
  * The values at some percentiles of the finite ones, between neighbours as `numpy.percentile` does it; zeros if there
@@ -72,15 +72,38 @@ export function paintBands(out, planes, limits) {
 }
 
 /**
- * Paints a map of angles: the smaller, the brighter.
- * @param {(pixel: number) => number} angleOf @param {number} limit  the angle that is darkest
+ * Paints a map in the colours of a scale.
+ * @param {(pixel: number) => number} valueOf @param {Limits} limits  values at the scale's ends
+ * @param {(part: number) => import('./palette.js').Colour} colour
  */
-export function paintAngles(out, angleOf, limit) {
-  const table = Array.from({ length: 256 }, (_, step) => viridis(1 - step / 255));
+export function paintMap(out, valueOf, { low, high }, colour) {
+  const table = Array.from({ length: 256 }, (_, step) => colour(step / 255));
   for (let pixel = 0, at = 0; at < out.length; pixel++, at += 4) {
-    const angle = angleOf(pixel);
-    out.set(Number.isFinite(angle) ? table[Math.min(255, Math.round((angle / limit) * 255))] : NODATA, at);
+    const value = valueOf(pixel);
+    const step = Math.round(((value - low) / (high - low)) * 255);
+    out.set(Number.isFinite(value) ? table[Math.min(255, Math.max(0, step))] : NODATA, at);
     out[at + 3] = 255;
+  }
+}
+
+/**
+ * Paints over a picture where two masks agree: what is right stays, muted and without colour; what is wrong is strong.
+ * @param {Uint16Array} truth @param {Uint16Array} prediction
+ * @param {boolean} ignore  whether pixels of class 0 in the truth are left out: they become dark
+ * @param {[number, number] | null} cell  pixels of these classes are highlighted, and others that are wrong are muted
+ */
+export function paintAgreement(out, truth, prediction, ignore, cell) {
+  for (let pixel = 0, at = 0; pixel < truth.length; pixel++, at += 4) {
+    const [is, called] = [truth[pixel], prediction[pixel]];
+    const left = ignore && is === 0;
+    const wrong = is !== called && !left;
+    if (cell && is === cell[0] && called === cell[1] && !left) { out.set(CHOSEN, at); continue; }
+    if (wrong && !cell) { out.set(WRONG, at); continue; }
+    const grey = 0.2126 * out[at] + 0.7152 * out[at + 1] + 0.0722 * out[at + 2];
+    const muted = left ? 0.3 * grey : 70 + 0.5 * grey;
+    for (let channel = 0; channel < 3; channel++) {
+      out[at + channel] = wrong ? muted + (WRONG[channel] - muted) * 0.35 : muted;
+    }
   }
 }
 

@@ -18,6 +18,25 @@ export function ticks(low, high, count) {
   return { at, label };
 }
 
+/** Powers of ten from 10^low to 10^high, with 2 and 5 times them where there are few; places are exponents. */
+export function logTicks(low, high) {
+  const parts = high - low < 2 ? [1, 2, 5] : [1];
+  const every = Math.max(1, Math.ceil((high - low) / 6));
+  const at = [];
+  for (let power = Math.floor(low); power <= high; power++) {
+    if (power % every) continue;
+    for (const part of parts) {
+      const place = power + Math.log10(part);
+      if (place >= low && place <= high) at.push(place);
+    }
+  }
+  const label = (place) => {
+    const value = Number((10 ** place).toPrecision(2));
+    return value < 1e-3 || value >= 1e6 ? value.toExponential().replace('e+', 'e') : String(value);
+  };
+  return { at, label };
+}
+
 /** Ends of an axis for values: some more than they need; never empty. @param {Iterable<number>} values */
 export function extent(values, margin = 0.05) {
   let low = Infinity;

@@ -27,16 +27,18 @@ export class Tile {
   /** Whether every pixel of the region is there. */
   get full() { return this.height === this.rows && this.width === this.columns; }
 
-  has(bands, mask) {
-    return bands.every((band) => this.planes.has(band)) && (!mask || this.masks.has(mask));
+  /** @param {number[]} bands @param {string[]} masks */
+  has(bands, masks) {
+    return bands.every((band) => this.planes.has(band)) && masks.every((mask) => this.masks.has(mask));
   }
 
-  /** Asks for what is missing. @param {number[]} bands @param {string} mask  '': none @param {AbortSignal} [signal] */
-  async fetch(bands, mask, signal) {
+  /** Asks for what is missing. @param {number[]} bands @param {string[]} masks @param {AbortSignal} [signal] */
+  async fetch(bands, masks, signal) {
     const missing = [...new Set(bands)].filter((band) => !this.planes.has(band));
-    const [values, ids] = await Promise.all([
+    const unknown = [...new Set(masks)].filter((mask) => !this.masks.has(mask));
+    const [values, ...ids] = await Promise.all([
       missing.length ? api.planes(this.id, missing, this.where, this.side, signal) : null,
-      mask && !this.masks.has(mask) ? api.mask(this.id, mask, this.where, this.side, signal) : null,
+      ...unknown.map((mask) => api.mask(this.id, mask, this.where, this.side, signal)),
     ]);
     if (values) {
       const [, height, width] = values.shape;
@@ -45,7 +47,7 @@ export class Tile {
         this.planes.set(band, values.data.subarray(at * height * width, (at + 1) * height * width)));
       this.#forget(bands);
     }
-    if (ids) this.masks.set(mask, ids.data);
+    unknown.forEach((mask, at) => this.masks.set(mask, ids[at].data));
   }
 
   #forget(bands) {

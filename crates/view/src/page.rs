@@ -16,12 +16,13 @@ macro_rules! files {
 }
 
 files! {
-    "anglescale.js": SCRIPT,
     "api.js": SCRIPT,
     "app.js": SCRIPT,
     "axes.js": SCRIPT,
     "chart.js": SCRIPT,
     "classes.js": SCRIPT,
+    "compare.js": SCRIPT,
+    "confusion.js": SCRIPT,
     "cube.js": SCRIPT,
     "cubekeys.js": SCRIPT,
     "display.js": SCRIPT,
@@ -36,10 +37,13 @@ files! {
     "image.js": SCRIPT,
     "index.html": HTML,
     "keyboard.js": SCRIPT,
+    "maps.js": SCRIPT,
     "masks.js": SCRIPT,
     "overview.js": SCRIPT,
     "palette.js": SCRIPT,
     "picture.js": SCRIPT,
+    "precision.js": SCRIPT,
+    "scale.js": SCRIPT,
     "shown.js": SCRIPT,
     "spectra.js": SCRIPT,
     "state.js": SCRIPT,

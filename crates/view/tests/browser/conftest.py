@@ -63,9 +63,10 @@ def convert(hsipack: Path, out: Path, *words: object) -> None:
 
 
 @contextmanager
-def serving(hsipack: Path, what: Path) -> Iterator[str]:
+def serving(hsipack: Path, what: Path, *words: object) -> Iterator[str]:
     """`hsipack view` while it runs; gives the page's address."""
     command = [str(hsipack), "view", str(what), "--no-browser", "--port", "0", "--json"]
+    command += map(str, words)
     server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
     try:
         assert server.stdout is not None
