@@ -12,10 +12,12 @@ import { histogramSection } from './histogram.js';
 import { CubeImage } from './image.js';
 import { masksSection } from './masks.js';
 import { CHANNELS, GREY, LINES } from './palette.js';
+import { pairSection } from './pair.js';
 import { Picture } from './picture.js';
 import { precisionSection } from './precision.js';
 import { bandName, classOf, number, regionName, shownBands, shownMask } from './shown.js';
 import { mapScale } from './scale.js';
+import { Side } from './side.js';
 import { spectraSection } from './spectra.js';
 import { store, write } from './state.js';
 import { toolbar } from './toolbar.js';
@@ -52,6 +54,10 @@ class Session {
     this.view = store(state);
     this.view.on(['*'], () => page.save(this.view.state));
     this.corner = null;
+    /** @type {Side | null} the sample beside this one */
+    this.side = null;
+    this.asksOther = new api.Latest();
+    this.shared = '';
     this.keys = cubeKeys(this);
     this.picture = new Picture(this);
     this.image = new CubeImage(this, () => this.#painted());
@@ -63,16 +69,19 @@ class Session {
     this.scale = mapScale(this);
     this.precision = precisionSection(this);
     this.compare = compareSection(this);
+    this.pair = pairSection(this);
     this.busy = el('p', { class: 'busy', hidden: true }, 'Loading…');
     this.read = el('p', { class: 'readout', 'aria-live': 'polite' });
-    this.picture.frame.append(this.busy);
+    this.whose = el('p', { class: 'whose', hidden: true }, cube.name);
+    this.picture.frame.append(this.busy, this.whose);
+    this.frames = el('div', { class: 'frames' }, this.picture.frame);
     this.tools = toolbar(this);
     this.node = el('div', { class: 'cube' }, this.#head(),
       el('div', { class: 'stage' }, this.tools.node,
-        el('div', { class: 'framed' }, this.picture.frame, this.scale.node), this.read),
+        el('div', { class: 'framed' }, this.frames, this.scale.node), this.read),
       el('div', { class: 'panel', role: 'region', 'aria-label': 'Display, spectra and facts', tabindex: 0 },
         this.display.node, this.spectra.node, this.masks.node, this.classes.node, this.histogram.node,
-        this.compare.node, this.precision.node, factsSection(this).node));
+        this.compare.node, this.pair.node, this.precision.node, factsSection(this).node));
   }
 
   #head() {
@@ -94,24 +103,90 @@ class Session {
   }
 
   start() {
-    const { view, image, picture } = this;
-    view.on(['bands', 'mask', 'truth', 'prediction'], () => image.update());
-    view.on(['stretch', 'opacity', 'hidden', 'ignore', 'cell'], () => image.paint());
+    const { view, image } = this;
+    const both = (act) => [this, this.side].forEach((one) => { if (one) act(one); });
+    view.on(['bands', 'mask', 'truth', 'prediction'], () => both((one) => one.image.update()));
+    view.on(['stretch', 'opacity', 'hidden', 'ignore', 'cell'], () => both((one) => one.image.paint()));
+    view.on(['other'], () => this.showOther());
     view.on(['angle', 'pins', 'chosen', 'limit', 'map', 'mapband', 'bands'], () => image.updateMap());
     view.on(['map'], () => image.update());
-    view.on(['at'], () => { picture.draw(); picture.look(); });
-    view.on(['pins', 'chosen'], () => picture.draw());
-    view.on(['cursor'], () => { picture.draw(); this.readout(view.state.cursor); });
+    view.on(['at'], () => both((one) => { one.picture.draw(); one.picture.look(); }));
+    view.on(['pins', 'chosen', 'cursor'], () => both((one) => one.picture.draw()));
+    view.on(['cursor'], () => this.readout(view.state.cursor));
     view.on(['bands', 'stretch', 'mask'], () => this.histogram.show());
     // Links to other cubes take along how this one is looked at.
     view.on(['bands', 'stretch', 'mask', 'opacity', 'hidden', 'open', 'map', 'mapband', 'relative', 'truth', 'prediction', 'ignore'], () =>
       this.node.querySelector('.head')?.replaceWith(this.#head()));
     image.update();
     image.updateMap();
+    this.showOther();
     this.readout(view.state.cursor);
   }
 
+  /** Shows the sample beside this one that the state names, or none. */
+  async showOther() {
+    const { other } = this.view.state;
+    if (other === (this.side?.cube.id ?? null)) return;
+    this.#takeAway();
+    if (other === null) { this.asksOther.stop(); this.#besideChanged(); return; }
+    try {
+      const cube = await this.asksOther.run((signal) => api.cube(other, signal));
+      if (!cube) return;
+      if (String(cube.shape) !== String(this.cube.shape)) {
+        throw new api.ApiError(`${cube.name} is ${cube.shape.join(' × ')}, this one ${this.cube.shape.join(' × ')}.`,
+          'Choose a sample of the same shape.', 0);
+      }
+      this.side = new Side(this, cube);
+      this.image.partner = this.side.image;
+      this.side.image.partner = this.image;
+      this.frames.append(this.side.picture.frame);
+      this.side.image.update();
+      this.#besideChanged();
+    } catch (error) {
+      this.view.set({ other: null, map: this.view.state.map === 'difference' ? '' : this.view.state.map });
+      this.pair.fail(error);
+    }
+  }
+
+  #takeAway() {
+    this.side?.stop();
+    this.side = null;
+    this.image.partner = null;
+  }
+
+  #besideChanged() {
+    this.frames.classList.toggle('two', Boolean(this.side));
+    this.whose.hidden = !this.side;
+    if (!this.side) this.image.paint();
+    this.pair.show();
+    this.spectra.update();
+    this.image.updateMap();
+    this.readout(this.view.state.cursor);
+  }
+
+  /** Paints both pictures with one stretch as soon as both have their values. */
+  share() {
+    if (!this.side) { this.shared = ''; return; }
+    const ready = [this.image, this.side.image].map((image) => image.ready);
+    const shared = JSON.stringify([shownBands(this.cube, this.view.state), this.side.cube.id, ready]);
+    if (this.shared === shared) return;
+    this.shared = shared;
+    this.image.paint();
+    this.side.image.paint();
+  }
+
+  /** A pixel is pointed at in one of the pictures: the other one shows it, too. @param {[number, number] | null} at */
+  point(at, from = this.picture) {
+    for (const picture of [this.picture, this.side?.picture]) {
+      if (!picture || picture === from) continue;
+      picture.pointed = at;
+      picture.draw();
+    }
+    this.readout(at);
+  }
+
   #painted() {
+    this.share();
     this.picture.draw();
     this.picture.look();
     this.display.showLimits();
@@ -196,6 +271,8 @@ class Session {
     const { bands, values, ids, map } = this.image.pixel(row, column);
     const parts = [`row ${row}, column ${column}`];
     if (values) parts.push(`${bands.length > 1 ? 'bands' : 'band'} ${bands.join(', ')}: ${values.map((value) => number(value, 4)).join(', ')}`);
+    const there = this.side?.image.pixel(row, column).values;
+    if (there) parts.push(`${this.side?.cube.name}: ${there.map((value) => number(value, 4)).join(', ')}`);
     if (ids.length) parts.push(ids.map(({ mask, id }) => `${mask.name}: ${classText(mask, id)}`).join('; '));
     if (map !== null) parts.push(map);
     const place = coordinates(this.cube.geo, row, column);
@@ -210,6 +287,9 @@ class Session {
     this.classes.stop();
     this.precision.stop();
     this.compare.stop();
+    this.pair.stop();
+    this.asksOther.stop();
+    this.#takeAway();
   }
 }
 

@@ -79,7 +79,7 @@ export function cubeKeys(session) {
 
   return (event) => {
     if (event.ctrlKey || event.altKey || event.metaKey || event.defaultPrevented) return;
-    const taken = (event.currentTarget === session.picture.canvas && onPicture(event)) || onPage(event);
+    const taken = ([session.picture, session.side?.picture].some((picture) => picture?.canvas === event.currentTarget) && onPicture(event)) || onPage(event);
     if (!taken) return;
     event.preventDefault();
     event.stopPropagation();

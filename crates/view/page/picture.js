@@ -1,6 +1,6 @@
 // The canvas: where the cube lies on it, zoom and pan, the pixel cursor, and the marks of pinned spectra.
 
-import { debounced, el } from './dom.js';
+import { debounced, el, unique } from './dom.js';
 import { gestures } from './gestures.js';
 
 /** CSS pixels that a pixel of the cube can be at most. */
@@ -14,11 +14,14 @@ export class Picture {
     /** @type {import('./api.js').Region | null} */
     this.drawn = null;
     this.size = { width: 1, height: 1 };
+    /** @type {[number, number] | null} the pixel that is pointed at in a picture beside this one */
+    this.pointed = null;
+    const id = unique('picture-keys');
     this.canvas = el('canvas', {
-      tabindex: 0, role: 'application', 'aria-label': this.label(), 'aria-describedby': 'picture-keys',
+      tabindex: 0, role: 'application', 'aria-label': this.label(), 'aria-describedby': id,
       onkeydown: (event) => session.keys(event),
     });
-    this.keys = el('p', { id: 'picture-keys', class: 'hidden' },
+    this.keys = el('p', { id, class: 'hidden' },
       'Arrow keys move the pixel cursor. Enter pins its spectrum. r begins a rectangle at the cursor, Enter pins its ' +
       'mean. Plus and minus zoom, 0 shows the whole cube. Question mark lists all keys.');
     this.frame = el('div', { class: 'frame' }, this.canvas, this.keys);
@@ -163,7 +166,7 @@ export class Picture {
         if (done) { session.pin(this.drawn); this.drawn = null; }
         this.draw();
       },
-      hover: (at) => session.readout(at && this.pixelAt(at.x, at.y)),
+      hover: (at) => session.point(at && this.pixelAt(at.x, at.y)),
       cancel: () => { this.drawn = null; this.draw(); },
     });
   }
@@ -193,6 +196,7 @@ export class Picture {
     if (this.drawn) this.#mark(context, this.drawn, '#ffffff', '');
     const { cursor } = this.session.view.state;
     if (cursor) this.#cross(context, cursor);
+    if (this.pointed) this.#cross(context, this.pointed);
   }
 
   #box({ rows, columns }) {

@@ -10,7 +10,7 @@ import { count, regionName } from './shown.js';
 /** @typedef {import('./state.js').Pin} Pin */
 /** @typedef {{pixels: number, mean: (number | null)[], std: (number | null)[] | null}} Found */
 
-const keyOf = ({ rows, columns }) => JSON.stringify([rows, columns]);
+const keyOf = (id, { rows, columns }) => JSON.stringify([id, rows, columns]);
 
 export function spectraSection(session) {
   const { cube, view } = session;
@@ -34,9 +34,13 @@ export function spectraSection(session) {
 
   /** The spectra that have arrived, as lines. @returns {import('./chart.js').Line[]} */
   const lines = () => view.state.pins.flatMap((pin) => {
-    const spectrum = found.get(keyOf(pin));
-    if (!spectrum || spectrum instanceof Error) return [];
-    return [{ name: pin.name, colour: pin.colour, values: spectrum.mean, spread: spectrum.std }];
+    const { side } = session;
+    const of = (id, name, dashed) => {
+      const spectrum = found.get(keyOf(id, pin));
+      if (!spectrum || spectrum instanceof Error) return [];
+      return [{ name, colour: pin.colour, values: spectrum.mean, spread: spectrum.std, dashed }];
+    };
+    return [...of(cube.id, pin.name, false), ...(side ? of(side.cube.id, `${pin.name}, ${side.cube.name}`, true) : [])];
   });
 
   function exportCsv() {
@@ -44,12 +48,13 @@ export function spectraSection(session) {
   }
 
   async function fetchMissing() {
-    await Promise.all(view.state.pins.map(async (pin) => {
-      const key = keyOf(pin);
+    const ids = [cube.id, ...(session.side ? [session.side.cube.id] : [])];
+    await Promise.all(ids.flatMap((id) => view.state.pins.map((pin) => ({ id, pin }))).map(async ({ id, pin }) => {
+      const key = keyOf(id, pin);
       if (found.has(key)) return;
       found.set(key, null);
       try {
-        found.set(key, await api.spectrum(cube.id, pin, stop.signal));
+        found.set(key, await api.spectrum(id, pin, stop.signal));
       } catch (error) {
         if (api.isAborted(error)) return;
         found.set(key, error);
@@ -73,7 +78,7 @@ export function spectraSection(session) {
   }
 
   function entry(pin, index) {
-    const spectrum = found.get(keyOf(pin));
+    const spectrum = found.get(keyOf(cube.id, pin));
     const of = spectrum instanceof Error ? 'failed' : !spectrum ? 'loading…'
       : spectrum.pixels > 1 ? `mean ± std of ${count(spectrum.pixels)} pixels` : '';
     return el('li', {},
@@ -112,9 +117,9 @@ export function spectraSection(session) {
     });
   }
 
-  view.on(['pins', 'chosen', 'angle', 'map'], () => { fetchMissing(); show(); });
+  const update = () => { fetchMissing(); show(); };
+  view.on(['pins', 'chosen', 'angle', 'map'], update);
   view.on(['bands'], show);
-  fetchMissing();
-  show();
-  return { node, stop: () => stop.abort() };
+  update();
+  return { node, update, stop: () => stop.abort() };
 }

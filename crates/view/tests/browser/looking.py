@@ -20,8 +20,8 @@ DESKTOP, PHONE = (1280, 800), (390, 844)
 
 # The colours of some places of the canvas, in CSS pixels.
 COLOURS = """
-([places]) => {
-  const canvas = document.querySelector('.frame canvas');
+([places, frame]) => {
+  const canvas = document.querySelector(`${frame} canvas`);
   const density = canvas.width / canvas.clientWidth;
   const picture = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
   return places.map(([x, y]) => {
@@ -34,6 +34,9 @@ COLOURS = """
 
 # After the next frame is drawn.
 DRAWN = "() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0)))"
+
+# The picture of the page's own cube, and the one beside it.
+FRAME, OTHER = ".frame:not(.other)", ".frame.other"
 
 # Where the canvas is centred, (row, column), and CSS pixels a pixel.
 At = tuple[float, float, float]
@@ -142,9 +145,9 @@ class View:
         hash: str = self.page.evaluate("location.hash")
         return hash
 
-    def places(self, at: At, pixels: np.ndarray) -> list[tuple[float, float]]:
+    def places(self, at: At, pixels: np.ndarray, frame: str = FRAME) -> list[tuple[float, float]]:
         """Where the centres of pixels (row, column) lie on the canvas."""
-        box = self.page.locator(".frame canvas").bounding_box()
+        box = self.page.locator(f"{frame} canvas").bounding_box()
         assert box is not None
         row, column, scale = at
         return [
@@ -155,22 +158,27 @@ class View:
             for r, c in pixels
         ]
 
-    def colours(self, at: At, pixels: np.ndarray) -> np.ndarray:
+    def colours(self, at: At, pixels: np.ndarray, frame: str = FRAME) -> np.ndarray:
         """The colours of pixels (row, column) on the canvas, which is centred there."""
-        found = self.page.evaluate(COLOURS, [self.places(at, pixels)])
+        found = self.page.evaluate(COLOURS, [self.places(at, pixels, frame), frame])
         return np.array(found, dtype=int)
 
-    def shows(self, at: At, pixels: np.ndarray, colours: np.ndarray) -> None:
+    def shows(self, at: At, pixels: np.ndarray, colours: np.ndarray, frame: str = FRAME) -> None:
         """Waits until pixels have these colours, give or take rounding."""
         try:
-            until(lambda: bool(np.all(np.abs(self.colours(at, pixels) - colours) <= 2)))
+            until(lambda: bool(np.all(np.abs(self.colours(at, pixels, frame) - colours) <= 2)))
         except AssertionError:
-            np.testing.assert_allclose(self.colours(at, pixels), colours, atol=2)
+            np.testing.assert_allclose(self.colours(at, pixels, frame), colours, atol=2)
 
-    def click(self, at: At, pixel: tuple[int, int]) -> None:
+    def click(self, at: At, pixel: tuple[int, int], frame: str = FRAME) -> None:
         """Clicks a pixel."""
-        [(x, y)] = self.places(at, np.array([pixel]))
-        self.page.locator(".frame canvas").click(position={"x": x, "y": y})
+        [(x, y)] = self.places(at, np.array([pixel]), frame)
+        self.page.locator(f"{frame} canvas").click(position={"x": x, "y": y})
+
+    def point(self, at: At, pixel: tuple[int, int], frame: str = FRAME) -> None:
+        """Points at a pixel."""
+        [(x, y)] = self.places(at, np.array([pixel]), frame)
+        self.page.locator(f"{frame} canvas").hover(position={"x": x, "y": y})
 
     def drag(self, at: At, start: tuple[int, int], end: tuple[int, int]) -> None:
         """Drags from a pixel to another."""

@@ -1,4 +1,4 @@
-"""Masks that are compared: where they differ, which classes are confused, and what that amounts to."""
+"""Masks that are compared: where they differ, and which classes are confused."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_the_confusion_matrix_is_numpys(view: View, small: list[Scene]) -> None:
     view.page.locator(".matrix table").wait_for()
     counts = matrix(small[1])
     shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
-    dash = ["0 –"] * 4
+    dash = ["0 \u2013"] * 4
     expected = [
         [f"{counts[i, j]} {percent(shares[i, j])}" for j in range(4)] if counts[i].sum() else dash
         for i in range(4)

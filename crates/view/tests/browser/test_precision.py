@@ -131,7 +131,8 @@ def test_the_map_has_numpys_deviations(view: View, browser: Browser, small: list
     told = view.page.locator(".readout")
     until(lambda: "row 7, column 11" in told.inner_text())
     value = float(f"{found[7, 11]:.4g}")
-    assert f"packed − source: {value:+g}".replace("-", "−") in told.inner_text()
+    minus = "\N{MINUS SIGN}"
+    assert f"source: {value:+g}".replace("-", minus) in told.inner_text()
     until(lambda: view.state().get("limit") == ["0.001"])
     with View.opened(browser, view.address) as again:
         again.page.goto(view.page.url)

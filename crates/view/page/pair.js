@@ -1,0 +1,99 @@
+// The section "Compare with another sample": which one is shown beside this one, and their difference.
+
+import * as api from './api.js';
+import { toggle } from './display.js';
+import { debounced, el, section, unique } from './dom.js';
+import { mapBand } from './maps.js';
+import { bandName, count } from './shown.js';
+
+/** Samples that are looked through for a part of a name, and those that are listed. */
+const LOOKED_AT = 500;
+const LISTED = 8;
+
+/** A text as a word of a condition; null if no quotes are left for it. */
+const quoted = (text) => [`'`, '"'].filter((mark) => !text.includes(mark)).map((mark) => mark + text + mark)[0] ?? null;
+
+export function pairSection(session) {
+  const { cube, view } = session;
+  const asks = new api.Latest();
+  const fold = session.fold('beside');
+  const { node, body } = section('beside', 'Compare with another sample', view.state.open.includes('beside'), (open) => {
+    fold(open);
+    if (open) search();
+  });
+  const id = unique('other');
+  const box = el('input', { type: 'search', id, spellcheck: 'false', autocomplete: 'off', placeholder: 'Name or number',
+    oninput: debounced(() => search(), 250) });
+  const list = el('ul', { class: 'choices', 'aria-label': 'Samples of the same shape' });
+  const said = el('p', { class: 'muted hint', role: 'status' });
+  const name = el('b', { class: 'text' });
+  const difference = toggle('Difference', 'This sample less the other one, of a band', () => session.toggleMap('difference'));
+  const bandId = unique('differenceband');
+  const last = cube.shape[2] - 1;
+  const band = el('input', { type: 'number', id: bandId, min: 0, max: last, step: 1, onchange: () => {
+    const wanted = Math.round(Number(band.value));
+    if (band.value !== '' && Number.isFinite(wanted)) view.set({ mapband: Math.min(last, Math.max(0, wanted)) });
+    show();
+  } });
+  const wavelength = el('span', { class: 'number muted' });
+  const end = el('button', { type: 'button', onclick: () => { choose(null); box.focus(); } }, 'End');
+  const chosen = el('div', { class: 'body-part' },
+    el('div', { class: 'row' }, el('span', { class: 'label' }, 'Beside it'), name, el('span', { class: 'gap' }), end),
+    el('div', { class: 'row' }, difference, el('label', { for: bandId }, 'Its band'), band, wavelength));
+  body.append(chosen, el('div', { class: 'row' }, el('label', { for: id, class: 'label' }, 'Sample'), box), said, list);
+
+  function choose(other) {
+    view.set({ other, limit: null, ...(other === null && view.state.map === 'difference' ? { map: '' } : {}) });
+  }
+
+  /** Samples that meet what is typed: by a part of their names, or by all of it. */
+  async function find(text, signal) {
+    const { total, samples } = await api.samples({ offset: 0, limit: LOOKED_AT, sort: 'name' }, signal);
+    const lower = text.toLowerCase();
+    const found = samples.filter((one) => one.name.toLowerCase().includes(lower) || String(one.id) === text);
+    const packed = session.page.about.kind === 'dataset';
+    if (text && packed && total > LOOKED_AT && quoted(text)) {
+      // Those that were not looked through, by what they are called exactly.
+      const number = /^\d{1,12}$/.test(text) ? ` or id == ${text}` : '';
+      const more = await api.samples({ offset: 0, limit: LISTED, where: `name == ${quoted(text)}${number}` }, signal);
+      found.unshift(...more.samples.filter((one) => !found.some(({ id: known }) => known === one.id)));
+    }
+    // The shape of a raw cube is known once it was opened.
+    return found.filter((one) => one.id !== cube.id && (!one.shape || String(one.shape) === String(cube.shape)));
+  }
+
+  async function search() {
+    try {
+      const found = await asks.run((signal) => find(box.value.trim(), signal));
+      if (!found) return;
+      said.textContent = found.length > LISTED ? `${count(found.length)} samples of this shape; type more of a name.`
+        : found.length ? '' : 'No other sample of this shape has that name or number.';
+      list.replaceChildren(...found.slice(0, LISTED).map((one) => el('li', {}, el('button', { type: 'button',
+        'aria-pressed': String(one.id === view.state.other), 'data-id': one.id, onclick: () => choose(one.id) },
+      el('span', { class: 'text' }, one.name), el('span', { class: 'small number' }, String(one.id))))));
+    } catch (error) {
+      fail(error);
+    }
+  }
+
+  /** Says why no other sample is shown. */
+  function fail(error) {
+    if (!api.isAborted(error)) said.textContent = [error.message, error.remedy].filter(Boolean).join(' – ');
+  }
+
+  function show() {
+    const { side } = session;
+    const at = mapBand(cube, view.state);
+    chosen.hidden = !side;
+    name.textContent = side?.cube.name ?? '';
+    difference.setAttribute('aria-pressed', String(view.state.map === 'difference'));
+    if (document.activeElement !== band) band.value = String(at);
+    wavelength.textContent = bandName(cube, at);
+    for (const button of list.querySelectorAll('button')) {
+      button.setAttribute('aria-pressed', String(Number(button.dataset.id) === view.state.other));
+    }
+  }
+  view.on(['map', 'mapband', 'bands', 'other'], show);
+  if (node.open) search();
+  return { node, show, fail, stop: () => asks.stop() };
+}
