@@ -4,7 +4,7 @@ import * as api from './api.js';
 import { debounced, el } from './dom.js';
 import { openCube } from './cube.js';
 import { help, isTyping } from './keyboard.js';
-import { openOverview } from './overview.js';
+import { openOverview, query } from './overview.js';
 import { count } from './shown.js';
 import { overview, read, write } from './state.js';
 import { startTheme, toggleTheme } from './theme.js';
@@ -43,6 +43,22 @@ let overviewHash = write(overview());
 /** The sample that was visited from the overview at that address. @type {{hash: string, place: number} | null} */
 let visited = null;
 
+/**
+ * The samples before and after one in the list that it was opened from, filtered and sorted as it was; undefined if it
+ * is not near where that list was left: then those of the dataset are meant.
+ */
+async function neighbours(id, signal) {
+  const list = read(overviewHash);
+  if (!visited || visited.hash !== overviewHash || list.page !== 'overview') return undefined;
+  const first = Math.max(0, visited.place - 2);
+  const { samples } = await api.samples(query(list, first, 5), signal);
+  const at = samples.findIndex((one) => one.id === id);
+  if (at < 0) return undefined;
+  // From here on, also for the way back.
+  visited.place = first + at;
+  return { previous: samples[at - 1]?.id ?? null, next: samples[at + 1]?.id ?? null };
+}
+
 /** Opens what the address says. */
 async function route() {
   write_.stop();
@@ -56,7 +72,7 @@ async function route() {
   clear();
   state = read(location.hash);
   const page = { about, main, fail: (error, again) => { if (!signal.aborted) fail(error, again); }, clear, save, signal,
-    focused: null, overviewHash: () => overviewHash };
+    focused: null, overviewHash: () => overviewHash, neighbours };
   try {
     if (state.page === 'overview') {
       page.save = Object.assign((next) => { overviewHash = write(next); save(next); }, { now: save.now });

@@ -119,7 +119,7 @@ export class Chart {
         svg('path', { d: `M${left} ${bottom}H${right}` }),
         scales.yTicks.at.map((tick) => svg('text', { x: left - 6, y: scales.yTick(tick) + 4, 'text-anchor': 'end' },
           scales.yTicks.label(tick))),
-        scales.xTicks.at.map((tick) => svg('text', { x: scales.x(tick), y: bottom + 16, 'text-anchor': 'middle' },
+        scales.xTicks.at.map((tick) => svg('text', { x: scales.x(tick), y: bottom + 18, 'text-anchor': 'middle' },
           scales.xTicks.label(tick))),
         svg('text', { class: 'title', x: (left + right) / 2, y: HEIGHT - 5, 'text-anchor': 'middle' }, data.xTitle),
         svg('text', { class: 'title', 'text-anchor': 'middle',

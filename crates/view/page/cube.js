@@ -26,11 +26,15 @@ import { toolbar } from './toolbar.js';
  * Opens a cube.
  * @param {import('./state.js').CubeView} state
  * @param {{about: any, main: HTMLElement, fail: (error: any, again?: () => void) => void,
- *   clear: () => void, save: (state: any) => void, signal: AbortSignal, overviewHash: () => string}} page
+ *   clear: () => void, save: (state: any) => void, signal: AbortSignal, overviewHash: () => string,
+ *   neighbours: (id: number, signal: AbortSignal) => Promise<{previous: number | null, next: number | null} | undefined>}} page
  * @returns {Promise<{keys: (event: KeyboardEvent) => void, stop: () => void} | undefined>}
  */
 export async function openCube(state, page) {
-  const cube = await api.cube(state.id, page.signal);
+  const [cube, order] = await Promise.all([api.cube(state.id, page.signal),
+    // Without the list's order there is the dataset's.
+    page.neighbours(state.id, page.signal).catch(() => undefined)]);
+  Object.assign(cube, order);
   if (page.signal.aborted) return undefined;
   document.title = `${cube.name} – ${page.about.title} – hsipack view`;
   const inside = ({ rows, columns }) => rows[1] <= cube.shape[0] && columns[1] <= cube.shape[1];

@@ -9,6 +9,8 @@ import { Thumbnails } from './thumbnails.js';
 /** Samples asked for at once, and the most of such blocks that are kept. */
 const BLOCK = 100;
 const BLOCKS = 40;
+/** Milliseconds after the last picture, when what was found while it was made is asked for. */
+const LATER = 1500;
 /** Browsers lay out no higher elements: in a larger grid, a pixel of the scroll bar is more than one of the grid. */
 const HIGHEST = 15_000_000;
 const CARD = { width: 176, height: 232, gap: 10 };
@@ -42,10 +44,13 @@ export class Grid {
     this.list = el('ul', { class: 'cards', role: 'list', 'aria-label': 'Samples' });
     this.node = el('div', { class: 'grid', onscroll: () => this.#scrolled(), onkeydown: (event) => this.#key(event) }, this.list);
     this.settled = debounced(() => this.#settle(), 90);
+    this.seen = debounced(() => this.#marks(), LATER);
     this.observer = new ResizeObserver(() => { const first = this.first; this.#layout(); this.scrollTo(first); });
     this.observer.observe(this.node);
     this.first = 0;
     this.columns = 1;
+    /** @type {AbortController | null} */
+    this.remarks = null;
   }
 
   /** Shows other samples, from `first` on; the focus goes to the sample at `focused`. @param {number | null} focused */
@@ -61,6 +66,8 @@ export class Grid {
   }
 
   #forget() {
+    this.seen.stop();
+    this.remarks?.abort();
     for (const block of this.blocks.values()) if (block instanceof AbortController) block.abort();
     this.blocks.clear();
     for (const place of [...this.cards.keys()]) this.#drop(place);
@@ -204,7 +211,9 @@ export class Grid {
     this.thumbnails.want(card.id, (result) => {
       if (typeof result === 'string') {
         card.picture.replaceChildren(el('img', { src: result, alt: '', draggable: 'false' }));
+        this.seen();
       } else if (!api.isAborted(result)) {
+        card.failed = true;
         // The message begins with a path: it is too long for a card.
         card.picture.replaceChildren(el('span', { class: 'small' }, 'Cannot be read'));
         card.picture.title = [result.message, result.remedy].filter(Boolean).join(' ');
@@ -212,6 +221,30 @@ export class Grid {
         if (this.of.packed && result.status === 422 && !badges.querySelector('.damaged')) badges.append(badge({ kind: 'damaged', text: result.message }));
       }
     });
+  }
+
+  /** Asks again for the samples on screen, of which marks were found when their pictures were made. */
+  async #marks() {
+    const places = [...this.cards].filter(([, { id }]) => id !== null).map(([place]) => place);
+    if (!places.length) return;
+    const first = Math.min(...places);
+    this.remarks?.abort();
+    const { signal } = this.remarks = new AbortController();
+    try {
+      const { samples } = await this.of.ask(first, Math.max(...places) - first + 1, signal);
+      if (signal.aborted) return;
+      samples.forEach((sample, at) => {
+        const block = this.blocks.get(Math.floor((first + at) / BLOCK));
+        // Another order or filter may be there by now.
+        if (!Array.isArray(block) || block[(first + at) % BLOCK]?.id !== sample.id) return;
+        block[(first + at) % BLOCK] = sample;
+        const card = this.cards.get(first + at);
+        if (card?.id !== sample.id || card.failed) return;
+        card.link.querySelector('.badges').replaceChildren(...sample.marks.map(badge));
+      });
+    } catch {
+      // These are there only as an aid: what is needed says itself when the server is gone.
+    }
   }
 
   #key(event) {

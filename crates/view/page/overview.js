@@ -79,7 +79,7 @@ export function openOverview(state, page) {
 }
 
 /** What is asked of the server. */
-function query({ split, group, label, where, sort, descending }, offset, limit) {
+export function query({ split, group, label, where, sort, descending }, offset, limit) {
   return {
     offset, limit, sort, descending: descending ? 1 : undefined,
     split: split ?? undefined, group: group ?? undefined, label: label ?? undefined, where: where || undefined,

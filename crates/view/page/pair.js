@@ -26,6 +26,8 @@ export function pairSection(session) {
     oninput: debounced(() => search(), 250) });
   const list = el('ul', { class: 'choices', 'aria-label': 'Samples of the same shape' });
   const said = el('p', { class: 'muted hint', role: 'status' });
+  // Apart from what the search says, which may come later.
+  const problem = el('p', { class: 'error hint', role: 'status' });
   const name = el('b', { class: 'text' });
   const difference = toggle('Difference', 'This sample less the other one, of a band', () => session.toggleMap('difference'));
   const bandId = unique('differenceband');
@@ -39,10 +41,11 @@ export function pairSection(session) {
   const end = el('button', { type: 'button', onclick: () => { choose(null); box.focus(); } }, 'End');
   const chosen = el('div', { class: 'body-part' },
     el('div', { class: 'row' }, el('span', { class: 'label' }, 'Beside it'), name, el('span', { class: 'gap' }), end),
-    el('div', { class: 'row' }, difference, el('label', { for: bandId }, 'Its band'), band, wavelength));
-  body.append(chosen, el('div', { class: 'row' }, el('label', { for: id, class: 'label' }, 'Sample'), box), said, list);
+    el('div', { class: 'row' }, difference, el('label', { for: bandId }, 'Band of it'), band, wavelength));
+  body.append(chosen, el('div', { class: 'row' }, el('label', { for: id, class: 'label' }, 'Sample'), box), problem, said, list);
 
   function choose(other) {
+    problem.textContent = '';
     view.set({ other, limit: null, ...(other === null && view.state.map === 'difference' ? { map: '' } : {}) });
   }
 
@@ -78,7 +81,7 @@ export function pairSection(session) {
 
   /** Says why no other sample is shown. */
   function fail(error) {
-    if (!api.isAborted(error)) said.textContent = [error.message, error.remedy].filter(Boolean).join(' – ');
+    if (!api.isAborted(error)) problem.textContent = [error.message, error.remedy].filter(Boolean).join(' – ');
   }
 
   function show() {

@@ -57,7 +57,7 @@ export function precisionSection(session) {
   const csv = el('button', { type: 'button', onclick: exportCsv }, 'Save CSV');
   const rest = el('div', { class: 'body-part' }, kinds, chart.node,
     el('div', { class: 'row', role: 'group', 'aria-label': 'Map of deviations' }, el('span', { class: 'label' }, 'Map'), ofBand, ofAll),
-    el('div', { class: 'row' }, el('label', { for: id, class: 'label' }, 'Its band'), band, name, el('span', { class: 'gap' }), csv));
+    el('div', { class: 'row' }, el('label', { for: id, class: 'label' }, 'Map’s band'), band, name, el('span', { class: 'gap' }), csv));
   body.append(said, changed, retry, rest);
 
   /** @type {any} */

@@ -12,9 +12,11 @@ export function ticks(low, high, count) {
   for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9 && at.length < 100; k++) at.push(k * step);
   const digits = Math.min(12, Math.max(0, -Math.floor(Math.log10(step) + 1e-9)));
   const size = Math.max(Math.abs(low), Math.abs(high));
-  const label = size >= 1e6 || size < 1e-3
-    ? (tick) => (tick === 0 ? '0' : Number(tick.toPrecision(6)).toExponential().replace('e+', 'e'))
-    : (tick) => (Math.abs(tick) < step / 1e6 ? 0 : tick).toFixed(digits);
+  const powers = size >= 1e6 || size < 1e-3 || (size < 0.1 && digits > 3);
+  const label = (tick) => {
+    if (Math.abs(tick) < step / 1e6) return '0';
+    return powers ? Number(tick.toPrecision(6)).toExponential().replace('e+', 'e') : tick.toFixed(digits);
+  };
   return { at, label };
 }
 

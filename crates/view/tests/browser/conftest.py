@@ -112,6 +112,32 @@ def address(hsipack: Path, dataset: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
+def compared(
+    hsipack: Path, small: list[Scene], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """A dataset of two cubes whose predictions lie in files beside it."""
+    folder = tmp_path_factory.mktemp("compared")
+    cubes = folder / "cubes"
+    cubes.mkdir()
+    scenes.write(cubes, small[:2])
+    for scene in small[:2]:
+        scene.mask.tofile(cubes / f"{scene.name}_classes.img")
+        (cubes / f"{scene.name}_classes.hdr").write_text(
+            f"ENVI\nsamples = {scenes.COLUMNS}\nlines = {scenes.ROWS}\nbands = 1\ndata type = 1\n"
+            "interleave = bsq\nbyte order = 0\nfile type = ENVI Classification\n"
+            "classes = 3\nclass names = {background, skin, fat}\n"
+        )
+    out = folder / "compared.hsipack"
+    inputs = [cubes / f"{scene.name}.hdr" for scene in small[:2]]
+    words = ["--mask", "labels={dir}/{stem}_classes.hdr"]
+    convert(hsipack, out, *inputs, *words, "--mask", "quality:valid={dir}/{stem}_valid.png")
+    for scene in small[:2]:
+        np.save(folder / f"{scene.name}.npy", scenes.predicted(scene))
+    with serving(hsipack, out, "--mask", f"predicted={folder}/{{name}}.npy") as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
 def many(hsipack: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The page of a dataset of 5,000 tiny cubes."""
     folder = tmp_path_factory.mktemp("many") / "many"

@@ -53,6 +53,15 @@ def classes(number: int, rows: int, columns: int) -> np.ndarray:
     return ids
 
 
+def predicted(scene: Scene) -> np.ndarray:
+    """Some pixels of each class called otherwise, and a class that the truth does not have."""
+    rng = np.random.default_rng(5)
+    wrong = rng.random(scene.mask.shape) < 0.2
+    ids = np.where(wrong, rng.integers(0, 3, scene.mask.shape), scene.mask)
+    ids[20:, 28:] = 3
+    return ids.astype(np.uint8)
+
+
 def layers(scene: Scene) -> dict[str, np.ndarray]:
     """Layers of a second mask, which overlap."""
     y, x = np.mgrid[: scene.mask.shape[0], : scene.mask.shape[1]]

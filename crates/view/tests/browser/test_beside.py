@@ -111,7 +111,7 @@ def test_spectra_of_both_are_pinned_together(view: View, small: list[Scene]) -> 
 def test_the_difference_is_numpys(view: View, browser: Browser, small: list[Scene]) -> None:
     view.cube(0, f"{VIEW}&other=3")
     view.page.locator(f"{OTHER}[aria-busy='false']").wait_for()
-    band = view.page.locator(".beside").get_by_label("Its band")
+    band = view.page.locator(".beside").get_by_label("Band of it")
     band.fill("6")
     band.press("Enter")
     view.page.get_by_role("button", name="Difference").click()
@@ -139,7 +139,7 @@ def test_the_difference_is_numpys(view: View, browser: Browser, small: list[Scen
 
 def test_another_shape_is_not_put_beside(view: View) -> None:
     view.cube(0, f"{VIEW}&other=6")
-    told = view.page.locator(".beside .hint")
+    told = view.page.locator(".beside .error")
     until(lambda: "2400 \u00d7 64 \u00d7 4" in told.inner_text())
     assert view.page.locator(".frame").count() == 1
     until(lambda: "other" not in view.state())

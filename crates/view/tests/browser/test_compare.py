@@ -4,56 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from decimal import ROUND_HALF_UP, Decimal
-from pathlib import Path
 
 import numpy as np
 import pytest
 import scenes
-from conftest import convert, serving
 from looking import View, until
 from playwright.sync_api import Browser
-from scenes import COLUMNS, ROWS, Scene
+from scenes import COLUMNS, ROWS, Scene, predicted
 
 AT = (12.0, 16.0, 16.0)
 VIEW = "at=12,16,16&bands=8,5,2&open=compare&hidden="
 WRONG, CHOSEN = (204, 0, 92), (255, 200, 0)
 ALL = np.array([(row, column) for row in range(1, ROWS - 1) for column in range(1, COLUMNS - 1)])
 NAMES = ["0 background", "1 skin", "2 fat"]
-
-
-def predicted(scene: Scene) -> np.ndarray:
-    """Some pixels of each class called otherwise, and a class that the truth does not have."""
-    rng = np.random.default_rng(5)
-    wrong = rng.random(scene.mask.shape) < 0.2
-    ids = np.where(wrong, rng.integers(0, 3, scene.mask.shape), scene.mask)
-    ids[20:, 28:] = 3
-    return ids.astype(np.uint8)
-
-
-@pytest.fixture(scope="module")
-def compared(
-    hsipack: Path, small: list[Scene], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
-    """A dataset of two cubes whose predictions lie in files beside it."""
-    folder = tmp_path_factory.mktemp("compared")
-    cubes = folder / "cubes"
-    cubes.mkdir()
-    scenes.write(cubes, small[:2])
-    for scene in small[:2]:
-        scene.mask.tofile(cubes / f"{scene.name}_classes.img")
-        (cubes / f"{scene.name}_classes.hdr").write_text(
-            f"ENVI\nsamples = {COLUMNS}\nlines = {ROWS}\nbands = 1\ndata type = 1\n"
-            "interleave = bsq\nbyte order = 0\nfile type = ENVI Classification\n"
-            "classes = 3\nclass names = {background, skin, fat}\n"
-        )
-    out = folder / "compared.hsipack"
-    inputs = [cubes / f"{scene.name}.hdr" for scene in small[:2]]
-    words = ["--mask", "labels={dir}/{stem}_classes.hdr"]
-    convert(hsipack, out, *inputs, *words, "--mask", "quality:valid={dir}/{stem}_valid.png")
-    for scene in small[:2]:
-        np.save(folder / f"{scene.name}.npy", predicted(scene))
-    with serving(hsipack, out, "--mask", f"predicted={folder}/{{name}}.npy") as url:
-        yield url
 
 
 @pytest.fixture

@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 from looking import DESKTOP, PHONE, View
 from playwright.sync_api import Browser
+from test_page import check_axe
 
 OPEN = "classes,display,facts,histogram,masks,spectra"
+BESIDE = "bands=8,5,2&mask=&open=beside,spectra&other=1&map=difference&mapband=6"
+BESIDE += "&pin=5:6~7:8~0072b2~leaf"
 CUBE = f"pin=5:6~7:8~0072b2~leaf&pin=10:14~12:19~d55e00~area&cursor=6,9&open={OPEN}"
 
 # What is cut off or lies on something else: buttons and boxes, and texts of charts.
@@ -84,6 +87,25 @@ def test_nothing_is_cut_off_or_lies_on_something_else(
         if size == DESKTOP:
             view.page.locator(".section.facts").scroll_into_view_if_needed()
             keep(view, f"facts-{theme}-{size[0]}")
+        view.cube(0, "bands=8,5,2&open=precision&map=deviation&mapband=6")
+        view.page.locator(".section.precision path.line").first.wait_for()
+        view.page.locator(".scale").wait_for()
+        view.page.locator(".section.precision").scroll_into_view_if_needed()
+        assert view.page.evaluate(FLAWS) == []
+        keep(view, f"precision-{theme}-{size[0]}", whole=size == PHONE)
+        view.cube(
+            0,
+            "bands=8,5,2&mask=&open=beside,spectra&other=1&map=difference&mapband=6&pin=5:6~7:8~0072b2~leaf",
+        )
+        view.page.locator(".choices button").first.wait_for()
+        view.page.locator(".section.spectra path.dashed").first.wait_for()
+        view.page.locator(".scale").wait_for()
+        view.page.locator(".frame.other[aria-busy='false']").wait_for()
+        assert view.page.evaluate(FLAWS) == []
+        keep(view, f"beside-{theme}-{size[0]}", whole=size == PHONE)
+        view.page.get_by_role("button", name="Difference").click()
+        view.page.wait_for_timeout(50)
+        keep(view, f"two-{theme}-{size[0]}", whole=size == PHONE)
         view.cube(7)
         again = view.page.get_by_role("button", name="Try again")
         again.wait_for()
@@ -92,3 +114,21 @@ def test_nothing_is_cut_off_or_lies_on_something_else(
         button = again.bounding_box()
         assert button is not None
         assert button["height"] < 48, "its text is broken"
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_compared_masks_are_laid_out(
+    browser: Browser, compared: str, size: tuple[int, int], theme: str
+) -> None:
+    with View.opened(browser, compared, size, color_scheme=theme, reduced_motion="reduce") as view:
+        view.cube(1, "bands=8,5,2&open=compare&map=agreement&cursor=6,9")
+        view.page.locator(".matrix table").wait_for()
+        view.page.locator(".section.compare").scroll_into_view_if_needed()
+        assert view.page.evaluate(FLAWS) == []
+        keep(view, f"compare-{theme}-{size[0]}", whole=size == PHONE)
+        view.page.locator("[data-cell='1,2']").click()
+        view.page.wait_for_timeout(50)
+        assert view.page.evaluate(FLAWS) == []
+        keep(view, f"cell-{theme}-{size[0]}")
+        check_axe(view)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 
+import numpy as np
+from conftest import convert, serving
 from looking import View, until
 from playwright.sync_api import Browser, Error, Route
 from scenes import HOSTILE, Scene
@@ -183,3 +186,52 @@ def test_pictures_that_are_passed_by_are_given_up(browser: Browser, many: str) -
         for route in held:
             with suppress(Error):
                 route.abort()
+
+
+def test_next_and_previous_follow_the_list_that_was_left(view: View) -> None:
+    view.expected = ["422"]
+    view.overview("#samples?where=age+%3C+60&sort=name&descending=1")
+    names = ["scan_5", "scan_1", "scan_0", "=scan_4"]
+    until(lambda: view.names() == names)
+    view.page.locator(".card a").nth(1).click()
+    heading = view.page.locator("h2.cube-name")
+    for key, name in [("n", "scan_0"), ("n", "=scan_4"), ("p", "scan_0"), ("p", "scan_1")]:
+        view.settle()
+        view.page.keyboard.press(key)
+        view.page.get_by_role("heading", name=name, exact=True).wait_for()
+    view.page.get_by_role("link", name="Previous cube").click()
+    view.page.get_by_role("heading", name="scan_5").wait_for()
+    view.settle()
+    # It is the first.
+    assert view.page.get_by_role("link", name="Previous cube").count() == 0
+    assert heading.inner_text() == "scan_5"
+    # The way back leads to where the list was left for.
+    view.page.keyboard.press("Escape")
+    until(lambda: view.names() == names)
+    until(lambda: view.page.locator("li:has(:focus)").count() == 1)
+    assert "scan_5" in view.page.locator("li:has(:focus)").inner_text()
+    # A link has no list: the dataset's order.
+    view.cube(1)
+    view.page.keyboard.press("n")
+    view.page.get_by_role("heading", name=HOSTILE).wait_for()
+
+
+def test_marks_that_are_found_while_looking_appear(
+    browser: Browser, hsipack: Path, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(3)
+    folder = tmp_path / "marked"
+    folder.mkdir()
+    for number in range(3):
+        cube = rng.uniform(0.2, 0.8, (12, 12, 4)).astype(np.float32)
+        if number == 1:
+            # An eighth of a band has the greatest value.
+            cube[:6, :3, 2] = 1
+        np.save(folder / f"s{number}.npy", cube)
+    out = folder.with_suffix(".hsipack")
+    convert(hsipack, out, folder)
+    with serving(hsipack, out) as url, View.opened(browser, url) as view:
+        view.overview()
+        view.page.locator(".card").nth(1).locator(".badge.saturated").wait_for()
+        assert view.page.locator(".badge").count() == 1
+        assert [url for url in view.requests if "offset=0&limit=3&" in url]

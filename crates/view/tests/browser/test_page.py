@@ -166,6 +166,11 @@ def test_axe_finds_nothing(
         view.page.keyboard.press("?")
         view.page.get_by_role("dialog").wait_for()
         check_axe(view)
+        view.cube(0, "open=beside,precision&other=1&map=deviation")
+        view.page.locator(".section.precision path.line").first.wait_for()
+        view.page.locator(".choices button").first.wait_for()
+        view.page.locator(".scale").wait_for()
+        check_axe(view)
         wide = view.page.evaluate("document.documentElement.scrollWidth")
         assert wide <= size[0], "the page scrolls sideways"
 

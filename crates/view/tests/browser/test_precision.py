@@ -116,7 +116,7 @@ def test_the_chart_has_numpys_deviations(view: View, small: list[Scene]) -> None
 def test_the_map_has_numpys_deviations(view: View, browser: Browser, small: list[Scene]) -> None:
     view.cube(3, VIEW)
     view.table("precision", 6)
-    view.set_number("Its band", 5)
+    view.set_number("Map\u2019s band", 5)
     view.page.get_by_role("button", name="Of the band").click()
     view.page.locator(".scale").wait_for()
     found = deviations(small[3])[..., 5]
