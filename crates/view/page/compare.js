@@ -91,7 +91,9 @@ export function compareSection(session) {
     // Darker, the more of the row.
     const share = all ? number / all : 0;
     const kind = row === column ? 'right' : number ? 'wrong' : '';
-    return el('td', { class: kind, style: { '--share': `${Math.round(share * 30)}%` } }, button);
+    const node = el('td', { class: kind }, button);
+    node.style.setProperty('--share', `${Math.round(share * 30)}%`);
+    return node;
   }
 
   /** Highlights the pixels of a cell. */

@@ -2,7 +2,7 @@
 
 import * as api from './api.js';
 import { bandAxis } from './axes.js';
-import { Chart } from './chart.js';
+import { Chart, swatch } from './chart.js';
 import { toggle } from './display.js';
 import { el, section, unique } from './dom.js';
 import { csvText, fileName, saveCsv } from './exports.js';
@@ -55,7 +55,8 @@ export function precisionSection(session) {
   const ofBand = toggle('Of the band', 'Packed less source, of each pixel', () => session.toggleMap('deviation'));
   const ofAll = toggle('Of the spectrum', 'Length of the difference of both spectra, as a part of the source’s', () => session.toggleMap('spectrum'));
   const csv = el('button', { type: 'button', onclick: exportCsv }, 'Save CSV');
-  const rest = el('div', { class: 'body-part' }, kinds, chart.node,
+  const legend = el('ul', { class: 'row' });
+  const rest = el('div', { class: 'body-part' }, kinds, chart.node, legend,
     el('div', { class: 'row', role: 'group', 'aria-label': 'Map of deviations' }, el('span', { class: 'label' }, 'Map'), ofBand, ofAll),
     el('div', { class: 'row' }, el('label', { for: id, class: 'label' }, 'Map’s band'), band, name, el('span', { class: 'gap' }), csv));
   body.append(said, changed, retry, rest);
@@ -124,6 +125,7 @@ export function precisionSection(session) {
     if (!found || failed) return;
     said.replaceChildren(...summary());
     const drawn = lines();
+    legend.replaceChildren(...drawn.map((line) => el('li', { class: 'small' }, swatch(line.colour), ` ${line.name}`)));
     const positive = drawn.flatMap(({ values }) => values).filter((value) => value > 0);
     const log = positive.length > 0 && Math.max(...positive) > WIDE * Math.min(...positive);
     const yTitle = view.state.relative ? 'Part of the value' : cube.unit ? `Deviation (${cube.unit})` : 'Deviation';

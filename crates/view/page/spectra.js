@@ -21,6 +21,7 @@ export function spectraSection(session) {
   const hint = el('p', { class: 'muted hint' },
     'Click a pixel to pin its spectrum. Drag with Shift held, or choose Rectangle, for a mean.');
   const list = el('ol', { class: 'pins' });
+  const dashed = el('p', { class: 'muted small' });
   const group = unique('chosen');
   const angle = el('input', { type: 'checkbox', onchange: () => session.showAngle(angle.checked) });
   const csv = el('button', { type: 'button', onclick: exportCsv }, 'Save CSV');
@@ -30,7 +31,7 @@ export function spectraSection(session) {
     el('label', { class: 'check', title: 'Angle of each pixel to the chosen spectrum (a)' }, angle, 'Angle map'),
     el('span', { class: 'gap' }), csv, clear);
   const { node, body } = section('spectra', 'Spectra', view.state.open.includes('spectra'), session.fold('spectra'));
-  body.append(hint, chart.node, list, actions);
+  body.append(hint, chart.node, dashed, list, actions);
 
   /** The spectra that have arrived, as lines. @returns {import('./chart.js').Line[]} */
   const lines = () => view.state.pins.flatMap((pin) => {
@@ -100,6 +101,8 @@ export function spectraSection(session) {
     const shown = lines();
     hint.hidden = pins.length > 0;
     chart.node.hidden = actions.hidden = pins.length === 0;
+    dashed.textContent = session.side ? `Dashed: ${session.side.cube.name}` : '';
+    dashed.hidden = !session.side || pins.length === 0;
     csv.disabled = shown.length === 0;
     angle.checked = view.state.angle && !view.state.map;
     // While a name is typed its box stays.
