@@ -92,7 +92,7 @@ export function compareSection(session) {
     const share = all ? number / all : 0;
     const kind = row === column ? 'right' : number ? 'wrong' : '';
     const node = el('td', { class: kind }, button);
-    node.style.setProperty('--share', `${Math.round(share * 30)}%`);
+    node.style.setProperty('--share', `${Math.round(Math.sqrt(share) * 30)}%`);
     return node;
   }
 

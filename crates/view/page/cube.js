@@ -148,6 +148,7 @@ class Session {
       this.#besideChanged();
     } catch (error) {
       this.view.set({ other: null, map: this.view.state.map === 'difference' ? '' : this.view.state.map });
+      this.#besideChanged();
       this.pair.fail(error);
     }
   }

@@ -56,7 +56,7 @@ export function precisionSection(session) {
   const ofAll = toggle('Of the spectrum', 'Length of the difference of both spectra, as a part of the source’s', () => session.toggleMap('spectrum'));
   const csv = el('button', { type: 'button', onclick: exportCsv }, 'Save CSV');
   const legend = el('ul', { class: 'row' });
-  const rest = el('div', { class: 'body-part' }, kinds, chart.node, legend,
+  const rest = el('div', { class: 'body-part' }, kinds, legend, chart.node,
     el('div', { class: 'row', role: 'group', 'aria-label': 'Map of deviations' }, el('span', { class: 'label' }, 'Map'), ofBand, ofAll),
     el('div', { class: 'row' }, el('label', { for: id, class: 'label' }, 'Map’s band'), band, name, el('span', { class: 'gap' }), csv));
   body.append(said, changed, retry, rest);

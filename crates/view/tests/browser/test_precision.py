@@ -157,12 +157,29 @@ def test_the_map_has_numpys_deviations(view: View, browser: Browser, small: list
     until(lambda: not view.page.locator(".scale").is_visible())
 
 
-def test_a_source_that_has_changed_is_told(view: View) -> None:
+def test_a_source_that_has_changed_is_told(view: View, small: list[Scene]) -> None:
     view.cube(1, VIEW)
     warning = view.page.locator(".section.precision .warning")
     warning.wait_for()
     assert "changed" in warning.inner_text()
     assert "worst band: band 6," in view.page.locator(".section.precision .hint").inner_text()
+    # One band is off much farther than others: the axis is logarithmic.
+    source = small[1].cube.astype(np.float64)
+    source[..., 6] = (small[1].cube[..., 6] + np.float32(0.5)).astype(np.float64)
+    greatest = np.abs(kept(small[1].cube, 7) - source).reshape(-1, BANDS).max(0)
+    chart = view.page.locator(".section.precision svg.chart")
+    ticks = dict(
+        chart.locator(".axis").evaluate(
+            "(axis) => [...axis.querySelectorAll('text[text-anchor=end]')]"
+            ".map((text) => [text.textContent, Number(text.getAttribute('y')) - 4])"
+        )
+    )
+    line = chart.locator("path.line").first.get_attribute("d") or ""
+    heights = np.array([float(point.split()[1]) for point in line[1:].split("L")])
+    decade = ticks["0.01"] - ticks["0.1"]
+    expected = ticks["0.1"] - decade * (np.log10(greatest[: len(heights)]) + 1)
+    assert len(heights) == 12
+    np.testing.assert_allclose(heights, expected, atol=0.1)
 
 
 def test_a_source_that_is_gone_is_told_in_the_section(view: View, small: list[Scene]) -> None:
