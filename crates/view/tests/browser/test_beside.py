@@ -157,3 +157,18 @@ def test_on_a_phone_the_pictures_are_below_each_other(browser: Browser, address:
         assert abs(below["width"] - above["width"]) < 1
         assert abs(below["height"] - above["height"]) < 1
         assert below["y"] + below["height"] < PHONE[1]
+
+
+def test_one_of_thousands_is_found_by_name_or_number(browser: Browser, many: str) -> None:
+    with View.opened(browser, many) as view:
+        view.cube(0, "open=beside")
+        told = view.page.locator(".beside .hint")
+        until(lambda: "samples of this shape" in told.last.inner_text())
+        box = view.page.get_by_role("searchbox", name="Sample")
+        choices = view.page.locator(".choices button .text")
+        for text, name in [("s4321", "s4321"), ("4777", "s4777"), ("s012", "s0120")]:
+            box.fill(text)
+            until(lambda: name in choices.all_inner_texts())  # noqa: B023
+        box.fill('it\'s "odd"')
+        until(lambda: choices.count() == 0)
+        assert "No other sample" in told.last.inner_text()
