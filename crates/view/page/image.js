@@ -28,6 +28,8 @@ export class CubeImage {
     this.whole = new Tile(session.cube.id, this.region, WHOLE);
     /** @type {Tile | null} */
     this.close = null;
+    /** @type {Tile | null} what is under way to become it */
+    this.coming = null;
     /** @type {{tile: Tile, canvas: HTMLCanvasElement}[]} what is painted, to be drawn in this order */
     this.painted = [];
     /** @type {{field: Field, key: string, limit: number} | null} the values of a map */
@@ -106,13 +108,14 @@ export class CubeImage {
     const coarse = this.whole.height && density > (this.whole.height / this.whole.rows) * 1.05;
     if (!coarse) {
       this.#asksClose.stop();
+      this.coming = null;
       if (this.close) { this.close = null; this.paint(); }
       return;
     }
     const needed = Math.min(1, density);
-    const enough = this.close?.covers(region) &&
-      (this.close.full || this.close.height / this.close.rows >= needed * 0.95);
-    if (enough) return;
+    const fine = (tile) => tile.full || (tile.height || tile.side) / Math.max(tile.rows, tile.height ? 0 : tile.columns) >= needed * 0.95;
+    // What is asked for already is not given up for the same again.
+    if ([this.close, this.coming].some((tile) => tile?.covers(region) && fine(tile))) return;
     const wide = around(region, this.region);
     const longer = Math.max(wide.rows[1] - wide.rows[0], wide.columns[1] - wide.columns[0]);
     const side = longer <= CLOSE ? longer : Math.min(CLOSE, Math.ceil(longer * needed));
@@ -120,11 +123,12 @@ export class CubeImage {
   }
 
   async #lookAt(tile) {
+    this.coming = tile;
     const done = await this.#asksClose.run(async (signal) => {
       // What is shown may change meanwhile.
       while (!tile.has(...this.#wanted())) await tile.fetch(...this.#wanted(), signal);
       return true;
-    });
+    }).finally(() => { if (this.coming === tile) this.coming = null; });
     if (!done) return;
     this.close = tile;
     this.paint();

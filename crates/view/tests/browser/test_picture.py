@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scenes
 from looking import PHONE, View, numbers, until
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Route
 from scenes import BANDS, COLUMNS, NODATA, ROWS, Scene, blend, stretched
 
 AT = (12.0, 16.0, 16.0)
@@ -140,6 +140,20 @@ def test_a_large_cube_is_thinned_out_until_looked_at_closely(
     assert any("rows=0:2400" in url and "side=1024" in url for url in windows)
     close = [url for url in windows if "rows=0:2400" not in url]
     assert len(close) == 1
+
+
+def test_a_slow_close_look_is_asked_for_once(view: View) -> None:
+    held: list[Route] = []
+    view.page.route(
+        lambda url: "/planes?" in url and "rows=0:2400" not in url,
+        lambda route: held.append(route),
+    )
+    view.page.goto(f"{view.address}#cube/6?mask=&bands=0&at=700,32,12")
+    view.wait(lambda: held)
+    view.page.wait_for_timeout(600)
+    assert len(held) == 1
+    held[0].continue_()
+    view.settle()
 
 
 def test_only_pixels_that_are_shown_are_read_out(view: View, small: list[Scene]) -> None:
