@@ -5,6 +5,7 @@ use std::ops::Range;
 use hsipack_format::Result;
 use hsipack_pack::physical::Cube;
 use hsipack_pack::preview::Sampling;
+use hsipack_store::threads;
 
 use super::deadline::Deadline;
 use super::held::Held;
@@ -106,6 +107,7 @@ fn runs(shown: &Sampling) -> impl Iterator<Item = Range<usize>> + '_ {
     runs.flat_map(|run| run.chunks(TOGETHER)).map(|run| run[0]..run[run.len() - 1] + 1)
 }
 
+/// Reads one band, by several threads: of rows that lie apart each is a wait for the disk.
 fn read_band(
     cube: &Cube,
     shown: &Sampling,
@@ -113,14 +115,26 @@ fn read_band(
     plane: &mut [f32],
     deadline: Deadline,
 ) -> Result<()> {
-    for rows in runs(shown) {
-        deadline.check()?;
-        cube.read_band(band, rows, &mut |row, column, values| {
-            for (place, behind) in shown.hits(row, column, values.len()) {
-                plane[place] = values[behind] as f32;
-            }
-            Ok(())
-        })?;
-    }
+    let columns = shown.columns.len();
+    let parts = shown.rows.chunks(ROWS).zip(plane.chunks_mut(ROWS * columns));
+    let read = |(): &mut (), (rows, plane): (&[usize], &mut [f32])| {
+        let part = Sampling { rows: rows.to_vec(), columns: shown.columns.clone() };
+        for rows in runs(&part) {
+            deadline.check()?;
+            cube.read_band(band, rows, &mut |row, column, values| {
+                for (place, behind) in part.hits(row, column, values.len()) {
+                    plane[place] = values[behind] as f32;
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    };
+    threads::in_turn(THREADS, "view", parts, || (), read)?;
     Ok(())
 }
+
+/// Rows that a thread reads before it looks for others.
+const ROWS: usize = 64;
+/// Threads that read: more than cores, since they wait for the disk.
+const THREADS: usize = 8;
