@@ -332,7 +332,7 @@ mod tests {
         assert!(!sentence(r#"// "pass --scale auto""#) && !sentence(r#"args(["--measure"])"#));
         let crates = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let mut files = Vec::new();
-        for library in ["format", "store", "augment", "torch", "pack", "read", "measure"] {
+        for library in ["format", "store", "augment", "torch", "pack", "read", "measure", "view"] {
             sources(&crates.join(library).join("src"), &mut files);
         }
         assert!(files.len() > 100, "{} files", files.len());

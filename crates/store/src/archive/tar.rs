@@ -186,8 +186,9 @@ fn check_kind(kind: EntryType) -> Result<()> {
 }
 
 fn sparse() -> Error {
-    Error::unsupported("a tar archive with a sparse file")
-        .with_remedy("unpack it, and give the folder, or pack it again without --sparse")
+    Error::unsupported("a tar archive with a sparse file").with_remedy(
+        "unpack it, and give the folder, or make an archive without sparse files of it",
+    )
 }
 
 /// Compares the checksum of a header. Some old programs counted bytes as signed.
