@@ -51,7 +51,9 @@ export class CubeImage {
       });
       if (!done) return;
       this.paint();
-      if (this.close) await this.#lookAt(this.close);
+      // What is under way for other bands is given up.
+      const close = this.coming ?? this.close;
+      if (close) await this.#lookAt(close);
     });
   }
 
@@ -105,14 +107,15 @@ export class CubeImage {
 
   /** Has what is on screen at full resolution if the picture of the whole cube is too coarse for it. */
   async look(region, density) {
-    const coarse = this.whole.height && density > (this.whole.height / this.whole.rows) * 1.05;
+    // More than a pixel a pixel of the cube there is not.
+    const needed = Math.min(1, density);
+    const coarse = this.whole.height && needed > (this.whole.height / this.whole.rows) * 1.05;
     if (!coarse) {
       this.#asksClose.stop();
       this.coming = null;
       if (this.close) { this.close = null; this.paint(); }
       return;
     }
-    const needed = Math.min(1, density);
     const fine = (tile) => tile.full || (tile.height || tile.side) / Math.max(tile.rows, tile.height ? 0 : tile.columns) >= needed * 0.95;
     // What is asked for already is not given up for the same again.
     if ([this.close, this.coming].some((tile) => tile?.covers(region) && fine(tile))) return;
