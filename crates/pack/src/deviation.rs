@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use half::f16;
-use hsipack_format::{DType, Error, Result, Sample};
+use hsipack_format::{Error, Result, Sample};
 use hsipack_store::Dataset;
 use serde::Serialize;
 
 use crate::fingerprint::fingerprint;
+use crate::physical::decode;
 use crate::validate::recipe;
 use crate::validate::reproduction::{Memory, Reproduction};
 
@@ -77,7 +77,7 @@ pub fn of_sample(
     let (scaling, dtype, width) = (stack.image.scaling(), both.dtype(), shape.bands);
     let mut bands = vec![Sums::default(); width];
     let mut map = Vec::with_capacity(shape.rows * shape.columns);
-    let mut packed = vec![0.0; width];
+    let mut packed = Vec::with_capacity(width);
     both.each_block(&mut Memory::default(), &mut |block, scratch| {
         go_on()?;
         let mut stored = block.packed.chunks_exact(width * dtype.size());
@@ -112,22 +112,6 @@ fn relative(given: impl Iterator<Item = f64>, packed: &[f64]) -> f64 {
         length += given.powi(2);
     }
     if difference == 0.0 { 0.0 } else { (difference / length).sqrt() }
-}
-
-/// Little-endian float16 or float32 values.
-fn decode(bytes: &[u8], dtype: DType, values: &mut [f64]) {
-    match dtype {
-        DType::F16 => {
-            for (value, two) in values.iter_mut().zip(bytes.as_chunks::<2>().0) {
-                *value = f16::from_le_bytes(*two).to_f64();
-            }
-        }
-        _ => {
-            for (value, four) in values.iter_mut().zip(bytes.as_chunks::<4>().0) {
-                *value = f32::from_le_bytes(*four).into();
-            }
-        }
-    }
 }
 
 #[derive(Clone, Copy, Default)]

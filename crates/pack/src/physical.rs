@@ -230,8 +230,8 @@ fn read_sample(stack: &Stack, index: usize, rows: Range<usize>, each: &mut Each)
     })
 }
 
-/// Little-endian float16 or float32 values.
-fn decode(bytes: &[u8], dtype: DType, values: &mut Vec<f64>) {
+/// Little-endian float16 or float32 values, in the place of what `values` had.
+pub(crate) fn decode(bytes: &[u8], dtype: DType, values: &mut Vec<f64>) {
     values.clear();
     if dtype == DType::F16 {
         let (halves, _) = bytes.as_chunks::<2>();

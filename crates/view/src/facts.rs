@@ -1,8 +1,7 @@
 //! What is told of one cube.
 
-use hsipack_format::metadata::MaskMeaning;
 use hsipack_format::{CubeShape, Geo, Result, Sample};
-use hsipack_pack::preview::{self, Sampling, palette};
+use hsipack_pack::preview::{self, Meaning, Sampling};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -173,16 +172,17 @@ fn fields(sample: &Sample) -> Vec<[String; 2]> {
 impl Listed {
     fn of(mask: &Mask, shape: CubeShape) -> Result<Self> {
         let meaning = mask.meaning();
-        let ids = match (&meaning.layers[..], &meaning.class_names) {
-            ([], Some(names)) => (0..names.len()).collect(),
+        let ids = match &meaning {
+            Meaning::Ids { names: Some(names) } | Meaning::Layers { names } => {
+                (0..names.len()).collect()
+            }
             // Those of this sample, where nobody says which there are.
-            ([], None) => present(mask, shape)?,
-            (layers, _) => (0..layers.len()).collect(),
+            Meaning::Ids { names: None } => present(mask, shape)?,
         };
         let class = |id: usize| class(&meaning, u16::try_from(id).unwrap_or(u16::MAX));
         Ok(Self {
             name: mask.name().to_owned(),
-            layers: !meaning.layers.is_empty(),
+            layers: matches!(meaning, Meaning::Layers { .. }),
             classes: ids.into_iter().take(CLASSES).map(class).collect(),
         })
     }
@@ -202,19 +202,9 @@ fn present(mask: &Mask, shape: CubeShape) -> Result<Vec<usize>> {
     Ok((0..seen.len()).filter(|id| seen[*id]).collect())
 }
 
-/// What class or layer `id` of a mask is called, and its colour: that of previews.
-pub fn class(meaning: &MaskMeaning, id: u16) -> Class {
-    let place = usize::from(id);
-    let is_layer = !meaning.layers.is_empty();
-    let name = match is_layer {
-        true => meaning.layers.get(place).cloned(),
-        false => meaning.class_names.as_ref().and_then(|names| names.get(place)).cloned(),
-    };
-    let label = match name {
-        Some(name) if is_layer => name,
-        Some(name) if !name.is_empty() => format!("{id} {name}"),
-        _ => id.to_string(),
-    };
-    let [red, green, blue] = palette::class_colour(if is_layer { place + 1 } else { place });
-    Class { id, label, colour: format!("#{red:02x}{green:02x}{blue:02x}") }
+/// What class or layer `id` of a mask is called, and its colour.
+pub fn class(meaning: &Meaning, id: u16) -> Class {
+    let [red, green, blue] = meaning.colour(id);
+    let colour = format!("#{red:02x}{green:02x}{blue:02x}");
+    Class { id, label: meaning.label(id), colour }
 }

@@ -10,6 +10,7 @@
 //! | `answer.rs` | answers: JSON, pictures, numbers, errors |
 //! | `page.rs` | the files of the page, which lie in `page/` and are part of the program |
 //! | `subject.rs` | what is looked at: a dataset, or cubes in files |
+//! | `about.rs` | what is told of all of it |
 //! | `listing.rs` | which samples are listed, in which order |
 //! | `marks.rs` | what is conspicuous about a sample |
 //! | `facts.rs` | what is told of one cube |
@@ -18,6 +19,7 @@
 //! Answers are pure: the same question gets the same answer as long as the dataset is the same. Nothing is written.
 #![deny(missing_docs)]
 
+mod about;
 mod answer;
 mod cube;
 mod door;

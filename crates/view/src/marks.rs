@@ -30,9 +30,27 @@ pub struct Seen(Mutex<Found>);
 struct Found {
     damaged: HashMap<usize, String>,
     clipped: HashMap<usize, Clipped>,
-    spectra: BTreeMap<Class, HashMap<usize, Vec<f32>>>,
-    /// Values in `spectra`.
+    classes: BTreeMap<Class, Members>,
+    /// Values of all spectra.
     values: usize,
+}
+
+/// The samples of a class.
+#[derive(Debug, Default)]
+struct Members {
+    spectra: HashMap<usize, Vec<f32>>,
+    /// What is usual among them, until another one comes.
+    usual: Option<Usual>,
+}
+
+/// How far the spectra of a class are from their mean.
+#[derive(Debug)]
+struct Usual {
+    mean: Vec<f64>,
+    /// The median distance.
+    distance: f64,
+    /// The median deviation from it.
+    spread: f64,
 }
 
 /// Values of mean spectra that are kept: 32 MB. Samples that are looked at later are not compared.
@@ -64,7 +82,9 @@ impl Seen {
             return;
         }
         let values = spectrum.len();
-        if found.spectra.entry(class).or_default().insert(id, spectrum).is_none() {
+        let members = found.classes.entry(class).or_default();
+        members.usual = None;
+        if members.spectra.insert(id, spectrum).is_none() {
             found.values += values;
         }
     }
@@ -72,7 +92,7 @@ impl Seen {
     /// What is conspicuous about sample `id`.
     pub fn of(&self, id: usize, class: Class, sample: Option<&Sample>) -> Vec<Mark> {
         let mut marks = Vec::new();
-        let found = self.found();
+        let mut found = self.found();
         if let Some(what) = found.damaged.get(&id) {
             marks.push(Mark { kind: "damaged", text: what.clone() });
         }
@@ -95,7 +115,7 @@ impl Seen {
             );
             marks.push(Mark { kind: "saturated", text });
         }
-        if let Some(times) = found.spectra.get(&class).and_then(|class| outlying(class, id)) {
+        if let Some(times) = found.classes.get_mut(&class).and_then(|class| class.outlying(id)) {
             let text = format!(
                 "its mean spectrum is {times:.1} times as far from the mean of its class as is usual there"
             );
@@ -109,30 +129,45 @@ impl Seen {
     }
 }
 
-/// How many times as far as usual the spectrum of `id` is from the mean of all, if that is far.
-fn outlying(spectra: &HashMap<usize, Vec<f32>>, id: usize) -> Option<f64> {
-    let own = spectra.get(&id)?;
-    if spectra.len() < FEWEST {
-        return None;
+impl Members {
+    /// How many times as far as usual the spectrum of `id` is from the mean of all, if that is far.
+    fn outlying(&mut self, id: usize) -> Option<f64> {
+        let own = self.spectra.get(&id)?;
+        if self.spectra.len() < FEWEST {
+            return None;
+        }
+        let usual = self.usual.get_or_insert_with(|| Usual::of(&self.spectra, own.len()));
+        let own = usual.distance_of(own);
+        // Where all are alike but for rounding, nothing is far.
+        let is_far = own > usual.distance + FAR * usual.spread
+            && own > 1.5 * usual.distance
+            && usual.distance > 0.0;
+        is_far.then(|| own / usual.distance)
     }
-    let bands = own.len();
-    let mut mean = vec![0.0; bands];
-    for spectrum in spectra.values() {
-        mean.iter_mut().zip(spectrum).for_each(|(sum, value)| *sum += f64::from(*value));
+}
+
+impl Usual {
+    fn of(spectra: &HashMap<usize, Vec<f32>>, bands: usize) -> Self {
+        let mut mean = vec![0.0; bands];
+        for spectrum in spectra.values() {
+            mean.iter_mut().zip(spectrum).for_each(|(sum, value)| *sum += f64::from(*value));
+        }
+        mean.iter_mut().for_each(|sum| *sum /= spectra.len() as f64);
+        let mut usual = Self { mean, distance: 0.0, spread: 0.0 };
+        let distances: Vec<f64> =
+            spectra.values().map(|spectrum| usual.distance_of(spectrum)).collect();
+        usual.distance = median(distances.clone());
+        let deviations = distances.into_iter().map(|one| (one - usual.distance).abs());
+        usual.spread = median(deviations.collect());
+        usual
     }
-    mean.iter_mut().for_each(|sum| *sum /= spectra.len() as f64);
-    let distance = |spectrum: &[f32]| {
-        // Bands in which some sample has no value tell nothing.
-        let differences = spectrum.iter().zip(&mean).map(|(value, mean)| f64::from(*value) - mean);
+
+    /// How far a spectrum is from the mean. Bands in which some sample has no value tell nothing.
+    fn distance_of(&self, spectrum: &[f32]) -> f64 {
+        let differences = spectrum.iter().zip(&self.mean);
+        let differences = differences.map(|(value, mean)| f64::from(*value) - mean);
         differences.filter(|one| one.is_finite()).map(|one| one * one).sum::<f64>().sqrt()
-    };
-    let distances: Vec<f64> = spectra.values().map(|spectrum| distance(spectrum)).collect();
-    let usual = median(distances.clone());
-    let spread = median(distances.into_iter().map(|one| (one - usual).abs()).collect());
-    let own = distance(own);
-    // Where all are alike but for rounding, nothing is far.
-    let is_far = own > usual + FAR * spread && own > 1.5 * usual && usual > 0.0;
-    is_far.then(|| own / usual)
+    }
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

@@ -1,18 +1,15 @@
 //! Which address is which question, and what is answered.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hsipack_format::metadata::MaskMeaning;
-use hsipack_format::samples::Keys;
 use hsipack_format::{Error, Result};
 use hsipack_pack::deviation::{self, Deviation};
-use hsipack_pack::preview::Sampling;
+use hsipack_pack::preview::{Meaning, Sampling};
 use hsipack_pack::spectra::Spectrum;
-use hsipack_store::dataset::ChunkArray;
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
+use crate::about;
 use crate::answer::Answer;
 use crate::cube::deadline::Deadline;
 use crate::cube::held::{Held, Holder};
@@ -27,8 +24,6 @@ use crate::subject::{Of, Opened, Subject, What};
 
 /// Samples that are listed at once, and most of them.
 const LISTED: (usize, usize) = (60, 500);
-/// Different splits, groups and labels that are told.
-const KEYS: usize = 1000;
 /// Classes whose spectra are told.
 const CLASSES: usize = 64;
 
@@ -69,7 +64,7 @@ impl Routes {
         let parts: Option<Vec<&str>> = decoded.iter().map(|part| part.as_deref().ok()).collect();
         let Some(parts) = parts else { return Answer::missing() };
         let answer = match parts.as_slice() {
-            ["api", "about"] => Ok(self.about()),
+            ["api", "about"] => Ok(Answer::json(&about::of(&self.subject))),
             ["api", "samples"] => self.samples(&query),
             ["api", "thumbnail", id] => self.of(id, |cube| self.thumbnail(cube, &query)),
             ["api", "cube", id] => self.of(id, |cube| self.facts(cube)),
@@ -97,35 +92,6 @@ impl Routes {
             self.seen.fail(id, error);
         }
         answer
-    }
-
-    fn about(&self) -> Answer {
-        let subject = &self.subject;
-        let mut about = json!({
-            "kind": if subject.dataset().is_some() { "dataset" } else { "cubes" },
-            "title": subject.title(),
-            "path": subject.path(),
-            "version": env!("CARGO_PKG_VERSION"),
-            "samples": subject.len(),
-            "stacks": [], "splits": [], "groups": [], "labels": [], "columns": [],
-        });
-        if let Some(dataset) = subject.dataset() {
-            let samples = dataset.samples();
-            let stack = |stack: &hsipack_store::Stack| {
-                let shape = stack.image.shape();
-                let masks: Vec<&str> = stack.masks.iter().map(ChunkArray::name).collect();
-                json!({
-                    "name": stack.name, "samples": stack.image.len(), "masks": masks,
-                    "shape": [shape.rows, shape.columns, shape.bands],
-                })
-            };
-            about["stacks"] = dataset.stacks().iter().map(stack).collect();
-            about["splits"] = counts(samples.splits());
-            about["groups"] = counts(samples.groups());
-            about["labels"] = counts(samples.labels());
-            about["columns"] = json!(samples.columns());
-        }
-        Answer::json(&about)
     }
 
     fn samples(&self, query: &Query) -> Result<Answer> {
@@ -204,15 +170,11 @@ impl Routes {
         Ok(Answer::numbers(shape, bytes(&values, f32::to_le_bytes)))
     }
 
-    fn window_spectrum(&self, opened: &Opened, window: &Window) -> Result<Spectrum> {
-        // One pixel is read faster than a cube is decoded; but who looks at one looks at the next, too.
-        let held = self.held.if_held(opened.id);
-        spectra::of_window(&opened.cube, held.as_deref(), window, Deadline::new())
-    }
-
     fn spectrum(&self, opened: &Opened, query: &Query) -> Result<Answer> {
         let window = query.window(opened.cube.shape)?;
-        let spectrum = self.window_spectrum(opened, &window)?;
+        // Some pixels are read faster than a cube is decoded.
+        let held = self.held.if_held(opened.id);
+        let spectrum = spectra::of_window(&opened.cube, held.as_deref(), &window, Deadline::new())?;
         let mut answer = curve(&spectrum);
         if spectrum.pixels() == 1 {
             answer.insert("std".to_owned(), Value::Null);
@@ -222,8 +184,9 @@ impl Routes {
 
     fn angles(&self, opened: &Opened, query: &Query) -> Result<Answer> {
         let (cube, deadline) = (&opened.cube, Deadline::new());
-        let reference = self.window_spectrum(opened, &query.window(cube.shape)?)?;
         let held = self.held.hold(opened.id, cube, deadline)?;
+        let window = query.window(cube.shape)?;
+        let reference = spectra::of_window(cube, Some(&*held), &window, deadline)?;
         let shown = match held.is_whole {
             true => grid::shown(cube, &Window::whole(cube.shape), side(query)?),
             false => held.sampling.clone(),
@@ -239,7 +202,7 @@ impl Routes {
         let held = self.held.hold(opened.id, &opened.cube, Deadline::new())?;
         let labels = mask.read(&held.sampling, opened.cube.shape.columns)?;
         let meaning = mask.meaning();
-        let layers = !meaning.layers.is_empty();
+        let layers = matches!(meaning, Meaning::Layers { .. });
         let found = spectra::of_classes(&held, &labels, layers, opened.cube.shape.bands);
         let mut most: Vec<(&u16, &Spectrum)> = found.iter().collect();
         most.sort_by_key(|(id, spectrum)| (std::cmp::Reverse(spectrum.pixels()), **id));
@@ -265,11 +228,12 @@ impl Routes {
         let labels = |which: &str| {
             let name = query.get(which).unwrap_or_default();
             let mask = Mask::open(opened, self.subject.masks(), name)?;
-            if !mask.meaning().layers.is_empty() {
+            let meaning = mask.meaning();
+            if matches!(meaning, Meaning::Layers { .. }) {
                 let what = format!("mask {name} has boolean layers and no classes");
                 return Err(Error::conflict(what));
             }
-            Ok((mask.read(&shown, shape.columns)?, mask.meaning()))
+            Ok((mask.read(&shown, shape.columns)?, meaning))
         };
         let ((truth, meaning), (prediction, other)) = (labels("truth")?, labels("prediction")?);
         let counts = confusion::count(&truth, &prediction);
@@ -280,7 +244,7 @@ impl Routes {
             return Err(Error::conflict(format!("the masks have {} classes", ids.len()))
                 .with_remedy(format!("compare masks of at most {CLASSES} classes")));
         }
-        let named = if meaning.class_names.is_some() { meaning } else { other };
+        let named = if matches!(meaning, Meaning::Ids { names: None }) { other } else { meaning };
         let classes: Vec<facts::Class> = ids.iter().map(|id| facts::class(&named, *id)).collect();
         let row = |truth: &u16| -> Vec<u64> {
             let count = |prediction: &u16| counts.get(&(*truth, *prediction)).copied().unwrap_or(0);
@@ -328,7 +292,7 @@ impl Routes {
     }
 }
 
-fn class_curve(meaning: &MaskMeaning, id: u16, spectrum: &Spectrum) -> Value {
+fn class_curve(meaning: &Meaning, id: u16, spectrum: &Spectrum) -> Value {
     let facts::Class { id, label, colour } = facts::class(meaning, id);
     let mut all = curve(spectrum);
     all.extend([
@@ -356,19 +320,4 @@ fn side(query: &Query) -> Result<usize> {
 
 fn bytes<T: Copy, const N: usize>(values: &[T], to: fn(T) -> [u8; N]) -> Vec<u8> {
     values.iter().flat_map(|value| to(*value)).collect()
-}
-
-/// The different keys and how many samples have them, the most frequent first; those that have none among them.
-fn counts<K: serde::Serialize>(keys: &Keys<K>) -> Value {
-    let mut counts: BTreeMap<Option<u32>, usize> = BTreeMap::new();
-    keys.numbers().for_each(|number| *counts.entry(number).or_default() += 1);
-    if counts.keys().all(Option::is_none) {
-        return json!([]);
-    }
-    let mut all: Vec<(Option<u32>, usize)> = counts.into_iter().collect();
-    all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    all.truncate(KEYS);
-    let different = keys.different();
-    let entry = |(number, count): (Option<u32>, usize)| json!({ "value": number.map(|number| &different[number as usize]), "count": count });
-    all.into_iter().map(entry).collect()
 }

@@ -1,8 +1,9 @@
 //! The server: when it begins, what it lets in, when it ends.
 
+use std::future::IntoFuture;
 use std::net::{Ipv4Addr, TcpListener};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -61,7 +62,6 @@ pub struct View {
 #[derive(Debug)]
 struct Shared {
     stop: Notify,
-    is_stopped: AtomicBool,
     /// When the page was last heard of, in milliseconds since the beginning, and 1; 0 if it never was.
     heard: AtomicU64,
     began: Instant,
@@ -96,7 +96,6 @@ impl View {
         let url = door.url();
         let shared = Arc::new(Shared {
             stop: Notify::new(),
-            is_stopped: AtomicBool::new(false),
             heard: AtomicU64::new(0),
             began: Instant::now(),
         });
@@ -123,14 +122,13 @@ impl View {
 
     /// Ends it; answers under way are given, but not waited for longer than a moment.
     pub fn stop(&self) {
-        self.shared.is_stopped.store(true, Ordering::Relaxed);
         self.shared.stop.notify_one();
     }
 
     /// Waits until it has ended.
     ///
     /// # Errors
-    /// If the system takes the port away.
+    /// If the server could not begin.
     pub fn wait(mut self) -> Result<End> {
         match self.thread.take().map(JoinHandle::join) {
             Some(Ok(end)) => end,
@@ -167,9 +165,8 @@ impl Shared {
             let look_again = linger.map_or(Duration::from_secs(60), |linger| {
                 (linger / 10).clamp(Duration::from_millis(20), Duration::from_secs(5))
             });
-            if tokio::time::timeout(look_again, self.stop.notified()).await.is_ok()
-                || self.is_stopped.load(Ordering::Relaxed)
-            {
+            // Who stopped it before this waits is not forgotten.
+            if tokio::time::timeout(look_again, self.stop.notified()).await.is_ok() {
                 return End::Stopped;
             }
             if linger.zip(self.silence()).is_some_and(|(linger, silence)| silence > linger) {
@@ -186,29 +183,22 @@ fn serve(listener: TcpListener, answering: Answering, linger: Option<Duration>) 
     let fail = |error: std::io::Error| Error::unsupported(format!("the server ended: {error}"));
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(fail)?;
-    let end = Arc::new(Mutex::new(None));
-    runtime.block_on(async {
+    let end = runtime.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener).map_err(fail)?;
         let shared = Arc::clone(&answering.shared);
-        let (ending, ended) = (Arc::clone(&end), Arc::new(Notify::new()));
-        let signal = {
-            let ended = Arc::clone(&ended);
-            async move {
-                let end = shared.ended(linger).await;
-                *ending.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
-                ended.notify_one();
-            }
-        };
         let service = axum::Router::new().fallback(answer).with_state(answering);
-        let serving = axum::serve(listener, service).with_graceful_shutdown(signal);
-        tokio::select! {
-            served = async { serving.await } => served.map_err(fail),
-            () = async { ended.notified().await; tokio::time::sleep(GRACE).await } => Ok(()),
-        }
-    })?;
+        let ending = Arc::new(Notify::new());
+        let told = Arc::clone(&ending);
+        let server = axum::serve(listener, service)
+            .with_graceful_shutdown(async move { told.notified().await });
+        let server = tokio::spawn(server.into_future());
+        let end = shared.ended(linger).await;
+        ending.notify_one();
+        let _ = tokio::time::timeout(GRACE, server).await;
+        Ok(end)
+    });
     runtime.shutdown_background();
-    let end = end.lock().unwrap_or_else(PoisonError::into_inner).take();
-    Ok(end.unwrap_or(End::Stopped))
+    end
 }
 
 async fn answer(State(answering): State<Answering>, request: Request) -> Response<Body> {

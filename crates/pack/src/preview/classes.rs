@@ -43,10 +43,19 @@ pub struct ClassMap {
     meaning: Meaning,
 }
 
+/// What the labels of a mask are called, and their colours.
 #[derive(Clone, Debug)]
-enum Meaning {
-    Ids { names: Option<Vec<String>> },
-    Layers { names: Vec<String> },
+pub enum Meaning {
+    /// Class ids.
+    Ids {
+        /// Names of the classes, where known.
+        names: Option<Vec<String>>,
+    },
+    /// Sets of bits, one for each layer.
+    Layers {
+        /// Names of the layers, bit 0 first.
+        names: Vec<String>,
+    },
 }
 
 impl ClassMap {
@@ -55,29 +64,13 @@ impl ClassMap {
     /// # Errors
     /// If it cannot be read.
     pub fn of_sample(array: &ChunkArray, index: usize, sampling: &Sampling) -> Result<Self> {
-        let (shape, dtype) = (array.shape(), array.meta().dtype);
-        let mut ids = vec![0; sampling.pixels()];
-        let size = dtype.size();
-        for rows in sampling.reads(array.grid().tile().rows) {
-            array.each_slab(index, rows, &mut |rows, bytes| {
-                for (row, bytes) in rows.zip(bytes.chunks_exact(shape.columns * size)) {
-                    for (place, column) in sampling.hits(row, 0, shape.columns) {
-                        ids[place] = id_at(&bytes[column * size..(column + 1) * size]);
-                    }
-                }
-                Ok(())
-            })?;
-        }
+        let ids = packed_labels(array, index, sampling)?;
         Ok(Self::of_labels(array, ids))
     }
 
     /// Labels of a picture's pixels, or bits of layers, that mean what those of the dataset's mask do.
     pub fn of_labels(array: &ChunkArray, ids: Vec<u16>) -> Self {
-        let MaskMeaning { layers, class_names, .. } = array.meta().mask_meaning();
-        let meaning = match layers.is_empty() {
-            false => Meaning::Layers { names: layers },
-            true => Meaning::Ids { names: class_names },
-        };
+        let meaning = Meaning::from(array.meta().mask_meaning());
         Self::new(array.name().to_owned(), ids, meaning)
     }
 
@@ -181,9 +174,12 @@ impl Meaning {
         }
     }
 
-    fn label(&self, id: u16) -> String {
+    /// `3 liver`, `3` for a class without a name, or the name of a layer.
+    pub fn label(&self, id: u16) -> String {
         match self {
-            Self::Layers { names } => names[usize::from(id)].clone(),
+            Self::Layers { names } => {
+                names.get(usize::from(id)).cloned().unwrap_or_else(|| id.to_string())
+            }
             Self::Ids { names } => {
                 match names.as_ref().and_then(|names| names.get(usize::from(id))) {
                     Some(name) if !name.is_empty() => format!("{id} {name}"),
@@ -193,7 +189,8 @@ impl Meaning {
         }
     }
 
-    fn colour(&self, id: u16) -> Colour {
+    /// The colour of a class, or of a layer.
+    pub fn colour(&self, id: u16) -> Colour {
         match self {
             Self::Layers { .. } => class_colour(usize::from(id) + 1),
             Self::Ids { .. } => class_colour(usize::from(id)),
@@ -208,6 +205,35 @@ impl Meaning {
         let name = names.as_ref().and_then(|names| names.first()).map(|name| name.to_lowercase());
         id == 0 && name.is_some_and(|name| NOTHING.iter().any(|word| name.contains(word)))
     }
+}
+
+impl From<MaskMeaning> for Meaning {
+    fn from(meaning: MaskMeaning) -> Self {
+        match meaning.layers.is_empty() {
+            false => Self::Layers { names: meaning.layers },
+            true => Self::Ids { names: meaning.class_names },
+        }
+    }
+}
+
+/// Labels of sample `index` of a dataset's mask at the pixels of `sampling`, row by row.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn packed_labels(array: &ChunkArray, index: usize, sampling: &Sampling) -> Result<Vec<u16>> {
+    let (columns, size) = (array.shape().columns, array.meta().dtype.size());
+    let mut ids = vec![0; sampling.pixels()];
+    for rows in sampling.reads(array.grid().tile().rows) {
+        array.each_slab(index, rows, &mut |rows, bytes| {
+            for (row, bytes) in rows.zip(bytes.chunks_exact(columns * size)) {
+                for (place, column) in sampling.hits(row, 0, columns) {
+                    ids[place] = id_at(&bytes[column * size..(column + 1) * size]);
+                }
+            }
+            Ok(())
+        })?;
+    }
+    Ok(ids)
 }
 
 /// A little-endian id of one byte or two.

@@ -45,6 +45,7 @@ use crate::target::{self, Target};
 pub use bands::{Preset, presets};
 use chart::{Chart, Line};
 use classes::ClassMap;
+pub use classes::{Meaning, packed_labels};
 use page::{Cell, Words};
 use sampling::{Gathered, gather};
 pub use sampling::{Sampling, spread};

@@ -27,9 +27,6 @@ pub struct Held {
     values: Vec<f32>,
 }
 
-/// Values of some pixels, by their first place among those that are held.
-type Part = (usize, Vec<f32>);
-
 impl Held {
     /// Reads them.
     ///
@@ -41,22 +38,25 @@ impl Held {
         let mut values = Vec::new();
         memory::room(&mut values, sampling.pixels() * bands, "the cube that is looked at")?;
         values.resize(sampling.pixels() * bands, f32::NAN);
-        let reads: Vec<Range<usize>> = sampling.reads(cube.block_rows()).collect();
+        let mut rest = &mut values[..];
+        let mut reads = Vec::new();
+        for rows in sampling.reads(cube.block_rows()) {
+            let shown = sampling.rows.partition_point(|row| *row < rows.end)
+                - sampling.rows.partition_point(|row| *row < rows.start);
+            let part;
+            (part, rest) = rest.split_at_mut(shown * sampling.columns.len() * bands);
+            reads.push((rows, part));
+        }
         let threads = if cube.is_stream() {
             1
         } else {
             std::thread::available_parallelism().map_or(1, usize::from).min(THREADS)
         };
-        let all = Mutex::new(values);
-        let read = |(): &mut (), rows: Range<usize>| {
+        let read = |(): &mut (), (rows, part): (Range<usize>, &mut [f32])| {
             deadline.check()?;
-            let (start, part) = read_part(cube, &sampling, rows)?;
-            let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
-            all[start * bands..][..part.len()].copy_from_slice(&part);
-            Ok(())
+            read_part(cube, &sampling, rows, part)
         };
         threads::in_turn(threads, "view", reads.into_iter(), || (), read)?;
-        let values = all.into_inner().unwrap_or_else(PoisonError::into_inner);
         let is_whole = grid::is_whole(cube.shape, &sampling);
         Ok(Self { sampling, is_whole, bands, values })
     }
@@ -78,21 +78,18 @@ impl Held {
     }
 }
 
-fn read_part(cube: &Cube, sampling: &Sampling, rows: Range<usize>) -> Result<Part> {
+/// Reads the pixels of `rows` that are held into `part`.
+fn read_part(cube: &Cube, sampling: &Sampling, rows: Range<usize>, part: &mut [f32]) -> Result<()> {
     let bands = cube.shape.bands;
-    let before = |row: usize| sampling.rows.partition_point(|sampled| *sampled < row);
-    let start = before(rows.start) * sampling.columns.len();
-    let mut part =
-        vec![f32::NAN; before(rows.end) * sampling.columns.len() * bands - start * bands];
+    let first = sampling.rows.partition_point(|row| *row < rows.start) * sampling.columns.len();
     cube.read_rows(rows, &mut |row, column, values| {
         for (place, behind) in sampling.hits(row, column, values.len() / bands) {
-            let to = &mut part[(place - start) * bands..][..bands];
+            let to = &mut part[(place - first) * bands..][..bands];
             let from = &values[behind * bands..][..bands];
             to.iter_mut().zip(from).for_each(|(to, from)| *to = *from as f32);
         }
         Ok(())
-    })?;
-    Ok((start, part))
+    })
 }
 
 /// The one cube that is held, and which that is.

@@ -1,10 +1,9 @@
 //! Labels of a window: of masks that are packed with a cube, and of files that lie beside it.
 
-use hsipack_format::metadata::MaskMeaning;
 use hsipack_format::{Error, Result};
 use hsipack_pack::convert::{MaskGroup, MaskReader};
 use hsipack_pack::input::Input;
-use hsipack_pack::preview::Sampling;
+use hsipack_pack::preview::{Meaning, Sampling, packed_labels};
 use hsipack_pack::source::RowBuffer;
 use hsipack_store::dataset::ChunkArray;
 
@@ -74,14 +73,13 @@ impl<'a> Mask<'a> {
     }
 
     /// What its labels mean.
-    pub fn meaning(&self) -> MaskMeaning {
+    pub fn meaning(&self) -> Meaning {
         match self {
-            Self::Packed { array, .. } => array.meta().mask_meaning(),
-            Self::File { reader, .. } => MaskMeaning {
-                layers: reader.layer_names.clone(),
-                class_names: reader.class_names.clone(),
-                ..MaskMeaning::default()
-            },
+            Self::Packed { array, .. } => array.meta().mask_meaning().into(),
+            Self::File { reader, .. } if reader.layer_names.is_empty() => {
+                Meaning::Ids { names: reader.class_names.clone() }
+            }
+            Self::File { reader, .. } => Meaning::Layers { names: reader.layer_names.clone() },
         }
     }
 
@@ -90,31 +88,17 @@ impl<'a> Mask<'a> {
     /// # Errors
     /// If the mask cannot be read.
     pub fn read(&self, shown: &Sampling, columns: usize) -> Result<Vec<u16>> {
-        let mut labels = vec![0; shown.pixels()];
-        let mut put = |row: usize, label: &dyn Fn(usize) -> u16| {
-            for (place, column) in shown.hits(row, 0, columns) {
-                labels[place] = label(column);
-            }
+        let reader = match self {
+            Self::Packed { array, index } => return packed_labels(array, *index, shown),
+            Self::File { reader, .. } => reader,
         };
-        match self {
-            Self::Packed { array, index } => {
-                let size = array.meta().dtype.size();
-                for rows in shown.reads(array.grid().tile().rows) {
-                    array.each_slab(*index, rows, &mut |rows, bytes| {
-                        for (row, bytes) in rows.zip(bytes.chunks_exact(columns * size)) {
-                            put(row, &|column| label(&bytes[column * size..][..size]));
-                        }
-                        Ok(())
-                    })?;
-                }
-            }
-            Self::File { reader, .. } => {
-                let (mut buffer, mut ids) = (RowBuffer::new(), Vec::new());
-                for rows in shown.reads(ROWS) {
-                    reader.read_rows(rows.clone(), &mut buffer, &mut ids)?;
-                    for (row, ids) in rows.zip(ids.chunks_exact(columns)) {
-                        put(row, &|column| ids[column]);
-                    }
+        let mut labels = vec![0; shown.pixels()];
+        let (mut buffer, mut ids) = (RowBuffer::new(), Vec::new());
+        for rows in shown.reads(ROWS) {
+            reader.read_rows(rows.clone(), &mut buffer, &mut ids)?;
+            for (row, ids) in rows.zip(ids.chunks_exact(columns)) {
+                for (place, column) in shown.hits(row, 0, columns) {
+                    labels[place] = ids[column];
                 }
             }
         }
@@ -124,12 +108,3 @@ impl<'a> Mask<'a> {
 
 /// Rows of a file that are read at once.
 const ROWS: usize = 256;
-
-/// A label of one byte or of two, little-endian.
-fn label(bytes: &[u8]) -> u16 {
-    match bytes {
-        [low] => u16::from(*low),
-        [low, high, ..] => u16::from_le_bytes([*low, *high]),
-        [] => 0,
-    }
-}
