@@ -65,12 +65,15 @@ impl Subject {
             Ok(Target::Cube(input, source)) => cubes(vec![input], vec![(0, source.into())]),
             Err(error) if is_url(Path::new(path)) => return Err(error),
             // Several cubes, of which each is opened when it is looked at; else what was wrong with the one.
-            Err(error) => match input::expand(&[path.to_owned()], &[]) {
-                Ok(inputs) if inputs.len() > 1 || Path::new(path).is_dir() => {
-                    cubes(inputs, Vec::new())
+            Err(error) => {
+                match (input::expand(&[path.to_owned()], &[]), Path::new(path).is_dir()) {
+                    (Ok(inputs), is_folder) if inputs.len() > 1 || is_folder => {
+                        cubes(inputs, Vec::new())
+                    }
+                    (Err(nothing), true) => return Err(nothing),
+                    _ => return Err(error),
                 }
-                _ => return Err(error),
-            },
+            }
         };
         let (masks, source_root) = (Vec::new(), None);
         Ok(Self { path: path.to_owned(), title, what, masks, source_root, _files: files })

@@ -23,7 +23,7 @@ use crate::{output, parse, task};
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// A packed dataset (a folder, or its URL); a cube in any input format (file, or file::variable inside a
-    /// container); a folder of cubes
+    /// container); a folder, a glob in quotes or an archive of cubes
     path: String,
 
     /// The port of this machine to listen on; 0 is any that is free

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use hsipack_view::Subject;
 use walkdir::WalkDir;
 
 use crate::common::{Viewed, dataset};
@@ -60,6 +61,13 @@ fn questions_that_are_none_are_told_so() {
         assert_eq!(answer.status, status, "{path}");
         assert!(answer.error().contains(what), "{path}: {}", answer.error());
     }
+}
+
+#[test]
+fn a_folder_without_cubes_is_told_as_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = Subject::open(&folder.path().to_string_lossy(), None).unwrap_err();
+    assert!(error.to_string().contains("no cube in this folder"), "{error}");
 }
 
 #[test]
