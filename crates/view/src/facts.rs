@@ -1,7 +1,10 @@
 //! What is told of one cube.
 
+use std::path::PathBuf;
+
 use hsipack_format::{CubeShape, Geo, Result, Sample};
 use hsipack_pack::preview::{self, Meaning, Sampling};
+use hsipack_store::mirror;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -119,9 +122,9 @@ impl Facts {
                 facts.fwhm.clone_from(&info.fwhm);
                 facts.band_names.clone_from(&info.band_names);
                 facts.geo.clone_from(&info.geo);
-                facts.notes.clone_from(&info.notes);
-                let file =
-                    |file: &std::path::PathBuf| ["file".to_owned(), file.display().to_string()];
+                let told = |text: &str| mirror::with_urls(text);
+                facts.notes = info.notes.iter().map(|note| told(note)).collect();
+                let file = |file: &PathBuf| ["file".to_owned(), told(&file.display().to_string())];
                 facts.fields = info.files.iter().take(FILES).map(file).collect();
                 if info.is_scaled() {
                     let what = "stored numbers are scaled to physical values as the file says";

@@ -6,6 +6,7 @@ use hsipack_format::{Error, Result};
 use hsipack_pack::deviation::{self, Deviation};
 use hsipack_pack::preview::{Meaning, Sampling};
 use hsipack_pack::spectra::Spectrum;
+use hsipack_store::mirror;
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
@@ -84,7 +85,8 @@ impl Routes {
     /// What `answer` says of the cube that `id` numbers.
     fn of(&self, id: &str, answer: impl FnOnce(&Opened) -> Result<Answer>) -> Result<Answer> {
         let Ok(id) = id.parse() else { return Ok(Answer::missing()) };
-        let answer = self.subject.with(id, answer);
+        // What lies in an archive is read elsewhere, which nobody knows.
+        let answer = self.subject.with(id, answer).map_err(mirror::error_with_urls);
         if id >= self.subject.len() {
             return Ok(Answer { status: 404, ..answer.unwrap_or_else(Answer::from) });
         }

@@ -99,7 +99,9 @@ impl Source for Pinned {
     }
 
     fn read_band(&self, band: usize, rows: Range<usize>, out: &mut RowBuffer) -> Result<()> {
-        self.source.read_band(band, rows, out).map_err(mirror::error_with_urls)
+        self.verify()
+            .and_then(|()| self.source.read_band(band, rows, out))
+            .map_err(mirror::error_with_urls)
     }
 }
 

@@ -20,7 +20,7 @@ fn number(value: &Value) -> f64 {
 }
 
 /// Whatever is asked of a cube with the values of sample `sample`.
-fn check_cube(viewed: &Viewed, id: usize, sample: usize) {
+pub fn check_cube(viewed: &Viewed, id: usize, sample: usize) {
     let planes = viewed.get(&format!("api/cube/{id}/planes?bands=4,1"));
     assert_eq!(planes.shape(), [2, ROWS, COLUMNS]);
     let mut found = planes.singles().into_iter();
