@@ -42,6 +42,17 @@ impl Parameters {
         serde_json::to_string(self).expect("plain data")
     }
 
+    /// What was drawn for one place of the batch, as of a batch of that sample alone. Of pipelines that
+    /// [take pixels from others](Pipeline::takes_from_others) it cannot be applied.
+    ///
+    /// # Panics
+    /// If there is no such place.
+    pub fn of_sample(&self, place: usize) -> Self {
+        let step =
+            |step: &Step| Step { op: step.op.clone(), drawn: vec![step.drawn[place].clone()] };
+        Self { frame: self.frame, steps: self.steps.iter().map(step).collect() }
+    }
+
     /// Checks that they belong to `pipeline` and a batch of `samples`; gives the frame before every step, and the
     /// last one.
     pub(crate) fn frames(&self, pipeline: &Pipeline, samples: usize) -> Result<Vec<Frame>> {

@@ -89,6 +89,12 @@ impl Pipeline {
         self.ops.iter().any(|op| op.masks().any(|name| name == mask))
     }
 
+    /// Whether an augmentation may give a sample pixels of others of its batch. Where none does, what becomes of a sample
+    /// does not depend on who else is in the batch: [`Parameters::of_sample`].
+    pub fn takes_from_others(&self) -> bool {
+        self.ops.iter().any(Op::takes_from_others)
+    }
+
     /// The frame that comes out for one that goes in.
     ///
     /// # Errors

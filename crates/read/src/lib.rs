@@ -45,7 +45,7 @@ pub use dataset::{
     Verify, read_array,
 };
 pub use device::{
-    DeviceBatch, DeviceEpoch, DeviceLoader, DeviceOptions, DeviceReport, Normalization,
+    DeviceBatch, DeviceEpoch, DeviceLoader, DeviceOptions, DeviceReport, Normalization, Replay,
     cuda_is_available, pci_bus_id,
 };
 pub use distribution::Distribution;

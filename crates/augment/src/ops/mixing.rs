@@ -138,6 +138,10 @@ impl Augmentation for Transplant {
         [self.mask.as_deref(), self.valid.as_deref()]
     }
 
+    fn takes_from_others(&self) -> bool {
+        true
+    }
+
     fn needs_mask(&self) -> bool {
         true
     }

@@ -101,6 +101,11 @@ pub(crate) trait Augmentation {
         false
     }
 
+    /// Whether a sample may be given pixels of others of its batch.
+    fn takes_from_others(&self) -> bool {
+        self.mixes_images()
+    }
+
     /// Names of the masks it needs, as far as it names them.
     fn masks(&self) -> [Option<&str>; 2] {
         [None, None]
@@ -354,6 +359,11 @@ impl Op {
     /// Whether it says who was mixed with whom, for labels to be mixed alike.
     pub(crate) fn mixes_images(&self) -> bool {
         self.options().mixes_images()
+    }
+
+    /// Whether a sample may be given pixels of others of its batch.
+    pub(crate) fn takes_from_others(&self) -> bool {
+        self.options().takes_from_others()
     }
 
     /// Names of the masks it needs, as far as it names them.

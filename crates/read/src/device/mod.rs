@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `loader.rs` | the loader as its user sees it: epochs, state, what it does and why it does no better |
 //! | `options.rs` | what is asked for |
+//! | `replay.rs` | what a loader gives, item by item, without one |
 //! | `batch.rs` | a batch of tensors, and how arrays lie over a slot |
 //! | `recipe.rs` | from what is stored to the tensors asked for: types, layers, physical values, normalising |
 //! | `host.rs` | the CPU: arrays over the ring itself |
@@ -27,6 +28,7 @@ mod loader;
 mod options;
 mod recipe;
 mod repeat;
+mod replay;
 #[cfg(test)]
 mod tests;
 mod transfer;
@@ -35,3 +37,4 @@ pub use batch::DeviceBatch;
 pub use cuda::{cuda_is_available, pci_bus_id};
 pub use loader::{DeviceEpoch, DeviceLoader, DeviceReport};
 pub use options::{DeviceOptions, Normalization};
+pub use replay::Replay;

@@ -12,6 +12,7 @@
 //! | `rotation.rs` | which chunks are held while such windows come |
 //! | `feeder.rs` | the planning thread |
 //! | `worker.rs` | the decoding threads |
+//! | `replay.rs` | items of a batch, read without ring and threads |
 //! | `labelled.rs` | labelled pixels, for crops |
 //! | `new_ids.rs` | other class ids in what is delivered |
 //! | `background.rs` | the threads do not push the consumer aside |
@@ -32,6 +33,7 @@ mod local_plan;
 mod new_ids;
 mod options;
 mod outlook;
+mod replay;
 mod rotation;
 mod shared;
 mod stats;

@@ -109,6 +109,31 @@ impl Shared {
         })
     }
 
+    /// The same without memory: of no use to threads that fill a ring, but all that is needed to plan batches and to read
+    /// their items.
+    pub(crate) fn without_ring(dataset: Dataset, options: LoaderOptions) -> Result<Self> {
+        let Prepared { plan, masks, new_ids, chosen, .. } = Prepared::new(&dataset, &options)?;
+        let Chosen { choice: cached, blocks, .. } = chosen;
+        let memory = MemoryOptions { later: true, plain: true, ..MemoryOptions::default() };
+        let ring = Ring::new(options.slots, 0, &memory)?.into();
+        let plan = blocks.map_or(Ok(plan.clone()), |blocks| plan.in_blocks(blocks))?;
+        let (counters, start) = (Counters::new(), Mutex::default());
+        let (cache, held) = (None, None);
+        Ok(Self {
+            dataset,
+            options,
+            plan,
+            masks,
+            new_ids,
+            ring,
+            counters,
+            cache,
+            held,
+            cached,
+            start,
+        })
+    }
+
     pub(crate) fn decoder(&self) -> Decoder<'_> {
         Decoder {
             dataset: &self.dataset,

@@ -56,7 +56,7 @@ fn hold(shared: &Shared, chunks: &[ChunkRef], scratch: &mut Scratch) {
 
 /// Fills a task's piece of the slot. A sample that fails does not keep the others of the task from being
 /// read.
-fn fill(
+pub(super) fn fill(
     shared: &Shared,
     plan: &BatchPlan,
     parts: &[Part],

@@ -8,6 +8,7 @@ mod images;
 mod loading;
 mod local_cache;
 mod remote;
+mod replay;
 mod shuffle_window;
 mod soak;
 #[path = "../support/mod.rs"]

@@ -1,0 +1,124 @@
+//! What a device loader gives, item by item: to look at what training is given, or was given.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hsipack_augment::{Array, Device, Host, Images, Mask};
+
+use super::batch::Info;
+use super::options::DeviceOptions;
+use super::recipe::Recipe;
+use crate::Result;
+use crate::dataset::Dataset;
+use crate::loader::{CacheChoice, LoaderOptions, Shared};
+use crate::plan::{EpochPlan, Item, Plan};
+use crate::trace::BatchNumber;
+
+/// The batches of a [`DeviceLoader`](super::DeviceLoader) with the same options, by epoch and number, without its ring and
+/// its threads: any batch of any epoch can be asked for, and of it any item.
+///
+/// Which items a batch has, and the bytes of each, are the loader's own: it is the same code that plans and reads them.
+/// Where the options leave it to the loader among which windows windows are shuffled
+/// ([`ShuffleWindow::Auto`](crate::ShuffleWindow::Auto)), that is decided by this machine's memory.
+///
+/// ```no_run
+/// use hsipack_read::augment::{Host, Pipeline, SampleKey};
+/// use hsipack_read::{Dataset, Device, DeviceOptions, LoaderOptions, Replay};
+///
+/// let dataset = Dataset::open("tissue.hsipack")?;
+/// let replay = Replay::new(&dataset, LoaderOptions::new(6), DeviceOptions::new(Device::Cpu))?;
+/// let (epoch, batch) = (3, 0);
+/// let items = replay.items(epoch, batch)?;
+/// let images = replay.read(&items)?; // (samples, bands, rows, columns)
+/// let pipeline = Pipeline::from_json(r#"[{"op": "hflip"}]"#)?;
+/// let keys: Vec<SampleKey> = items.iter().map(SampleKey::from).collect();
+/// let (augmented, drawn) = pipeline.augment(&Host::default(), &images, epoch, &keys)?;
+/// println!("{:?}: {}", augmented.image.shape(), drawn.to_json());
+/// # Ok::<(), hsipack_read::Error>(())
+/// ```
+pub struct Replay {
+    shared: Shared,
+    recipe: Recipe,
+    host: Host,
+    /// The epoch that was asked for last.
+    epoch: Mutex<Option<Arc<EpochPlan>>>,
+}
+
+impl Replay {
+    /// The batches of a loader with these options; images come on the CPU, whatever device is asked for.
+    ///
+    /// # Errors
+    /// As [`Loader::new`](crate::Loader::new), but for the memory of its ring; if the options of images contradict the
+    /// dataset.
+    pub fn new(dataset: &Dataset, options: LoaderOptions, device: DeviceOptions) -> Result<Self> {
+        dataset.check_unchanged()?;
+        let shared = Shared::without_ring(dataset.clone(), options)?;
+        let device = DeviceOptions { device: Device::Cpu, ..device };
+        let recipe = Recipe::new(&shared, &device)?;
+        Ok(Self { shared, recipe, host: Host::default(), epoch: Mutex::default() })
+    }
+
+    /// The plan of all epochs.
+    pub fn plan(&self) -> &Plan {
+        &self.shared.plan
+    }
+
+    /// Names of the masks that items have.
+    pub fn masks(&self) -> &[String] {
+        &self.shared.masks
+    }
+
+    /// Names of a mask's boolean layers, bit 0 first; none for class ids.
+    pub fn layers(&self, mask: &str) -> &[String] {
+        self.recipe.layers(mask).unwrap_or_default()
+    }
+
+    /// What a loader would keep in memory, and among which windows it would shuffle them.
+    pub fn cache(&self) -> &CacheChoice {
+        &self.shared.cached
+    }
+
+    /// This rank's part of an epoch.
+    ///
+    /// # Errors
+    /// As [`Plan::epoch`].
+    pub fn epoch(&self, number: u64) -> Result<Arc<EpochPlan>> {
+        let mut last = self.epoch.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*last {
+            Some(epoch) if epoch.epoch() == number => Ok(Arc::clone(epoch)),
+            _ => {
+                let epoch = self.shared.plan.epoch(number, &[], self.shared.options.share)?;
+                Ok(Arc::clone(last.insert(Arc::new(epoch))))
+            }
+        }
+    }
+
+    /// The items of this rank's batch `batch` of an epoch, 0 being the first one.
+    ///
+    /// # Errors
+    /// If there is no such batch, or crops should have labelled pixels and a mask cannot be read.
+    pub fn items(&self, epoch: u64, batch: usize) -> Result<Vec<Item>> {
+        self.shared.items(&*self.epoch(epoch)?, batch)
+    }
+
+    /// Reads items of one shape, such as some of a batch, in the order given: an image (samples, bands, rows, columns) and
+    /// masks as the loader gives them, before they are augmented.
+    ///
+    /// # Errors
+    /// If a chunk is damaged or cannot be read, the dataset was replaced, or there is no memory.
+    pub fn read(&self, items: &[Item]) -> Result<Images<Array>> {
+        let (buffer, arrays) = self.shared.read(items)?;
+        let number = BatchNumber { epoch: 0, batch: 0 };
+        let dataset = self.shared.dataset.clone();
+        let info = Info { dataset, number, items: items.to_vec(), arrays };
+        let (image, masks) = self.recipe.make(&self.host, &buffer.shared(), &info)?;
+        let masks = masks.into_iter().map(|(name, labels)| Mask { name, labels });
+        Ok(Images::new(image, masks.collect()))
+    }
+}
+
+impl fmt::Debug for Replay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Replay").field("options", &self.shared.options).finish_non_exhaustive()
+    }
+}

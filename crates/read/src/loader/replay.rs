@@ -1,0 +1,60 @@
+//! Items of a loader's batches, read by whoever asks for them.
+
+use hsipack_augment::array::Buffer;
+use hsipack_store::threads;
+
+use super::batch_plan::{BatchArray, BatchPlan, Task, lay_out};
+use super::labelled::LabelledMasks;
+use super::shared::Shared;
+use super::worker;
+use crate::Result;
+use crate::decode::Scratch;
+use crate::plan::{EpochPlan, Item};
+
+impl Shared {
+    /// The items of batch `number`, with the labels that the loader gives.
+    pub(crate) fn items(&self, epoch: &EpochPlan, number: usize) -> Result<Vec<Item>> {
+        let mut items = Vec::new();
+        epoch.batch(number, Some(&mut LabelledMasks::new(self)), &mut items)?;
+        self.new_ids.relabel(&self.dataset, &mut items);
+        Ok(items)
+    }
+
+    /// Reads items of one shape as a slot of the ring has them; gives where which array lies, too.
+    pub(crate) fn read(&self, items: &[Item]) -> Result<(Buffer, Vec<BatchArray>)> {
+        self.dataset.check_unchanged()?;
+        let mut plan = BatchPlan::default();
+        plan.items = items.to_vec();
+        let Some(first) = items.first() else { return Ok((Buffer::zeroed(0)?, plan.arrays)) };
+        let stack = self.dataset.stack_of(first.sample)?;
+        let size = (first.window.rows as usize, first.window.columns as usize);
+        let decoder = self.decoder();
+        let end = lay_out(&decoder, &self.masks, stack, items.len(), size, &mut plan.arrays)?;
+        let mut pieces = Vec::new();
+        plan.cut(&decoder, &self.masks, &mut pieces)?;
+        let mut buffer = Buffer::zeroed(end)?;
+        let mut rest = buffer.bytes_mut();
+        let mut start = 0;
+        let mut tasks = Vec::new();
+        for (number, piece) in pieces.into_iter().enumerate() {
+            // Arrays start on pages: there may be gaps.
+            let (_, after) = rest.split_at_mut(piece.start - start);
+            let (memory, after) = after.split_at_mut(piece.len());
+            (rest, start) = (after, piece.end);
+            tasks.push((number, memory));
+        }
+        let read = |scratch: &mut Scratch, (number, memory): (usize, &mut [u8])| {
+            let Task::Parts(parts) = plan.task(number) else { return Ok(()) };
+            let mut failures = worker::fill(self, &plan, parts, memory, scratch);
+            failures.pop().map_or(Ok(()), |failure| Err(failure.error))
+        };
+        threads::in_turn(
+            self.options.threads,
+            "replay",
+            tasks.into_iter(),
+            Scratch::default,
+            read,
+        )?;
+        Ok((buffer, plan.arrays))
+    }
+}
