@@ -1,10 +1,11 @@
 //! The viewer's server, which runs beside the program.
 
 use hsipack_store::process::OfProcess;
-use hsipack_view::{Options, Subject, View as Server};
+use hsipack_view::{Options, Subject, Training, View as Server};
 use pyo3::prelude::*;
 
 use crate::errors::OrRaise;
+use crate::settings::{Settings, read};
 
 /// A running server; `hsipack.view` starts it.
 #[pyclass(module = "hsipack._hsipack")]
@@ -17,9 +18,24 @@ pub struct Viewer {
 #[pymethods]
 impl Viewer {
     #[new]
-    fn new(py: Python<'_>, path: &str, axes: Option<&str>, port: u16) -> PyResult<Self> {
+    #[pyo3(signature = (path, axes, port, settings=None))]
+    fn new(
+        py: Python<'_>,
+        path: &str,
+        axes: Option<&str>,
+        port: u16,
+        settings: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
         let options = Options { port, linger: None };
-        let start = || Server::start(Subject::open(path, axes)?, &options);
+        let training = settings.map(training).transpose()?;
+        let start = || {
+            let subject = Subject::open(path, axes)?;
+            let subject = match training {
+                Some(training) => subject.with_training(training)?,
+                None => subject,
+            };
+            Server::start(subject, &options)
+        };
         let server = py.detach(start).or_raise(py)?;
         let url = server.url().to_owned();
         Ok(Self { url, server: OfProcess::new(Some(server)) })
@@ -38,4 +54,13 @@ impl Viewer {
         let server = self.server.get_mut().and_then(Option::take);
         py.detach(|| drop(server));
     }
+}
+
+/// The loader of these settings.
+fn training(settings: &Bound<'_, PyAny>) -> PyResult<Training> {
+    let py = settings.py();
+    let settings: Settings = read(settings)?;
+    let (loader, images) = (settings.loader().or_raise(py)?, settings.device().or_raise(py)?);
+    let pipeline = settings.pipeline().or_raise(py)?;
+    Ok(Training { loader, images, augment: pipeline.map(|pipeline| pipeline.to_json()) })
 }

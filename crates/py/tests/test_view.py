@@ -72,3 +72,32 @@ def test_what_cannot_be_looked_at_is_an_error(dataset: str, tmp_path: Any) -> No
         port = int(viewer.url.split(":")[2].split("/")[0])
         with pytest.raises(hsipack.ConflictError, match=f"port {port}"):
             hsipack.view(dataset, port=port, browser=False)
+
+
+def training(viewer: hsipack.Viewer, question: str) -> Any:
+    return json.loads(get(f"{viewer.url}api/training{question}"))
+
+
+def test_what_a_loader_gives_is_shown_as_it_gives_it(dataset: str) -> None:
+    augment = [hsipack.augment.RandomHorizontalFlip(p=0.5), hsipack.augment.Gain((0.5, 2.0))]
+    loader = hsipack.Loader(
+        dataset, 3, shuffle=True, seed=9, crop=(8, 10), split="train", bands=[4, 1, 2],
+        normalize="l2", dtype="float32", device="cpu", augment=augment, output="numpy",
+    )  # fmt: skip
+    with loader, hsipack.view(loader, browser=False) as viewer:
+        assert about(viewer)["training"]
+        assert training(viewer, "?epoch=1")["batches"] == len(loader)
+        loader.set_epoch(1)
+        for number, batch in enumerate(loader):
+            listed = training(viewer, f"/batch?epoch=1&batch={number}")
+            assert [item["sample"] for item in listed["items"]] == batch["id"].tolist()
+            assert [item["name"] for item in listed["items"]] == batch["name"]
+            assert [item["window"] for item in listed["items"]] == batch["window"].tolist()
+            for place, image in enumerate(batch["image"]):
+                of = f"epoch=1&batch={number}&place={place}&bands=0,1,2"
+                plane = get(f"{viewer.url}api/training/planes?{of}")
+                shown = np.frombuffer(plane, "<f4").reshape(image.shape)
+                np.testing.assert_array_equal(shown, image)
+    joined = hsipack.Loader(hsipack.concat([dataset, dataset]), 2, device="cpu", output="numpy")
+    with joined, pytest.raises(hsipack.UnsupportedError, match="several datasets"):
+        hsipack.view(joined, browser=False)

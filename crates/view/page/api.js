@@ -49,11 +49,11 @@ async function numbers(path, signal, Kind) {
   return { shape, data: new Kind(bytes) };
 }
 
-/** @param {Record<string, any>} options  undefined ones are left out */
+/** @param {Record<string, any>} options  those that are undefined or null are left out */
 function query(options) {
   const parts = new URLSearchParams();
   for (const [name, value] of Object.entries(options)) {
-    if (value !== undefined) parts.set(name, String(value));
+    if (value !== undefined && value !== null) parts.set(name, String(value));
   }
   // Commas and colons are clear as they are.
   return parts.toString().replaceAll('%2C', ',').replaceAll('%3A', ':');
@@ -96,6 +96,37 @@ export const precision = (id, signal) => json(`api/cube/${id}/precision`, signal
 /** The same of each pixel: of a band, with its sign; or of the whole spectrum, if `band` is undefined, as a part of it. */
 export const deviation = (id, band, where, side, signal) =>
   numbers(`api/cube/${id}/deviation?${query({ band, ...region(where), side })}`, signal, Float32Array);
+
+/** Items of a batch that are listed at once. */
+export const LISTED = 64;
+
+/** @typedef {Record<string, string>} Setup  what a loader is asked for, where it is not what the viewer was started with */
+/** @typedef {{setup: Setup, epoch: number, batch: number, place?: number | null}} Where  a batch, or an item of it */
+
+/** What the loader is asked for, and what it gives in an epoch. @param {Setup} setup */
+export const training = (setup, epoch, signal) => json(`api/training?${query({ ...setup, epoch })}`, signal);
+
+const item = ({ setup, epoch, batch, place }) => ({ ...setup, epoch, batch, place });
+
+/** The items of a batch. @param {Where} where */
+export const trainingBatch = (where, first, signal) =>
+  json(`api/training/batch?${query({ ...item(where), first, limit: LISTED })}`, signal);
+
+/** Values of some bands of an item, as it is read or augmented. @param {Where} where */
+export const trainingPlanes = (where, what, bands, side, signal) =>
+  numbers(`api/training/planes?${query({ ...item(where), what, bands: bands.join(','), side })}`, signal, Float32Array);
+
+/** @param {Where} where */
+export const trainingMask = (where, what, name, side, signal) =>
+  numbers(`api/training/mask?${query({ ...item(where), what, name, side })}`, signal, Uint16Array);
+
+/** The spectrum of a pixel of an item, or the mean of all. @param {Where} where @param {[number, number] | null} pixel */
+export const trainingSpectrum = (where, what, pixel, signal) =>
+  json(`api/training/spectrum?${query({ ...item(where), what, row: pixel?.[0], column: pixel?.[1] })}`, signal);
+
+/** In which batches windows of a sample come. @param {Setup} setup */
+export const trainingPlaces = (setup, epoch, sample, signal) =>
+  json(`api/training/places?${query({ ...setup, epoch, sample })}`, signal);
 
 /** How many pixels have which class in each of two masks. */
 export const confusion = (id, truth, prediction, signal) =>

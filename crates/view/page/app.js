@@ -8,6 +8,7 @@ import { openOverview, query } from './overview.js';
 import { count } from './shown.js';
 import { overview, read, write } from './state.js';
 import { startTheme, toggleTheme } from './theme.js';
+import { openTraining } from './training.js';
 
 const main = /** @type {HTMLElement} */ (document.getElementById('main'));
 const alert = /** @type {HTMLElement} */ (document.getElementById('alert'));
@@ -29,7 +30,7 @@ function fail(error, again) {
 function clear() { alert.replaceChildren(); }
 
 /** The state that the address shows; written a little later, as browsers allow only some writes a second. */
-/** @type {import('./state.js').Overview | import('./state.js').CubeView} */
+/** @type {import('./state.js').Overview | import('./state.js').CubeView | import('./state.js').TrainingView} */
 let state = overview();
 const write_ = debounced(() => history.replaceState(null, '', write(state)), 150);
 const save = Object.assign((next) => { state = next; write_(); }, { now: () => write_.now() });
@@ -81,6 +82,9 @@ async function route() {
       overviewHash = write(state);
       page.focused = visited?.hash === overviewHash ? visited.place : null;
       open = openOverview(state, page);
+    } else if (state.page === 'training') {
+      open = openTraining(state, page);
+      if (!first) main.focus({ preventScroll: true });
     } else {
       main.setAttribute('aria-busy', 'true');
       const opened = await openCube(state, page);
@@ -142,8 +146,9 @@ async function start() {
   const shapes = about.stacks.length > 1 ? `${about.stacks.length} shapes` : about.stacks[0]?.name;
   /** @type {HTMLElement} */ (document.getElementById('about')).textContent =
     [what, `${count(about.samples)} ${about.samples === 1 ? 'cube' : 'cubes'}`, shapes].filter(Boolean).join(', ');
-  // A single cube is what there is to see.
-  if (!location.hash && about.samples === 1) history.replaceState(null, '', '#cube/0');
+  // What the viewer was started for, or a single cube, is what there is to see.
+  if (!location.hash && about.training) history.replaceState(null, '', '#training');
+  else if (!location.hash && about.samples === 1) history.replaceState(null, '', '#cube/0');
   addEventListener('hashchange', route);
   addEventListener('keydown', keys);
   // A link that is followed must not lose what is not written yet.

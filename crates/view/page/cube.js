@@ -21,6 +21,7 @@ import { Side } from './side.js';
 import { spectraSection } from './spectra.js';
 import { store, write } from './state.js';
 import { toolbar } from './toolbar.js';
+import { windowsSection } from './windows.js';
 
 /**
  * Opens a cube.
@@ -74,6 +75,7 @@ class Session {
     this.precision = precisionSection(this);
     this.compare = compareSection(this);
     this.pair = pairSection(this);
+    this.windows = windowsSection(this);
     this.busy = el('p', { class: 'busy', hidden: true }, 'Loading…');
     this.read = el('p', { class: 'readout', 'aria-live': 'polite' });
     this.whose = el('p', { class: 'whose', hidden: true }, cube.name);
@@ -85,7 +87,7 @@ class Session {
         el('div', { class: 'framed' }, this.frames, this.scale.node), this.read),
       el('div', { class: 'panel', role: 'region', 'aria-label': 'Display, spectra and facts', tabindex: 0 },
         this.display.node, this.spectra.node, this.masks.node, this.classes.node, this.histogram.node,
-        this.compare.node, this.pair.node, this.precision.node, factsSection(this).node));
+        this.compare.node, this.pair.node, this.precision.node, this.windows.node, factsSection(this).node));
   }
 
   #head() {
@@ -119,7 +121,7 @@ class Session {
     view.on(['cursor'], () => this.readout(view.state.cursor));
     view.on(['bands', 'stretch', 'mask'], () => this.histogram.show());
     // Links to other cubes take along how this one is looked at.
-    view.on(['bands', 'stretch', 'mask', 'opacity', 'hidden', 'open', 'map', 'mapband', 'relative', 'truth', 'prediction', 'ignore'], () =>
+    view.on(['bands', 'stretch', 'mask', 'opacity', 'hidden', 'open', 'map', 'mapband', 'relative', 'truth', 'prediction', 'ignore', 'training', 'epoch'], () =>
       this.node.querySelector('.head')?.replaceWith(this.#head()));
     image.update();
     image.updateMap();
@@ -293,6 +295,7 @@ class Session {
     this.precision.stop();
     this.compare.stop();
     this.pair.stop();
+    this.windows.stop();
     this.asksOther.stop();
     this.#takeAway();
   }

@@ -10,6 +10,7 @@ const KEYS = [
     ['n, p', 'Next, previous cube'], ['g', 'Colour or one band as grey'], ['1 2 3', 'Presets of bands'],
     ['[ ]', 'With one band in grey: the band before, after'],
     ['m', 'Show or hide the mask'], ['a', 'Angle map to the chosen spectrum'], ['s', 'Save the picture as PNG'], ['l', 'Copy the link']]],
+  ['Training', [['n, p', 'Next, previous batch'], ['Arrows', 'Move among the items of a batch'], ['Enter', 'Look at an item closely; again: close it'], ['Esc', 'Close the item; back to all samples']]],
   ['The picture', [
     ['Arrows', 'Move the pixel cursor; with Shift by ten'], ['Enter', 'Pin the spectrum of the pixel, or the mean of the rectangle'],
     ['r', 'Begin a rectangle at the cursor'], ['Delete', 'Remove the chosen spectrum'], ['+ −', 'Zoom'], ['0', 'Show the whole cube'],

@@ -4,7 +4,7 @@ import * as api from './api.js';
 import { debounced, el, unique } from './dom.js';
 import { counted, Grid } from './grid.js';
 import { count } from './shown.js';
-import { cubeView, store, write } from './state.js';
+import { cubeView, store, trainingView, write } from './state.js';
 
 const SORTS = [['id', 'dataset order'], ['name', 'name'], ['split', 'split'], ['group', 'group'], ['label', 'label'], ['nan', 'missing values']];
 
@@ -55,7 +55,8 @@ export function openOverview(state, page) {
     el('div', { class: 'row', role: 'search', 'aria-label': 'Samples' }, more, sorting(view, about), where.node, reset));
   main.className = 'overview-page';
   main.replaceChildren(el('div', { class: 'overview' }, filters,
-    el('div', { class: 'row counts' }, el('h2', { class: 'hidden' }, 'Samples'), total), empty, grid.node));
+    el('div', { class: 'row counts' }, el('h2', { class: 'hidden' }, 'Samples'), total, el('span', { class: 'gap' }),
+      about.kind === 'dataset' && about.samples ? el('a', { href: write(trainingView()) }, 'What training is given') : null), empty, grid.node));
 
   view.on(['*'], () => page.save(view.state));
   view.on(['split', 'group', 'label', 'where', 'sort', 'descending'], () => {

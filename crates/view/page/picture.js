@@ -192,6 +192,7 @@ export class Picture {
         tile.columns * scale * density, tile.rows * scale * density);
     }
     context.setTransform(density, 0, 0, density, 0, 0);
+    for (const region of this.session.windows?.regions() ?? []) this.#outline(context, region);
     this.session.view.state.pins.forEach((pin, index) => this.#mark(context, pin, pin.colour, String(index + 1)));
     if (this.drawn) this.#mark(context, this.drawn, '#ffffff', '');
     const { cursor } = this.session.view.state;
@@ -205,6 +206,16 @@ export class Picture {
     // A pixel that is smaller than its mark is marked all the same.
     const grow = Math.max(0, (7 - (to.x - from.x)) / 2);
     return [from.x - grow, from.y - grow, to.x - from.x + 2 * grow, to.y - from.y + 2 * grow];
+  }
+
+  /** One of many rectangles: thin, so that they can be told apart. */
+  #outline(context, region) {
+    const box = this.#box(region);
+    for (const [colour, width] of [['#000', 2.5], [region.colour, 1]]) {
+      context.strokeStyle = colour;
+      context.lineWidth = width;
+      context.strokeRect(...box);
+    }
   }
 
   #mark(context, region, colour, text) {

@@ -44,6 +44,22 @@
  * @property {[number, number] | null} cell  the classes, in truth and prediction, of pixels to highlight
  * @property {number | null} other  the sample beside this one
  * @property {string[]} open  sections that are unfolded
+ * @property {string} training  what the loader is asked for whose windows are drawn, as the part of an address
+ * @property {number} epoch  in which they come
+ */
+
+/**
+ * @typedef {object} TrainingView
+ * @property {'training'} page
+ * @property {number} epoch
+ * @property {number} batch
+ * @property {number} first  the item of the batch that is listed first
+ * @property {number | null} place  the item that is looked at closely
+ * @property {[number, number] | null} readAt  a pixel of it, as it is read
+ * @property {[number, number] | null} augmentedAt  and as it is augmented
+ * @property {string | null} bands  name of a preset; null: the first one
+ * @property {string | null} mask  null: the first mask; '': none
+ * @property {import('./api.js').Setup} setup
  */
 
 /** @returns {Overview} */
@@ -55,7 +71,12 @@ export const cubeView = (id) => ({
   page: 'cube', id, bands: null, stretch: [2, 98], at: null, cursor: null, mask: null, opacity: 0.4, hidden: null,
   pins: [], chosen: 0, angle: false, map: '', mapband: null, limit: null, relative: false,
   truth: null, prediction: null, ignore: false, cell: null, other: null, open: ['display', 'spectra', 'masks'],
+  training: '', epoch: 0,
 });
+
+/** @returns {TrainingView} */
+export const trainingView = () => ({ page: 'training', epoch: 0, batch: 0, first: 0, place: null, readAt: null, augmentedAt: null,
+  bands: null, mask: null, setup: {} });
 
 const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 const round = (value, digits) => Number(value.toFixed(digits));
@@ -114,14 +135,28 @@ const CUBE = {
   limit: [(value) => String(Number(value.toPrecision(4))), (text) => (Number(text) > 0 ? Number(text) : null)],
   relative: yes, truth: name, prediction: name, ignore: yes, cell: two, other: index,
   open: [(value) => value.join(','), (text) => text.split(',').filter((name) => name)],
+  training: name, epoch: index,
 };
+
+/** The same of training's view. What else stands there is what the loader is asked for. */
+const TRAINING = { epoch: index, batch: index, first: index, place: index, readAt: two, augmentedAt: two, bands: name, mask: name };
+/** The loader may be asked for a mask, too. */
+const SPELT = { mask: 'overlay' };
 
 /** Only letters that every chat programme leaves in a link. */
 const text = (parts) => parts.toString().replaceAll('%2C', ',').replaceAll('%3A', ':').replaceAll('%7E', '~');
 
-/** The part of the address after '#'. @param {Overview | CubeView} state */
+/** The part of the address after '#'. @param {Overview | CubeView | TrainingView} state */
 export function write(state) {
   const parts = new URLSearchParams();
+  if (state.page === 'training') {
+    const usual = trainingView();
+    for (const [name, [show]] of Object.entries(TRAINING)) {
+      if (state[name] !== null && !same(state[name], usual[name])) parts.set(SPELT[name] ?? name, show(state[name]));
+    }
+    for (const [name, value] of Object.entries(state.setup)) parts.set(name, value);
+    return `#training${parts.size ? `?${text(parts)}` : ''}`;
+  }
   if (state.page === 'cube') {
     const usual = cubeView(state.id);
     for (const [name, [show]] of Object.entries(CUBE)) {
@@ -142,10 +177,23 @@ export function write(state) {
   return parts.size ? `#samples?${text(parts)}` : '#samples';
 }
 
-/** What a hash says. @returns {Overview | CubeView} */
+/** @param {URLSearchParams} parts @returns {TrainingView} */
+function readTraining(parts) {
+  const state = trainingView();
+  for (const [name, [, take]] of Object.entries(TRAINING)) {
+    const given = parts.get(SPELT[name] ?? name);
+    if (given !== null) state[name] = take(given) ?? state[name];
+    parts.delete(SPELT[name] ?? name);
+  }
+  state.setup = Object.fromEntries(parts);
+  return state;
+}
+
+/** What a hash says. @returns {Overview | CubeView | TrainingView} */
 export function read(hash) {
   const [path, ...rest] = hash.replace(/^#/, '').split('?');
   const parts = new URLSearchParams(rest.join('?'));
+  if (path === 'training') return readTraining(parts);
   const [, id] = /^cube\/(\d{1,12})$/.exec(path) ?? [];
   if (id !== undefined) {
     const state = cubeView(Number(id));

@@ -22,6 +22,8 @@ pub fn of(subject: &Subject) -> Value {
         "path": subject.path(),
         "version": env!("CARGO_PKG_VERSION"),
         "samples": subject.len(),
+        // Whether the viewer was started to look at a loader.
+        "training": subject.is_for_training(),
         "stacks": [], "splits": [], "groups": [], "labels": [], "columns": [],
     });
     if let Some(dataset) = subject.dataset() {

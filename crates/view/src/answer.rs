@@ -59,6 +59,11 @@ impl Answer {
     }
 }
 
+/// Numbers as bytes; `to` is those of one.
+pub fn bytes<T: Copy, const N: usize>(values: &[T], to: fn(T) -> [u8; N]) -> Vec<u8> {
+    values.iter().flat_map(|value| to(*value)).collect()
+}
+
 impl From<Error> for Answer {
     fn from(error: Error) -> Self {
         let status = match error.kind() {

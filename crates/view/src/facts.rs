@@ -35,11 +35,19 @@ pub struct Facts {
     next: Option<usize>,
 }
 
+/// Bands that are red, green and blue.
 #[derive(Debug, Serialize)]
-struct Preset {
+pub struct Preset {
     name: &'static str,
     bands: [usize; 3],
     caption: String,
+}
+
+impl Preset {
+    /// As previews have it.
+    pub fn of(preview::Preset { name, bands, caption }: preview::Preset) -> Self {
+        Self { name, bands, caption }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -83,14 +91,7 @@ impl Facts {
             good_bands: cube.good_bands.clone(),
             band_names: None,
             geo: None,
-            presets: presets
-                .into_iter()
-                .map(|preset| Preset {
-                    name: preset.name,
-                    bands: preset.bands,
-                    caption: preset.caption,
-                })
-                .collect(),
+            presets: presets.into_iter().map(Preset::of).collect(),
             masks: Vec::new(),
             fields: Vec::new(),
             notes: Vec::new(),

@@ -14,6 +14,7 @@
 //! | `listing.rs` | which samples are listed, in which order |
 //! | `marks.rs` | what is conspicuous about a sample |
 //! | `facts.rs` | what is told of one cube |
+//! | `training/` | batches of a loader, before and after they are augmented |
 //! | `cube/` | values of one cube: bands, spectra, angles, masks, thumbnails |
 //!
 //! Answers are pure: the same question gets the same answer as long as the dataset is the same. Nothing is written.
@@ -31,7 +32,9 @@ mod query;
 mod routes;
 mod server;
 mod subject;
+mod training;
 mod workers;
 
 pub use server::{End, Options, View};
 pub use subject::Subject;
+pub use training::Training;

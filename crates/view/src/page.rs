@@ -56,6 +56,12 @@ files! {
     "ticks.js": SCRIPT,
     "tiles.js": SCRIPT,
     "toolbar.js": SCRIPT,
+    "training.js": SCRIPT,
+    "trainingcards.js": SCRIPT,
+    "trainingform.js": SCRIPT,
+    "trainingitem.js": SCRIPT,
+    "traininglooks.js": SCRIPT,
+    "windows.js": SCRIPT,
 }
 
 /// The file `name`, the page itself where it is empty.

@@ -11,7 +11,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
 use crate::about;
-use crate::answer::Answer;
+use crate::answer::{Answer, bytes};
 use crate::cube::deadline::Deadline;
 use crate::cube::held::{Held, Holder};
 use crate::cube::masks::Mask;
@@ -22,6 +22,7 @@ use crate::marks::{Class, Seen};
 use crate::page;
 use crate::query::{Query, Window};
 use crate::subject::{Of, Opened, Subject, What};
+use crate::training;
 
 /// Samples that are listed at once, and most of them.
 const LISTED: (usize, usize) = (60, 500);
@@ -35,6 +36,7 @@ pub struct Routes {
     held: Holder,
     listing: Listing,
     seen: Seen,
+    training: training::Answers,
 }
 
 /// What is answered without reading anything: files of the page, and that the server is there.
@@ -50,6 +52,7 @@ impl Routes {
     /// Answers about `subject`.
     pub fn new(subject: Subject) -> Self {
         Self {
+            training: training::Answers::new(subject.training().clone()),
             subject,
             held: Holder::default(),
             listing: Listing::default(),
@@ -77,6 +80,9 @@ impl Routes {
             ["api", "cube", id, "confusion"] => self.of(id, |cube| self.confusion(cube, &query)),
             ["api", "cube", id, "precision"] => self.of(id, |cube| self.precision(cube)),
             ["api", "cube", id, "deviation"] => self.of(id, |cube| self.deviation(cube, &query)),
+            ["api", "training", question @ ..] => {
+                self.training.answer(&self.subject, question, &query)
+            }
             _ => return Answer::missing(),
         };
         answer.unwrap_or_else(Answer::from)
@@ -318,8 +324,4 @@ fn curve(spectrum: &Spectrum) -> Map<String, Value> {
 
 fn side(query: &Query) -> Result<usize> {
     Ok(query.number("side", grid::USUAL, grid::MOST)?.max(1))
-}
-
-fn bytes<T: Copy, const N: usize>(values: &[T], to: fn(T) -> [u8; N]) -> Vec<u8> {
-    values.iter().flat_map(|value| to(*value)).collect()
 }

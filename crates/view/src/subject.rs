@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hsipack_format::{Error, Result, Sample, Samples};
+use hsipack_format::{Command, Error, Result, Sample, Samples, remedy};
 use hsipack_pack::convert::plan::open_source;
 use hsipack_pack::convert::{MaskGroup, MaskOption, ValueOptions, mask_groups};
 use hsipack_pack::input::{self, Input};
@@ -13,6 +13,8 @@ use hsipack_pack::target::Target;
 use hsipack_store::remote::is_url;
 use hsipack_store::{Dataset, Stack, mirror};
 
+use crate::training::Training;
+
 /// What is looked at.
 pub struct Subject {
     path: String,
@@ -20,6 +22,8 @@ pub struct Subject {
     what: What,
     masks: Vec<MaskGroup>,
     source_root: Option<PathBuf>,
+    training: Training,
+    for_training: bool,
     /// What is taken out of archives stays until it is dropped.
     _files: mirror::Session,
 }
@@ -75,8 +79,17 @@ impl Subject {
                 }
             }
         };
-        let (masks, source_root) = (Vec::new(), None);
-        Ok(Self { path: path.to_owned(), title, what, masks, source_root, _files: files })
+        let (path, training) = (path.to_owned(), Training::default());
+        Ok(Self {
+            path,
+            title,
+            what,
+            masks: Vec::new(),
+            source_root: None,
+            training,
+            for_training: false,
+            _files: files,
+        })
     }
 
     /// The same with masks in files beside those of the dataset: labels of other people, predictions. Patterns are those of
@@ -102,6 +115,30 @@ impl Subject {
     /// The same where sources of samples are looked for in `folder`, too.
     pub fn with_source_root(self, folder: Option<PathBuf>) -> Self {
         Self { source_root: folder, ..self }
+    }
+
+    /// The same where what this loader of training gives can be looked at; the page may ask for other ones.
+    ///
+    /// # Errors
+    /// If its augmentations are something else, or the subject is no dataset.
+    pub fn with_training(self, training: Training) -> Result<Self> {
+        training.pipeline()?;
+        if self.dataset().is_none() {
+            return Err(Error::conflict("the cubes are not packed: loaders read packed datasets")
+                .at(&self.path)
+                .with_remedy(remedy!["pack them with ", Command::Convert]));
+        }
+        Ok(Self { training, for_training: true, ..self })
+    }
+
+    /// Whether somebody asked for its loader.
+    pub(crate) fn is_for_training(&self) -> bool {
+        self.for_training
+    }
+
+    /// The loader of training.
+    pub(crate) fn training(&self) -> &Training {
+        &self.training
     }
 
     /// Masks in files.

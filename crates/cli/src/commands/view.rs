@@ -1,15 +1,16 @@
 //! `hsipack view`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use hsipack_format::Result;
+use hsipack_format::{Error, Result};
 use hsipack_pack::convert::MaskOption;
 use hsipack_pack::progress::Progress;
-use hsipack_view::{End, Options, Subject, View};
+use hsipack_read::augment::Pipeline;
+use hsipack_view::{End, Options, Subject, Training, View};
 use serde::Serialize;
 
 use crate::{output, parse, task};
@@ -48,6 +49,11 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     source_root: Option<PathBuf>,
 
+    /// Begin with what training is given: batches of the dataset before and after these augmentations, a JSON list
+    /// such as [{"op": "hflip", "p": 0.5}], or what `to_json` of hsipack.augment writes. The page says which batches
+    #[arg(long, value_name = "FILE")]
+    augment: Option<PathBuf>,
+
     /// Order of the axes of an array in its own tool's index order: y, x and b each once, such as byx, and 1 for axes of length 1
     /// to leave out, such as 11yxb
     /// [default: what the file says, else yxb]
@@ -65,6 +71,7 @@ Examples:
   hsipack view scan.hdr
   hsipack view flights/ --keep
   hsipack view tissue.hsipack --mask 'predicted=predictions/{name}.npy'
+  hsipack view tissue.hsipack --augment pipeline.json
   hsipack view s3://bucket/tissue.hsipack --no-browser
 
 On another machine, forward the port and open the printed address here:
@@ -84,6 +91,10 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let subject = Subject::open(&args.path, args.axes.as_deref())?
         .with_masks(&args.mask)?
         .with_source_root(args.source_root);
+    let subject = match &args.augment {
+        Some(file) => with_augmentations(subject, file)?,
+        None => subject,
+    };
     let samples = subject.len();
     let linger = (!args.keep).then_some(Options::LINGER);
     let view = View::start(subject, &Options { port: args.port, linger })?;
@@ -107,4 +118,11 @@ pub fn run(args: Args) -> Result<ExitCode> {
         note!("the page was closed");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn with_augmentations(subject: Subject, file: &Path) -> Result<Subject> {
+    let json = std::fs::read_to_string(file)
+        .map_err(|error| Error::io(file, "cannot read the augmentations", error))?;
+    Pipeline::from_json(&json).map_err(|error| error.at(file))?;
+    subject.with_training(Training { augment: Some(json), ..Training::default() })
 }

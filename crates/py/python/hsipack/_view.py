@@ -7,9 +7,12 @@ import sys
 import time
 import webbrowser
 from types import TracebackType
+from typing import Any
 
 from hsipack import _hsipack, _options
+from hsipack._errors import UnsupportedError
 from hsipack.dataset import Dataset
+from hsipack.loader import Loader
 
 
 class Viewer:
@@ -65,7 +68,7 @@ class Viewer:
 
 
 def view(
-    subject: Dataset | str | os.PathLike[str],
+    subject: Dataset | Loader | str | os.PathLike[str],
     *,
     axes: str | None = None,
     port: int = 0,
@@ -76,11 +79,16 @@ def view(
     samples, cubes in colour, spectra of pixels, rectangles and classes, masks. ``hsipack view`` is
     the command.
 
+    Of a :class:`Loader` the page begins with what training is given: any batch of any epoch, before
+    and after its augmentations, with what was drawn for each item. It reads the batches itself: the
+    loader stays where it is, and may be closed.
+
     The server runs in threads of this process; it answers this machine only, and writes nothing.
 
     Args:
-        subject: a dataset or its path or URL; a cube in any input format (``file`` or
-            ``file::variable``); a folder of cubes. Of a part of a dataset, all of it is shown.
+        subject: a dataset or its path or URL; a loader of one; a cube in any input format
+            (``file`` or ``file::variable``); a folder of cubes. Of a part of a dataset, all of it
+            is shown.
         axes: order of the axes of an array in its own tool's index order, such as ``"byx"``.
         port: the port of this machine to listen on; 0 is any that is free.
         browser: whether to open a browser; if ``None``, only where this is no notebook.
@@ -94,14 +102,28 @@ def view(
     ...     viewer.url.startswith("http://127.0.0.1:")
     True
     """
+    settings = None
+    if isinstance(subject, Loader):
+        subject, settings = _loaded(subject)
     path = subject.path if isinstance(subject, Dataset) else _options.path("subject", subject)
     port = _options.natural("port", port, least=0, most=65535)
     height = _options.natural("height", height)
-    viewer = Viewer(_hsipack.Viewer(path, axes, port), height)
+    viewer = Viewer(_hsipack.Viewer(path, axes, port, settings), height)
     if _is_notebook() if browser is None else not _options.flag("browser", browser):
         return viewer
     webbrowser.open(viewer.url)
     return viewer
+
+
+def _loaded(loader: Loader) -> tuple[Dataset, dict[str, Any]]:
+    from hsipack._concat import ConcatLoader
+
+    if isinstance(loader, ConcatLoader):
+        raise UnsupportedError(
+            "a viewer of a loader of several datasets",
+            remedy="look at a loader of one of them",
+        )
+    return loader._dataset, loader._settings
 
 
 def _is_notebook() -> bool:

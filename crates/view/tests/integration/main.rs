@@ -5,3 +5,4 @@ mod archives;
 mod common;
 mod ending;
 mod refusals;
+mod training;

@@ -1,0 +1,217 @@
+// The page of training: what a loader gives, batch by batch, before and after it is augmented.
+
+import * as api from './api.js';
+import { el, unique } from './dom.js';
+import { isTyping } from './keyboard.js';
+import { count } from './shown.js';
+import { store } from './state.js';
+import { Cards } from './trainingcards.js';
+import { formOf } from './trainingform.js';
+import { itemPanel } from './trainingitem.js';
+import { Looks } from './traininglooks.js';
+
+/**
+ * @param {import('./state.js').TrainingView} state
+ * @param {{about: any, main: HTMLElement, fail: (error: any, again?: () => void) => void, clear: () => void,
+ *   save: (state: any) => void, overviewHash: () => string}} page
+ */
+export function openTraining(state, page) {
+  document.title = `Training – ${page.about.title} – hsipack view`;
+  if (page.about.kind !== 'dataset') {
+    page.main.className = 'overview-page';
+    page.main.replaceChildren(el('p', { class: 'loading' }, el('a', { href: page.overviewHash() }, '← All samples'), ' ',
+      'These cubes are not packed, and loaders read packed datasets. Pack them with ', el('code', {}, 'hsipack convert'), ' to see what training is given.'));
+    return { keys() {}, stop() {} };
+  }
+  return new Session(state, page);
+}
+
+class Session {
+  constructor(state, page) {
+    this.page = page;
+    this.view = store(state);
+    this.view.on(['*'], () => page.save(this.view.state));
+    this.asksSetup = new api.Latest();
+    this.asksBatch = new api.Latest();
+    this.asksPlace = new api.Latest();
+    /** What the loader is asked for, and how many batches it gives. @type {any} */
+    this.about = null;
+    /** The batch that is shown. @type {any} */
+    this.batch = null;
+    this.looks = new Looks(this);
+    this.form = formOf(this);
+    this.steps = stepsOf(this);
+    this.cards = new Cards(this);
+    this.item = itemPanel(this);
+    this.said = el('p', { class: 'hint', role: 'status' });
+    this.node = el('div', { class: 'training' },
+      el('div', { class: 'head' }, el('a', { href: page.overviewHash(), class: 'back' }, '← All samples'),
+        el('h2', { class: 'cube-name' }, 'Training'), this.steps.node),
+      el('div', { class: 'setup', role: 'region', 'aria-label': 'Loader', tabindex: 0 }, this.form.node),
+      el('div', { class: 'batch', role: 'region', 'aria-label': 'Batch', tabindex: 0 }, this.looks.node, this.said, this.cards.node),
+      this.item.node);
+    page.main.className = 'training-page';
+    page.main.replaceChildren(this.node);
+    this.view.on(['setup', 'epoch'], () => this.load());
+    this.view.on(['batch', 'first'], () => this.loadBatch());
+    this.load();
+  }
+
+  /** Asks how the loader is set up, and then for the batch. */
+  async load() {
+    const { setup, epoch } = this.view.state;
+    this.said.textContent = 'Planning…';
+    try {
+      const about = await this.asksSetup.run((signal) => api.training(setup, epoch, signal));
+      if (!about) return;
+      this.about = about;
+      this.form.show();
+      this.form.fail('');
+      this.page.clear();
+      this.view.set({ batch: Math.min(this.view.state.batch, Math.max(0, about.batches - 1)) });
+      await this.loadBatch();
+    } catch (error) {
+      this.#failed(error, () => this.load());
+    }
+  }
+
+  /** Asks which items the batch has. */
+  async loadBatch() {
+    const { setup, epoch, batch, first } = this.view.state;
+    this.steps.show();
+    try {
+      const found = await this.asksBatch.run((signal) => api.trainingBatch({ setup, epoch, batch }, first, signal));
+      if (!found) return;
+      this.batch = found;
+      const { place } = this.view.state;
+      if (place !== null && place >= found.total) this.view.set({ place: null });
+      this.steps.show();
+      this.looks.show();
+      this.said.replaceChildren(...summary(this.about, found));
+      this.cards.show();
+      this.item.show();
+    } catch (error) {
+      this.#failed(error, () => this.loadBatch());
+    }
+  }
+
+  /** What is wrong with the setup is said beside it. */
+  #failed(error, again) {
+    this.batch = null;
+    this.said.textContent = '';
+    this.cards.show();
+    this.item.show();
+    if (error.status === 400 || error.status === 422) this.form.fail([error.message, error.remedy].filter(Boolean).join(' – '));
+    else this.page.fail(error, again);
+  }
+
+  /** Goes to the batch that a sample comes in. @param {number} sample */
+  async find(sample) {
+    const { setup, epoch } = this.view.state;
+    this.steps.say('Looking…');
+    try {
+      const answer = await this.asksPlace.run((signal) => api.trainingPlaces(setup, epoch, sample, signal));
+      if (!answer) return;
+      const [found] = answer.places;
+      this.steps.say(found ? '' : `Epoch ${epoch} has no window of sample ${sample}.`);
+      if (found) this.goTo(found);
+    } catch (error) {
+      this.steps.say([error.message, error.remedy].filter(Boolean).join(' – '));
+    }
+  }
+
+  /** @param {{batch: number, place: number}} where */
+  goTo({ batch, place }) {
+    this.view.set({ batch, place, first: place - (place % api.LISTED), readAt: null, augmentedAt: null });
+    this.cards.focus();
+  }
+
+  /** Which item is meant, for the server. @param {number | null} place */
+  where(place) {
+    const { setup, epoch, batch } = this.view.state;
+    return { setup, epoch, batch, place };
+  }
+
+  step(by) {
+    const batch = this.view.state.batch + by;
+    if (this.about && batch >= 0 && batch < this.about.batches) this.view.set({ batch, first: 0, readAt: null, augmentedAt: null });
+  }
+
+  keys(event) {
+    if (isTyping(event)) return;
+    const place = this.view.state.place;
+    if (event.key === 'n') this.step(1);
+    else if (event.key === 'p') this.step(-1);
+    else if (event.key === 'Escape' && place !== null) this.item.close();
+    else if (event.key === 'Escape') location.hash = this.page.overviewHash();
+    else return;
+    event.preventDefault();
+  }
+
+  stop() {
+    [this.asksSetup, this.asksBatch, this.asksPlace].forEach((asks) => asks.stop());
+    this.cards.stop();
+    this.item.stop();
+  }
+}
+
+/** Which epoch and batch, and where a sample comes. */
+function stepsOf(session) {
+  const { view } = session;
+  const last = session.page.about.samples - 1;
+  const whole = (box, most) => {
+    const value = Number(box.value);
+    return box.value !== '' && Number.isInteger(value) && value >= 0 && value <= most ? value : null;
+  };
+  const labelled = (text, box) => [el('label', { for: box.id, class: 'muted' }, text), box];
+  const number = (stem, max, onchange) => el('input', { type: 'number', id: unique(stem), min: 0, max, step: 1, onchange });
+  const epoch = number('epoch', 1e9, () => {
+    const value = whole(epoch, 1e9);
+    if (value !== null) view.set({ epoch: value, first: 0, readAt: null, augmentedAt: null });
+    show();
+  });
+  const batch = number('batch', 1e9, () => {
+    const value = whole(batch, (session.about?.batches ?? 1) - 1);
+    if (value !== null) view.set({ batch: value, first: 0, readAt: null, augmentedAt: null });
+    show();
+  });
+  const sample = number('sample', last, () => {});
+  sample.placeholder = `0–${last}`;
+  sample.addEventListener('keydown', (event) => { if (event.key === 'Enter') go(); });
+  const go = () => {
+    const value = whole(sample, last);
+    if (value === null) say(`Samples are numbered from 0 to ${last}.`);
+    else session.find(value);
+  };
+  const found = el('span', { class: 'small', role: 'status' });
+  const say = (text) => { found.textContent = text; };
+  const of = el('span', { class: 'muted number' });
+  const move = (text, name, by) => el('button', { type: 'button', class: 'step', 'aria-label': name, title: name, onclick: () => session.step(by) }, text);
+  const back = move('‹', 'Previous batch (p)', -1);
+  const on = move('›', 'Next batch (n)', 1);
+  const node = el('div', { class: 'row steps-of-training' }, labelled('Epoch', epoch), labelled('Batch', batch), of,
+    el('span', { class: 'steps' }, back, on), labelled('Find sample', sample),
+    el('button', { type: 'button', onclick: go }, 'Find'), found);
+  function show() {
+    if (document.activeElement !== epoch) epoch.value = String(view.state.epoch);
+    if (document.activeElement !== batch) batch.value = String(view.state.batch);
+    const batches = session.about?.batches ?? 0;
+    of.textContent = session.about ? `of ${count(batches)}` : '';
+    batch.max = String(Math.max(0, batches - 1));
+    back.disabled = view.state.batch <= 0;
+    on.disabled = view.state.batch + 1 >= batches;
+  }
+  view.on(['epoch', 'batch'], () => { say(''); show(); });
+  return { node, show, say };
+}
+
+/** What is to be known of the epoch and the batch. */
+function summary(about, batch) {
+  const size = (shape) => shape.join(' × ');
+  const same = size(batch.before) === size(batch.after);
+  const parts = [`${count(about.items)} ${about.items === 1 ? 'item' : 'items'} an epoch, of ${count(about.samples)} ${about.samples === 1 ? 'sample' : 'samples'}.`,
+    ` This batch: ${count(batch.total)} of ${size(batch.before)}${same ? '' : `, augmented to ${size(batch.after)}`} (rows × columns × bands), as ${about.setup.dtype}.`];
+  if (about.blocks) parts.push(` Windows are shuffled among those of ${count(about.blocks[0])} of ${count(about.blocks[1])} blocks of cubes, as not all fit into this machine’s memory.`);
+  if (!about.ops) parts.push(' There are no augmentations: give some as JSON.');
+  return parts;
+}

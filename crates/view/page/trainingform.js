@@ -1,0 +1,128 @@
+// The form that says what the loader is asked for.
+
+import { el, unique } from './dom.js';
+import { count } from './shown.js';
+
+const CROPS = [['whole', 'Whole cubes'], ['random', 'Random windows'], ['centre', 'The middle'], ['grid', 'All windows of a grid'],
+  ['patches', 'Patches around labelled pixels']];
+const ORDERS = [['shuffled', 'shuffled'], ['sequential', 'as in the dataset'], ['weighted', 'drawn by weight'], ['class_balanced', 'classes balanced'],
+  ['groups_spread', 'groups spread'], ['groups_together', 'groups together']];
+const NORMALS = [['none', 'not at all'], ['standardize', 'standardize bands'], ['l1', 'L1 of spectra'], ['l2', 'L2 of spectra'], ['snv', 'SNV of spectra']];
+const EXAMPLE = '[{"op": "hflip", "p": 0.5},\n {"op": "gain", "range": [0.9, 1.1]}]';
+
+/** Characters of augmentations; the server takes no longer addresses. */
+const MOST = 16384;
+
+const options = (pairs) => pairs.map(([value, text]) => el('option', { value }, text));
+
+export function formOf(session) {
+  const { about } = session.page;
+  const masks = [...new Set(about.stacks.flatMap((stack) => stack.masks))];
+  const splits = about.splits.filter(({ value }) => value !== null);
+  const field = (text, box, broad = '') => {
+    box.id = unique('setup');
+    return el('div', { class: `field ${broad}` }, el('label', { for: box.id }, text), box);
+  };
+  const number = (min, max) => el('input', { type: 'number', min, max, step: 1 });
+  const seedBox = () => el('input', { type: 'text', class: 'seed', inputmode: 'numeric', pattern: '[0-9]*', spellcheck: 'false', autocomplete: 'off' });
+  const boxes = {
+    batch_size: number(1, 65536),
+    crop: el('select', { onchange: () => sizes() }, options(CROPS.filter(([kind]) => kind !== 'patches' || masks.length)),
+      el('option', { value: 'given', hidden: true }, 'As the loader was given')),
+    rows: number(1, 1 << 20), columns: number(1, 1 << 20), per_cube: number(1, 65536),
+    mask: el('select', {}, options(masks.map((name) => [name, name]))),
+    order: el('select', {}, options(ORDERS)),
+    seed: seedBox(),
+    split: el('select', {}, el('option', { value: '' }, 'All samples'),
+      splits.map(({ value, count: samples }) => el('option', { value }, `${value} (${count(samples)})`))),
+    normalize: el('select', {}, options(NORMALS)),
+    physical: el('input', { type: 'checkbox' }),
+    augment: el('textarea', { rows: 12, spellcheck: 'false', autocomplete: 'off', placeholder: EXAMPLE }),
+    augment_seed: seedBox(),
+  };
+  const error = el('p', { class: 'error', role: 'alert', hidden: true });
+  const fields = {
+    rows: field('Rows', boxes.rows), columns: field('Columns', boxes.columns), per_cube: field('Windows a cube', boxes.per_cube),
+    mask: field('Labels in mask', boxes.mask, 'broad'),
+  };
+  const physical = el('label', { class: 'check' }, boxes.physical, 'Physical values');
+  const reset = el('button', { type: 'button', onclick: () => session.view.set({ setup: {}, batch: 0, first: 0, place: null }) }, 'As started');
+  const form = el('form', { onsubmit: (event) => { event.preventDefault(); apply(); } },
+    el('fieldset', {}, el('legend', {}, 'Loader'),
+      el('div', { class: 'fields' }, field('Batch size', boxes.batch_size), field('Order', boxes.order), field('Seed', boxes.seed),
+        splits.length ? field('Split', boxes.split) : null)),
+    el('fieldset', {}, el('legend', {}, 'Windows'),
+      el('div', { class: 'fields' }, field('Crop', boxes.crop, 'broad'), fields.rows, fields.columns, fields.per_cube, fields.mask)),
+    el('fieldset', {}, el('legend', {}, 'Values'), el('div', { class: 'fields' }, field('Normalize', boxes.normalize, 'broad'), physical)),
+    el('fieldset', {}, el('legend', {}, 'Augmentations'), field('As JSON', boxes.augment),
+      el('div', { class: 'fields' }, field('Their seed', boxes.augment_seed))),
+    error, el('div', { class: 'row' }, el('button', { type: 'submit', class: 'apply' }, 'Apply'), reset));
+  const node = el('details', { class: 'section', open: matchMedia('(min-width: 48rem)').matches }, el('summary', {}, el('h2', {}, 'What the loader is asked for')),
+    el('div', { class: 'body' }, form));
+
+  /** Shows what sizes a kind of crop has. */
+  function sizes() {
+    const kind = boxes.crop.value;
+    const sized = !['whole', 'given'].includes(kind);
+    fields.rows.hidden = fields.columns.hidden = !sized;
+    fields.per_cube.hidden = kind !== 'random';
+    fields.mask.hidden = kind !== 'patches';
+  }
+
+  /** What the boxes say, as the server takes it. */
+  function said() {
+    const kind = boxes.crop.value;
+    const of = (name) => (boxes[name].type === 'checkbox' ? (boxes[name].checked ? '1' : '0') : boxes[name].value.trim());
+    const names = ['batch_size', 'order', 'seed', 'split', 'normalize', 'physical', 'augment', 'crop',
+      ...(['whole', 'given'].includes(kind) ? [] : ['rows', 'columns']),
+      ...(kind === 'random' ? ['per_cube'] : []), ...(kind === 'patches' ? ['mask'] : []), ...(of('augment') ? ['augment_seed'] : [])];
+    // A number that is not there is the usual one.
+    const numeric = ['batch_size', 'seed', 'rows', 'columns', 'per_cube', 'augment_seed'];
+    return Object.fromEntries(names.map((name) => [name, of(name)]).filter(([name, text]) => text || !numeric.includes(name)));
+  }
+
+  let before = /** @type {Record<string, string>} */ ({});
+  const CROP = ['crop', 'rows', 'columns', 'per_cube', 'mask'];
+
+  /** Asks for what was changed; the rest stays as it was. */
+  function apply() {
+    const now = said();
+    if (now.augment.length > MOST) {
+      fail(`These augmentations are longer than the ${count(MOST)} characters that an address may have. Give them to the command: hsipack view PATH --augment FILE`);
+      return;
+    }
+    const changed = [...new Set([...Object.keys(now), ...Object.keys(before)])].filter((name) => now[name] !== before[name]);
+    const setup = { ...session.view.state.setup };
+    const crop = changed.some((name) => CROP.includes(name));
+    if (crop) for (const name of CROP) delete setup[name];
+    for (const name of Object.keys(now)) {
+      if (changed.includes(name) || (crop && CROP.includes(name))) setup[name] = now[name];
+    }
+    for (const name of changed) if (!(name in now)) delete setup[name];
+    // Other augmentations name their own seed, or take the loader's.
+    if (changed.includes('augment') && !changed.includes('augment_seed')) delete setup.augment_seed;
+    fail('');
+    session.view.set({ setup, batch: 0, first: 0, place: null });
+  }
+
+  function show() {
+    const { setup } = session.about;
+    const [rows, columns] = setup.size ?? [64, 64];
+    const values = { ...setup, rows, columns, augment: setup.augment ?? '', augment_seed: setup.augment_seed ?? '' };
+    for (const [name, box] of Object.entries(boxes)) {
+      if (box.type === 'checkbox') box.checked = Boolean(values[name]);
+      else if (values[name] !== null && values[name] !== undefined) box.value = String(values[name]);
+    }
+    boxes.crop.querySelector('[value=given]').hidden = setup.crop !== 'given';
+    sizes();
+    before = said();
+  }
+
+  function fail(text) {
+    error.hidden = !text;
+    error.textContent = text;
+    if (text) node.open = true;
+  }
+
+  return { node, show, fail };
+}

@@ -1,0 +1,361 @@
+//! Questions about what training is given, and their answers.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hsipack_augment::{Array, Drawn, Frame, Step};
+use hsipack_format::{Error, Result};
+use hsipack_pack::preview::{self, Meaning, Sampling};
+use hsipack_read::plan::Item;
+use hsipack_read::{Dataset, OpenOptions};
+use hsipack_store::Stack;
+use serde_json::{Value, json};
+
+use super::batches::{Batch, Batches, Place};
+use super::made::{Key, Latest, Made};
+use super::setup::{Setup, Training};
+use super::values::Values;
+use crate::answer::{Answer, bytes};
+use crate::cube::deadline::Deadline;
+use crate::cube::{bands, grid};
+use crate::facts;
+use crate::query::Query;
+use crate::subject::Subject;
+
+/// Items that are listed at once, and most of them.
+const LISTED: (usize, usize) = (64, 512);
+/// Windows of a sample that are told.
+const PLACES: usize = 4096;
+
+/// What is answered about training with a dataset.
+#[derive(Debug)]
+pub struct Answers {
+    base: Training,
+    state: Mutex<State>,
+}
+
+/// What is known already.
+#[derive(Debug, Default)]
+struct State {
+    dataset: Option<Dataset>,
+    /// The loader that was asked for last.
+    batches: Option<(String, Arc<Batches>)>,
+    /// The batch that was looked at last.
+    batch: Option<(Key, Arc<Batch>)>,
+    latest: Latest,
+}
+
+/// Which images of an item are meant.
+enum Which {
+    Read,
+    Augmented,
+}
+
+impl Answers {
+    /// Answers about a loader that was asked for `base`.
+    pub fn new(base: Training) -> Self {
+        Self { base, state: Mutex::default() }
+    }
+
+    /// The answer to `question`, of what `query` says.
+    ///
+    /// # Errors
+    /// If the subject is no dataset, what is asked for contradicts itself or the dataset, or that is damaged.
+    pub fn answer(&self, subject: &Subject, question: &[&str], query: &Query) -> Result<Answer> {
+        let mut state = self.state();
+        let key = Setup::key(query);
+        let batches = state.batches(&self.base, subject, &key, query)?;
+        let epoch = query.number("epoch", 0, usize::MAX)? as u64;
+        if let ["places"] = question {
+            let sample = query.number("sample", 0, subject.len().max(1) - 1)?;
+            return places(&batches, epoch, sample);
+        }
+        if question.is_empty() {
+            return setup(&batches, epoch);
+        }
+        let number = query.number("batch", 0, usize::MAX)?;
+        let key = (key, epoch, number);
+        let batch = state.batch(&key, &batches)?;
+        if let ["batch"] = question {
+            return listed(subject, &batches, &batch, query);
+        }
+        let place = query.number("place", 0, batch.items.len() - 1)?;
+        let made = state.latest.of(&key, &batches, &batch, place)?;
+        drop(state);
+        let shown = Shown { made: &made, batch: &batch, place: place - made.first, query };
+        match question {
+            ["planes"] => shown.planes(),
+            ["mask"] => shown.mask(),
+            ["spectrum"] => shown.spectrum(),
+            _ => Ok(Answer::missing()),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn batches(
+        &mut self,
+        base: &Training,
+        subject: &Subject,
+        key: &str,
+        query: &Query,
+    ) -> Result<Arc<Batches>> {
+        if let Some((known, batches)) = &self.batches
+            && known == key
+        {
+            return Ok(Arc::clone(batches));
+        }
+        let setup = Setup::of(base, query)?;
+        let dataset = self.dataset(subject)?;
+        let batches = Arc::new(Batches::new(&dataset, setup)?);
+        self.batches = Some((key.to_owned(), Arc::clone(&batches)));
+        Ok(batches)
+    }
+
+    /// The dataset, as a loader reads it; opened when it is first asked for.
+    fn dataset(&mut self, subject: &Subject) -> Result<Dataset> {
+        if let Some(dataset) = &self.dataset {
+            return Ok(dataset.clone());
+        }
+        let packed = subject.dataset().ok_or_else(|| {
+            Error::conflict("these cubes are not packed: loaders read packed datasets")
+                .with_remedy("pack them to see what training is given")
+        })?;
+        // What was appended since has no thumbnails here either.
+        let as_of = Some(packed.fingerprint().to_owned());
+        let options = OpenOptions { as_of, ..OpenOptions::default() };
+        let dataset = Dataset::open_with(packed.path(), options)?;
+        Ok(self.dataset.insert(dataset).clone())
+    }
+
+    fn batch(&mut self, key: &Key, batches: &Batches) -> Result<Arc<Batch>> {
+        if let Some((known, batch)) = &self.batch
+            && known == key
+        {
+            return Ok(Arc::clone(batch));
+        }
+        let batch = Arc::new(batches.batch(key.1, key.2)?);
+        self.batch = Some((key.clone(), Arc::clone(&batch)));
+        Ok(batch)
+    }
+}
+
+/// What the loader was asked for, and how many batches it gives.
+fn setup(batches: &Batches, epoch: u64) -> Result<Answer> {
+    let cache = batches.replay.cache();
+    let window = cache.shuffle_window.as_ref();
+    Ok(Answer::json(&json!({
+        "setup": batches.setup.json(),
+        "batches": batches.len(epoch)?,
+        "items": batches.replay.plan().items(),
+        "samples": batches.replay.plan().samples().len(),
+        "masks": batches.replay.masks(),
+        "blocks": window.map(|window| [window.blocks, window.of_blocks]),
+        "mixes": batches.mixes(),
+        "ops": batches.setup.pipeline.as_ref().map(|pipeline| &pipeline.ops),
+    })))
+}
+
+/// Where a sample's windows come.
+fn places(batches: &Batches, epoch: u64, sample: usize) -> Result<Answer> {
+    let mut found = batches.places(epoch, sample, PLACES + 1, Deadline::new())?;
+    let more = found.len() > PLACES;
+    found.truncate(PLACES);
+    let place = |Place { batch, place, item }: &Place| json!({ "batch": batch, "place": place, "window": window(item), "repeat": item.repeat });
+    let places: Vec<Value> = found.iter().map(place).collect();
+    Ok(Answer::json(&json!({ "places": places, "more": more })))
+}
+
+fn window(item: &Item) -> [i64; 4] {
+    let of = item.window;
+    [of.row.into(), of.column.into(), of.rows.into(), of.columns.into()]
+}
+
+fn shape(Frame { rows, columns, bands }: Frame) -> [usize; 3] {
+    [rows, columns, bands]
+}
+
+/// What is known of a batch and of its items.
+fn listed(subject: &Subject, batches: &Batches, batch: &Batch, query: &Query) -> Result<Answer> {
+    let first = query.number("first", 0, usize::MAX)?;
+    let limit = query.number("limit", LISTED.0, LISTED.1)?;
+    let stack = batch.items.first().and_then(|item| stack(subject, item));
+    let mut answer = json!({
+        "epoch": batch.epoch, "batches": batch.batches, "total": batch.items.len(),
+        "before": shape(batch.before), "after": shape(batch.after),
+        "own_stretch": batches.normalises(),
+    });
+    if let Some(stack) = stack {
+        let chosen = batches.setup.loader.bands.as_deref();
+        let wavelength = stack.wavelength.as_deref().map(|all| of_bands(all, chosen));
+        let good = stack.image.meta().band_notes().good_bands;
+        let good = good.as_deref().map(|all| of_bands(all, chosen));
+        let bands = batch.before.bands;
+        let presets = preview::presets(bands, wavelength.as_deref(), good.as_deref());
+        answer["good_bands"] = json!(good);
+        answer["bands"] = json!(chosen);
+        answer["presets"] = json!(presets.into_iter().map(facts::Preset::of).collect::<Vec<_>>());
+        answer["wavelength"] = json!(wavelength);
+        let masks = batches.replay.masks().iter();
+        answer["masks"] = masks.map(|name| mask(batches, stack, name)).collect();
+    }
+    let places = (first..batch.items.len()).take(limit);
+    let items = places.map(|place| item(subject, batches, batch, place));
+    answer["items"] = items.collect::<Result<Value>>()?;
+    Ok(Answer::json(&answer))
+}
+
+/// What is known of the bands that are read.
+fn of_bands<T: Copy>(all: &[T], chosen: Option<&[usize]>) -> Vec<T> {
+    match chosen {
+        Some(bands) => bands.iter().map(|band| all[*band]).collect(),
+        None => all.to_vec(),
+    }
+}
+
+fn stack<'a>(subject: &'a Subject, item: &Item) -> Option<&'a Stack> {
+    let dataset = subject.dataset()?;
+    dataset.stacks().get(dataset.samples().stack(item.sample))
+}
+
+/// What the labels of a mask mean.
+fn meaning(batches: &Batches, stack: &Stack, name: &str) -> Meaning {
+    let layers = batches.replay.layers(name);
+    let renamed = batches.setup.loader.new_ids.iter().any(|new| new.mask == name);
+    match stack.mask(name) {
+        _ if !layers.is_empty() => Meaning::Layers { names: layers.to_vec() },
+        Some(mask) if !renamed => mask.meta().mask_meaning().into(),
+        _ => Meaning::Ids { names: None },
+    }
+}
+
+fn mask(batches: &Batches, stack: &Stack, name: &str) -> Value {
+    let meaning = meaning(batches, stack, name);
+    let (names, layers) = match &meaning {
+        Meaning::Layers { names } => (names.len(), true),
+        Meaning::Ids { names } => (names.as_ref().map_or(0, Vec::len), false),
+    };
+    let classes = (0..names.min(usize::from(u16::MAX)) as u16).map(|id| facts::class(&meaning, id));
+    let classes: Vec<facts::Class> = classes.collect();
+    json!({ "name": name, "layers": layers, "classes": classes })
+}
+
+fn item(subject: &Subject, batches: &Batches, batch: &Batch, place: usize) -> Result<Value> {
+    let item = &batch.items[place];
+    let sample = subject.dataset().map(|dataset| dataset.samples().get(item.sample)).transpose()?;
+    let of_mask = item.label.map(|id| {
+        let patches = batches.setup.loader.patches.as_ref();
+        let regions = batches.setup.loader.regions.as_ref();
+        let mask = patches
+            .map(|(mask, _)| mask.as_str())
+            .or(regions.and_then(|(mask, regions)| regions.labels.as_deref().or(Some(mask))));
+        match stack(subject, item).zip(mask) {
+            Some((stack, mask)) => {
+                let id = u16::try_from(id).unwrap_or(u16::MAX);
+                meaning(batches, stack, mask).label(id)
+            }
+            None => id.to_string(),
+        }
+    });
+    let own = sample.as_ref().and_then(|sample| sample.label.as_ref());
+    let own = own.map(|label| label.as_str().map_or_else(|| label.to_string(), str::to_owned));
+    let steps = batch.drawn.iter().flat_map(|drawn| &drawn.steps);
+    Ok(json!({
+        "sample": item.sample, "repeat": item.repeat, "window": window(item),
+        "name": sample.map(|sample| sample.name), "label": of_mask.or(own),
+        "padding": item.padding,
+        "steps": steps.map(|step| told(step, place)).collect::<Vec<Value>>(),
+    }))
+}
+
+/// An augmentation, and what was drawn for an item; nothing where it is not applied.
+fn told(Step { op, drawn }: &Step, place: usize) -> Value {
+    let donor = match &drawn[place] {
+        Some(
+            Drawn::MixUp { donor, .. }
+            | Drawn::CutMix { donor, .. }
+            | Drawn::Transplant { donor, .. },
+        ) => Some(donor),
+        _ => None,
+    };
+    json!({ "op": op, "drawn": drawn[place], "donor": donor })
+}
+
+/// The pixels of an item.
+struct Shown<'a> {
+    made: &'a Made,
+    batch: &'a Batch,
+    /// Among the images that were made.
+    place: usize,
+    query: &'a Query,
+}
+
+impl Shown<'_> {
+    fn which(&self) -> Result<(Which, Frame)> {
+        match self.query.get("what").unwrap_or("augmented") {
+            "read" => Ok((Which::Read, self.batch.before)),
+            "augmented" => Ok((Which::Augmented, self.batch.after)),
+            other => Err(Error::conflict(format!("what={other} is neither read nor augmented"))),
+        }
+    }
+
+    fn image(&self) -> Result<Values> {
+        let array: &Array = match self.which()?.0 {
+            Which::Read => &self.made.read.image,
+            Which::Augmented => &self.made.augmented.image,
+        };
+        Values::of(array, self.place)
+    }
+
+    fn sampling(&self, [rows, columns, _]: [usize; 3]) -> Result<Sampling> {
+        let side = self.query.number("side", grid::USUAL, grid::MOST)?.max(1);
+        Ok(Sampling::new(rows, columns, side))
+    }
+
+    fn planes(&self) -> Result<Answer> {
+        let values = self.image()?;
+        let wanted = self.query.bands(values.shape[2], bands::MOST)?;
+        let shown = self.sampling(values.shape)?;
+        let planes = values.planes(&shown, &wanted)?;
+        let lengths = [wanted.len(), shown.rows.len(), shown.columns.len()];
+        Ok(Answer::numbers(lengths, bytes(&planes, f32::to_le_bytes)))
+    }
+
+    fn mask(&self) -> Result<Answer> {
+        let name = self.query.get("name").unwrap_or_default();
+        let images = match self.which()?.0 {
+            Which::Read => &self.made.read,
+            Which::Augmented => &self.made.augmented,
+        };
+        let mask = images
+            .masks
+            .iter()
+            .find(|mask| mask.name == name)
+            .ok_or_else(|| Error::conflict(format!("the batch has no mask '{name}'")))?;
+        let values = Values::of(&mask.labels, self.place)?;
+        let shown = self.sampling(values.shape)?;
+        let labels = values.labels(&shown)?;
+        let lengths = [shown.rows.len(), shown.columns.len()];
+        Ok(Answer::numbers(lengths, bytes(&labels, u16::to_le_bytes)))
+    }
+
+    fn spectrum(&self) -> Result<Answer> {
+        let values = self.image()?;
+        let [rows, columns, _] = values.shape;
+        let pixel = match (self.query.get("row"), self.query.get("column")) {
+            (None, None) => None,
+            _ => Some([
+                self.query.number("row", 0, rows - 1)?,
+                self.query.number("column", 0, columns - 1)?,
+            ]),
+        };
+        let spectrum = values.spectrum(pixel)?;
+        let curve = spectrum.curve();
+        let std = pixel.is_none().then_some(curve.std);
+        let answer = json!({ "pixels": spectrum.pixels(), "mean": curve.mean, "std": std });
+        Ok(Answer::json(&answer))
+    }
+}

@@ -1,0 +1,272 @@
+//! What the loader is asked for: what the viewer was started with, as far as the page does not say otherwise.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use hsipack_augment::Pipeline;
+use hsipack_format::{Error, Result};
+use hsipack_read::plan::{Crop, Patches};
+use hsipack_read::{Device, DeviceOptions, LoaderOptions};
+use serde_json::{Value, json};
+
+use crate::query::Query;
+
+/// A loader of training, whose batches are looked at.
+#[derive(Clone, Debug)]
+pub struct Training {
+    /// What is read, in which order.
+    pub loader: LoaderOptions,
+    /// How images are made of it; they come on the CPU, whatever device is asked for.
+    pub images: DeviceOptions,
+    /// The augmentations, as JSON (see [`Pipeline::from_json`]). Where they name no seed, it is the loader's.
+    pub augment: Option<String>,
+}
+
+/// Items of a batch where nobody says how many.
+const BATCH: usize = 8;
+
+impl Default for Training {
+    fn default() -> Self {
+        let loader = LoaderOptions::new(BATCH);
+        Self { loader, images: DeviceOptions::new(Device::Cpu), augment: None }
+    }
+}
+
+impl Training {
+    /// The augmentations.
+    ///
+    /// # Errors
+    /// If the JSON is something else.
+    pub(crate) fn pipeline(&self) -> Result<Option<Pipeline>> {
+        self.augment.as_deref().map(|json| pipeline(json, self.loader.plan.seed)).transpose()
+    }
+}
+
+/// What is asked for.
+#[derive(Debug)]
+pub struct Setup {
+    pub loader: LoaderOptions,
+    pub images: DeviceOptions,
+    pub pipeline: Option<Pipeline>,
+    /// As JSON, of the user's own spelling.
+    augment: Option<String>,
+}
+
+/// What the page may say of it.
+const NAMES: [&str; 13] = [
+    "batch_size",
+    "crop",
+    "rows",
+    "columns",
+    "per_cube",
+    "mask",
+    "order",
+    "seed",
+    "split",
+    "normalize",
+    "physical",
+    "augment",
+    "augment_seed",
+];
+
+/// Most items of a batch that the page asks for, rows and columns of a crop, bytes of augmentations: encoded they may be
+/// three times as long, and servers take no address of more than 64 KiB.
+const MOST_ITEMS: usize = 1 << 16;
+const MOST_PIXELS: usize = 1 << 20;
+const MOST_AUGMENT: usize = 16 << 10;
+
+impl Setup {
+    /// What `query` says of it, in a few words: setups with the same words are the same.
+    pub fn key(query: &Query) -> String {
+        let said = NAMES.iter().filter_map(|name| Some((name, query.get(name)?)));
+        said.map(|(name, value)| format!("{name}={value:?};")).collect()
+    }
+
+    /// What is asked for where the viewer was started with `base`.
+    ///
+    /// # Errors
+    /// If a value means nothing.
+    pub fn of(base: &Training, query: &Query) -> Result<Self> {
+        let Training { mut loader, mut images, augment } = base.clone();
+        let plan = &mut loader.plan;
+        plan.batch_size = query.number("batch_size", plan.batch_size, MOST_ITEMS)?;
+        plan.seed = parsed(query, "seed")?.unwrap_or(plan.seed);
+        plan.order = parsed(query, "order")?.unwrap_or(plan.order);
+        if let Some(split) = query.get("split") {
+            loader.splits = if split.is_empty() { Vec::new() } else { vec![split.to_owned()] };
+        }
+        if let Some(kind) = query.get("crop") {
+            crop(&mut loader, kind, query)?;
+        }
+        images.normalization = parsed(query, "normalize")?.unwrap_or(images.normalization);
+        images.physical = query.get("physical").map_or(images.physical, |text| text == "1");
+        // Only the page waits for a batch, and nothing of it is kept.
+        loader.trace = None;
+        let augment = match query.get("augment") {
+            None => augment,
+            Some(text) if text.trim().is_empty() => None,
+            Some(text) if text.len() > MOST_AUGMENT => {
+                let what = format!("augmentations of {} bytes", text.len());
+                return Err(Error::conflict(what)
+                    .with_remedy(format!("on the page give at most {MOST_AUGMENT} bytes of JSON; start the viewer with longer ones")));
+            }
+            Some(text) => Some(text.to_owned()),
+        };
+        let seed = loader.plan.seed;
+        let mut pipeline = augment.as_deref().map(|json| pipeline(json, seed)).transpose()?;
+        if let (Some(pipeline), Some(seed)) = (&mut pipeline, parsed(query, "augment_seed")?) {
+            pipeline.seed = seed;
+        }
+        Ok(Self { loader, images, pipeline, augment })
+    }
+
+    /// The same, for the page's form.
+    pub fn json(&self) -> Value {
+        let LoaderOptions { plan, splits, .. } = &self.loader;
+        let mut setup = json!({
+            "batch_size": plan.batch_size,
+            "order": plan.order.to_string(),
+            "seed": plan.seed.to_string(),
+            "split": splits.join(","),
+            "normalize": self.images.normalization.to_string(),
+            "physical": self.images.physical,
+            "dtype": self.images.image.to_string(),
+            "augment": self.augment,
+            "augment_seed": self.pipeline.as_ref().map(|pipeline| pipeline.seed.to_string()),
+            "mask": Value::Null, "per_cube": 1,
+        });
+        let (kind, size) = match (&plan.crop, &self.loader.patches) {
+            _ if self.loader.regions.is_some() => ("given", None),
+            (_, Some((mask, patches))) => {
+                setup["mask"] = json!(mask);
+                ("patches", Some([patches.rows, patches.columns]))
+            }
+            (Crop::Whole, None) => ("whole", None),
+            (Crop::Centre { rows, columns }, None) => ("centre", Some([*rows, *columns])),
+            (Crop::Random { rows, columns, per_sample, .. }, None) => {
+                setup["per_cube"] = json!(per_sample);
+                ("random", Some([*rows, *columns]))
+            }
+            (Crop::Grid { rows, columns, .. }, None) => ("grid", Some([*rows, *columns])),
+            (Crop::Windows(_), None) => ("given", None),
+        };
+        setup["crop"] = json!(kind);
+        setup["size"] = json!(size);
+        setup
+    }
+}
+
+/// Has the loader crop as the page says; what the page does not ask for stays as it was.
+fn crop(loader: &mut LoaderOptions, kind: &str, query: &Query) -> Result<()> {
+    let length = |name: &str| Ok(query.number(name, 64, MOST_PIXELS)? as u32);
+    let [rows, columns] = [length("rows")?, length("columns")?];
+    let before = loader.patches.take();
+    if kind == "given" {
+        loader.patches = before;
+        return Ok(());
+    }
+    loader.regions = None;
+    let old = std::mem::replace(&mut loader.plan.crop, Crop::Whole);
+    loader.plan.crop = match kind {
+        "whole" => Crop::Whole,
+        "centre" => Crop::Centre { rows, columns },
+        "random" => {
+            let per_sample = query.number("per_cube", 1, MOST_ITEMS)? as u32;
+            let min_labelled = match old {
+                Crop::Random { min_labelled, .. } => min_labelled,
+                _ => 0.0,
+            };
+            Crop::Random { rows, columns, per_sample, min_labelled }
+        }
+        "grid" => match old {
+            Crop::Grid { rows: own, columns: too, .. } if [own, too] == [rows, columns] => old,
+            Crop::Grid { pad, .. } => {
+                Crop::Grid { rows, columns, row_step: rows, column_step: columns, pad }
+            }
+            _ => Crop::Grid { rows, columns, row_step: rows, column_step: columns, pad: None },
+        },
+        "patches" => {
+            let mask = query.get("mask").unwrap_or_default().to_owned();
+            let own = before.filter(|(own, _)| *own == mask).map(|(_, patches)| patches);
+            let patches = own.unwrap_or_else(|| Patches::new(rows, columns));
+            loader.patches = Some((mask, Patches { rows, columns, ..patches }));
+            Crop::Whole
+        }
+        _ => return Err(Error::conflict(format!("there is no crop {kind:?}"))),
+    };
+    Ok(())
+}
+
+fn parsed<T: FromStr<Err: Display>>(query: &Query, name: &str) -> Result<Option<T>> {
+    let Some(text) = query.get(name) else { return Ok(None) };
+    let parsed = text.parse().map(Some);
+    parsed.map_err(|error| Error::conflict(format!("{name}={text}: {error}")))
+}
+
+/// The augmentations that `json` lists; where it names no seed, theirs is `seed`.
+fn pipeline(json: &str, seed: u64) -> Result<Pipeline> {
+    let mut pipeline = Pipeline::from_json(json)?;
+    let value: Value = serde_json::from_str(json).unwrap_or_default();
+    if value.get("seed").is_none() {
+        pipeline.seed = seed;
+    }
+    Ok(pipeline)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setup(base: &Training, query: &str) -> Setup {
+        Setup::of(base, &Query::parse(query)).unwrap()
+    }
+
+    #[test]
+    fn the_page_changes_what_it_names_and_nothing_else() {
+        let mut base = Training::default();
+        base.loader.plan.crop =
+            Crop::Random { rows: 4, columns: 5, per_sample: 2, min_labelled: 0.5 };
+        base.loader.splits = vec!["train".into()];
+        assert_eq!(setup(&base, "").loader.plan, base.loader.plan);
+        let one = setup(&base, "crop=random&rows=6&columns=7&per_cube=3&seed=9&split=").loader;
+        assert_eq!(
+            one.plan.crop,
+            Crop::Random { rows: 6, columns: 7, per_sample: 3, min_labelled: 0.5 }
+        );
+        assert_eq!((one.plan.seed, one.splits.len()), (9, 0));
+        let patches = setup(&base, "crop=patches&rows=3&columns=3&mask=a").loader;
+        assert_eq!(patches.patches, Some(("a".to_owned(), Patches::new(3, 3))));
+        assert_eq!(patches.plan.crop, Crop::Whole);
+        for wrong in ["seed=x", "order=fast", "crop=round", "batch_size=-1", "normalize=z"] {
+            assert!(Setup::of(&base, &Query::parse(wrong)).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn augmentations_have_the_seed_that_is_named_last() {
+        let seed = |augment: &str, query: &str| {
+            let base = Training { augment: Some(augment.to_owned()), ..Training::default() };
+            setup(&base, query).pipeline.unwrap().seed
+        };
+        let (list, own) = (r#"[{"op": "hflip"}]"#, r#"{"ops": [{"op": "hflip"}], "seed": 3}"#);
+        assert_eq!((seed(list, ""), seed(list, "seed=5"), seed(own, "seed=5")), (0, 5, 3));
+        assert_eq!(seed(own, "seed=5&augment_seed=7"), 7);
+        let none = Training { augment: Some(own.to_owned()), ..Training::default() };
+        assert!(setup(&none, "augment=").pipeline.is_none());
+    }
+
+    #[test]
+    fn what_is_told_is_what_is_asked_for() {
+        let told =
+            setup(&Training::default(), "crop=patches&rows=3&columns=5&mask=a&normalize=snv");
+        let told = told.json();
+        assert_eq!(
+            (&told["crop"], &told["size"], &told["mask"]),
+            (&json!("patches"), &json!([3, 5]), &json!("a"))
+        );
+        assert_eq!((&told["normalize"], &told["order"]), (&json!("snv"), &json!("shuffled")));
+        let key = |query: &str| Setup::key(&Query::parse(query));
+        assert_eq!(key("seed=1&epoch=3&rows=2"), key("rows=2&seed=1&batch=9"));
+        assert_ne!(key("seed=1"), key("seed=2"));
+    }
+}
