@@ -5,9 +5,26 @@ readonly RUST_NEEDED=1.91
 readonly CMAKE_NEEDED=3.26
 readonly PYTHON_NEEDED=3.11
 
+# Headings, and when they were said.
+stages=() began=()
+
 # say HEADING: with minutes and seconds since this shell began.
 say() {
+  stages+=("$*")
+  began+=("$SECONDS")
   printf '\n==> %s  [%d:%02d]\n' "$*" $((SECONDS / 60)) $((SECONDS % 60))
+}
+
+# list_costs: how long each stage took, from its heading to the next one.
+list_costs() {
+  local at cost
+  began+=("$SECONDS")
+  printf '\n    what each stage took\n'
+  for at in "${!stages[@]}"; do
+    cost=$((began[at + 1] - began[at]))
+    [[ $cost -eq 0 ]] || printf '    %3d:%02d  %s\n' $((cost / 60)) $((cost % 60)) "${stages[at]}"
+  done
+  printf '    %3d:%02d  in all\n' $((SECONDS / 60)) $((SECONDS % 60))
 }
 
 note() {
