@@ -127,8 +127,7 @@ def convert(
             executor, whenever a part is done.
 
     Raises:
-        Error: whatever is wrong with inputs, options or output; its kind tells what, see
-            :mod:`hsipack._errors`.
+        Error: whatever is wrong with inputs, options or output; its class says what.
 
     >>> report = convert(cubes, folder / "scans.hsipack")
     >>> report.cubes, report.nan

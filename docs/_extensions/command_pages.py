@@ -1,0 +1,197 @@
+"""Pages of the command `hsipack`, one a subcommand, made of what its `--help` prints.
+
+The program is the one that HSIPACK names, or the one on the PATH. Pages are written into
+docs/reference/command before Sphinx looks for pages; they are not part of the repository.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+# clap breaks lines at this width, even of examples.
+WIDTH = 100
+# What every subcommand has.
+COMMON = ("-h, --help", "-V, --version")
+
+
+@dataclass
+class Entry:
+    """An argument or option: how it is written, and the paragraphs on it."""
+
+    name: str
+    paragraphs: list[str]
+
+
+@dataclass
+class Help:
+    """What `--help` prints, in parts."""
+
+    about: list[str] = field(default_factory=list)
+    usage: str = ""
+    # By heading.
+    entries: dict[str, list[Entry]] = field(default_factory=dict)
+    # Heading (or nothing) and lines of what comes behind the options.
+    after: list[tuple[str, list[str]]] = field(default_factory=list)
+
+
+def read(text: str) -> Help:
+    """Takes the text of `--help` apart."""
+    found = Help()
+    before, _, rest = text.partition("Usage: ")
+    found.about = [" ".join(part.split("\n")).strip() for part in before.strip().split("\n\n")]
+    found.usage, _, rest = rest.partition("\n\n")
+    blocks = [block for block in re.split(r"\n(?=\S)", rest) if block.strip()]
+    while blocks and (options := _entries(blocks[0])):
+        found.entries[blocks.pop(0).split("\n")[0].rstrip(":")] = options
+    for part in re.split(r"\n\n(?=\S)", "\n".join(blocks).strip()):
+        lines = part.split("\n")
+        heading = lines[0].endswith(":") and len(lines) > 1 and lines[1].startswith(" ")
+        if part:
+            found.after.append((lines[0][:-1], lines[1:]) if heading else ("", lines))
+    return found
+
+
+def _entries(block: str) -> list[Entry]:
+    """The options below a heading; none if the block is something else."""
+    heading, _, body = block.partition("\n")
+    if not heading.endswith(":") or not re.match(r" {2,6}(-|<|\[<)", body):
+        return []
+    found = []
+    for part in re.split(r"\n(?= {2,6}[-<\[])", body):
+        name, _, text = part.strip().partition("\n")
+        paragraphs = [
+            " ".join(line.strip() for line in one.split("\n"))
+            for one in re.split(r"\n\s*\n", text.strip())
+        ]
+        found.append(Entry(name.strip(), [one for one in paragraphs if one]))
+    return found
+
+
+def prose(text: str) -> str:
+    """Text of the help as Markdown: what is between backquotes stays, options are code."""
+    parts = re.split(r"(`[^`]+`|(?<![\w-])--?[a-z][a-z-]*\b|'[^']*[{*$][^']*')", text)
+    return "".join(
+        part if index % 2 and part.startswith("`") else f"`{part}`" if index % 2 else escaped(part)
+        for index, part in enumerate(parts)
+    )
+
+
+def escaped(text: str) -> str:
+    """Text without meaning to Markdown."""
+    return re.sub(r"([\\*_\[\]<>{}#|$~])", r"\\\1", text)
+
+
+def values(paragraph: str) -> str:
+    """`[default: a] [possible values: b, c]` in words."""
+    said = []
+    for kind, text in re.findall(r"\[(default|possible values|alias|aliases): ([^\]]*)\]", paragraph):
+        listed = ", ".join(f"`{one.strip()}`" for one in text.split(","))
+        said.append(f"{kind.capitalize()}: {listed if kind != 'default' else f'`{text}`'}.")
+    return " ".join(said)
+
+
+def joined(lines: list[str]) -> list[str]:
+    """Commands whose lines were broken, whole again."""
+    found: list[str] = []
+    for line in lines:
+        broken = found and not re.match(r"(hsipack|sbatch|ssh|man|sh) ", line)
+        if broken and len(found[-1]) + len(line) + 3 > WIDTH - 12:
+            found[-1] += f" {line}"
+        else:
+            found.append(line)
+    return found
+
+
+def page(name: str, text: str) -> Iterator[str]:
+    """The lines of a subcommand's page."""
+    parts = read(text)
+    yield f"# hsipack {name}\n"
+    yield from (f"{prose(one)}\n" for one in parts.about)
+    yield f"```text\n{parts.usage}\n```\n"
+    yield f":::{{program}} hsipack {name}\n:::\n"
+    for heading, entries in parts.entries.items():
+        shown = [entry for entry in entries if entry.name not in COMMON]
+        if not shown:
+            continue
+        yield f"## {heading}\n"
+        for entry in shown:
+            yield f":::{{option}} {entry.name}\n"
+            for paragraph in entry.paragraphs:
+                words = values(paragraph) if re.fullmatch(r"(\[[^\]]*\] ?)+", paragraph) else ""
+                yield f"{words or prose(paragraph)}\n"
+            yield ":::\n"
+    for heading, lines in parts.after:
+        lines = [line.removeprefix("  ") if heading else line for line in lines]
+        if heading:
+            yield f"## {prose(heading)}\n"
+        if heading == "Examples" or any(line.startswith(("hsipack ", "ssh ")) for line in lines):
+            commands = "\n".join(joined(lines))
+            yield f"```sh\n{commands}\n```\n"
+        elif heading or any("  " in line for line in lines):
+            table = "\n".join(lines)
+            yield f"```text\n{table}\n```\n"
+        else:
+            yield f"{prose(' '.join(lines))}\n"
+
+
+def commands(text: str) -> dict[str, str]:
+    """Subcommands and what they are for, of the help of the command itself."""
+    listed = text.partition("Commands:\n")[2].partition("\n\n")[0]
+    joined_lines = re.sub(r"\n {6,}", " ", listed)
+    found = dict(line.strip().split(None, 1) for line in joined_lines.split("\n") if line.strip())
+    found.pop("help", None)
+    return found
+
+
+def overview(listed: dict[str, str]) -> Iterator[str]:
+    """The lines of the page that lists subcommands."""
+    yield "# The command\n"
+    yield "The command `hsipack` comes with the Python package. These pages show what"
+    yield "`hsipack COMMAND --help` prints, for the version that this site is of.\n"
+    yield "| command | what it does |\n|---|---|"
+    yield from (f"| [{name}]({name}.md) | {prose(about)} |" for name, about in listed.items())
+    yield "\nThe exit status is 0 for success, 1 for an error or a damaged dataset, 2 for wrong usage or a"
+    yield "dataset that could not be checked, and 130 if Ctrl-C stopped the command. Reports and results are"
+    yield "printed on standard output, progress and notes on standard error.\n"
+    names = "\n".join(listed)
+    yield f"```{{toctree}}\n:hidden:\n:maxdepth: 1\n\n{names}\n```"
+
+
+def write(program: str, folder: Path) -> None:
+    """Writes all pages into `folder`; files that are as they should be are not touched."""
+    listed = commands(_help(program))
+    pages = {"index": overview(listed)}
+    pages |= {name: page(name, _help(program, name)) for name in listed}
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in set(folder.glob("*.md")) - {folder / f"{name}.md" for name in pages}:
+        old.unlink()
+    for name, lines in pages.items():
+        text, file = "\n".join(lines) + "\n", folder / f"{name}.md"
+        if not file.exists() or file.read_text(encoding="utf-8") != text:
+            file.write_text(text, encoding="utf-8")
+
+
+def _help(program: str, *words: str) -> str:
+    environment = {**os.environ, "COLUMNS": str(WIDTH)}
+    call = [program, *words, "--help"]
+    done = subprocess.run(call, capture_output=True, text=True, check=True, env=environment)
+    return done.stdout
+
+
+def setup(app: object) -> dict[str, bool]:
+    """What Sphinx calls."""
+    from sphinx.application import Sphinx
+    from sphinx.errors import ConfigError
+
+    assert isinstance(app, Sphinx)
+    program = os.environ.get("HSIPACK") or shutil.which("hsipack")
+    if program is None:
+        raise ConfigError("there is no command hsipack to take the help from; run scripts/docs")
+    write(program, Path(app.srcdir) / "reference/command")
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

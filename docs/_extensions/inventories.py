@@ -1,0 +1,48 @@
+"""Lists of what the pages of other projects explain (objects.inv), kept for builds without network."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+TIMEOUT_S = 5
+
+
+def known(
+    projects: dict[str, str], folder: Path
+) -> tuple[dict[str, tuple[str, str]], list[tuple[str, str]]]:
+    """Fetches the lists of `projects` (address by name) into `folder`, those that are missing there.
+
+    Returns the value of `intersphinx_mapping`, and of `nitpick_ignore_regex`: names of projects
+    that cannot be reached become no links, and no warnings.
+    """
+    mapping: dict[str, tuple[str, str]] = {}
+    ignored: list[tuple[str, str]] = []
+    offline = False
+    for name, address in projects.items():
+        kept = folder / f"{name}.inv"
+        if not kept.is_file() and not offline:
+            offline = not fetched(f"{address}/objects.inv", kept)
+        if kept.is_file():
+            mapping[name] = (f"{address}/", str(kept))
+        elif name == "python":
+            # Names of the standard library have no common beginning.
+            ignored.append((r"py:.*", r"(?!hsipack).*"))
+        else:
+            ignored.append((r"py:.*", rf"{name}(\..*)?"))
+    return mapping, ignored
+
+
+def fetched(address: str, file: Path) -> bool:
+    """Whether what lies at `address` is in `file` now."""
+    try:
+        with urllib.request.urlopen(address, timeout=TIMEOUT_S) as answer:
+            content: bytes = answer.read()
+    except (urllib.error.URLError, TimeoutError, OSError):
+        return False
+    if not content.startswith(b"# Sphinx inventory version"):
+        return False
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(content)
+    return True

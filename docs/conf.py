@@ -1,0 +1,105 @@
+"""Settings of the site, which scripts/docs builds with Sphinx from the pages beside this file."""
+
+import os
+import sys
+import tomllib
+from pathlib import Path
+
+DOCS = Path(__file__).resolve().parent
+ROOT = DOCS.parent
+sys.path.insert(0, str(DOCS / "_extensions"))
+
+import inventories  # noqa: E402  (in docs/_extensions)
+
+with (ROOT / "Cargo.toml").open("rb") as file:
+    package = tomllib.load(file)["workspace"]["package"]
+
+project = "hsipack"
+author = "the hsipack developers"
+project_copyright = "2026, the hsipack developers"
+version = release = package["version"]
+repository = package["repository"]
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.intersphinx",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "command_pages",
+    "repository_links",
+    "state_diagrams",
+]
+exclude_patterns = ["_extensions", "_templates", "examples"]
+templates_path = ["_templates"]
+
+# Pages are Markdown. Their own links, and those to headings, are always checked.
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 4
+myst_links_external_new_tab = False
+# rust:hsipack_read is the first page of a crate: on this site, or in the repository if it is
+# built without Rust.
+crates = "../rust/{{path}}/index.html" if os.environ.get("HSIPACK_SITE_RUST") else f"{repository}"
+myst_url_schemes = {"http": None, "https": None, "mailto": None, "rust": {"url": crates}}
+# Options begin with two dashes.
+smartquotes = False
+nitpicky = True
+highlight_language = "none"
+suppress_warnings = ["config.cache"]
+
+# The Python package.
+autosummary_generate = True
+autosummary_generate_overwrite = True
+autosummary_ignore_module_all = False
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+autodoc_default_options = {"members": True}
+autodoc_preserve_defaults = True
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_use_rtype = False
+python_use_unqualified_type_names = True
+
+# Pages of other projects, where they can be reached: the site is built without a network, too.
+intersphinx_mapping, nitpick_ignore_regex = inventories.known(
+    {
+        "python": "https://docs.python.org/3",
+        "numpy": "https://numpy.org/doc/stable",
+        "torch": "https://docs.pytorch.org/docs/stable",
+        "xarray": "https://docs.xarray.dev/en/stable",
+        "zarr": "https://zarr.readthedocs.io/en/stable",
+    },
+    Path(os.environ.get("HSIPACK_SITE_CACHE", ROOT / "target/site-cache")) / "inventories",
+)
+
+# Links to elsewhere, for scripts/docs --linkcheck.
+linkcheck_timeout = 20
+linkcheck_retries = 2
+linkcheck_anchors = False
+linkcheck_ignore = [r"http://127\.0\.0\.1", r"http://localhost", r"https?://[^/]*example\.org"]
+
+html_theme = "pydata_sphinx_theme"
+html_title = "hsipack"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sourcelink = False
+html_theme_options = {
+    "logo": {"text": "hsipack"},
+    "icon_links": [
+        {"name": "Repository", "url": repository, "icon": "fa-brands fa-github", "type": "fontawesome"}
+    ],
+    "header_links_before_dropdown": 7,
+    "navbar_align": "left",
+    "show_prev_next": True,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": ["sphinx-version"],
+    "back_to_top_button": False,
+}
+html_context = {"default_mode": "auto"}
+copybutton_prompt_text = r"\$ |>>> |\.\.\. "
+copybutton_prompt_is_regexp = True
+copybutton_only_copy_prompt_lines = True
