@@ -160,6 +160,26 @@ def test_emit_has_its_mask_in_another_file(hsipack: Hsipack, tmp_path: Path) -> 
         np.testing.assert_array_equal(found[name], mask[..., band] == 1, name)
 
 
+def test_headers_of_layers_are_no_cubes(hsipack: Hsipack, tmp_path: Path) -> None:
+    """EnMAP's layers come as ENVI files, too, if the product is ordered so."""
+    folder = tmp_path / "enmap"
+    folder.mkdir()
+    cloud = np.random.default_rng(1).integers(0, 2, (6, 5)).astype("u1")
+    name = "ENMAP01-____L2A-DT0000000001_20230612T102020Z_001_V010400_20240215T101112Z"
+    for end, values in (("SPECTRAL_IMAGE", np.ones((4, 6, 5), "<i2")), ("QL_QUALITY_CLOUD", cloud)):
+        values.tofile(folder / f"{name}-{end}.BSQ")
+        bands = values.size // cloud.size
+        (folder / f"{name}-{end}.HDR").write_text(
+            f"ENVI\nlines = 6\nsamples = 5\nbands = {bands}\ninterleave = bsq\n"
+            f"data type = {2 if values.itemsize == 2 else 1}\nbyte order = 0\n"
+        )
+    out = tmp_path / "out.hsipack"
+    hsipack.convert(folder, "--mask", "quality=product", out=out)
+    found = layers_of(out)
+    assert list(found) == ["cloud"]
+    np.testing.assert_array_equal(found["cloud"], cloud == 1)
+
+
 def test_what_cannot_be_a_layer_is_told(hsipack: Hsipack, tmp_path: Path) -> None:
     out = tmp_path / "out.hsipack"
     # It belongs to another cube.

@@ -24,8 +24,10 @@ use crate::source::{CubeInfo, Scaling, xml};
 
 /// Of all the forms that the product can be ordered in.
 const RASTERS: [&str; 7] = [".tif", ".tiff", ".geotiff", ".bsq", ".bil", ".bip", ".jp2"];
+/// ENVI headers stand beside `.BSQ`, `.BIL` and `.BIP`.
+const HEADER: [&str; 1] = [".hdr"];
 
-static FILES: [FileName; 11] = [
+static FILES: [FileName; 12] = [
     image("-SPECTRAL_IMAGE", ""),
     image("-SPECTRAL_IMAGE_COG", ""),
     image("-SPECTRAL_IMAGE_VNIR", "VNIR"),
@@ -37,11 +39,11 @@ static FILES: [FileName; 11] = [
     header("-SPECTRAL_IMAGE_SWIR", "SWIR"),
     FileName { start: "ENMAP", end: "-METADATA", endings: &[".xml"], part: Part::Metadata },
     FileName { start: "ENMAP", end: "-QL_*", endings: &RASTERS, part: Part::Layer },
+    FileName { start: "ENMAP", end: "-QL_*", endings: &HEADER, part: Part::Layer },
 ];
 
-/// ENVI headers of `.BSQ`, `.BIL` and `.BIP`.
 const fn header(end: &'static str, name: &'static str) -> FileName {
-    FileName { start: "ENMAP", end, endings: &[".hdr"], part: Part::Plain(name) }
+    FileName { start: "ENMAP", end, endings: &HEADER, part: Part::Plain(name) }
 }
 
 const fn image(end: &'static str, name: &'static str) -> FileName {
