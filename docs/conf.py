@@ -52,7 +52,6 @@ suppress_warnings = ["config.cache"]
 # The Python package.
 autosummary_generate = True
 autosummary_generate_overwrite = True
-autosummary_ignore_module_all = False
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True}
@@ -61,6 +60,8 @@ napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
 python_use_unqualified_type_names = True
+maximum_signature_line_length = 80
+toc_object_entries_show_parents = "hide"
 
 # Pages of other projects, where they can be reached: the site is built without a network, too.
 intersphinx_mapping, nitpick_ignore_regex = inventories.known(
@@ -84,6 +85,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = "hsipack"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_favicon = "_static/favicon.svg"
 html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {
@@ -103,3 +105,5 @@ html_context = {"default_mode": "auto"}
 copybutton_prompt_text = r"\$ |>>> |\.\.\. "
 copybutton_prompt_is_regexp = True
 copybutton_only_copy_prompt_lines = True
+# Not of what a block prints.
+copybutton_selector = "div:not(.highlight-text) > div.highlight > pre"
