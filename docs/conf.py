@@ -91,7 +91,12 @@ html_show_sourcelink = False
 html_theme_options = {
     "logo": {"text": "hsipack"},
     "icon_links": [
-        {"name": "Repository", "url": repository, "icon": "fa-brands fa-github", "type": "fontawesome"}
+        {
+            "name": "Repository",
+            "url": repository,
+            "icon": "fa-brands fa-github",
+            "type": "fontawesome",
+        }
     ],
     "header_links_before_dropdown": 7,
     "navbar_align": "left",

@@ -90,7 +90,9 @@ def escaped(text: str) -> str:
 def values(paragraph: str) -> str:
     """`[default: a] [possible values: b, c]` in words."""
     said = []
-    for kind, text in re.findall(r"\[(default|possible values|alias|aliases): ([^\]]*)\]", paragraph):
+    for kind, text in re.findall(
+        r"\[(default|possible values|alias|aliases): ([^\]]*)\]", paragraph
+    ):
         listed = ", ".join(f"`{one.strip()}`" for one in text.split(","))
         said.append(f"{kind.capitalize()}: {listed if kind != 'default' else f'`{text}`'}.")
     return " ".join(said)
@@ -156,9 +158,9 @@ def overview(listed: dict[str, str]) -> Iterator[str]:
     yield "`hsipack COMMAND --help` prints, for the version that this site is of.\n"
     yield "| command | what it does |\n|---|---|"
     yield from (f"| [{name}]({name}.md) | {prose(about)} |" for name, about in listed.items())
-    yield "\nThe exit status is 0 for success, 1 for an error or a damaged dataset, 2 for wrong usage or a"
-    yield "dataset that could not be checked, and 130 if Ctrl-C stopped the command. Reports and results are"
-    yield "printed on standard output, progress and notes on standard error.\n"
+    yield "\nThe exit status is 0 for success, 1 for an error or a damaged dataset, 2 for wrong"
+    yield "usage or a dataset that could not be checked, and 130 if Ctrl-C stopped the command."
+    yield "Reports are printed on standard output, progress and notes on standard error.\n"
     names = "\n".join(listed)
     yield f"```{{toctree}}\n:hidden:\n:maxdepth: 1\n\n{names}\n```"
 

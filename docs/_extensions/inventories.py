@@ -1,4 +1,4 @@
-"""Lists of what the pages of other projects explain (objects.inv), kept for builds without network."""
+"""Lists of what other projects' pages explain (objects.inv), kept for builds without network."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TIMEOUT_S = 5
 def known(
     projects: dict[str, str], folder: Path
 ) -> tuple[dict[str, tuple[str, str]], list[tuple[str, str]]]:
-    """Fetches the lists of `projects` (address by name) into `folder`, those that are missing there.
+    """Fetches the lists of `projects` (address by name) into `folder`, where they are missing.
 
     Returns the value of `intersphinx_mapping`, and of `nitpick_ignore_regex`: names of projects
     that cannot be reached become no links, and no warnings.

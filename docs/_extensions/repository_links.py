@@ -1,4 +1,4 @@
-"""Links of pages to files of the repository, such as `../README.md`, lead to these in the repository.
+"""Links of pages to files beside the site, such as `../README.md`, lead into the repository.
 
 Pages are read on the repository's site, too, where such links work as they are.
 """

@@ -1,4 +1,4 @@
-"""Every block of the tutorials is run, in order, in an empty folder, and prints what the page shows.
+"""Every block of the tutorials is run, in order, in an empty folder, and prints what is shown.
 
 A block of ``sh`` or ``python`` is run; ``text`` behind it is what it prints. There ``...`` stands
 for anything in a line, and for any lines if it is alone in one. Behind the comment ``numbers vary``
@@ -24,9 +24,7 @@ import pytest
 
 TUTORIALS = Path(__file__).resolve().parents[3] / "docs/tutorials"
 PAGES = sorted(page.name for page in TUTORIALS.glob("*.md") if page.name != "index.md")
-BLOCK = re.compile(
-    r"^(<!-- numbers vary -->\n)?```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE
-)
+BLOCK = re.compile(r"^(<!-- numbers vary -->\n)?```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
 # Of the server that a page starts.
 PORT = "9000"
@@ -135,7 +133,9 @@ def reader(
 ) -> Iterator[Reader]:
     page: Path = TUTORIALS / request.param
     if page.name == "object-stores.md":
-        pytest.importorskip("moto.server", reason="the page's S3 server: pip install 'moto[server]'")
+        pytest.importorskip(
+            "moto.server", reason="the page's S3 server: pip install 'moto[server]'"
+        )
     folder, programs = tmp_path / "work", tmp_path / "bin"
     folder.mkdir()
     programs.mkdir()
