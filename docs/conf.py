@@ -79,7 +79,13 @@ intersphinx_mapping, nitpick_ignore_regex = inventories.known(
 linkcheck_timeout = 20
 linkcheck_retries = 2
 linkcheck_anchors = False
-linkcheck_ignore = [r"http://127\.0\.0\.1", r"http://localhost", r"https?://[^/]*example\.org"]
+linkcheck_ignore = [
+    r"http://127\.0\.0\.1",
+    r"http://localhost",
+    r"https?://[^/]*example\.org",
+    # Files of the repository: `repository_links` has looked for them here.
+    rf"{repository}/(blob|tree)/",
+]
 
 html_theme = "pydata_sphinx_theme"
 html_title = "hsipack"

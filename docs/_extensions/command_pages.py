@@ -60,7 +60,7 @@ def read(text: str) -> Help:
 def _entries(block: str) -> list[Entry]:
     """The options below a heading; none if the block is something else."""
     heading, _, body = block.partition("\n")
-    if not heading.endswith(":") or not re.match(r" {2,6}(-|<|\[<)", body):
+    if not heading.endswith(":") or not re.match(r" {2,6}[-<\[]", body):
         return []
     found = []
     for part in re.split(r"\n(?= {2,6}[-<\[])", body):
@@ -131,7 +131,11 @@ def page(name: str, text: str) -> Iterator[str]:
     for heading, lines in parts.after:
         lines = [line.removeprefix("  ") if heading else line for line in lines]
         if heading:
-            yield f"## {prose(heading)}\n"
+            # Units stand in brackets behind it.
+            name, _, units = heading.partition(" (")
+            yield f"## {prose(name)}\n"
+            if units:
+                yield f"{prose(units[0].upper() + units[1:].removesuffix(')'))}.\n"
         if heading == "Examples" or any(line.startswith(("hsipack ", "ssh ")) for line in lines):
             commands = "\n".join(joined(lines))
             yield f"```sh\n{commands}\n```\n"
