@@ -46,13 +46,16 @@ myst_url_schemes = {"http": None, "https": None, "mailto": None, "rust": {"url":
 # Options begin with two dashes.
 smartquotes = False
 nitpicky = True
+# Names of others are links where their pages can be reached. Of ours, those of private modules are none.
+nitpick_ignore_regex = [(r"py:.*", r"(?!hsipack\.).*"), (r"py:.*", r"hsipack\._.*")]
 highlight_language = "none"
 suppress_warnings = ["config.cache"]
 
 # The Python package.
 autosummary_generate = True
 autosummary_generate_overwrite = True
-autodoc_typehints = "none"
+autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented_params"
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True}
 autodoc_preserve_defaults = True
@@ -64,7 +67,7 @@ maximum_signature_line_length = 80
 toc_object_entries_show_parents = "hide"
 
 # Pages of other projects, where they can be reached: the site is built without a network, too.
-intersphinx_mapping, nitpick_ignore_regex = inventories.known(
+intersphinx_mapping = inventories.known(
     {
         "python": "https://docs.python.org/3",
         "numpy": "https://numpy.org/doc/stable",

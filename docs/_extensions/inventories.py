@@ -9,16 +9,12 @@ from pathlib import Path
 TIMEOUT_S = 5
 
 
-def known(
-    projects: dict[str, str], folder: Path
-) -> tuple[dict[str, tuple[str, str]], list[tuple[str, str]]]:
+def known(projects: dict[str, str], folder: Path) -> dict[str, tuple[str, str]]:
     """Fetches the lists of `projects` (address by name) into `folder`, where they are missing.
 
-    Returns the value of `intersphinx_mapping`, and of `nitpick_ignore_regex`: names of projects
-    that cannot be reached become no links, and no warnings.
+    Returns the value of `intersphinx_mapping`. Projects that cannot be reached are not in it.
     """
     mapping: dict[str, tuple[str, str]] = {}
-    ignored: list[tuple[str, str]] = []
     offline = False
     for name, address in projects.items():
         kept = folder / f"{name}.inv"
@@ -26,12 +22,7 @@ def known(
             offline = not fetched(f"{address}/objects.inv", kept)
         if kept.is_file():
             mapping[name] = (f"{address}/", str(kept))
-        elif name == "python":
-            # Names of the standard library have no common beginning.
-            ignored.append((r"py:.*", r"(?!hsipack).*"))
-        else:
-            ignored.append((r"py:.*", rf"{name}(\..*)?"))
-    return mapping, ignored
+    return mapping
 
 
 def fetched(address: str, file: Path) -> bool:
