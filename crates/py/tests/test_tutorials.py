@@ -94,6 +94,8 @@ class Reader:
         code = compile("\n" * step.line + step.code, str(self.page), "exec")
         with contextlib.redirect_stdout(output), warnings.catch_warnings():
             warnings.simplefilter("error")
+            # Python's own, of processes that are forked where there are threads.
+            warnings.simplefilter("ignore", DeprecationWarning)
             exec(code, self.names)
         return output.getvalue()
 
