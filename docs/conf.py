@@ -46,10 +46,9 @@ myst_url_schemes = {"http": None, "https": None, "mailto": None, "rust": {"url":
 # Options begin with two dashes.
 smartquotes = False
 nitpicky = True
-# Names of others are links where their pages can be reached. Of ours, those of private modules are none.
+# Names of others are links where their pages can be reached. Private modules have no pages.
 nitpick_ignore_regex = [(r"py:.*", r"(?!hsipack\.).*"), (r"py:.*", r"hsipack\._.*")]
 highlight_language = "none"
-suppress_warnings = ["config.cache"]
 
 # The Python package.
 autosummary_generate = True
