@@ -5,6 +5,9 @@ import sys
 import tomllib
 from pathlib import Path
 
+from docutils import nodes
+from sphinx.application import Sphinx
+
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 sys.path.insert(0, str(DOCS / "_extensions"))
@@ -120,3 +123,15 @@ copybutton_prompt_is_regexp = True
 copybutton_only_copy_prompt_lines = True
 # Not of what a block prints.
 copybutton_selector = "div:not(.highlight-text) > div.highlight > pre"
+
+
+def dashes(app: Sphinx, document: nodes.document) -> None:
+    """Between a parameter and what it is, Sphinx puts two hyphens."""
+    for text in list(document.findall(nodes.Text)):
+        if text == " -- ":
+            text.parent.replace(text, nodes.Text(" \u2013 "))
+
+
+def setup(app: Sphinx) -> None:
+    """What Sphinx calls."""
+    app.connect("doctree-read", dashes)
