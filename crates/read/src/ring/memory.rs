@@ -1,9 +1,12 @@
 //! The ring's memory: one allocation, made and touched at the start; or touched while the first batches come from a server.
 
 use std::fmt;
+use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::time::Instant;
 
+use super::pages::{self, Pages};
 use crate::{Error, ErrorKind, Result};
 use hsipack_format::{Opt, remedy};
 
@@ -87,17 +90,37 @@ impl Memory {
         // From here on, dropping it gives the memory back.
         let later = options.later && options.locker.is_none();
         let mut memory = Self { start, bytes, locker: None, report, later };
-        if !options.no_huge_pages
-            && let Err(why) = system::want_huge_pages(start, bytes)
-        {
-            memory.report.notes.push(format!("no huge pages: {why}"));
-        }
         if !later {
-            system::touch(start, bytes).map_err(|error| no_room(bytes, error))?;
-            memory.report.huge_page_bytes = system::huge_page_bytes(start).min(bytes);
+            memory.provide(options).map_err(|error| no_room(bytes, error))?;
         }
         memory.lock(options);
         Ok(memory)
+    }
+
+    /// Has the system provide every page. What is provided later is on small pages: a thread that decodes would wait for
+    /// a huge one.
+    fn provide(&mut self, options: &MemoryOptions) -> io::Result<()> {
+        let (start, bytes) = (self.start, self.bytes);
+        let huge = match options.no_huge_pages {
+            true => Ok(()),
+            false => system::has_huge_pages(),
+        };
+        if let Err(why) = huge {
+            self.report.notes.push(format!("no huge pages: {why}"));
+        } else if !options.no_huge_pages {
+            let asked = pages::provide(bytes, |part, pages| {
+                let before = Instant::now();
+                system::touch(start, part, pages)?;
+                Ok(before.elapsed())
+            })?;
+            if asked < bytes {
+                let note = "some huge pages: more of them take longer to be had than they save";
+                self.report.notes.push(note.to_owned());
+            }
+            self.report.huge_page_bytes = system::huge_page_bytes(start, bytes);
+            return Ok(());
+        }
+        system::touch(start, 0..bytes, Pages::Small)
     }
 
     fn lock(&mut self, options: &MemoryOptions) {
@@ -127,7 +150,7 @@ impl Memory {
     pub(crate) fn report(&self) -> MemoryReport {
         let mut report = self.report.clone();
         if self.later {
-            report.huge_page_bytes = system::huge_page_bytes(self.start).min(self.bytes);
+            report.huge_page_bytes = system::huge_page_bytes(self.start, self.bytes);
         }
         report
     }
@@ -171,7 +194,10 @@ fn no_room(bytes: usize, error: std::io::Error) -> Error {
 #[cfg(not(miri))]
 mod system {
     use std::io;
+    use std::ops::Range;
     use std::ptr::NonNull;
+
+    use super::Pages;
 
     /// Anonymous memory, zero-filled, aligned to huge pages.
     pub fn allocate(bytes: usize) -> io::Result<NonNull<u8>> {
@@ -216,32 +242,37 @@ mod system {
         unsafe { unmap(start.as_ptr(), bytes) };
     }
 
-    pub fn want_huge_pages(start: NonNull<u8>, bytes: usize) -> Result<(), String> {
+    pub fn has_huge_pages() -> Result<(), String> {
         let setting = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
         if setting.is_ok_and(|setting| setting.contains("[never]")) {
             return Err("the system forbids transparent huge pages".into());
         }
-        // SAFETY: advice about a mapping of ours changes no content.
-        match unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error().to_string()),
-        }
+        Ok(())
     }
 
-    /// Has the kernel provide every page now.
-    pub fn touch(start: NonNull<u8>, bytes: usize) -> io::Result<()> {
-        // SAFETY: the range is a mapping of ours; populating it changes no content.
+    /// Has the kernel provide every page of a part now, on huge ones if it likes.
+    pub fn touch(start: NonNull<u8>, part: Range<usize>, pages: Pages) -> io::Result<()> {
+        // SAFETY: the part lies in a mapping of ours.
+        let place = unsafe { start.as_ptr().add(part.start) };
+        let advice = match pages {
+            Pages::Small => libc::MADV_NOHUGEPAGE,
+            Pages::Huge => libc::MADV_HUGEPAGE,
+        };
+        // A kernel without huge pages knows neither.
+        // SAFETY: advice about a mapping of ours changes no content.
+        let _ = unsafe { libc::madvise(place.cast(), part.len(), advice) };
+        // SAFETY: the part lies in a mapping of ours; populating it changes no content.
         let populated =
-            unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_POPULATE_WRITE) };
+            unsafe { libc::madvise(place.cast(), part.len(), libc::MADV_POPULATE_WRITE) };
         if populated == 0 {
             return Ok(());
         }
         match io::Error::last_os_error() {
             // Kernels before 5.14 do not know the call.
             error if error.raw_os_error() == Some(libc::EINVAL) => {
-                for page in (0..bytes).step_by(4096) {
+                for page in (0..part.len()).step_by(4096) {
                     // SAFETY: inside the mapping, which nobody else knows of yet.
-                    unsafe { start.as_ptr().add(page).write_volatile(0) };
+                    unsafe { place.add(page).write_volatile(0) };
                 }
                 Ok(())
             }
@@ -249,23 +280,24 @@ mod system {
         }
     }
 
-    /// How much of the mapping at `start` lies on huge pages, as the kernel says.
-    pub fn huge_page_bytes(start: NonNull<u8>) -> usize {
+    /// How much of the memory lies on huge pages, as the kernel says.
+    pub fn huge_page_bytes(start: NonNull<u8>, bytes: usize) -> usize {
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
-        let address = start.as_ptr() as usize;
-        // The kernel may have joined the mapping with a neighbour.
-        let holds = |line: &str| {
-            let range = line.split(' ').next().and_then(|range| range.split_once('-'));
-            let bounds = range
-                .map(|(from, to)| (usize::from_str_radix(from, 16), usize::from_str_radix(to, 16)));
-            matches!(bounds, Some((Ok(from), Ok(to))) if (from..to).contains(&address))
+        let ours = start.as_ptr() as usize..start.as_ptr() as usize + bytes;
+        // Parts on pages of several sizes are several mappings; the kernel may have joined one with a neighbour.
+        let overlaps = |line: &str| {
+            let range = line.split(' ').next().and_then(|range| range.split_once('-'))?;
+            let [from, to] = [range.0, range.1].map(|text| usize::from_str_radix(text, 16).ok());
+            Some(from? < ours.end && to? > ours.start)
         };
-        let line = maps
-            .lines()
-            .skip_while(|line| !holds(line))
-            .find_map(|line| line.strip_prefix("AnonHugePages:"));
-        let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<usize>().ok());
-        kib.unwrap_or(0) << 10
+        let (mut counts, mut kib) = (false, 0);
+        for line in maps.lines() {
+            counts = overlaps(line).unwrap_or(counts);
+            if let Some(text) = line.strip_prefix("AnonHugePages:").filter(|_| counts) {
+                kib += text.trim().trim_end_matches(" kB").parse::<usize>().unwrap_or(0);
+            }
+        }
+        (kib << 10).min(bytes)
     }
 
     /// Locks the pages; with `later` each when it is first written to.
@@ -301,7 +333,10 @@ mod system {
 mod system {
     use std::alloc::{Layout, alloc_zeroed, dealloc};
     use std::io;
+    use std::ops::Range;
     use std::ptr::NonNull;
+
+    use super::Pages;
 
     fn layout(bytes: usize) -> Layout {
         Layout::from_size_align(bytes, 4096).expect("a sensible size")
@@ -318,15 +353,15 @@ mod system {
         unsafe { dealloc(start.as_ptr(), layout(bytes)) };
     }
 
-    pub fn want_huge_pages(_: NonNull<u8>, _: usize) -> Result<(), String> {
+    pub fn has_huge_pages() -> Result<(), String> {
         Ok(())
     }
 
-    pub fn touch(_: NonNull<u8>, _: usize) -> io::Result<()> {
+    pub fn touch(_: NonNull<u8>, _: Range<usize>, _: Pages) -> io::Result<()> {
         Ok(())
     }
 
-    pub fn huge_page_bytes(_: NonNull<u8>) -> usize {
+    pub fn huge_page_bytes(_: NonNull<u8>, _: usize) -> usize {
         0
     }
 

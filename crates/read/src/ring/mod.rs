@@ -9,6 +9,7 @@
 //!   alive: `bytes()` stays valid as long as it is borrowed.
 
 pub(crate) mod memory;
+mod pages;
 pub(crate) mod slots;
 
 use std::fmt;
