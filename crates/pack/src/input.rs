@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use hsipack_format::{Error, ErrorKind, Opt, Result, remedy};
+use hsipack_format::{Error, ErrorKind, Geo, Opt, Result, remedy};
 use hsipack_store::archive::Kind;
 use hsipack_store::remote::is_url;
 use hsipack_store::{is_packed, mirror};
@@ -29,6 +29,8 @@ pub struct Input {
     pub columns: Map<String, Value>,
     /// What a program calls the array that the file holds for a while: this is told and recorded, and not the file.
     pub stands_for: Option<String>,
+    /// Where the pixels lie, if a program says it; this counts, and not what the file says.
+    pub geo: Option<Box<Geo>>,
 }
 
 /// The format of such a sample's source, as it is recorded.
@@ -38,7 +40,7 @@ impl Input {
     /// The file as it is.
     pub fn of(file: &Path) -> Self {
         let (file, columns) = (file.to_owned(), Map::new());
-        Self { file, variable: None, root: None, columns, stands_for: None }
+        Self { file, variable: None, root: None, columns, stands_for: None, geo: None }
     }
 
     /// `file` or `file::variable`; a file whose own name has `::` in it wins.

@@ -8,6 +8,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`source`] | reads cubes, a folder or file a format |
+//! | [`array_geo`] | where the pixels of a program's array lie |
 //! | [`input`], [`table`] | what the user typed, and tables, become a list of cubes |
 //! | [`convert`] | plans and runs a conversion |
 //! | [`validate`], [`repair`] | proves a packed dataset intact, and mends it |
@@ -24,6 +25,7 @@
 
 pub mod add_mask;
 mod archives;
+pub mod array_geo;
 pub mod convert;
 pub mod deviation;
 pub mod export;

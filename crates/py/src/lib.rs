@@ -68,9 +68,9 @@ mod _hsipack {
     use super::measure::measure;
     #[pymodule_export]
     use super::pack::{
-        commit_parts, convert, discard_parts, estimate, plan_parts, put_spectra_together,
-        put_validation_together, spectra, spectra_part, spectra_shares, validate, validate_part,
-        validation_parts, work_part,
+        array_geo, commit_parts, convert, discard_parts, estimate, plan_parts,
+        put_spectra_together, put_validation_together, spectra, spectra_part, spectra_shares,
+        validate, validate_part, validation_parts, work_part,
     };
     #[pymodule_export]
     use super::surface::spelled_options;

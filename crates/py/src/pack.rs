@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use hsipack_format::geo::Unit;
 use hsipack_format::{DType, Error, Result, names};
+use hsipack_pack::array_geo as arrays_geo;
 use hsipack_pack::convert::parts::{self, Part, WorkOptions};
 use hsipack_pack::convert::plan::{Plan, PlannedSample};
 use hsipack_pack::convert::{
@@ -29,8 +31,8 @@ use crate::task::{LOOK, Task, patiently};
 #[pyo3(from_item_all)]
 pub struct Settings {
     inputs: Vec<String>,
-    /// Files that hold arrays: the file, the sample's name, its columns as JSON.
-    arrays: Vec<(PathBuf, String, String)>,
+    /// Files that hold arrays: the file, the sample's name, its columns and where it lies as JSON.
+    arrays: Vec<(PathBuf, String, String, Option<String>)>,
     output: PathBuf,
     exclude: Vec<String>,
     skip_errors: bool,
@@ -72,11 +74,13 @@ impl Settings {
     fn options(self) -> Result<ConvertOptions> {
         let values = self.values()?;
         let mut options = ConvertOptions::new(self.inputs, self.output);
-        for (file, name, columns) in self.arrays {
-            let mut columns: Map<String, Value> = serde_json::from_str(&columns)
-                .map_err(|error| Error::conflict(format!("columns of {name}: {error}")))?;
+        for (file, name, columns, geo) in self.arrays {
+            let odd = |error| Error::conflict(format!("columns of {name}: {error}"));
+            let mut columns: Map<String, Value> = serde_json::from_str(&columns).map_err(odd)?;
+            let geo = geo.map(|geo| serde_json::from_str(&geo)).transpose().map_err(odd)?;
             columns.insert("name".to_owned(), Value::from(name.as_str()));
-            options.arrays.push(Input { columns, stands_for: Some(name), ..Input::of(&file) });
+            let stands_for = Some(name);
+            options.arrays.push(Input { columns, stands_for, geo, ..Input::of(&file) });
         }
         options.exclude = self.exclude;
         options.skip_errors = self.skip_errors;
@@ -182,6 +186,21 @@ fn with_names(text: &str, arrays: &[Input]) -> String {
         }
         told
     })
+}
+
+/// Where the pixels of the array that is cube `name` lie, checked; as JSON.
+#[pyfunction]
+pub fn array_geo(
+    py: Python<'_>,
+    name: &str,
+    crs: Option<&str>,
+    transform: [f64; 6],
+    unit: Option<&str>,
+) -> PyResult<String> {
+    let units = [Unit::Degree, Unit::Metre];
+    let unit = unit.map(|unit| names::value("unit", unit, &units, Unit::name)).transpose();
+    let geo = unit.and_then(|unit| arrays_geo::array_geo(name, crs, transform, unit));
+    geo.map(|geo| json(&geo)).or_raise(py)
 }
 
 /// Plans a conversion in parts, in `file`; gives what was planned as JSON.

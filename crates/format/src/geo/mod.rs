@@ -49,6 +49,14 @@ pub enum Unit {
 }
 
 impl Unit {
+    /// As it is recorded.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Degree => "degree",
+            Self::Metre => "metre",
+        }
+    }
+
     /// `°` or `m`.
     pub const fn symbol(self) -> &'static str {
         match self {

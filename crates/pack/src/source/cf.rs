@@ -188,14 +188,9 @@ fn agree(transform: [f64; 6], (x, y): (Spacing, Spacing), shape: CubeShape) -> b
 /// The reference system that a grid mapping tells, and its unit if that is known.
 fn system(mapping: &dyn Attributes, notes: &mut Vec<String>) -> (Option<String>, Option<Unit>) {
     let texts = ["crs_wkt", "spatial_ref"].map(|key| mapping.text(key));
-    let code = texts.iter().flatten().find_map(|text| code_of(text));
+    let code = texts.iter().flatten().find_map(|text| georeference::code_of(text));
     if let Some(code) = code.or_else(|| by_parameters(mapping)) {
-        let unit = match (Datum::of_geographic_epsg(code), Utm::of_epsg(code)) {
-            (Some(_), _) => Some(Unit::Degree),
-            (_, Some(_)) => Some(Unit::Metre),
-            _ => None,
-        };
-        return (Some(format!("EPSG:{code}")), unit);
+        return (Some(format!("EPSG:{code}")), georeference::unit_of(code));
     }
     if let Some(wkt) = texts.iter().flatten().find_map(|text| georeference::wkt(text)) {
         return (Some(wkt.text), wkt.unit);
@@ -209,15 +204,6 @@ fn system(mapping: &dyn Attributes, notes: &mut Vec<String>) -> (Option<String>,
         name.unwrap_or_default()
     ));
     (None, None)
-}
-
-/// The EPSG code in a text: `EPSG:32632`, or WKT that names its own.
-fn code_of(text: &str) -> Option<u16> {
-    let plain = text.trim().to_uppercase();
-    if let Some(code) = plain.strip_prefix("EPSG:") {
-        return code.parse().ok();
-    }
-    georeference::wkt(text)?.epsg?.strip_prefix("EPSG:")?.parse().ok()
 }
 
 /// The code of a system that CF's parameters tell: longitude and latitude, or a UTM zone, in a known datum.

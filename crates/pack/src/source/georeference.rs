@@ -1,6 +1,6 @@
 //! What formats say about where pixels lie: names of datums, and texts of coordinate reference systems.
 
-use hsipack_format::geo::{Datum, MAX_CRS, Unit};
+use hsipack_format::geo::{Datum, MAX_CRS, Unit, Utm};
 
 /// The datum of this name, as ENVI, ESRI, EPSG and GDAL write it.
 pub(super) fn datum(name: &str) -> Option<Datum> {
@@ -23,6 +23,33 @@ pub(super) fn datum(name: &str) -> Option<Datum> {
         }
         _ => None,
     }
+}
+
+/// A coordinate reference system as it is kept, `EPSG:` and a code or WKT in one line, and its unit; `None` if the text is
+/// neither.
+pub(crate) fn crs(text: &str) -> Option<(String, Option<Unit>)> {
+    let wkt = wkt(text);
+    let unit = wkt.as_ref().and_then(|wkt| wkt.unit);
+    match code_of(text) {
+        Some(code) => Some((format!("EPSG:{code}"), unit.or_else(|| unit_of(code)))),
+        None => wkt.map(|wkt| (wkt.text, unit)),
+    }
+}
+
+/// The EPSG code in a text: `EPSG:32632`, or WKT that names its own.
+pub(super) fn code_of(text: &str) -> Option<u16> {
+    let plain = text.trim().to_uppercase();
+    let code = match plain.strip_prefix("EPSG:") {
+        Some(code) => code.parse().ok(),
+        None => wkt(text)?.epsg?.strip_prefix("EPSG:")?.parse().ok(),
+    };
+    code.filter(|code| *code != 0)
+}
+
+/// The unit of the reference system of this code, where it is one that is known here.
+pub(super) fn unit_of(code: u16) -> Option<Unit> {
+    let degrees = Datum::of_geographic_epsg(code).map(|_| Unit::Degree);
+    degrees.or_else(|| Utm::of_epsg(code).map(|_| Unit::Metre))
 }
 
 /// A coordinate reference system as WKT.
@@ -140,6 +167,20 @@ mod tests {
         // The code of a part is not that of the whole.
         let part = wkt("PROJCS[\"x\",GEOGCS[\"y\",AUTHORITY[\"EPSG\",\"4326\"]]]").unwrap();
         assert_eq!(part.epsg, None);
+    }
+
+    #[test]
+    fn systems_are_kept_by_their_code_if_they_have_one() {
+        let of = |text: &str| crs(text).unwrap();
+        assert_eq!(of(" epsg:32632\n"), ("EPSG:32632".into(), Some(Unit::Metre)));
+        assert_eq!(of("EPSG:2154"), ("EPSG:2154".into(), None));
+        let geographic = "GEOGCRS[\"a\", DATUM[\"b\"], ID[\"EPSG\", 4490]]";
+        assert_eq!(of(geographic), ("EPSG:4490".into(), Some(Unit::Degree)));
+        assert_eq!(of("LOCAL_CS[\"a\"\n]"), ("LOCAL_CS[\"a\"]".into(), None));
+        for text in ["", "32632", "EPSG:", "EPSG:0", "EPSG:65536", "EPSG:1,2", "+proj=utm +zone=32"]
+        {
+            assert_eq!(crs(text), None, "{text}");
+        }
     }
 
     #[test]

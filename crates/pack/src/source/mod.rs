@@ -31,7 +31,7 @@ mod cube_axes;
 mod detect;
 pub mod envi;
 pub mod flat;
-mod georeference;
+pub(crate) mod georeference;
 pub mod hdf5;
 pub mod htc;
 mod joined;

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hsipack import _options, _torch
+from hsipack import _geo, _options, _torch
 from hsipack._errors import ConflictError
 
 # ENVI's numbers of element types.
@@ -30,6 +30,7 @@ class Cube:
         array: (rows, columns, bands), little-endian, of a type that ENVI has.
         per_band: what it tells of its bands, by the names of ENVI's fields.
         masks: arrays (rows, columns) by mask and layer; layer None for class ids.
+        geo: where its pixels lie, as JSON, if it tells.
         more: columns.
     """
 
@@ -37,6 +38,7 @@ class Cube:
     array: npt.NDArray[np.generic]
     per_band: dict[str, list[float]]
     masks: dict[tuple[str, str | None], npt.NDArray[np.generic]]
+    geo: str | None
     more: dict[str, Any]
 
     @classmethod
@@ -68,7 +70,8 @@ class Cube:
             if values is not None
         }
         masks = _masks(name, rest.pop("masks", None), array)
-        return cls(name, array, per_band, masks, rest)
+        geo = _geo.of_cube(name, rest.pop("geo", None))
+        return cls(name, array, per_band, masks, geo, rest)
 
     def layers(self) -> dict[str, list[str] | None]:
         """The layers of every mask; None where it has class ids."""

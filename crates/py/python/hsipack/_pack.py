@@ -73,6 +73,10 @@ def pack(
             - ``wavelengths``, ``fwhm``: in nm, one a band; ``good_bands``: a boolean a band;
             - ``masks``: by name an array (rows, columns) of class ids, or, by the names of its
               layers, boolean arrays;
+            - ``geo``: where its pixels lie, ``{"crs": ..., "transform": ...}``: ``"EPSG:32632"``,
+              WKT, or a CRS of rasterio or pyproj; and an ``Affine`` (``src.transform``), or six
+              numbers in GDAL's order (``dataset.GetGeoTransform()``): x and y of the outer corner
+              of the first pixel are the first and the fourth;
             - anything else is a column of the sample: ``label``, ``group``, ``split`` and what you
               like, of numbers, booleans, text or ``None``.
         output: the dataset, a folder that does not exist yet.
@@ -167,7 +171,7 @@ class _Group:
     """Cubes that lie in scratch files, and are packed together."""
 
     folder: Path
-    arrays: list[tuple[str, str, str]] = field(default_factory=list)
+    arrays: list[tuple[str, str, str, str | None]] = field(default_factory=list)
     bytes: int = 0
 
 
@@ -300,8 +304,8 @@ class _Work:
             folder.mkdir()
         return _Group(folder)
 
-    def _write(self, folder: Path, cube: Cube) -> tuple[str, str, str]:
-        """Writes a cube and its masks; gives the file, the name and the columns."""
+    def _write(self, folder: Path, cube: Cube) -> tuple[str, str, str, str | None]:
+        """Writes a cube and its masks; gives the file, the name, the columns, and where it lies."""
         files = self._mask_files(cube)
         stem = folder / f"{next(self._numbers):08}"
         header, values = stem.with_suffix(".hdr"), stem.with_suffix(".raw")
@@ -310,7 +314,7 @@ class _Work:
             np.ascontiguousarray(cube.array).tofile(values)
             for ending, mask in files.items():
                 np.save(stem.with_name(f"{stem.name}.{ending}.npy"), mask)
-        return str(header), cube.name, cube.columns()
+        return str(header), cube.name, cube.columns(), cube.geo
 
     def _mask_files(self, cube: Cube) -> dict[str, npt.NDArray[np.generic]]:
         """What is in the files of masks and layers, by what their names end with: of the first

@@ -79,8 +79,9 @@ impl<'a> Planner<'a> {
 
     pub fn add(&mut self, input: Input) -> Result<()> {
         let source = open_source(&input, &self.options.values)?;
-        let info = source.info().clone();
+        let mut info = source.info().clone();
         drop(source);
+        info.geo = input.geo.as_deref().cloned().or(info.geo);
         let columns = self.columns(&input)?;
         let name = match columns.get("name") {
             Some(Value::String(name)) => name.clone(),

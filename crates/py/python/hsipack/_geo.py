@@ -1,0 +1,55 @@
+"""Where the pixels of a program's cube lie, as the program says it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hsipack import _hsipack, _options
+from hsipack._errors import ConflictError
+
+_REMEDY = (
+    'give {"crs": "EPSG:32632", "transform": [x, width, 0, y, 0, -height]}, the transform in '
+    "GDAL's order or as an Affine"
+)
+
+
+def of_cube(name: str, given: Any) -> str | None:
+    """What a cube says, checked, as JSON; None if it says nothing."""
+    if given is None:
+        return None
+    if not isinstance(given, Mapping) or given.get("transform") is None:
+        raise ConflictError(f"cube {name!r}: geo={_options.shown(given)}", remedy=_REMEDY)
+    if odd := sorted(str(key) for key in given if key not in ("crs", "transform", "unit")):
+        what = f"cube {name!r}: geo has {odd[0]!r} in it"
+        raise ConflictError(what, remedy="give crs and transform")
+    unit = given.get("unit")
+    if unit not in (None, "degree", "metre"):
+        what = f"cube {name!r}: geo: unit={_options.shown(unit)}"
+        raise ConflictError(what, remedy='give "degree" or "metre", or leave it out')
+    crs = _crs(name, given.get("crs"))
+    return _hsipack.array_geo(name, crs, _transform(name, given["transform"]), unit)
+
+
+def _crs(name: str, given: Any) -> str | None:
+    """A reference system as text, also one of rasterio's or pyproj's."""
+    if given is None or isinstance(given, str):
+        return given
+    for method in ("to_wkt", "to_string"):
+        if callable(spell := getattr(given, method, None)):
+            return str(spell())
+    remedy = "give EPSG: and a code as text, WKT, or a CRS of rasterio or pyproj"
+    raise ConflictError(f"cube {name!r}: geo: crs={_options.shown(given)}", remedy=remedy)
+
+
+def _transform(name: str, given: Any) -> list[float]:
+    """Six numbers in GDAL's order; an Affine has nine, in another one."""
+    numbers = given.to_gdal() if callable(getattr(given, "to_gdal", None)) else given
+    try:
+        six = [float(number) for number in numbers]
+    except (TypeError, ValueError):
+        six = []
+    if isinstance(numbers, str | bytes) or len(six) != 6:
+        what = f"cube {name!r}: geo: transform={_options.shown(given)}"
+        raise ConflictError(what, remedy=_REMEDY)
+    return six
