@@ -351,7 +351,18 @@ def _products(folder: Path) -> dict[str, dict[str, object]]:
             group = f"HDFEOS/SWATHS/PRS_L1_{kind}/Data Fields"
             for name in ("VNIR_Cube", "SWIR_Cube"):
                 file[f"{group}/{name}"] = values.transpose(0, 2, 1)
-                file[f"{group}/{name[:4]}_PIXEL_SAT_ERR_MATRIX"] = np.zeros((7, 12, 9), "u1")
+                errors = np.zeros((7, 12, 9), "u1")
+                if kind == "HCO":
+                    # Each code in a band and a pixel of its own, of another row in SWIR.
+                    for code in range(1, 5):
+                        errors[1 if name == "SWIR_Cube" else 0, 2 * code, code] = code
+                file[f"{group}/{name[:4]}_PIXEL_SAT_ERR_MATRIX"] = errors
+        pixels = np.arange(7 * 9).reshape(7, 9)
+        group = "HDFEOS/SWATHS/PRS_L1_HCO/Data Fields"
+        for name in ("Cloud_Mask", "SunGlint_Mask"):
+            codes = np.array([0, 1, 10, 255, len(name) % 2], "u1")
+            file[f"{group}/{name}"] = codes[pixels % 5]
+        file[f"{group}/LandCover_Mask"] = np.array([0, 1, 2, 3, 4, 5, 6, 10, 255], "u1")[pixels % 9]
         for sensor in ("Vnir", "Swir"):
             file.attrs[f"List_Cw_{sensor}"] = np.append(WAVELENGTHS[::-1][:-2], [0, 0]).astype("f4")
             file.attrs[f"List_Fwhm_{sensor}"] = np.append(FWHM[:-2], [0, 0]).astype("f4")

@@ -1,5 +1,6 @@
 """Quality layers of products become masks, as other readers have them."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -82,6 +83,25 @@ def prisma(folder: Path) -> Layers:
     return found
 
 
+def prisma_l1(path: Path, *detectors: str) -> Layers:
+    """Layers of a detector's errors, then of the pixels."""
+    found = {}
+    with h5py.File(path) as file:
+        fields = file["HDFEOS/SWATHS/PRS_L1_HCO/Data Fields"]
+        for detector in detectors:
+            codes = fields[f"{detector}_PIXEL_SAT_ERR_MATRIX"][...]
+            before = f"{detector.lower()}_" if len(detectors) > 1 else ""
+            wanted = {"defective": [1, 4], "saturated": [2], "low_accuracy": [3]}
+            for name, of_layer in wanted.items():
+                found[before + name] = np.isin(codes, of_layer).any(axis=1)
+        found["cloud"] = fields["Cloud_Mask"][...] == 1
+        found["sun_glint"] = fields["SunGlint_Mask"][...] == 1
+        covers = ["water", "snow", "bare_soil", "crop", "forest", "wetland", "urban"]
+        for code, name in enumerate(covers):
+            found[name] = fields["LandCover_Mask"][...] == code
+    return found
+
+
 def pace(folder: Path) -> Layers:
     with h5py.File(one(folder, "*L2*.nc")) as file:
         flags = file["geophysical_data/l2_flags"]
@@ -130,6 +150,40 @@ def test_quality_layers_of_products_become_masks(
         np.testing.assert_array_equal(found[name], layer, name)
     done = hsipack.run("validate", "--source", out)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("detectors", [("VNIR",), ("SWIR",), ("VNIR", "SWIR")])
+def test_prisma_l1_has_errors_of_each_detector_and_classes_of_pixels(
+    detectors: tuple[str, ...], fixtures: Path, hsipack: Hsipack, tmp_path: Path
+) -> None:
+    path, out = fixtures / "hdf5/prisma_l1.he5", tmp_path / "out.hsipack"
+    cube = f"{path}::{'+'.join(f'{detector}_Cube' for detector in detectors)}"
+    hsipack.convert(cube, "--mask", "quality=product", out=out)
+    found, expected = layers_of(out), prisma_l1(path, *detectors)
+    assert list(found) == list(expected)
+    for name, layer in expected.items():
+        assert layer.any(), name
+        np.testing.assert_array_equal(found[name], layer, name)
+
+
+def test_masks_that_prisma_l1_lacks_are_no_layers(
+    fixtures: Path, hsipack: Hsipack, tmp_path: Path
+) -> None:
+    path = tmp_path / "PRS_L1.he5"
+    shutil.copy(fixtures / "hdf5/prisma_l1.he5", path)
+    fields = "HDFEOS/SWATHS/PRS_L1_HCO/Data Fields"
+    with h5py.File(path, "a") as file:
+        del file[f"{fields}/Cloud_Mask"]
+        # As ASI's documents spell it.
+        file.move(f"{fields}/SunGlint_Mask", f"{fields}/SunGlint_MASK")
+    for cube, first in (("VNIR_Cube", "defective"), ("PRS_L1_HRC/Data Fields/VNIR_Cube", None)):
+        out = tmp_path / f"{first}.hsipack"
+        hsipack.convert(f"{path}::{cube}", "--mask", "quality=product", out=out)
+        names = list(layers_of(out))
+        assert "cloud" not in names
+        # Before detectors are brought together, only their errors are known.
+        assert ("sun_glint" in names, "water" in names) == (first is not None,) * 2
+        assert names[:3] == ["defective", "saturated", "low_accuracy"]
 
 
 def emit(folder: Path, mask: npt.NDArray[np.float32] | None) -> Path:

@@ -28,6 +28,7 @@ pub(super) mod spectral;
 mod storage;
 pub(super) mod tree;
 
+use std::collections::HashSet;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
@@ -103,20 +104,38 @@ pub(super) fn quality_layers(path: &Path, variable: Option<&str>) -> Result<Vec<
     };
     match (of_one(variable), joined::names(&options)) {
         (Err(error), Some(names)) if error.kind() == ErrorKind::Conflict => {
-            let mut all = Vec::new();
-            for name in names {
-                // VNIR_Cube, rhot_blue
-                let detector = name.trim_start_matches("rhot_").trim_end_matches("_Cube");
-                let detector = detector.rsplit('/').next().unwrap_or_default().to_lowercase();
-                for mut layer in of_one(Some(name))? {
-                    layer.name = format!("{detector}_{}", layer.name);
-                    all.push(layer);
-                }
-            }
-            Ok(all)
+            let of_each =
+                names.iter().map(|name| of_one(Some(name))).collect::<Result<Vec<_>>>()?;
+            Ok(layers_of_joined(&names, of_each))
         }
         (found, _) => found,
     }
+}
+
+/// The layers of cubes that are joined: what a detector has of its own with its name before, then what is of the pixel.
+fn layers_of_joined(names: &[&str], of_each: Vec<Vec<products::Layer>>) -> Vec<products::Layer> {
+    let datasets = |layers: &[products::Layer]| -> HashSet<Option<String>> {
+        layers.iter().map(|layer| layer.variable.clone()).collect()
+    };
+    let of_first = of_each.first().map(|layers| datasets(layers)).unwrap_or_default();
+    let shared = of_each.iter().skip(1).fold(of_first, |all, layers| &all & &datasets(layers));
+    let (mut own, mut of_pixels) = (Vec::new(), Vec::new());
+    for (name, layers) in names.iter().zip(of_each) {
+        // VNIR_Cube, rhot_blue
+        let detector = name.trim_start_matches("rhot_").trim_end_matches("_Cube");
+        let detector = detector.rsplit('/').next().unwrap_or_default().to_lowercase();
+        let (same, different): (Vec<_>, Vec<_>) =
+            layers.into_iter().partition(|layer| shared.contains(&layer.variable));
+        own.extend(
+            different.into_iter().map(|layer| products::Layer {
+                name: format!("{detector}_{}", layer.name),
+                ..layer
+            }),
+        );
+        of_pixels = same;
+    }
+    own.append(&mut of_pixels);
+    own
 }
 
 fn open_cube(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {

@@ -106,7 +106,7 @@ impl Product for Enmap {
         };
         match of_detector {
             // The other layers of L1B are in one detector's grid, and nothing says in which.
-            Some(end) => layer(&("defective", end, Test::AnyIs(1.0))).into_iter().collect(),
+            Some(end) => layer(&("defective", end, Test::AnyOf(&[1.0]))).into_iter().collect(),
             None => QUALITY.iter().filter_map(layer).collect(),
         }
     }
@@ -123,7 +123,7 @@ const QUALITY: [(&str, &str, Test); 9] = [
     ("cirrus", "-QL_QUALITY_CIRRUS", Test::IsSet(0)),
     ("snow", "-QL_QUALITY_SNOW", Test::Is(0, 1.0)),
     // Of any band.
-    ("defective", "-QL_PIXELMASK", Test::AnyIs(1.0)),
+    ("defective", "-QL_PIXELMASK", Test::AnyOf(&[1.0])),
 ];
 
 fn unit(is_l2: bool) -> &'static str {

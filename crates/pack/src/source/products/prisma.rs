@@ -83,20 +83,53 @@ impl Product for Prisma {
     }
 
     fn quality_datasets(&self, cube: &ProductCube, tree: &Tree, path: &Path) -> Vec<Layer> {
-        let dataset = cube.path.replace("_Cube", "_PIXEL_L2_ERR_MATRIX");
-        if tree.entry(&dataset).is_none() {
-            return Vec::new();
-        }
-        let layer = |(name, code): &(&str, f64)| Layer {
-            order: Some(AxisOrder::BIL),
-            ..Layer::in_dataset(name, path, dataset.clone(), Test::AnyIs(*code))
+        let (group, name) = cube.path.rsplit_once('/').unwrap_or_default();
+        let detector = name.trim_end_matches("_Cube");
+        let in_dataset = |line: &(&str, Codes)| {
+            let dataset = format!("{group}/{}", line.0.replace("{detector}", detector));
+            // Makers and readers do not agree on capital letters.
+            let entry = tree.datasets.iter().find(|one| one.path.eq_ignore_ascii_case(&dataset))?;
+            let order = (entry.shape.len() == 3).then_some(AxisOrder::BIL);
+            let layer = |(name, codes): &(&str, &'static [f64])| {
+                let test = Test::AnyOf(codes);
+                Layer { order, ..Layer::in_dataset(name, path, entry.path.clone(), test) }
+            };
+            Some(line.1.iter().map(layer).collect::<Vec<_>>())
         };
-        ERRORS.iter().map(layer).collect()
+        QUALITY.iter().filter_map(in_dataset).flatten().collect()
     }
 }
 
-/// What the codes of `…_PIXEL_L2_ERR_MATRIX` mean, in any band.
-const ERRORS: [(&str, f64); 3] = [("invalid", 1.0), ("negative", 2.0), ("saturated", 3.0)];
+/// Layers, and the codes that each stands for.
+type Codes = &'static [(&'static str, &'static [f64])];
+
+/// Datasets beside a cube; of those with a band each, a code counts in any of them. The last three of L1 are lacking where
+/// the bands that they are made of were not recorded; 10 is none of their classes there, and 255 an error.
+const QUALITY: [(&str, Codes); 5] = [
+    (
+        "{detector}_PIXEL_L2_ERR_MATRIX",
+        &[("invalid", &[1.0]), ("negative", &[2.0]), ("saturated", &[3.0])],
+    ),
+    // 4 is a value that is not finite.
+    (
+        "{detector}_PIXEL_SAT_ERR_MATRIX",
+        &[("defective", &[1.0, 4.0]), ("saturated", &[2.0]), ("low_accuracy", &[3.0])],
+    ),
+    ("Cloud_Mask", &[("cloud", &[1.0])]),
+    ("SunGlint_Mask", &[("sun_glint", &[1.0])]),
+    (
+        "LandCover_Mask",
+        &[
+            ("water", &[0.0]),
+            ("snow", &[1.0]),
+            ("bare_soil", &[2.0]),
+            ("crop", &[3.0]),
+            ("forest", &[4.0]),
+            ("wetland", &[5.0]),
+            ("urban", &[6.0]),
+        ],
+    ),
+];
 
 /// Band centres, and which bands are none.
 fn describe_bands(root: &Attributes, sensor: &str, bands: usize, facts: &mut Facts) {

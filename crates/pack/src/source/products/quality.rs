@@ -6,6 +6,7 @@
 //! | EnMAP L1B | `defective` |
 //! | DESIS | `defective`; of L2A then `shadow`, `land`, `snow`, `haze_land`, `haze_water`, `cloud_land`, `cloud_water`, `water` |
 //! | Tanager | `nodata`, `cloud`, `cirrus` |
+//! | PRISMA L1 | `defective`, `saturated`, `low_accuracy`, of joined cubes those of each, such as `vnir_defective`; `cloud`, `sun_glint`, `water`, `snow`, `bare_soil`, `crop`, `forest`, `wetland`, `urban` |
 //! | PRISMA L2 | `invalid`, `negative`, `saturated`; of joined cubes those of each, such as `vnir_invalid` |
 //! | Wyvern | `clear`, `cloud`, `nodata` |
 //! | EMIT L2A | `cloud`, `cirrus`, `water`, `spacecraft`, `dilated_cloud`, `aggregate` |
@@ -44,8 +45,8 @@ pub(in crate::source) struct Layer {
 pub(in crate::source) enum Test {
     /// One of them is not 0.
     Any,
-    /// One of them is this.
-    AnyIs(f64),
+    /// One of them is one of these.
+    AnyOf(&'static [f64]),
     /// That of this band, from 0, is this.
     Is(usize, f64),
     /// That of this band, from 0, is not 0.
@@ -195,7 +196,7 @@ impl Test {
     fn holds(self, values: &RowBuffer, mut pixel: Range<usize>) -> bool {
         match self {
             Test::Any => pixel.any(|at| values.number(at) != 0.0),
-            Test::AnyIs(wanted) => pixel.any(|at| values.number(at) == wanted),
+            Test::AnyOf(wanted) => pixel.any(|at| wanted.contains(&values.number(at))),
             Test::Is(band, wanted) => values.number(pixel.start + band) == wanted,
             Test::IsSet(band) => values.number(pixel.start + band) != 0.0,
             // Flags are whole numbers, the highest of 32 the sign in some files.
@@ -215,7 +216,8 @@ mod tests {
         bytes.copy_from_slice(bytemuck::cast_slice(&[0, 0, 3, 0, 1, i32::MIN]));
         let pixels = |test: Test| [0, 2, 4].map(|at| test.holds(&values, at..at + 2));
         assert_eq!(pixels(Test::Any), [false, true, true]);
-        assert_eq!(pixels(Test::AnyIs(3.0)), [false, true, false]);
+        assert_eq!(pixels(Test::AnyOf(&[3.0])), [false, true, false]);
+        assert_eq!(pixels(Test::AnyOf(&[1.0, 3.0])), [false, true, true]);
         assert_eq!(pixels(Test::Is(0, 1.0)), [false, false, true]);
         assert_eq!(pixels(Test::IsSet(1)), [false, false, true]);
         assert_eq!(pixels(Test::Bits(2)), [false, true, false]);

@@ -92,7 +92,7 @@ impl Product for Wyvern {
         vec![
             layer("clear", Test::Is(0, 1.0)),
             layer("cloud", Test::Is(1, 1.0)),
-            layer("nodata", Test::AnyIs(255.0)),
+            layer("nodata", Test::AnyOf(&[255.0])),
         ]
     }
 }
