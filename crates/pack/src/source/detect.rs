@@ -11,8 +11,8 @@ use hsipack_store::small;
 use crate::archives;
 
 use super::{
-    Access, CubeInfo, OpenOptions, RowBuffer, Source, envi, hdf5, htc, matlab, numpy, png,
-    products, tiff, tivita, zarr,
+    Access, CubeInfo, OpenOptions, RowBuffer, Source, envi, hdf5, htc, jpeg2000, matlab, numpy,
+    png, products, tiff, tivita, zarr,
 };
 
 /// How much of a file the formats get to see.
@@ -26,12 +26,13 @@ type Open = fn(&Path, &OpenOptions) -> Result<Box<dyn Source>>;
 
 /// The formats, surest signature first. ENVI is last: its data files have no signature and are
 /// known by the header beside them.
-const FORMATS: [(Recognise, Open); 9] = [
+const FORMATS: [(Recognise, Open); 10] = [
     (hdf5::recognises, hdf5::open),
     (numpy::recognises, numpy::open),
     (matlab::recognises, matlab::open),
     (tiff::recognises, tiff::open),
     (png::recognises, png::open),
+    (jpeg2000::recognises, jpeg2000::open),
     (zarr::recognises, zarr::open),
     (htc::recognises, htc::open),
     (tivita::recognises, tivita::open),
@@ -183,6 +184,9 @@ pub fn is_cube_file(path: &Path) -> bool {
     if products::is_beside_a_cube(path) {
         return false;
     }
+    if products::is_unread_cube(path) {
+        return true;
+    }
     let Ok(head) = small::head(path, HEAD) else { return true };
     let header = head.starts_with(b"ENVI")
         || path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("hdr"));
@@ -192,6 +196,7 @@ pub fn is_cube_file(path: &Path) -> bool {
     };
     !head.is_empty()
         && !png::recognises(path, &head)
+        && !jpeg2000::recognises(path, &head)
         && (recognised(signed) || header && envi::recognises(path, &head))
 }
 

@@ -16,6 +16,7 @@
 //! | HTC `.blosc` | `htc/` | `pickle`, `blosc_frame` |
 //! | Tivita `*_SpecCube.dat` | `tivita.rs` | |
 //! | PNG, for masks | `png.rs` | |
+//! | JPEG 2000, refused by name | `jpeg2000.rs` | |
 //!
 //! What the numbers of a sensor's product mean, whichever format holds them, is in [`products`], a file a product.
 //!
@@ -35,6 +36,7 @@ pub(crate) mod georeference;
 pub mod hdf5;
 pub mod htc;
 mod joined;
+mod jpeg2000;
 pub mod matlab;
 pub mod numpy;
 pub mod png;

@@ -8,6 +8,7 @@ use hsipack_format::{Error, Result};
 use hsipack_store::mirror;
 
 use super::{PRODUCTS, Product};
+use crate::source::jpeg2000;
 
 /// What a file of a delivery is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,9 +140,14 @@ impl Found {
         found
     }
 
-    /// The cubes of the delivery.
+    /// The cubes of the delivery; JPEG 2000 gives way to a file that was made of it.
     pub fn images(&self) -> Vec<Found> {
-        self.beside(|part| matches!(part, Part::Image(_)))
+        let mut images = self.beside(|part| matches!(part, Part::Image(_)));
+        let is_read = |image: &Found| !jpeg2000::is_named(&image.path);
+        let read: Vec<Part> =
+            images.iter().filter(|one| is_read(one)).map(|one| one.part).collect();
+        images.retain(|image| is_read(image) || !read.contains(&image.part));
+        images
     }
 
     /// The file that says what the cubes are.

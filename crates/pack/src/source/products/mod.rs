@@ -45,7 +45,7 @@ use hsipack_format::{Error, Result};
 
 use self::delivery::{FileName, Found, Part};
 use super::hdf5::tree::Tree;
-use super::{Access, CubeInfo, OpenOptions, RowBuffer, Source};
+use super::{Access, CubeInfo, OpenOptions, RowBuffer, Source, jpeg2000};
 
 #[doc(hidden)]
 pub use self::aviris::{parse_centres, parse_gain};
@@ -150,7 +150,10 @@ pub(super) fn open(
         Part::Image(_) | Part::Plain(_) => found,
         Part::Metadata => choose(path, found.images(), &found, &mut inner.variable)?,
     };
-    refuse_jpeg_2000(&image.path)?;
+    // Some makers deliver it, too.
+    if jpeg2000::is_named(&image.path) {
+        return Err(jpeg2000::refusal(&image.path));
+    }
     let source = plain(&image.path, &inner)?;
     let mut info = source.info().clone();
     image.product.describe(&image, &mut info)?;
@@ -166,16 +169,6 @@ fn described(source: Box<dyn Source>) -> Result<Box<dyn Source>> {
         }
     }
     Ok(source)
-}
-
-/// Some makers deliver JPEG 2000, too.
-fn refuse_jpeg_2000(path: &Path) -> Result<()> {
-    match path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("jp2")) {
-        true => Err(Error::unsupported("JPEG 2000 is not read").at(path).with_remedy(
-            "make a TIFF of it under the same name: gdal_translate -co INTERLEAVE=BAND NAME.JP2 NAME.TIF",
-        )),
-        false => Ok(()),
-    }
 }
 
 /// What `path` is of a delivery: the file itself, or what lies in the folder.
@@ -248,6 +241,16 @@ fn listing<'f>(images: impl Iterator<Item = &'f Found>) -> String {
 /// a product, or a quality layer.
 pub(super) fn is_beside_a_cube(path: &Path) -> bool {
     delivery::find(path).is_some_and(|found| matches!(found.part, Part::Metadata | Part::Layer))
+}
+
+/// Whether a file that is found in a folder is a product's cube in a format that is not read, and no other file holds the
+/// same cube: it is tried, so that it is named.
+pub(super) fn is_unread_cube(path: &Path) -> bool {
+    jpeg2000::is_named(path)
+        && delivery::find(path).is_some_and(|found| {
+            matches!(found.part, Part::Image(_))
+                && found.images().iter().any(|image| image.path == path)
+        })
 }
 
 /// Whether a folder holds a product's cube or its metadata.

@@ -1,0 +1,35 @@
+//! JPEG 2000, which is told from other files so that it can be refused by its name: `docs/architecture.md` says why.
+
+use std::path::Path;
+
+use hsipack_format::{Error, Result};
+
+use super::{OpenOptions, Source};
+
+/// The box that every JP2 file begins with, and the first two markers of a bare codestream.
+const SIGNATURES: [&[u8]; 2] = [b"\0\0\0\x0CjP  \r\n\x87\n", b"\xFF\x4F\xFF\x51"];
+
+/// Whether a file that starts with `head` (up to 4 KiB) is of this format.
+pub(super) fn recognises(_path: &Path, head: &[u8]) -> bool {
+    SIGNATURES.iter().any(|signature| head.starts_with(signature))
+}
+
+/// Whether the file has the name of one.
+pub(super) fn is_named(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("jp2"))
+}
+
+/// Opens nothing.
+///
+/// # Errors
+/// Always: it is not read.
+pub(super) fn open(path: &Path, _options: &OpenOptions) -> Result<Box<dyn Source>> {
+    Err(refusal(path))
+}
+
+/// The error for such a file.
+pub(super) fn refusal(path: &Path) -> Error {
+    Error::unsupported("JPEG 2000 is not read").at(path).with_remedy(
+        "make a TIFF of it under the same name: gdal_translate -co INTERLEAVE=BAND NAME.JP2 NAME.TIF",
+    )
+}
