@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::convert::stats::BandStats;
 use crate::input::Input;
 use crate::physical::{self, BUDGET, readers};
-use crate::source::{Access, RowBuffer, Scaling, Source};
+use crate::source::{Access, RowBuffer, Scaling, Source, products};
 
 /// Shape as JSON gives it: rows, columns, bands.
 type Shape = [usize; 3];
@@ -62,13 +62,15 @@ pub struct CubeReport {
     pub class_names: Option<Vec<String>>,
     /// Where the pixels lie on Earth: reference system, transform in GDAL's order, unit.
     pub geo: Option<Geo>,
+    /// Quality layers that the product has beside the cube, of which `--mask NAME=product` makes a mask.
+    pub quality_layers: Vec<String>,
     /// What reading every value found; `null` with `--quick`.
     pub values: Option<Values>,
     /// What the user should know.
     pub notes: Vec<String>,
 }
 
-/// Wavelengths of the bands.
+/// Wavelengths of the bands; those at 0 nm, which a sensor does not use, only count.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Wavelengths {
     /// Number of bands.
@@ -287,6 +289,7 @@ impl CubeReport {
             unit: info.unit.clone(),
             class_names: info.class_names.clone(),
             geo: info.geo.clone(),
+            quality_layers: products::quality_names(&input.file, input.variable.as_deref()),
             values: if quick { None } else { Some(Values::read(source)?) },
             notes: info.notes.iter().map(|note| told(note)).collect(),
         })
@@ -305,11 +308,17 @@ fn bad_bands(good: &[bool]) -> Vec<usize> {
 }
 
 impl Wavelengths {
+    /// Bands at 0 nm are none: so makers mark those that a sensor does not use.
     fn of(nm: Option<&[f64]>, fwhm: Option<&[f64]>) -> Option<Self> {
-        let nm = nm.filter(|nm| !nm.is_empty())?;
-        let [min_nm, max_nm] = extremes(nm);
+        let all = nm.filter(|nm| !nm.is_empty())?;
+        let is_band = |band: &usize| all[*band] != 0.0 || all.iter().all(|nm| *nm == 0.0);
+        let of_bands = |list: &[f64]| -> Vec<f64> {
+            (0..all.len()).filter(is_band).filter_map(|band| list.get(band).copied()).collect()
+        };
+        let (nm, fwhm) = (of_bands(all), fwhm.map(of_bands));
+        let [min_nm, max_nm] = extremes(&nm);
         Some(Self {
-            count: nm.len(),
+            count: all.len(),
             min_nm,
             max_nm,
             order: match () {
@@ -317,7 +326,7 @@ impl Wavelengths {
                 () if nm.is_sorted_by(|a, b| a >= b) => "descending",
                 () => "unordered",
             },
-            fwhm_nm: fwhm.filter(|fwhm| !fwhm.is_empty()).map(extremes),
+            fwhm_nm: fwhm.filter(|fwhm| !fwhm.is_empty()).map(|fwhm| extremes(&fwhm)),
         })
     }
 }

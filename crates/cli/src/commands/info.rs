@@ -5,8 +5,8 @@ mod pixels;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use hsipack_format::Result;
 use hsipack_format::geo::Unit;
+use hsipack_format::{Geo, Result};
 use hsipack_pack::convert::band_ranges;
 use hsipack_pack::info::{
     CubeReport, DatasetReport, MaskReport, ScalingReport, StackReport, Values, Wavelengths,
@@ -53,7 +53,7 @@ const KEYS: &str = "\
 Keys of --json (null where unknown; wavelengths in nm, sizes in bytes, bands counted from 0):
   cube:     kind path format shape dtype bytes file_bytes files wavelengths bad_bands band_names
             ignore_value scaling{multiply,divide,add} band_scaling[]{multiply,divide,add} empty_bands unit
-            class_names geo{crs,transform,unit} values notes
+            class_names geo{crs,transform,unit} quality_layers values notes
   dataset:  kind path layout samples stacks stored_bytes uncompressed_bytes ratio splits groups labels
             geo[]{crs,pixel_size,unit,samples} columns created_by created command appends fingerprint
   stacks[]: name samples shape dtype scale_factor add_offset keep_bits chunk chunk_bytes shards samples_per_shard
@@ -142,22 +142,29 @@ fn print_cube(report: &CubeReport) {
     }
     if let Some(geo) = &report.geo {
         line("location", place(geo.crs.as_deref(), geo.pixel_size(), geo.unit));
+        line("footprint", footprint(geo, rows, columns));
+    }
+    if !report.quality_layers.is_empty() {
+        let layers = report.quality_layers.join(", ");
+        line("quality", format!("{layers} (a mask of them: --mask quality=product)"));
     }
     match &report.values {
-        Some(all) => line("values", values(all)),
+        Some(all) => line("values", values(all, missing(report))),
         None => line("values", "not read (--quick)"),
     }
     line("files", format!("{} ({})", report.files.join(", "), output::bytes(report.file_bytes)));
     report.notes.iter().for_each(|note| line("note", note));
 }
 
-/// `value * 0.0001 + 0.5`; what changes nothing is left out.
+/// `value * 0.0001 - 0.5`; what changes nothing is left out.
 fn scaling_text(scaling: &ScalingReport) -> String {
     let mut text = "value".to_owned();
     for (sign, factor, none) in
         [("*", scaling.multiply, 1.0), ("/", scaling.divide, 1.0), ("+", scaling.add, 0.0)]
     {
         if factor != none {
+            let is_less = sign == "+" && factor < 0.0;
+            let (sign, factor) = if is_less { ("-", -factor) } else { (sign, factor) };
             text += &match factor.abs() {
                 1e-4.. => format!(" {sign} {factor}"),
                 _ => format!(" {sign} {factor:e}"),
@@ -195,11 +202,37 @@ fn place(crs: Option<&str>, [width, height]: [f64; 2], unit: Option<Unit>) -> St
     format!("{crs}, pixels of {width} x {height} {unit}").trim_end().to_owned()
 }
 
+/// From where to where the image reaches along the axes of the reference system.
+fn footprint(geo: &Geo, rows: usize, columns: usize) -> String {
+    let (right, bottom) = (columns as f64, rows as f64);
+    let corners = [(0.0, 0.0), (right, 0.0), (0.0, bottom), (right, bottom)]
+        .map(|(column, row)| geo.at(column, row));
+    let decimals = if geo.unit == Some(Unit::Degree) { 5 } else { 1 };
+    let along = |axis: usize| {
+        let least = corners.iter().map(|corner| corner[axis]).fold(f64::INFINITY, f64::min);
+        let most = corners.iter().map(|corner| corner[axis]).fold(f64::NEG_INFINITY, f64::max);
+        format!("{} to {}", rounded(least, decimals), rounded(most, decimals))
+    };
+    let turned = if geo.is_north_up() { "" } else { "; not north up" };
+    match geo.unit {
+        Some(Unit::Degree) => format!("longitude {}, latitude {}{turned}", along(0), along(1)),
+        _ => format!("x {}, y {}{turned}", along(0), along(1)),
+    }
+}
+
+/// So many decimals, without trailing zeros.
+fn rounded(value: f64, decimals: usize) -> String {
+    let text = format!("{value:.decimals$}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
 /// Up to five significant digits, without trailing zeros.
 fn output_number(value: f64) -> String {
     let magnitude = value.abs();
     if magnitude != 0.0 && !(1e-4..1e7).contains(&magnitude) {
-        return format!("{value:.4e}");
+        let text = format!("{value:.4e}");
+        let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+        return format!("{}e{exponent}", digits.trim_end_matches('0').trim_end_matches('.'));
     }
     let whole = if magnitude >= 1.0 { magnitude.log10().floor() as usize + 1 } else { 0 };
     let text = format!("{value:.*}", 5usize.saturating_sub(whole).max(usize::from(whole == 0) * 6));
@@ -218,14 +251,24 @@ fn bands_text(bands: &[usize]) -> String {
     format!("{} ({})", band_ranges(bands), output::count(bands.len(), "band"))
 }
 
-fn values(all: &Values) -> String {
+/// Which values of a cube are missing.
+fn missing(report: &CubeReport) -> &'static str {
+    match (report.ignore_value.is_some(), report.empty_bands.is_empty()) {
+        (true, true) => "equal to the ignore value",
+        (true, false) => "equal to the ignore value or in empty bands",
+        (false, _) => "in empty bands",
+    }
+}
+
+/// What was found; `missing` says what is called so.
+fn values(all: &Values, missing: &str) -> String {
     let range = match (all.min, all.max) {
         (Some(min), Some(max)) => format!("{} to {}", output_number(min), output_number(max)),
         _ => "none is finite".to_owned(),
     };
     let mut text = format!("{range}, {} NaN", all.nan);
     if all.ignored > 0 {
-        text += &format!(", {} equal to the ignore value", all.ignored);
+        text += &format!(", {} {missing}", all.ignored);
     }
     if all.inf > 0 {
         text += &format!(", {} infinite", all.inf);
@@ -335,7 +378,7 @@ fn print_stack(stack: &StackReport) {
         line("kept bits", format!("{bits} of {all} mantissa bits; the others are zero"));
     }
     if let Some(all) = &stack.values {
-        line("values", values(all));
+        line("values", values(all, "missing"));
     }
     if let Some(worst) = &stack.quantisation {
         let nm =
@@ -390,10 +433,25 @@ mod tests {
     fn numbers_are_short() {
         let shown =
             [0.0, 0.032427, 1234.5678, 65504.0, 1e-9, 400.0, -9999.0, 366.55].map(output_number);
-        assert_eq!(
-            shown,
-            ["0", "0.032427", "1234.6", "65504", "1.0000e-9", "400", "-9999", "366.55"]
-        );
+        assert_eq!(shown, ["0", "0.032427", "1234.6", "65504", "1e-9", "400", "-9999", "366.55"]);
+    }
+
+    #[test]
+    fn scalings_read_as_sums() {
+        let text = |divide, add| scaling_text(&ScalingReport { multiply: 1.0, divide, add });
+        assert_eq!(text(100.0, -0.25), "value / 100 - 0.25");
+        assert_eq!(text(1.0, 3e-5), "value + 3e-5");
+    }
+
+    #[test]
+    fn footprints_are_from_edge_to_edge() {
+        let utm = Geo::new(None, [634_200.5, 30.0, 0.0, 5_297_190.0, 0.0, -30.0]).unwrap();
+        assert_eq!(footprint(&utm, 20, 24), "x 634200.5 to 634920.5, y 5296590 to 5297190");
+        let turned = Geo::new(None, [0.0, 3.0, 4.0, 0.0, 4.0, -3.0]).unwrap();
+        assert_eq!(footprint(&turned, 10, 10), "x 0 to 70, y -30 to 40; not north up");
+        let degrees = Geo::new(None, [7.5, 1e-3, 0.0, 47.25, 0.0, -1e-3]).unwrap();
+        let degrees = degrees.in_unit(Some(Unit::Degree));
+        assert_eq!(footprint(&degrees, 5, 5), "longitude 7.5 to 7.505, latitude 47.245 to 47.25");
     }
 
     #[test]

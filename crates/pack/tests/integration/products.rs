@@ -416,21 +416,30 @@ fn detectors_are_joined_in_order_of_wavelength() {
 #[test]
 fn info_shows_what_a_user_of_the_sensor_expects() {
     let report = |name: &str| {
-        let input = Input::of(&fixture(&format!("products/{name}")));
-        let source = open(&input.file, None);
+        let (file, cube) = name.split_once("::").unwrap_or((name, ""));
+        let variable = (!cube.is_empty()).then(|| cube.to_owned());
+        let input = Input { variable, ..Input::of(&fixture(file)) };
+        let source = open(&input.file, input.variable.as_deref());
         CubeReport::new(&input, &*source, false).unwrap()
     };
-    let l1c = report(&format!("enmap_l1c/{L1C}-METADATA.xml"));
+    let l1c = report(&format!("products/enmap_l1c/{L1C}-METADATA.xml"));
     assert_eq!(l1c.unit.as_deref(), Some("W/(m2 sr nm)"));
     assert!(l1c.scaling.is_none());
     assert_eq!(l1c.band_scaling.unwrap().last().unwrap().multiply, 2e-5);
     assert_eq!(l1c.geo.unwrap().pixel_size(), [30.0, 30.0]);
     assert_eq!(l1c.files.len(), 2);
-    let l2a = report("enmap_l2a");
+    assert_eq!(l1c.quality_layers, ["defective"]);
+    let l2a = report("products/enmap_l2a");
     assert_eq!((l2a.empty_bands, l2a.bad_bands), (vec![7, 8], Some(vec![7, 8])));
     assert_eq!(l2a.scaling.unwrap().multiply, 0.0001);
     // A corner, and all of the bands without data.
     assert_eq!(l2a.values.unwrap().ignored, 3 * 12 + 60 * 2);
+    let prisma = report("hdf5/prisma_l1.he5::VNIR_Cube");
+    assert_eq!(prisma.quality_layers[..3], ["defective", "saturated", "low_accuracy"]);
+    // Bands that the sensor does not use are at 0 nm.
+    let bands = prisma.wavelengths.unwrap();
+    assert_eq!((bands.count, bands.order, bands.fwhm_nm), (12, "descending", Some([5.25, 5.25])));
+    assert!(bands.min_nm > 500.0);
 }
 
 #[test]

@@ -53,7 +53,7 @@ pub use self::aviris::{parse_centres, parse_gain};
 pub use self::eos::Grid;
 pub(in crate::source) use self::layout::{Facts, ProductCube};
 pub(in crate::source) use self::quality::Layer;
-pub use self::quality::{QualityLayers, quality};
+pub use self::quality::{QualityLayers, quality, quality_names};
 
 /// A product of a sensor.
 pub(in crate::source) trait Product: Sync {

@@ -91,6 +91,12 @@ pub fn quality(
     layers.chunk_by(in_one_file).map(|layers| open_layers(layers, [rows, columns])).collect()
 }
 
+/// The names of these layers, as far as they can be told without opening one; none if something is wrong with them.
+pub fn quality_names(path: &Path, variable: Option<&str>) -> Vec<String> {
+    let layers = layers(path, variable).unwrap_or_default();
+    layers.into_iter().map(|layer| layer.name).collect()
+}
+
 fn open_layers(layers: &[Layer], [rows, columns]: [usize; 2]) -> Result<QualityLayers> {
     let Layer { file, variable, order, .. } = &layers[0];
     let options = OpenOptions {
