@@ -10,8 +10,8 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// How much is searched at either end of the file.
-const SEARCHED: u64 = 16 << 20;
+/// How much is searched at either end of the file: a plan opens every file of a folder, some of them more than once.
+const SEARCHED: u64 = 1 << 20;
 
 /// Whether the file holds a collection that libhdf5 would not get through.
 pub(super) fn endless(file: &File) -> std::io::Result<bool> {

@@ -69,6 +69,7 @@ fn signature_further_on(path: &Path) -> bool {
 /// # Errors
 /// If the file cannot be read or is malformed, or holds no cube or several.
 pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
+    check_heaps(path)?;
     let opened = match (open_cube(path, options), joined::names(options)) {
         // No dataset has such a name.
         (Err(error), Some(names)) if error.kind() == ErrorKind::Conflict => {
@@ -77,6 +78,17 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
         (opened, _) => opened,
     };
     opened.map_err(|error| error.at(path))
+}
+
+/// Refuses a file that libhdf5 would not get through, before it sees it.
+fn check_heaps(path: &Path) -> Result<()> {
+    let (file, _) = small::open(path)?;
+    match heaps::endless(&file).map_err(|error| Error::io(path, "cannot read", error))? {
+        true => Err(Error::malformed("a heap of texts in this HDF5 file is damaged")
+            .at(path)
+            .with_remedy("copy the file again")),
+        false => Ok(()),
+    }
 }
 
 /// Several cubes as one, their bands in order of wavelength.
@@ -139,12 +151,7 @@ fn layers_of_joined(names: &[&str], of_each: Vec<Vec<products::Layer>>) -> Vec<p
 }
 
 fn open_cube(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
-    let (file, _) = small::open(path)?;
     let head = small::head(path, 20)?;
-    if heaps::endless(&file).map_err(|error| Error::io(path, "cannot read", error))? {
-        return Err(Error::malformed("a heap of texts in this HDF5 file is damaged")
-            .with_remedy("copy the file again"));
-    }
     let tree = Tree::open(path)?;
     let products = products::cubes(&tree);
     let mut entry = choose(path, &tree, &products, options)?;
