@@ -84,7 +84,9 @@ def test_a_system_without_a_code_is_kept_as_wkt(tmp_path: Path) -> None:
     for number, crs in enumerate((LAMBERT, CRS.from_wkt(LAMBERT), pyproj.CRS(LAMBERT))):
         (geo,) = pack(tmp_path / str(number), {"crs": crs, "transform": PLACE})
         assert CRS.from_user_input(geo["crs"]).linear_units == "metre"
-        assert pyproj.CRS(geo["crs"]).coordinate_operation.method_name.startswith("Lambert")
+        operation = pyproj.CRS(geo["crs"]).coordinate_operation
+        assert operation is not None
+        assert operation.method_name.startswith("Lambert")
 
 
 def test_xarray_and_rioxarray_find_a_grid_that_all_share(tmp_path: Path) -> None:
@@ -118,7 +120,15 @@ def test_an_export_lies_where_the_array_did(tmp_path: Path, transform: rasterio.
     pack(path, {"crs": "EPSG:32632", "transform": transform})
     for ending in ("tif", "hdr"):
         out = tmp_path / f"out.{ending}"
-        command = [hsipack_command.PROGRAM, "export", str(path), "--sample", "0", "-o", str(out)]
+        command = [
+            str(hsipack_command.PROGRAM),
+            "export",
+            str(path),
+            "--sample",
+            "0",
+            "-o",
+            str(out),
+        ]
         subprocess.run(command, check=True)
         with rasterio.open(out if ending == "tif" else out.with_suffix(".img")) as file:
             assert file.crs == CRS.from_epsg(32632)

@@ -85,7 +85,7 @@ def prisma(folder: Path) -> Layers:
 
 def prisma_l1(path: Path, *detectors: str) -> Layers:
     """Layers of a detector's errors, then of the pixels."""
-    found = {}
+    found: Layers = {}
     with h5py.File(path) as file:
         fields = file["HDFEOS/SWATHS/PRS_L1_HCO/Data Fields"]
         for detector in detectors:
@@ -93,7 +93,7 @@ def prisma_l1(path: Path, *detectors: str) -> Layers:
             before = f"{detector.lower()}_" if len(detectors) > 1 else ""
             wanted = {"defective": [1, 4], "saturated": [2], "low_accuracy": [3]}
             for name, of_layer in wanted.items():
-                found[before + name] = np.isin(codes, of_layer).any(axis=1)
+                found[before + name] = np.any(np.isin(codes, of_layer), axis=1)
         found["cloud"] = fields["Cloud_Mask"][...] == 1
         found["sun_glint"] = fields["SunGlint_Mask"][...] == 1
         covers = ["water", "snow", "bare_soil", "crop", "forest", "wetland", "urban"]
