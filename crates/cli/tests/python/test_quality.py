@@ -174,7 +174,7 @@ def test_masks_that_prisma_l1_lacks_are_no_layers(
     fields = "HDFEOS/SWATHS/PRS_L1_HCO/Data Fields"
     with h5py.File(path, "a") as file:
         del file[f"{fields}/Cloud_Mask"]
-        # As ASI's documents spell it.
+        # As a listing of a delivered file has it.
         file.move(f"{fields}/SunGlint_Mask", f"{fields}/SunGlint_MASK")
     for cube, first in (("VNIR_Cube", "defective"), ("PRS_L1_HRC/Data Fields/VNIR_Cube", None)):
         out = tmp_path / f"{first}.hsipack"
