@@ -67,24 +67,35 @@ impl Dataset {
     /// If it is not a packed dataset, is of a newer layout, or its metadata do not match
     /// `SHA256SUMS` or each other; the file is named.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
+        Self::open_looking(path.as_ref(), true)
+    }
+
+    /// Opens it; if it is not to be `settled`, as [`Folder::open_unsettled`] does.
+    fn open_looking(path: &Path, settled: bool) -> Result<Self> {
         let sums = || {
             let files = MetadataFiles::of(path)?;
             let root = read_root(&files, path)?;
             let text = files.read(&path.join(SHA256SUMS), small::SUMS)?;
             let sums = checksums::parse(&text).map_err(|error| error.at(path.join(SHA256SUMS)))?;
             check_sums(&files, path, &sums)?;
-            Ok((checksums::sha256(&text), (files, root, sums)))
+            Ok((checksums::sha256(&text), files.version(), (files, root, sums)))
         };
-        Folder::open(path, sums, |folder, (files, root, sums)| {
-            let sum = sums.iter().find(|(name, _)| name == SAMPLES).map(|(_, sum)| sum.as_str());
-            let mut dataset = Self::open_in(folder, &files, root, sum)?;
-            if let Some(error) = dataset.take_problem() {
-                return Err(error);
-            }
-            dataset.check_listed(&sums)?;
-            Ok(dataset)
-        })
+        let read =
+            |folder: &Arc<Folder>,
+             (files, root, sums): (MetadataFiles, Root, Vec<(String, String)>)| {
+                let sum =
+                    sums.iter().find(|(name, _)| name == SAMPLES).map(|(_, sum)| sum.as_str());
+                let mut dataset = Self::open_in(folder, &files, root, sum)?;
+                if let Some(error) = dataset.take_problem() {
+                    return Err(error);
+                }
+                dataset.check_listed(&sums)?;
+                Ok(dataset)
+            };
+        match settled {
+            true => Folder::open(path, sums, read),
+            false => Folder::open_unsettled(path, sums, read),
+        }
     }
 
     /// Opens the dataset at `path` for reading: as [`open`](Self::open), but a store of this layout that another library
@@ -93,10 +104,22 @@ impl Dataset {
     /// # Errors
     /// As [`open`](Self::open), and if the dataset never had that fingerprint.
     pub fn open_to_read(path: impl AsRef<Path>, as_of: Option<&str>) -> Result<Self> {
-        let path = path.as_ref();
+        Self::open_to_read_looking(path.as_ref(), as_of, true)
+    }
+
+    /// As [`open_to_read`](Self::open_to_read), but of a dataset on a server nobody has looked yet whether all was read of one
+    /// and the same: that costs the way there and back. [`Folder::read`] or [`Folder::check`] does so, which has to follow.
+    ///
+    /// # Errors
+    /// As [`open_to_read`](Self::open_to_read).
+    pub fn open_unsettled(path: impl AsRef<Path>, as_of: Option<&str>) -> Result<Self> {
+        Self::open_to_read_looking(path.as_ref(), as_of, false)
+    }
+
+    fn open_to_read_looking(path: &Path, as_of: Option<&str>, settled: bool) -> Result<Self> {
         let open = || {
             let dataset = if remote::is_url(path) {
-                match Self::open(path) {
+                match Self::open_looking(path, settled) {
                     // Not asked for beforehand: it costs the way there and back.
                     Err(error) if small::is_missing(&error) => Self::open_foreign(path)?,
                     opened => opened?,
@@ -146,7 +169,7 @@ impl Dataset {
             // Damaged ones are looked into, too: then the sums need not be readable.
             let sums = files.read(&path.join(SHA256SUMS), small::SUMS).ok();
             let sums = sums.map_or_else(|| sums_of(&files, path).map(String::into_bytes), Ok)?;
-            Ok((checksums::sha256(&sums), (files, root)))
+            Ok((checksums::sha256(&sums), None, (files, root)))
         };
         Folder::open(path, root, |folder, (files, root)| Self::open_in(folder, &files, root, None))
     }

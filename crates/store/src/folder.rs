@@ -205,6 +205,34 @@ pub struct Folder {
 }
 
 impl Folder {
+    /// As [`open`](Self::open), but on a server every look costs the way there and back, and two are saved: one before
+    /// anything is read, since `fingerprint` gives what it found there, too, and one after it. So whoever opens it has to
+    /// [`read`](Self::read) or [`check`](Self::check) before anything is believed.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub(crate) fn open_unsettled<F, T>(
+        path: &Path,
+        mut fingerprint: impl FnMut() -> Result<(String, Option<Version>, F)>,
+        mut read: impl FnMut(&Arc<Self>, F) -> Result<T>,
+    ) -> Result<T> {
+        if remote::is_url(path) {
+            let opened = fingerprint().and_then(|(fingerprint, version, more)| {
+                let Some(version) = version else { return Ok(None) };
+                let now = Held { _folder: None, identity: Identity::Server(version) };
+                let (path, now) = (path.to_owned(), Mutex::new(Arc::new(now)));
+                read(&Arc::new(Self { path, fingerprint, now }), more).map(Some)
+            });
+            match opened {
+                Ok(Some(opened)) => return Ok(opened),
+                Err(error) if remote::is_away(&error) => return Err(error),
+                // It may have been replaced meanwhile.
+                Ok(None) | Err(_) => {}
+            }
+        }
+        Self::open(path, fingerprint, read)
+    }
+
     /// Opens the dataset at `path`. `fingerprint` gives the one that it has; `read` reads its metadata, all of one
     /// and the same folder.
     ///
@@ -212,11 +240,11 @@ impl Folder {
     /// Those of `fingerprint` and `read`, and if the folder cannot be opened.
     pub(crate) fn open<F, T>(
         path: &Path,
-        mut fingerprint: impl FnMut() -> Result<(String, F)>,
+        mut fingerprint: impl FnMut() -> Result<(String, Option<Version>, F)>,
         mut read: impl FnMut(&Arc<Self>, F) -> Result<T>,
     ) -> Result<T> {
         holding(path, |held| {
-            let (fingerprint, more) = fingerprint()?;
+            let (fingerprint, _, more) = fingerprint()?;
             let now = Mutex::new(held.clone());
             read(&Arc::new(Self { path: path.to_owned(), fingerprint, now }), more)
         })
@@ -341,8 +369,8 @@ mod tests {
     }
 
     fn open(path: &Path, fingerprint: &str) -> Arc<Folder> {
-        Folder::open(path, || Ok((fingerprint.to_owned(), ())), |folder, ()| Ok(folder.clone()))
-            .unwrap()
+        let known = || Ok((fingerprint.to_owned(), None, ()));
+        Folder::open(path, known, |folder, ()| Ok(folder.clone())).unwrap()
     }
 
     #[test]

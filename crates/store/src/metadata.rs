@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use hsipack_format::{Error, Result};
 
-use crate::remote::{self, Fetched};
+use crate::remote::{self, Fetched, Version};
 use crate::small;
 
 /// The metadata files below one place.
@@ -40,6 +40,14 @@ impl MetadataFiles {
                 let content = fetched.get(file, most)?;
                 content.ok_or_else(|| remote::missing(file))
             }
+        }
+    }
+
+    /// What `SHA256SUMS` was on a server, where there is one.
+    pub(crate) fn version(&self) -> Option<Version> {
+        match self {
+            Self::Folder => None,
+            Self::Server(fetched) => fetched.version(),
         }
     }
 

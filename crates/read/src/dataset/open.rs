@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hsipack_format::statistics::BandStatistics;
-use hsipack_format::{Error, Samples};
+use hsipack_format::{Error, ErrorKind, Samples};
 use hsipack_store::dataset::ChunkArray;
 use hsipack_store::folder;
 use hsipack_store::local_cache::{CachedDataset, LocalCache};
@@ -85,12 +85,31 @@ impl Dataset {
     /// `SHA256SUMS`.
     pub fn open_with(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
         let path = path.as_ref();
-        let store = match options.store {
-            Some(store) => store,
+        let as_of = options.as_of.as_deref();
+        let dataset = Self::of(hsipack_store::Dataset::open_unsettled(path, as_of)?, &options)?;
+        if !is_url(path) {
+            return Ok(dataset);
+        }
+        match dataset.open_shards() {
+            Ok(()) => Ok(dataset),
+            // Somebody put another one there meanwhile.
+            Err(error) if error.kind() == ErrorKind::Conflict => {
+                let dataset =
+                    Self::of(hsipack_store::Dataset::open_to_read(path, as_of)?, &options)?;
+                dataset.open_shards()?;
+                Ok(dataset)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn of(packed: hsipack_store::Dataset, options: &OpenOptions) -> Result<Self> {
+        let path = packed.path();
+        let store = match &options.store {
+            Some(store) => store.clone(),
             None => StoreKind::default().store_for(path)?,
         };
-        let packed = hsipack_store::Dataset::open_to_read(path, options.as_of.as_deref())?;
-        let local_cache = match options.local_cache.filter(|_| is_url(path)) {
+        let local_cache = match options.local_cache.as_ref().filter(|_| is_url(path)) {
             Some(cache) => Some(Arc::new(cache.dataset(packed.fingerprint(), path)?)),
             None => None,
         };
@@ -103,11 +122,7 @@ impl Dataset {
         let files = packed.stacks().iter().map(arrays).collect::<Result<_>>()?;
         let labels = Labels::of(packed.samples());
         let verify = options.verify;
-        let dataset = Self(Arc::new(Inner { packed, files, labels, store, local_cache, verify }));
-        if is_url(dataset.path()) {
-            dataset.open_shards()?;
-        }
-        Ok(dataset)
+        Ok(Self(Arc::new(Inner { packed, files, labels, store, local_cache, verify })))
     }
 
     /// Where it lies.

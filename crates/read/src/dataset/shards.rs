@@ -15,7 +15,7 @@ const AT_ONCE: usize = 32;
 const MOST: usize = 2048;
 
 impl Dataset {
-    /// Opens all shards, if there are not too many.
+    /// Opens all shards, if there are not too many; looks whether all was read of one dataset.
     pub(super) fn open_shards(&self) -> Result<()> {
         let shards: Vec<(ArrayRef<'_>, usize)> = self
             .all_arrays()
@@ -23,7 +23,7 @@ impl Dataset {
             .flat_map(|array| (0..array.chunks.shards()).map(move |shard| (array, shard)))
             .collect();
         if shards.len() > MOST {
-            return Ok(());
+            return self.folder().check();
         }
         let pool = threads::pool(shards.len().min(AT_ONCE), "open")?;
         let open = |(): &mut (), (array, shard): &(ArrayRef<'_>, usize)| array.open_shard(*shard);

@@ -1,5 +1,6 @@
 //! Datasets on servers.
 
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -121,6 +122,31 @@ fn opening_costs_few_ways_there_and_back() {
     let requests = server.requests().len();
     assert!(requests > 15, "{requests}");
     assert!(took < Duration::from_millis(1200), "{took:?} for {requests} requests");
+    // Once to be read, and once to look whether all was read of one dataset.
+    let sums = |request: &&Request| request.path.ends_with("SHA256SUMS");
+    assert_eq!(server.requests().iter().filter(sums).count(), 2);
+}
+
+#[test]
+fn a_dataset_that_is_replaced_while_it_is_opened_is_opened_whole() {
+    let folder = made();
+    let (made, next) = (folder.path().join("made"), folder.path().join("next"));
+    let stacks = [StackSpec::new(9, 8, 5, 7).masks(&["a"])];
+    write_dataset(&next, &stacks, |id| json!({ "label": id }));
+    let wanted = Dataset::open(&next).unwrap();
+    let (fingerprint, cube) = (wanted.fingerprint().to_owned(), wanted.sample(3).unwrap());
+    let replaced = AtomicBool::new(false);
+    let server = Server::with_faults(folder.path(), move |request| {
+        // Its metadata are there by now.
+        if request.path.contains("/image/c/") && !replaced.swap(true, Ordering::Relaxed) {
+            fs::rename(&made, made.with_extension("old")).unwrap();
+            fs::rename(&next, &made).unwrap();
+        }
+        Fault::None
+    });
+    let dataset = Dataset::open(server.url("made")).unwrap();
+    assert_eq!(dataset.fingerprint(), fingerprint);
+    assert_eq!(dataset.sample(3).unwrap(), cube);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use hsipack_format::{Error, ErrorKind, Result};
 
 use super::failure::Failure;
 use super::network;
-use super::object::Object;
+use super::object::{Object, Version};
 use crate::folder::{DECIDED, DECIDED_METADATA, partial};
 use crate::small;
 
@@ -31,6 +31,8 @@ pub(crate) struct Fetched {
     root: PathBuf,
     /// Where metadata lie: there, or, while an append is being finished, beside it.
     place: PathBuf,
+    /// What `SHA256SUMS` below the root was; `None` where that is missing.
+    version: Option<Version>,
     /// Paths below the root that hold a `zarr.json`, in the words of `SHA256SUMS`; `None` where that is missing.
     listed: Option<Vec<String>>,
     /// `None` if there is no such file.
@@ -45,14 +47,15 @@ impl Fetched {
     /// If a file that is listed cannot be fetched.
     pub(crate) fn new(root: &Path) -> Result<Self> {
         for _ in 0..TRIES {
-            let (text, decided) = sums_and_decision(root)?;
+            let (sums, decided) = sums_and_decision(root)?;
+            let (version, text) = sums.unzip();
             if !decided {
-                return Self::of_sums(root, root, text);
+                return Self::of_sums(root, root, version, text);
             }
             // Metadata that are not in their places yet, or just came there: then they are looked for anew.
             let place = partial(root).join(DECIDED_METADATA);
             let text = if_there(super::read(&place.join(SHA256SUMS), small::SUMS))?;
-            match text.map(|text| Self::of_sums(root, &place, Some(text))) {
+            match text.map(|text| Self::of_sums(root, &place, version, Some(text))) {
                 Some(Err(error)) if small::is_missing(&error) => {}
                 None => {}
                 Some(fetched) => return fetched,
@@ -63,8 +66,14 @@ impl Fetched {
             .with_remedy("try again later"))
     }
 
-    /// The dataset at `root` whose metadata lie below `place`, with this text of its `SHA256SUMS`.
-    fn of_sums(root: &Path, place: &Path, text: Option<Vec<u8>>) -> Result<Self> {
+    /// The dataset at `root` whose metadata lie below `place`, with this text of its `SHA256SUMS`; `version` is what has that
+    /// name below the root.
+    fn of_sums(
+        root: &Path,
+        place: &Path,
+        version: Option<Version>,
+        text: Option<Vec<u8>>,
+    ) -> Result<Self> {
         let sums = root.join(SHA256SUMS);
         let mut files = HashMap::new();
         // What is wrong with it is told by those who open the dataset.
@@ -76,7 +85,12 @@ impl Fetched {
             files.insert(file, content);
         }
         let (root, place) = (root.to_owned(), place.to_owned());
-        Ok(Self { root, place, listed, files: Mutex::new(files) })
+        Ok(Self { root, place, version, listed, files: Mutex::new(files) })
+    }
+
+    /// What `SHA256SUMS` below the root was, where there is one.
+    pub(crate) fn version(&self) -> Option<Version> {
+        self.version.clone()
     }
 
     /// A file below the root; `None` if there is none.
@@ -121,7 +135,7 @@ impl Fetched {
     }
 }
 
-fn if_there(read: Result<Vec<u8>>) -> Result<Option<Vec<u8>>> {
+fn if_there<T>(read: Result<T>) -> Result<Option<T>> {
     match read {
         Err(error) if small::is_missing(&error) => Ok(None),
         other => other.map(Some),
@@ -138,12 +152,12 @@ pub fn metadata_place(root: &Path) -> Result<PathBuf> {
     Ok(if decided { partial(root).join(DECIDED_METADATA) } else { root.to_owned() })
 }
 
-/// The text of `SHA256SUMS`, and whether an append is decided whose metadata are not all in their places; both asked for
-/// at the same time.
-fn sums_and_decision(root: &Path) -> Result<(Option<Vec<u8>>, bool)> {
+/// `SHA256SUMS` and its text, and whether an append is decided whose metadata are not all in their places; both asked for at
+/// the same time.
+fn sums_and_decision(root: &Path) -> Result<(Option<(Version, Vec<u8>)>, bool)> {
     let (sums, decision) = (root.join(SHA256SUMS), partial(root).join(DECIDED));
     network::wait(async {
-        let text = async { Object::at(&sums)?.whole(small::SUMS).await };
+        let text = async { Object::at(&sums)?.whole_with_version(small::SUMS).await };
         let decided = async {
             let dataset = Object::at(root)?;
             // Nothing is written to plain web servers, and nothing lies beside a whole bucket.

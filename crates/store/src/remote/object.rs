@@ -90,23 +90,28 @@ impl Object {
 
     /// All of it, if it has at most `most` bytes.
     pub(crate) async fn whole(&self, most: u64) -> Result<Vec<u8>> {
+        Ok(self.whole_with_version(most).await?.1)
+    }
+
+    /// The same, and what lay there.
+    pub(crate) async fn whole_with_version(&self, most: u64) -> Result<(Version, Vec<u8>)> {
         let failed = |failure: Failure| failure.of(&self.url);
         let mut tries = Tries::default();
         loop {
             let broken = match self.try_whole(most).await? {
-                Ok(bytes) => return Ok(bytes),
+                Ok(whole) => return Ok(whole),
                 Err(failure) => failure,
             };
             tries.again(broken).await.map_err(failed)?;
         }
     }
 
-    async fn try_whole(&self, most: u64) -> Result<Result<Vec<u8>, Failure>> {
+    async fn try_whole(&self, most: u64) -> Result<Result<(Version, Vec<u8>), Failure>> {
         let got = match self.client.objects.get_opts(&self.key, GetOptions::default()).await {
             Ok(got) => got,
             Err(error) => return Err(Failure::from_library(&error).of(&self.url)),
         };
-        let len = got.meta.size;
+        let (len, version) = (got.meta.size, Version::of(&got.meta));
         if len > most {
             return Err(Error::malformed(format!(
                 "the file has {len} bytes; such a file has at most {most}"
@@ -127,7 +132,7 @@ impl Object {
                 Err(_) => return Ok(Err(Failure::Cut)),
             }
         }
-        Ok(if bytes.len() as u64 == len { Ok(bytes) } else { Err(Failure::Cut) })
+        Ok(if bytes.len() as u64 == len { Ok((version, bytes)) } else { Err(Failure::Cut) })
     }
 
     /// Names of what lies in it as in a folder, and has more below.
