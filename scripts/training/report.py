@@ -1,0 +1,177 @@
+"""The page: tables of what the runs came to, and what they say of the difference."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+from peers.report import markdown
+
+from training.summary import BASELINE
+from training.tasks import FILES, Json
+from training.ways import WAYS, WHAT
+
+
+def page(results: Json, name: str) -> str:
+    """Markdown; the picture lies beside it as `NAME.svg`."""
+    lines = [
+        f"# Training from packed cubes, {datetime.date.today():%-d %B %Y}",
+        "",
+        *setting(results),
+        "",
+        f"![Accuracy of each training, and seconds an epoch]({name}.svg)",
+    ]
+    for task in results["tasks"].values():
+        lines += ["", f"## {task['title']}", "", *about(task), "", *accuracy(task)]
+        lines += ["", *verdicts(task), "", *times(task), "", *sizes(task), "", *curves(task)]
+    return "\n".join([*lines, ""])
+
+
+def setting(results: Json) -> list[str]:
+    """The machine, the command, and how each way is fed."""
+    machine, workers = results["machine"], results["workers"]
+    libraries = ", ".join(f"{name} {version}" for name, version in results["libraries"].items())
+    where = (
+        "The system forgets the files before each epoch, and hsipack keeps no chunks in memory."
+        if results["drop_cache"]
+        else "Files are in the system's cache, and hsipack's Loader keeps decoded chunks in memory "
+        "where they fit, as it does by itself."
+    )
+    return [
+        f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_bytes'] / 2**30:.0f} GiB, "
+        f"all on the CPU; Python {machine['python']}, {libraries}. `{results['command']}` took "
+        f"{results['seconds'] / 60:.1f} minutes.",
+        "",
+        f"The network computes with {results['threads']} threads. `files`: torch's DataLoader with "
+        f"{workers} workers, `persistent_workers=True`, `prefetch_factor={results['prefetch']}`; "
+        f"whole batches are augmented in the workers. The others: hsipack's Loader with {workers} "
+        "threads and its own defaults; `hsipack` augments in it, `kornia` in the process that "
+        f"trains. {where}",
+        "",
+        "With a seed all ways begin with the same weights and see the same windows in the same "
+        "order; ways with the same augmentation get the same draws. Before training, the first "
+        "batch of each way was compared with the cubes as they were drawn. Ways took turns in a "
+        f"drawn order, anew for each of {results['seeds']} seeds.",
+    ]
+
+
+def about(task: Json) -> list[str]:
+    """How it was trained."""
+    return [
+        f"{task['training_samples']} windows an epoch in batches of {task['batch']}, "
+        f"{task['steps']} steps in all; Adam, rate {task['rate']:g} falling to 0 by a cosine. "
+        f"Validation on {task['validation_pixels']} pixels of other places, after each epoch, "
+        f"from the same form. `auto` kept {task['keep_bits'].get('auto', '-')} mantissa bits.",
+    ]
+
+
+def accuracy(task: Json) -> list[str]:
+    """After the last epoch."""
+    names = task["measures"]
+    head = ["way"]
+    for title in names.values():
+        head += [title, "min-max"]
+    rows = [[*head, "difference to its control", "standard error", "equal networks"]]
+    for way, found in task["ways"].items():
+        row = [way]
+        for name in names:
+            final = found["final"][name]
+            row += [mean(final), f"{percent(final['least'])}-{percent(final['most'])}"]
+        rows.append([*row, *against(found, len(task["runs"][way]))])
+    return [
+        "After the last epoch, in %, mean ± standard deviation over seeds:",
+        "",
+        *markdown(rows),
+    ]
+
+
+def against(found: Json, seeds: int) -> list[str]:
+    """The difference to the control, seed by seed."""
+    if "difference" not in found:
+        return ["", "", ""]
+    it = found["difference"]
+    error = "-" if it["standard_error"] is None else f"{100 * it['standard_error']:.2f}"
+    return [f"{100 * it['mean']:+.2f}", error, f"{it['equal_weights']} of {seeds}"]
+
+
+def verdicts(task: Json) -> list[str]:
+    """A sentence for each way that has a control."""
+    title = next(iter(task["measures"].values()))
+    lines = []
+    for way, found in task["ways"].items():
+        if "difference" not in found:
+            continue
+        it = found["difference"]
+        text = f"- `{way}` less `{WAYS[way].control}`: {100 * it['mean']:+.2f} % points of {title}"
+        if it["standard_error"] is not None:
+            place = "**within**" if it["within_spread"] else "**beyond**"
+            errors = "not more" if it["within_two_errors"] else "more"
+            text += (
+                f", {place} the spread between seeds ({100 * it['control_std']:.2f}); {errors} "
+                f"than two standard errors ({100 * it['standard_error']:.2f}) from 0"
+            )
+        lines.append(text + ".")
+    return lines
+
+
+def times(task: Json) -> list[str]:
+    """What an epoch takes."""
+    goal = percent(task["goal"])
+    title = next(iter(task["measures"].values()))
+    rows = [["way", "s/epoch", "min-max", "first", "waiting", "s to goal", f"times {BASELINE}"]]
+    for way, found in task["ways"].items():
+        fast = found.get("times_as_fast")
+        ratio = f"{fast['median']:.2f} ({fast['least']:.2f}-{fast['most']:.2f})" if fast else ""
+        rows.append(
+            [
+                way,
+                f"{found['epoch_s']:.2f}",
+                f"{found['epoch_s_least']:.2f}-{found['epoch_s_most']:.2f}",
+                f"{found['first_epoch_s']:.2f}",
+                f"{100 * found['wait_share']:.0f} %",
+                f"{found['to_goal_s']['mean']:.1f} ± {found['to_goal_s']['std']:.1f}",
+                ratio,
+            ]
+        )
+    return [
+        "Seconds an epoch without validation: median over epochs and seeds. `first` is the first "
+        "epoch, in which workers, threads and caches begin. `waiting`: the share in which no "
+        f"augmented batch was there. `s to goal`: training until {title} is {goal} %, which all "
+        "ways reach with all seeds. The last column compares the median epochs of each seed: "
+        "median (min-max) of the ratios.",
+        "",
+        *markdown(rows),
+    ]
+
+
+def sizes(task: Json) -> list[str]:
+    """On the disk."""
+    files = task["bytes"][FILES]
+    rows = [["form", "MB", "share", "what"]]
+    for form, count in task["bytes"].items():
+        rows.append([form, f"{count / 1e6:.1f}", f"{100 * count / files:.0f} %", WHAT[form]])
+    return ["On the disk, masks included:", "", *markdown(rows)]
+
+
+def curves(task: Json) -> list[str]:
+    """After each epoch."""
+    name, title = next(iter(task["measures"].items()))
+    rows = [["epoch", *task["ways"]]]
+    ways: list[Json] = list(task["ways"].values())
+    for number, each in enumerate(zip(*(way["curve"][name] for way in ways), strict=True)):
+        cells = [f"{mean(one)} ({percent(one['least'])}-{percent(one['most'])})" for one in each]
+        rows.append([str(number + 1), *cells])
+    return [
+        f"Validation, {title} in %: mean ± standard deviation over seeds (min-max):",
+        "",
+        *markdown(rows),
+    ]
+
+
+def mean(values: Json) -> str:
+    """With the standard deviation, in %."""
+    return f"{percent(values['mean'])} ± {percent(values['std'])}"
+
+
+def percent(share: Any) -> str:
+    return f"{100 * share:.2f}"

@@ -1,0 +1,265 @@
+"""Ways to feed a network: a form of the cubes, and whose augmentations they get."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import hsipack.augment
+import kornia.augmentation
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from training.tasks import FILES, FORMS, Json, Task, Values, Window
+
+Batch = tuple[Tensor, Tensor]
+KORNIA, HSIPACK = "kornia", "hsipack"
+CONTROL = "float32"
+AUGMENTATIONS = [KORNIA, HSIPACK]
+PREFETCH = 2
+WHAT = {
+    FILES: "float32 `.npy` files, torch's DataLoader",
+    "float32": "packed as float32, hsipack's Loader",
+    "float16": "packed as float16, hsipack's Loader",
+    "auto": "packed as float16, `--keep-bits auto`, hsipack's Loader",
+}
+# One is a product by up to 1.1; others take means of values.
+GREATEST_GAIN = 1.1
+
+
+@dataclass(frozen=True)
+class Way:
+    """Where batches come from, and who augments them."""
+
+    form: str
+    augmentation: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.form}-{self.augmentation}"
+
+    @property
+    def control(self) -> str:
+        """The way that differs in nothing but rounding."""
+        return f"{CONTROL}-{self.augmentation}"
+
+
+WAYS = {way.key: way for form in WHAT for way in (Way(form, one) for one in AUGMENTATIONS)}
+
+
+def chain(library: Any) -> list[Any]:
+    """The augmentations, from the one module or the other: arguments mean the same in both."""
+    return [
+        library.RandomAffine(30, (0.0625, 0.0625), (0.9, 1.1), padding_mode="reflection", p=0.5),
+        library.RandomHorizontalFlip(p=0.5),
+        library.RandomVerticalFlip(p=0.5),
+        library.RandomContrast((2 - GREATEST_GAIN, GREATEST_GAIN), clip_output=False, p=1.0),
+        library.RandomGaussianNoise(0.0, 0.005, p=0.5),
+    ]
+
+
+class Augment(Protocol):
+    """Augments a batch that consists of these windows."""
+
+    def __call__(self, batch: Batch, windows: list[Window]) -> Batch: ...
+
+
+class Kornia:
+    """Kornia, which draws by torch's seed: here one for each batch."""
+
+    def __init__(self, task: Task) -> None:
+        keys: list[Any] = ["input", "mask"] if task.masked else ["input"]
+        self.masked = task.masked
+        self.chain = kornia.augmentation.AugmentationSequential(
+            *chain(kornia.augmentation), data_keys=keys
+        )
+
+    def __call__(self, batch: Batch, windows: list[Window]) -> Batch:
+        image, target = batch
+        first = windows[0]
+        torch.manual_seed((first.seed << 40) + (first.epoch << 20) + first.batch)
+        if not self.masked:
+            return torch.as_tensor(self.chain(image)), target
+        image, mask = self.chain(image, target[:, None].float())
+        return image, mask[:, 0].long()
+
+
+class Hsipack:
+    """hsipack's augmentations of a batch, with the draws that the loader gives these windows."""
+
+    def __init__(self, task: Task, seed: int) -> None:
+        self.masked = task.masked
+        self.chain = sequential(seed)
+
+    def __call__(self, batch: Batch, windows: list[Window]) -> Batch:
+        image, target = batch
+        sample: Json = {
+            "image": image,
+            "id": torch.tensor([one.sample for one in windows]),
+            "repeat": torch.tensor([one.repeat for one in windows]),
+        }
+        if self.masked:
+            sample["mask"] = target.to(torch.uint8)
+        made = self.chain(sample, epoch=windows[0].epoch)
+        return made["image"], made["mask"].long() if self.masked else target
+
+
+def sequential(seed: int) -> hsipack.augment.AugmentationSequential:
+    """hsipack's."""
+    return hsipack.augment.AugmentationSequential(*chain(hsipack.augment), seed=seed)
+
+
+def augment(task: Task, way: Way, seed: int) -> Augment:
+    """Those of a way, for batches that come without."""
+    return Kornia(task) if way.augmentation == KORNIA else Hsipack(task, seed)
+
+
+class Feed(Protocol):
+    """Epochs of batches; `close` ends its processes and threads."""
+
+    def __iter__(self) -> Iterator[Batch]: ...
+
+    def close(self) -> None: ...
+
+
+class Windows(Dataset[tuple[Values, Window]]):
+    """Windows out of float32 files."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+
+    def __getitem__(self, window: Window) -> tuple[Values, Window]:
+        return self.task.cut(window), window
+
+
+class Order(Sampler[list[Window]]):
+    """The batches of an epoch, whose number is set as that of a DistributedSampler is: torch may
+    begin an iteration twice.
+    """
+
+    def __init__(self, epochs: list[list[list[Window]]]) -> None:
+        self.epochs = epochs
+        self.epoch = -1
+
+    def __iter__(self) -> Iterator[list[Window]]:
+        return iter(self.epochs[self.epoch])
+
+
+class Collate:
+    """Puts a batch together and augments it, in a worker: the whole batch at once there is faster
+    than one window after the other, or than the batch in the process that trains.
+    """
+
+    def __init__(self, task: Task, augment: Augment) -> None:
+        self.task = task
+        self.augment = augment
+
+    def __call__(self, items: list[tuple[Values, Window]]) -> Batch:
+        windows = [window for _, window in items]
+        return self.augment(self.task.collate([image for image, _ in items], windows), windows)
+
+
+class Files:
+    """torch's DataLoader over the files, with the settings that its documentation recommends:
+    workers, kept from epoch to epoch, that load ahead. Page-locked memory serves GPUs only.
+    """
+
+    def __init__(
+        self, task: Task, way: Way, seed: int, epochs: list[list[list[Window]]], workers: int
+    ) -> None:
+        self.order = Order(epochs)
+        self.loader: DataLoader[Any] | None = DataLoader(
+            Windows(task),
+            batch_sampler=self.order,
+            collate_fn=Collate(task, augment(task, way, seed)),
+            num_workers=workers,
+            persistent_workers=workers > 0,
+            prefetch_factor=PREFETCH if workers else None,
+        )
+
+    def __iter__(self) -> Iterator[Batch]:
+        assert self.loader is not None
+        self.order.epoch += 1
+        return iter(self.loader)
+
+    def close(self) -> None:
+        # Its workers end with it.
+        self.loader = None
+
+
+class Packed:
+    """hsipack's loader, with its own settings but for what a task asks."""
+
+    def __init__(
+        self, task: Task, way: Way, seed: int, epochs: list[list[list[Window]]], threads: int
+    ) -> None:
+        self.task = task
+        own = way.augmentation == HSIPACK
+        self.windows = iter(epochs)
+        self.augment = None if own else augment(task, way, seed)
+        self.loader = task.loader(
+            way.form,
+            seed=seed,
+            augment=sequential(seed) if own else None,
+            num_threads=threads,
+        )
+
+    def __iter__(self) -> Iterator[Batch]:
+        for batch, windows in zip(self.loader, next(self.windows), strict=True):
+            made = batch["image"], self.task.target(batch)
+            yield self.augment(made, windows) if self.augment is not None else made
+
+    def close(self) -> None:
+        self.loader.close()
+
+
+def feed(task: Task, way: Way, seed: int, epochs: list[list[list[Window]]], workers: int) -> Feed:
+    """Batches of these windows: by so many worker processes, or as many threads."""
+    kind = Files if way.form == FILES else Packed
+    return kind(task, way, seed, epochs, workers)
+
+
+def check(task: Task, way: Way, epochs: list[list[list[Window]]], workers: int) -> float:
+    """Compares a way's first batch, augmented, with the same windows cut out of the cubes as they
+    were drawn and augmented with the same draws. Gives the greatest difference as a share of the
+    greatest value; rounding to the bits that the form keeps explains it, or it is an error.
+    """
+    windows = epochs[0][0]
+    seed = windows[0].seed
+    source = feed(task, way, seed, epochs, workers)
+    image, target = next(iter(source))
+    plain = task.collate([task.cut(one) for one in windows], windows)
+    wanted, wanted_target = augment(task, way, seed)(plain, windows)
+    most = float(plain[0].abs().max())
+    difference = float((image - wanted).abs().max()) / most
+    allowed = GREATEST_GAIN * 2.0 ** -(task.bits[way.form] + 1)
+    if not difference <= allowed or not torch.equal(target, wanted_target):
+        raise SystemExit(
+            f"{task.key}, {way.key}: the first batch differs from the cubes by {difference:.2e} of "
+            f"their greatest value, where rounding explains {allowed:.2e}; or the targets differ"
+        )
+    source.close()
+    return difference
+
+
+def drop_cache(folder: Path) -> None:
+    """Has the system forget the files of a form, so that they come from the disk."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            file = os.open(path, os.O_RDONLY)
+            try:
+                # What is not on the disk yet is not forgotten.
+                os.fsync(file)
+                os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+            finally:
+                os.close(file)
+
+
+def forms(ways: list[Way]) -> list[str]:
+    """What has to be packed: those of the ways, and one that says which windows there are."""
+    needed = {way.form for way in ways} | {CONTROL}
+    return [form for form in (FILES, *FORMS) if form in needed or form == FILES]
