@@ -42,11 +42,12 @@ def setting(results: Json) -> list[str]:
         f"all on the CPU; Python {machine['python']}, {libraries}. `{results['command']}` took "
         f"{results['seconds'] / 60:.1f} minutes.",
         "",
-        f"The network computes with {results['threads']} threads. `files`: torch's DataLoader with "
-        f"{workers} workers, `persistent_workers=True`, `prefetch_factor={results['prefetch']}`; "
-        f"whole batches are augmented in the workers. The others: hsipack's Loader with {workers} "
-        "threads and its own defaults; `hsipack` augments in it, `kornia` in the process that "
-        f"trains. {where}",
+        f"The network has {results['threads']} of the cores (`--threads`). `files`: torch's "
+        f"DataLoader with {workers} workers, `persistent_workers=True`, "
+        f"`prefetch_factor={results['prefetch']}`; whole batches are augmented in the workers. The "
+        f"others: hsipack's Loader with {workers} threads and its own defaults; `hsipack` augments "
+        "in it, `kornia` in the process that trains. hsipack makes one warp of flips and affine "
+        f"maps; Kornia does one after the other. {where}",
         "",
         "With a seed all ways begin with the same weights and see the same windows in the same "
         "order; ways with the same augmentation get the same draws. Before training, the first "

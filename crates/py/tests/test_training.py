@@ -16,19 +16,19 @@ pytest.importorskip("kornia")
 SCRIPT = Path(__file__).parents[3] / "scripts/bench_training"
 
 
+def bench(*words: str | Path) -> str:
+    """What the script prints. It fails if the first batch of a way differs from the cubes by more
+    than rounding.
+    """
+    command = [sys.executable, SCRIPT, "--quick", "--threads=1", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 @pytest.mark.skipif(not SCRIPT.exists(), reason="the package's tests alone have no scripts")
 def test_packed_cubes_train_what_files_train(tmp_path: Path) -> None:
-    # It fails if the first batch of a way differs from the cubes by more than rounding.
-    words: list[str | Path] = [
-        sys.executable,
-        SCRIPT,
-        "--quick",
-        "--threads=1",
-        "--output",
-        tmp_path / "training",
-    ]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    printed = bench("--output", tmp_path / "training")
     results = json.loads((tmp_path / "training.json").read_text())
     assert list(results["tasks"]) == ["segmentation", "patches"]
     for task in results["tasks"].values():
@@ -54,7 +54,7 @@ def test_packed_cubes_train_what_files_train(tmp_path: Path) -> None:
                 pairs = zip(run["wait_s"], run["train_s"], strict=True)
                 assert all(0 < wait < whole for wait, whole in pairs)
     page = (tmp_path / "training.md").read_text()
-    assert page == done.stdout.removesuffix("\n")
+    assert page == printed.removesuffix("\n")
     assert "![Accuracy of each training, and seconds an epoch](training.svg)" in page
     picture = ElementTree.parse(tmp_path / "training.svg")
     dots = picture.findall(".//{http://www.w3.org/2000/svg}circle")
@@ -63,19 +63,9 @@ def test_packed_cubes_train_what_files_train(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not SCRIPT.exists(), reason="the package's tests alone have no scripts")
 def test_files_may_come_from_the_disk(tmp_path: Path) -> None:
-    ways = ["--ways=files-hsipack,float16-hsipack", "--seeds=1", "--threads=1"]
-    words = [
-        sys.executable,
-        SCRIPT,
-        "--quick",
-        "--drop-cache",
-        *ways,
-        "--output",
-        tmp_path / "disk",
-    ]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    ways = "--ways=files-hsipack,float16-hsipack"
+    printed = bench("--drop-cache", ways, "--seeds=1", "--output", tmp_path / "disk")
     results = json.loads((tmp_path / "disk.json").read_text())
     assert list(results["tasks"]) == ["segmentation"]
     assert list(results["tasks"]["segmentation"]["ways"]) == ["files-hsipack", "float16-hsipack"]
-    assert "The system forgets the files before each epoch" in done.stdout
+    assert "The system forgets the files before each epoch" in printed
