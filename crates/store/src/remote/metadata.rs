@@ -12,7 +12,7 @@ use hsipack_format::{Error, ErrorKind, Result};
 
 use super::failure::Failure;
 use super::network;
-use super::object::{Object, Version};
+use super::object::{Object, Version, Whole};
 use crate::folder::{DECIDED, DECIDED_METADATA, partial};
 use crate::small;
 
@@ -154,7 +154,7 @@ pub fn metadata_place(root: &Path) -> Result<PathBuf> {
 
 /// `SHA256SUMS` and its text, and whether an append is decided whose metadata are not all in their places; both asked for at
 /// the same time.
-fn sums_and_decision(root: &Path) -> Result<(Option<(Version, Vec<u8>)>, bool)> {
+fn sums_and_decision(root: &Path) -> Result<(Option<Whole>, bool)> {
     let (sums, decision) = (root.join(SHA256SUMS), partial(root).join(DECIDED));
     network::wait(async {
         let text = async { Object::at(&sums)?.whole_with_version(small::SUMS).await };

@@ -41,6 +41,9 @@ impl Version {
     }
 }
 
+/// All bytes of an object, and what lay there.
+pub(crate) type Whole = (Version, Vec<u8>);
+
 /// An object on a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Object {
@@ -94,7 +97,7 @@ impl Object {
     }
 
     /// The same, and what lay there.
-    pub(crate) async fn whole_with_version(&self, most: u64) -> Result<(Version, Vec<u8>)> {
+    pub(crate) async fn whole_with_version(&self, most: u64) -> Result<Whole> {
         let failed = |failure: Failure| failure.of(&self.url);
         let mut tries = Tries::default();
         loop {
@@ -106,7 +109,7 @@ impl Object {
         }
     }
 
-    async fn try_whole(&self, most: u64) -> Result<Result<(Version, Vec<u8>), Failure>> {
+    async fn try_whole(&self, most: u64) -> Result<Result<Whole, Failure>> {
         let got = match self.client.objects.get_opts(&self.key, GetOptions::default()).await {
             Ok(got) => got,
             Err(error) => return Err(Failure::from_library(&error).of(&self.url)),
