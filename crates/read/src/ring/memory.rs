@@ -101,26 +101,24 @@ impl Memory {
     /// a huge one.
     fn provide(&mut self, options: &MemoryOptions) -> io::Result<()> {
         let (start, bytes) = (self.start, self.bytes);
-        let huge = match options.no_huge_pages {
-            true => Ok(()),
-            false => system::has_huge_pages(),
-        };
-        if let Err(why) = huge {
-            self.report.notes.push(format!("no huge pages: {why}"));
-        } else if !options.no_huge_pages {
-            let asked = pages::provide(bytes, |part, pages| {
-                let before = Instant::now();
-                system::touch(start, part, pages)?;
-                Ok(before.elapsed())
-            })?;
-            if asked < bytes {
-                let note = "some huge pages: more of them take longer to be had than they save";
-                self.report.notes.push(note.to_owned());
-            }
-            self.report.huge_page_bytes = system::huge_page_bytes(start, bytes);
-            return Ok(());
+        if options.no_huge_pages {
+            return system::touch(start, 0..bytes, Pages::Small);
         }
-        system::touch(start, 0..bytes, Pages::Small)
+        if let Err(why) = system::want_huge_pages(start, bytes) {
+            self.report.notes.push(format!("no huge pages: {why}"));
+            return system::touch(start, 0..bytes, Pages::Small);
+        }
+        let asked = pages::provide(bytes, |part, pages| {
+            let before = Instant::now();
+            system::touch(start, part, pages)?;
+            Ok(before.elapsed())
+        })?;
+        if asked < bytes {
+            let note = "some huge pages: more of them take longer to be had than they save";
+            self.report.notes.push(note.to_owned());
+        }
+        self.report.huge_page_bytes = system::huge_page_bytes(start, bytes);
+        Ok(())
     }
 
     fn lock(&mut self, options: &MemoryOptions) {
@@ -242,25 +240,28 @@ mod system {
         unsafe { unmap(start.as_ptr(), bytes) };
     }
 
-    pub fn has_huge_pages() -> Result<(), String> {
+    /// Asks for huge pages wherever no page is provided yet.
+    pub fn want_huge_pages(start: NonNull<u8>, bytes: usize) -> Result<(), String> {
         let setting = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
         if setting.is_ok_and(|setting| setting.contains("[never]")) {
             return Err("the system forbids transparent huge pages".into());
         }
-        Ok(())
+        // SAFETY: advice about a mapping of ours changes no content.
+        match unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error().to_string()),
+        }
     }
 
-    /// Has the kernel provide every page of a part now, on huge ones if it likes.
+    /// Has the kernel provide every page of a part now: on small ones, or on what was asked for.
     pub fn touch(start: NonNull<u8>, part: Range<usize>, pages: Pages) -> io::Result<()> {
         // SAFETY: the part lies in a mapping of ours.
         let place = unsafe { start.as_ptr().add(part.start) };
-        let advice = match pages {
-            Pages::Small => libc::MADV_NOHUGEPAGE,
-            Pages::Huge => libc::MADV_HUGEPAGE,
-        };
-        // A kernel without huge pages knows neither.
-        // SAFETY: advice about a mapping of ours changes no content.
-        let _ = unsafe { libc::madvise(place.cast(), part.len(), advice) };
+        if pages == Pages::Small {
+            // A kernel without huge pages does not know the advice, nor need it.
+            // SAFETY: advice about a mapping of ours changes no content.
+            let _ = unsafe { libc::madvise(place.cast(), part.len(), libc::MADV_NOHUGEPAGE) };
+        }
         // SAFETY: the part lies in a mapping of ours; populating it changes no content.
         let populated =
             unsafe { libc::madvise(place.cast(), part.len(), libc::MADV_POPULATE_WRITE) };
@@ -353,7 +354,7 @@ mod system {
         unsafe { dealloc(start.as_ptr(), layout(bytes)) };
     }
 
-    pub fn has_huge_pages() -> Result<(), String> {
+    pub fn want_huge_pages(_: NonNull<u8>, _: usize) -> Result<(), String> {
         Ok(())
     }
 
@@ -440,6 +441,15 @@ mod tests {
     fn more_memory_than_there_is_addresses_for_is_an_error() {
         let error = Memory::new(1 << 60, &MemoryOptions::default()).unwrap_err();
         assert!(error.to_string().contains("fewer slots"), "{error}");
+    }
+
+    // Miri knows no memory maps.
+    #[cfg(not(miri))]
+    #[test]
+    fn a_kernel_that_refuses_huge_pages_says_why() {
+        let memory = Memory::new(1, &MemoryOptions::default()).unwrap();
+        let nowhere = NonNull::new(memory.start().wrapping_add(1)).unwrap();
+        assert!(system::want_huge_pages(nowhere, memory.len() - 1).is_err());
     }
 
     // Miri knows no memory maps.
