@@ -80,19 +80,44 @@ impl Prepared {
 
 impl Shared {
     pub(crate) fn new(dataset: Dataset, mut options: LoaderOptions) -> Result<Self> {
-        let prepared = Prepared::new(&dataset, &options)?;
-        let Prepared { plan, masks, new_ids, slot_bytes, chosen } = prepared;
-        let Chosen { choice: cached, blocks, shared } = chosen;
+        let mut prepared = Prepared::new(&dataset, &options)?;
+        let (slot_bytes, cached) = (prepared.slot_bytes, &prepared.chosen.choice);
         (options.cache, options.cache_bytes) = (cached.kind, cached.limit_bytes);
         check_memory(&options, slot_bytes, cached.needed_bytes)?;
         let later = options.memory.later || is_url(dataset.path());
         let memory = MemoryOptions { later, ..options.memory.clone() };
         let ring = Ring::new(options.slots, slot_bytes, &memory)?;
-        let bytes = options.cache_bytes;
-        let (plan, cache, held) = match (blocks, shared) {
-            (Some(blocks), _) => (plan.in_blocks(blocks)?, None, Some(Held::new(&dataset)?)),
-            (None, Some(shared)) => (plan, Some(Cache::shared(shared, bytes)), None),
-            (None, None) => (plan, Cache::new(&dataset, options.cache, bytes)?, None),
+        let (in_blocks, cache) = (prepared.chosen.blocks.is_some(), prepared.chosen.shared.take());
+        let mut shared = Self::with_ring(ring, prepared, dataset, options)?;
+        let (dataset, bytes) = (&shared.dataset, shared.options.cache_bytes);
+        match cache {
+            _ if in_blocks => shared.held = Some(Held::new(dataset)?),
+            Some(cache) => shared.cache = Some(Cache::shared(cache, bytes)),
+            None => shared.cache = Cache::new(dataset, shared.options.cache, bytes)?,
+        }
+        Ok(shared)
+    }
+
+    /// The same without memory: of no use to threads that fill a ring, but all that is needed to plan batches and to read
+    /// their items.
+    pub(crate) fn without_ring(dataset: Dataset, options: LoaderOptions) -> Result<Self> {
+        let prepared = Prepared::new(&dataset, &options)?;
+        let memory = MemoryOptions { later: true, plain: true, ..MemoryOptions::default() };
+        let ring = Ring::new(options.slots, 0, &memory)?;
+        Self::with_ring(ring, prepared, dataset, options)
+    }
+
+    /// With this ring, and with nothing that is kept beside it.
+    fn with_ring(
+        ring: Ring<BatchPlan>,
+        prepared: Prepared,
+        dataset: Dataset,
+        options: LoaderOptions,
+    ) -> Result<Self> {
+        let Prepared { plan, masks, new_ids, chosen, .. } = prepared;
+        let plan = match chosen.blocks {
+            Some(blocks) => plan.in_blocks(blocks)?,
+            None => plan,
         };
         Ok(Self {
             dataset,
@@ -102,35 +127,10 @@ impl Shared {
             new_ids,
             ring: ring.into(),
             counters: Counters::new(),
-            cache,
-            held,
-            cached,
+            cache: None,
+            held: None,
+            cached: chosen.choice,
             start: Mutex::default(),
-        })
-    }
-
-    /// The same without memory: of no use to threads that fill a ring, but all that is needed to plan batches and to read
-    /// their items.
-    pub(crate) fn without_ring(dataset: Dataset, options: LoaderOptions) -> Result<Self> {
-        let Prepared { plan, masks, new_ids, chosen, .. } = Prepared::new(&dataset, &options)?;
-        let Chosen { choice: cached, blocks, .. } = chosen;
-        let memory = MemoryOptions { later: true, plain: true, ..MemoryOptions::default() };
-        let ring = Ring::new(options.slots, 0, &memory)?.into();
-        let plan = blocks.map_or(Ok(plan.clone()), |blocks| plan.in_blocks(blocks))?;
-        let (counters, start) = (Counters::new(), Mutex::default());
-        let (cache, held) = (None, None);
-        Ok(Self {
-            dataset,
-            options,
-            plan,
-            masks,
-            new_ids,
-            ring,
-            counters,
-            cache,
-            held,
-            cached,
-            start,
         })
     }
 
