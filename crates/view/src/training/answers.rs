@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use hsipack_augment::{Array, Drawn, Frame, Step};
+use hsipack_augment::{Array, Drawn, Frame, Images, Step};
 use hsipack_format::{Error, Result};
 use hsipack_pack::preview::{self, Meaning, Sampling};
 use hsipack_read::plan::Item;
@@ -44,12 +44,6 @@ struct State {
     latest: Latest,
 }
 
-/// Which images of an item are meant.
-enum Which {
-    Read,
-    Augmented,
-}
-
 impl Answers {
     /// Answers about a loader that was asked for `base`.
     pub fn new(base: Training) -> Self {
@@ -81,9 +75,10 @@ impl Answers {
             return listed(subject, &batches, &batch, query);
         }
         let place = query.number("place", 0, batch.items.len() - 1)?;
+        // Others wait until it is made: most of them ask about the same item.
         let made = state.latest.of(&key, &batches, &batch, place)?;
         drop(state);
-        let shown = Shown { made: &made, batch: &batch, place: place - made.first, query };
+        let shown = Shown { made: &made, place: place - made.first, query };
         match question {
             ["planes"] => shown.planes(),
             ["mask"] => shown.mask(),
@@ -289,27 +284,23 @@ fn told(Step { op, drawn }: &Step, place: usize) -> Value {
 /// The pixels of an item.
 struct Shown<'a> {
     made: &'a Made,
-    batch: &'a Batch,
     /// Among the images that were made.
     place: usize,
     query: &'a Query,
 }
 
 impl Shown<'_> {
-    fn which(&self) -> Result<(Which, Frame)> {
+    /// Before augmentations or after them.
+    fn images(&self) -> Result<&Images<Array>> {
         match self.query.get("what").unwrap_or("augmented") {
-            "read" => Ok((Which::Read, self.batch.before)),
-            "augmented" => Ok((Which::Augmented, self.batch.after)),
+            "read" => Ok(&self.made.read),
+            "augmented" => Ok(&self.made.augmented),
             other => Err(Error::conflict(format!("what={other} is neither read nor augmented"))),
         }
     }
 
     fn image(&self) -> Result<Values> {
-        let array: &Array = match self.which()?.0 {
-            Which::Read => &self.made.read.image,
-            Which::Augmented => &self.made.augmented.image,
-        };
-        Values::of(array, self.place)
+        Values::of(&self.images()?.image, self.place)
     }
 
     fn sampling(&self, [rows, columns, _]: [usize; 3]) -> Result<Sampling> {
@@ -328,11 +319,8 @@ impl Shown<'_> {
 
     fn mask(&self) -> Result<Answer> {
         let name = self.query.get("name").unwrap_or_default();
-        let images = match self.which()?.0 {
-            Which::Read => &self.made.read,
-            Which::Augmented => &self.made.augmented,
-        };
-        let mask = images
+        let mask = self
+            .images()?
             .masks
             .iter()
             .find(|mask| mask.name == name)
