@@ -1,0 +1,378 @@
+//! An image or mask array of a stack, by chunks and rows.
+
+use std::io::Read as _;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use hsipack_format::metadata::Scaling;
+use hsipack_format::zarr::ArrayMeta;
+use hsipack_format::{Command, CubeShape, Error, Grid, Result, codec, remedy};
+
+use super::of_file;
+use crate::codec::decode_frame;
+use crate::folder::Folder;
+use crate::metadata::MetadataFiles;
+use crate::rows::{self, Chunks, Part};
+use crate::shard::ShardFile;
+use crate::{memory, remote, small};
+
+/// An image or mask array of a stack.
+#[derive(Debug)]
+pub struct ChunkArray {
+    root: Arc<Folder>,
+    name: String,
+    folder: PathBuf,
+    meta: ArrayMeta,
+    grid: Grid,
+    len: usize,
+    open: Mutex<Vec<(usize, Arc<ShardFile>)>>,
+}
+
+/// Shards kept open: reading in sample order needs one, a few threads a few.
+const OPEN_SHARDS: usize = 8;
+
+impl ChunkArray {
+    /// Opens array `name` of a stack, with `axes` 4 (sample, y, x, band) or 3 (sample, y, x).
+    pub(super) fn open(
+        root: &Arc<Folder>,
+        files: &MetadataFiles,
+        stack: &Path,
+        name: &str,
+        axes: usize,
+    ) -> Result<Self> {
+        let folder = stack.join(name);
+        let file = folder.join("zarr.json");
+        let meta = ArrayMeta::parse(&files.read(&file, small::METADATA)?)
+            .map_err(|error| error.at(&file))?;
+        let (len, grid) = meta.samples_and_grid(axes).map_err(|error| error.at(&file))?;
+        if axes == 3 && meta.dtype.is_float() {
+            return Err(Error::unsupported(format!("a mask of {}", meta.dtype)).at(file));
+        }
+        if axes == 4 {
+            meta.check_attributes().map_err(|error| of_file(error, &file))?;
+        }
+        let (root, name) = (root.clone(), name.to_owned());
+        Ok(Self { root, name, folder, meta, grid, len, open: Mutex::default() })
+    }
+
+    /// Leaves the first `len` samples.
+    pub(super) fn cut(&mut self, len: usize) {
+        self.len = len;
+        self.meta.shape[0] = len as u64;
+    }
+
+    /// The array's name in its stack.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The array's folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Its metadata.
+    pub fn meta(&self) -> &ArrayMeta {
+        &self.meta
+    }
+
+    /// Its chunk grid.
+    pub fn grid(&self) -> &Grid {
+        &self.grid
+    }
+
+    /// Shape of one sample; a mask has one band.
+    pub fn shape(&self) -> CubeShape {
+        self.grid.shape()
+    }
+
+    /// Number of samples.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no samples.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Decodes a stored chunk, as [`ShardFile::with_stored`] gives it, into `out`,
+    /// [`chunk_bytes`](Self::chunk_bytes) long. Unless its checksum is compared (`verify`), only damage that the
+    /// decompressor finds is an error.
+    ///
+    /// # Errors
+    /// If the chunk is damaged.
+    pub fn decode(&self, stored: &[u8], verify: bool, out: &mut [u8]) -> Result<()> {
+        decode_chunk(&self.meta, stored, verify, out)
+    }
+
+    /// Number of shard files.
+    pub fn shards(&self) -> usize {
+        self.len.div_ceil(self.grid.samples_per_shard())
+    }
+
+    /// Bytes of one stored sample uncompressed.
+    pub fn sample_bytes(&self) -> usize {
+        self.shape().values() * self.meta.dtype.size()
+    }
+
+    /// Bytes of one chunk uncompressed, overhang included.
+    pub fn chunk_bytes(&self) -> usize {
+        self.grid.chunk_values() * self.meta.dtype.size()
+    }
+
+    /// The factor from stored values to physical ones (`scale_factor`; 1 where there is none).
+    pub fn scale_factor(&self) -> f64 {
+        self.scaling().factor
+    }
+
+    /// What is added to stored values × [`scale_factor`](Self::scale_factor) to give physical ones (`add_offset`, which
+    /// other libraries write; 0 where there is none).
+    pub fn add_offset(&self) -> f64 {
+        self.scaling().offset
+    }
+
+    /// How stored values become physical ones: [`scale_factor`](Self::scale_factor) and
+    /// [`add_offset`](Self::add_offset).
+    pub fn scaling(&self) -> Scaling {
+        self.meta.scaling()
+    }
+
+    /// The file of shard `shard`.
+    pub fn shard_path(&self, shard: usize) -> PathBuf {
+        let mut position = vec![0; self.meta.shape.len()];
+        position[0] = shard as u64;
+        self.folder.join(ArrayMeta::file_key(&position))
+    }
+
+    /// Shard `shard`, opened; kept open for the next call.
+    ///
+    /// # Errors
+    /// If it cannot be read or its index is damaged.
+    pub fn shard(&self, shard: usize) -> Result<Arc<ShardFile>> {
+        let mut open = self.open.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(place) = open.iter().position(|(number, _)| *number == shard) {
+            return Ok(open[place].1.clone());
+        }
+        let file = Arc::new(self.open_shard(shard)?);
+        if open.len() == OPEN_SHARDS {
+            open.remove(0);
+        }
+        open.push((shard, file.clone()));
+        Ok(file)
+    }
+
+    /// Shard `shard`, opened anew.
+    ///
+    /// # Errors
+    /// As [`shard`](Self::shard).
+    pub fn open_shard(&self, shard: usize) -> Result<ShardFile> {
+        let path = self.shard_path(shard);
+        self.root.read(|| ShardFile::open(&path, self.grid.chunks_per_shard()))
+    }
+
+    /// Says that the chunks of sample `index` will be wanted soon, where they lie on a server.
+    ///
+    /// # Errors
+    /// As [`shard`](Self::shard).
+    pub fn ask_ahead(&self, index: usize) -> Result<()> {
+        if self.meta.chunk_shape.is_none() || !remote::is_url(&self.folder) {
+            return Ok(());
+        }
+        let (shard, first) = self.grid.locate(index);
+        let chunks = first..first + self.grid.chunks_per_sample();
+        self.shard(shard)?.ask_ahead(chunks);
+        Ok(())
+    }
+
+    /// Reads and decodes chunk `chunk` of sample `index` into `out`, [`chunk_bytes`](Self::chunk_bytes)
+    /// long, values little-endian. `stored` is working memory for arrays without shards.
+    ///
+    /// # Errors
+    /// If the chunk cannot be read or is damaged; the shard, sample and chunk are named.
+    pub fn read_chunk(
+        &self,
+        index: usize,
+        chunk: usize,
+        stored: &mut Vec<u8>,
+        out: &mut [u8],
+    ) -> Result<()> {
+        let name = |error: Error, path: &Path| {
+            if memory::refused(&error) {
+                return error.at(path);
+            }
+            Error::damaged(format!("sample {index}, chunk {chunk}: {}", error.what()))
+                .at(path)
+                .with_remedy(remedy!["run ", Command::Validate, ", then ", Command::Repair])
+        };
+        if self.meta.chunk_shape.is_some() {
+            let (shard, first) = self.grid.locate(index);
+            let shard = self.shard(shard)?;
+            let decode = |stored: &[u8]| {
+                decode_chunk(&self.meta, stored, true, out)
+                    .map_err(|error| name(error, shard.path()))
+            };
+            return match shard.with_stored(first + chunk, decode)? {
+                Some(()) => Ok(()),
+                None => self.fill(out).map_err(|error| name(error, shard.path())),
+            };
+        }
+        let path = self.chunk_path(index, chunk);
+        let decoded = match read_into(&path, stored)? {
+            true => decode_chunk(&self.meta, stored, true, out),
+            false => self.fill(out),
+        };
+        decoded.map_err(|error| name(error, &path))
+    }
+
+    /// The file of a chunk of an array without shards.
+    pub fn chunk_path(&self, index: usize, chunk: usize) -> PathBuf {
+        let (down, across) = (chunk / self.grid.across(), chunk % self.grid.across());
+        let mut position = vec![index as u64, down as u64, across as u64];
+        position.resize(self.meta.shape.len(), 0);
+        self.folder.join(ArrayMeta::file_key(&position))
+    }
+
+    /// Fills `out` with the fill value: what a chunk holds that was never written.
+    ///
+    /// # Errors
+    /// If the fill value is not a number.
+    pub fn fill(&self, out: &mut [u8]) -> Result<()> {
+        let value = self.meta.fill_bytes()?;
+        out.chunks_exact_mut(value.len()).for_each(|slot| slot.copy_from_slice(&value));
+        Ok(())
+    }
+
+    /// Reads sample `index` into `out`, [`sample_bytes`](Self::sample_bytes) long: (row, column,
+    /// band), little-endian.
+    ///
+    /// # Errors
+    /// As [`read_chunk`](Self::read_chunk).
+    pub fn read_sample(&self, index: usize, out: &mut [u8]) -> Result<()> {
+        self.read_rows(index, 0..self.shape().rows, &mut RowScratch::default(), out)
+    }
+
+    /// Reads rows `rows` of sample `index` into `out`, which they fill: (row, column, band),
+    /// little-endian. Whole slabs of chunks are cheapest.
+    ///
+    /// # Errors
+    /// As [`read_chunk`](Self::read_chunk).
+    pub fn read_rows(
+        &self,
+        index: usize,
+        rows: Range<usize>,
+        scratch: &mut RowScratch,
+        out: &mut [u8],
+    ) -> Result<()> {
+        let (grid, columns) = (&self.grid, 0..self.shape().columns);
+        let RowScratch { stored, decoded } = scratch;
+        if self.meta.chunk_shape.is_some() {
+            let (shard, first) = self.grid.locate(index);
+            let chunks =
+                self.grid.chunk_rows(&rows).flat_map(|down| self.grid.chunks_in(down, &columns));
+            self.shard(shard)?.ask_ahead(chunks.map(|chunk| first + chunk));
+        }
+        let mut chunks = StoredChunks { array: self, index, stored };
+        let mut rest = out;
+        for down in grid.chunk_rows(&rows) {
+            let rows = grid.rows_in(down, &rows);
+            let (out, after) = rest.split_at_mut(rows.len() * self.row_bytes());
+            let part = Part { down, rows, columns: columns.clone(), bands: None };
+            rows::take(grid, self.meta.dtype.size(), &part, &mut chunks, decoded, out)?;
+            rest = after;
+        }
+        Ok(())
+    }
+
+    /// Hands rows `rows` of sample `index` to `each`, one row of chunks at a time, so that a large scene need not fit in
+    /// memory: which rows, and their bytes in (row, column, band) order, little-endian.
+    ///
+    /// # Errors
+    /// As [`read_chunk`](Self::read_chunk), and if `each` fails.
+    pub fn each_slab(&self, index: usize, rows: Range<usize>, each: &mut EachSlab) -> Result<()> {
+        let (mut scratch, mut slab) = (RowScratch::default(), Vec::new());
+        for down in self.grid.chunk_rows(&rows) {
+            let rows = self.grid.rows_in(down, &rows);
+            let bytes = rows.len() * self.row_bytes();
+            memory::room(&mut slab, bytes, "a row of chunks")?;
+            slab.resize(bytes, 0);
+            self.read_rows(index, rows.clone(), &mut scratch, &mut slab)?;
+            each(rows, &slab)?;
+        }
+        Ok(())
+    }
+
+    /// Bytes of one row of a sample.
+    fn row_bytes(&self) -> usize {
+        self.shape().row_values() * self.meta.dtype.size()
+    }
+}
+
+/// Decodes one stored chunk of an array into `out`, which it fills.
+pub(super) fn decode_chunk(
+    meta: &ArrayMeta,
+    stored: &[u8],
+    verify: bool,
+    out: &mut [u8],
+) -> Result<()> {
+    let frame = match meta.codecs.checksum {
+        true if verify => codec::verify(stored)?,
+        true => codec::without_checksum(stored)?,
+        false => stored,
+    };
+    if meta.codecs.blosc.is_some() {
+        decode_frame(frame, out)
+    } else if frame.len() == out.len() {
+        out.copy_from_slice(frame);
+        Ok(())
+    } else {
+        Err(Error::damaged(format!("a chunk holds {} bytes instead of {}", frame.len(), out.len())))
+    }
+}
+
+/// Most bytes of a chunk as stored: blosc and the checksum add some to what they cannot compress.
+const STORED_CHUNK: u64 = codec::MAX_CHUNK as u64 + (1 << 20);
+
+/// Reads a whole file into `bytes`; `false` if there is none.
+fn read_into(path: &Path, bytes: &mut Vec<u8>) -> Result<bool> {
+    bytes.clear();
+    if remote::is_url(path) {
+        let read = small::read_if_there(path, STORED_CHUNK)?;
+        return Ok(read.map(|read| *bytes = read).is_some());
+    }
+    let (file, len) = match small::open(path) {
+        Err(error) if small::is_missing(&error) => return Ok(false),
+        opened => opened?,
+    };
+    if len > STORED_CHUNK {
+        return Err(Error::damaged(format!("the chunk has {len} bytes")).at(path));
+    }
+    let read = file.take(STORED_CHUNK).read_to_end(bytes);
+    read.map(|_| true).map_err(|error| Error::io(path, "cannot read", error))
+}
+
+/// Takes some whole rows of a sample: which, and their bytes.
+pub type EachSlab<'e> = dyn FnMut(Range<usize>, &[u8]) -> Result<()> + 'e;
+
+/// Working memory for reading rows, used again for the next ones.
+#[derive(Debug, Default)]
+pub struct RowScratch {
+    /// A stored chunk of an array without shards.
+    stored: Vec<u8>,
+    /// A decoded chunk, where rows are only part of it.
+    decoded: Vec<u64>,
+}
+
+/// The chunks of one sample of an array.
+struct StoredChunks<'a> {
+    array: &'a ChunkArray,
+    index: usize,
+    stored: &'a mut Vec<u8>,
+}
+
+impl Chunks for StoredChunks<'_> {
+    fn decode(&mut self, chunk: usize, out: &mut [u8]) -> Result<()> {
+        self.array.read_chunk(self.index, chunk, self.stored, out)
+    }
+}

@@ -1,0 +1,111 @@
+//! The cubes of one shape: their image, masks and coordinates.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use hsipack_format::geo::cf;
+use hsipack_format::metadata::{FWHM, IMAGE, WAVELENGTH};
+use hsipack_format::zarr::{self, ArrayMeta};
+use hsipack_format::{DType, Error, Result, codec};
+
+use super::array::{ChunkArray, decode_chunk};
+use crate::folder::Folder;
+use crate::metadata::MetadataFiles;
+use crate::{memory, small};
+
+/// The cubes of one shape.
+#[derive(Debug)]
+pub struct Stack {
+    /// `ROWSxCOLUMNSxBANDS`.
+    pub name: String,
+    /// The cubes.
+    pub image: ChunkArray,
+    /// Masks by name, one band each.
+    pub masks: Vec<ChunkArray>,
+    /// Band centres in nm.
+    pub wavelength: Option<Vec<f64>>,
+    /// Full widths at half maximum in nm.
+    pub fwhm: Option<Vec<f64>>,
+    /// Names of its arrays that say where the pixels of all samples lie ([`cf::NAMES`]), where these share a grid.
+    pub geo_arrays: Vec<&'static str>,
+    /// What is wrong with coordinate arrays; always empty after [`Dataset::open`](super::Dataset::open).
+    pub problems: Vec<Error>,
+}
+
+impl Stack {
+    pub(super) fn open(root: &Arc<Folder>, files: &MetadataFiles, name: String) -> Result<Self> {
+        let folder = root.path().join(&name);
+        zarr::parse_group(&files.read(&folder.join("zarr.json"), small::METADATA)?)
+            .map_err(|error| error.at(folder.join("zarr.json")))?;
+        let image = ChunkArray::open(root, files, &folder, IMAGE, 4)?;
+        let (mut masks, mut geo_arrays) = (Vec::new(), Vec::new());
+        for array in array_names(files, &folder)? {
+            if let Some(name) = geo_array(files, &folder, &array)? {
+                geo_arrays.push(name);
+            } else if ![IMAGE, WAVELENGTH, FWHM].contains(&array.as_str()) {
+                let mask = ChunkArray::open(root, files, &folder, &array, 3)?;
+                let (m, i) = (mask.shape(), image.shape());
+                if (mask.len(), m.rows, m.columns) != (image.len(), i.rows, i.columns) {
+                    return Err(Error::damaged("a mask of another shape than the image")
+                        .at(folder.join(array)));
+                }
+                masks.push(mask);
+            }
+        }
+        let bands = image.shape().bands;
+        let mut problems = Vec::new();
+        let mut coordinate = |array: &str| {
+            read_coordinate(files, &folder.join(array), bands).unwrap_or_else(|error| {
+                problems.push(error);
+                None
+            })
+        };
+        let (wavelength, fwhm) = (coordinate(WAVELENGTH), coordinate(FWHM));
+        Ok(Self { name, image, masks, wavelength, fwhm, geo_arrays, problems })
+    }
+
+    /// The mask of that name.
+    pub fn mask(&self, name: &str) -> Option<&ChunkArray> {
+        self.masks.iter().find(|mask| mask.name() == name)
+    }
+}
+
+/// The name of an array that says where pixels lie. Older versions had masks of these names, which have three axes.
+fn geo_array(files: &MetadataFiles, stack: &Path, array: &str) -> Result<Option<&'static str>> {
+    let Some(name) = cf::NAMES.into_iter().find(|name| *name == array) else { return Ok(None) };
+    let meta = files.read(&stack.join(array).join("zarr.json"), small::METADATA)?;
+    // Other libraries write them in types and codecs that are not read here, as masks never are.
+    let is_mask = ArrayMeta::parse(&meta).is_ok_and(|meta| meta.shape.len() == 3);
+    Ok((!is_mask).then_some(name))
+}
+
+/// Reads a 1-D float64 array of `len` values in one chunk; `None` if there is no such array.
+fn read_coordinate(files: &MetadataFiles, folder: &Path, len: usize) -> Result<Option<Vec<f64>>> {
+    let file = folder.join("zarr.json");
+    if !files.has(&file)? {
+        return Ok(None);
+    }
+    let meta =
+        ArrayMeta::parse(&files.read(&file, small::METADATA)?).map_err(|error| error.at(&file))?;
+    if meta.shape != [len as u64]
+        || meta.file_shape != meta.shape
+        || meta.chunk_shape.is_some()
+        || meta.dtype != DType::F64
+    {
+        return Err(Error::damaged(format!("not one chunk of {len} float64 values")).at(file));
+    }
+    if len > codec::MAX_CHUNK / 8 {
+        return Err(Error::unsupported(format!("a list of {len} values")).at(file));
+    }
+    let chunk = folder.join("c/0");
+    let stored = files.read(&chunk, small::METADATA)?;
+    let mut bytes = memory::zeroed(len * 8, "a list of wavelengths")?;
+    decode_chunk(&meta, &stored, true, &mut bytes).map_err(|error| error.at(chunk))?;
+    let (values, _) = bytes.as_chunks::<8>();
+    Ok(Some(values.iter().map(|value| f64::from_le_bytes(*value)).collect()))
+}
+
+/// Folders of a stack that hold an array, sorted.
+pub(super) fn array_names(files: &MetadataFiles, folder: &Path) -> Result<Vec<String>> {
+    files.folders(folder, Path::new("zarr.json"))
+}
