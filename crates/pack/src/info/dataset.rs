@@ -1,0 +1,338 @@
+//! What is known about a packed dataset.
+
+use std::collections::BTreeMap;
+
+use hsipack_format::geo::Unit;
+use hsipack_format::metadata::MaskMeaning;
+use hsipack_format::samples::Keys;
+use hsipack_format::{Command, Result, Samples, remedy};
+use hsipack_store::dataset::ChunkArray;
+use hsipack_store::remote::is_url;
+use hsipack_store::{Dataset, Stack};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::values::{Shape, Values, Wavelengths, bad_bands};
+use crate::convert::stats::BandStats;
+
+/// A packed dataset.
+#[derive(Clone, Debug, Serialize)]
+pub struct DatasetReport {
+    /// `dataset`.
+    pub kind: &'static str,
+    /// The folder.
+    pub path: String,
+    /// Version of the layout.
+    pub layout: Option<u64>,
+    /// Number of samples.
+    pub samples: usize,
+    /// Its stacks.
+    pub stacks: Vec<StackReport>,
+    /// Bytes of all shard files.
+    pub stored_bytes: u64,
+    /// Bytes of all values uncompressed.
+    pub uncompressed_bytes: u64,
+    /// uncompressed_bytes / stored_bytes.
+    pub ratio: f64,
+    /// Samples a split; the key is empty for samples without one.
+    pub splits: BTreeMap<String, usize>,
+    /// Samples a group, likewise.
+    pub groups: BTreeMap<String, usize>,
+    /// Samples a label, likewise.
+    pub labels: BTreeMap<String, usize>,
+    /// Reference systems and pixel sizes of the samples that say where they lie.
+    pub geo: Vec<Georeferenced>,
+    /// Names of further columns in samples.jsonl.
+    pub columns: Vec<String>,
+    /// Version of hsipack that wrote it.
+    pub created_by: Option<String>,
+    /// When, UTC.
+    pub created: Option<String>,
+    /// By which command.
+    pub command: Option<String>,
+    /// How often cubes were appended.
+    pub appends: usize,
+    /// Hash of SHA256SUMS.
+    pub fingerprint: String,
+}
+
+/// Samples whose pixels are of one size in one reference system.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Georeferenced {
+    /// `EPSG:` and a code, or WKT, where known.
+    pub crs: Option<String>,
+    /// Width and height of a pixel, in units of the reference system.
+    pub pixel_size: [f64; 2],
+    /// The unit, where known.
+    pub unit: Option<Unit>,
+    /// How many samples.
+    pub samples: usize,
+}
+
+/// The cubes of one shape.
+#[derive(Clone, Debug, Serialize)]
+pub struct StackReport {
+    /// `ROWSxCOLUMNSxBANDS`.
+    pub name: String,
+    /// Number of cubes.
+    pub samples: usize,
+    /// Rows, columns, bands of a cube.
+    pub shape: Shape,
+    /// Type of the stored values.
+    pub dtype: &'static str,
+    /// Factor from stored to physical values.
+    pub scale_factor: f64,
+    /// What is added to stored values × `scale_factor`.
+    pub add_offset: f64,
+    /// Mantissa bits that values were rounded to; `null` where all are in use.
+    pub keep_bits: Option<u8>,
+    /// Rows, columns of a chunk, which holds all bands.
+    pub chunk: [usize; 2],
+    /// Bytes of a chunk uncompressed.
+    pub chunk_bytes: u64,
+    /// Number of shard files.
+    pub shards: usize,
+    /// Cubes in a full shard.
+    pub samples_per_shard: usize,
+    /// Compressor; `null` if there is none.
+    pub codec: Option<CodecReport>,
+    /// Bytes of the image's shards.
+    pub stored_bytes: u64,
+    /// Bytes of the image uncompressed.
+    pub uncompressed_bytes: u64,
+    /// Wavelengths, if known.
+    pub wavelengths: Option<Wavelengths>,
+    /// Numbers of bad bands from 0, where there is a bad-band list.
+    pub bad_bands: Option<Vec<usize>>,
+    /// Physical values; `null` where the statistics are not stored.
+    pub values: Option<Values>,
+    /// Errors that packing made; `null` where not stored.
+    pub quantisation: Option<Quantisation>,
+    /// Its masks.
+    pub masks: Vec<MaskReport>,
+}
+
+/// How chunks are compressed.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct CodecReport {
+    /// Compressor inside Blosc.
+    pub name: &'static str,
+    /// Its level.
+    pub level: u8,
+    /// Filter before it: noshuffle, shuffle or bitshuffle.
+    pub shuffle: &'static str,
+    /// Whether every chunk has a CRC-32C.
+    pub checksum: bool,
+}
+
+/// The greatest errors that packing made, each with its band.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Quantisation {
+    /// The band with the greatest relative error, from 0.
+    pub band: usize,
+    /// Its wavelength in nm.
+    pub wavelength_nm: Option<f64>,
+    /// Greatest relative error.
+    pub max_rel: f64,
+    /// Mean relative error of that band.
+    pub mean_rel: f64,
+    /// Greatest absolute error, physical.
+    pub max_abs: f64,
+    /// The band that has it.
+    pub max_abs_band: usize,
+    /// Its wavelength in nm.
+    pub max_abs_wavelength_nm: Option<f64>,
+}
+
+/// One mask.
+#[derive(Clone, Debug, Serialize)]
+pub struct MaskReport {
+    /// Its name.
+    pub name: String,
+    /// Type of the ids.
+    pub dtype: &'static str,
+    /// Names of boolean layers, bit 0 first; empty for class ids.
+    pub layers: Vec<String>,
+    /// Names of classes 0, 1, …, where known.
+    pub class_names: Option<Vec<String>>,
+    /// The command that made it; `null` if it was packed with the cubes.
+    pub made_by: Option<String>,
+    /// Bytes of its shards.
+    pub stored_bytes: u64,
+}
+
+impl DatasetReport {
+    /// Reports on a dataset, from its metadata and the sizes of its files alone.
+    ///
+    /// # Errors
+    /// If a shard file cannot be found, or the samples that say where they lie cannot be read.
+    pub fn new(dataset: &Dataset) -> Result<Self> {
+        let stacks = dataset.stacks().iter().map(StackReport::new).collect::<Result<Vec<_>>>()?;
+        let masks = || dataset.stacks().iter().flat_map(|stack| &stack.masks);
+        let mask_bytes: u64 = masks().map(|mask| (mask.sample_bytes() * mask.len()) as u64).sum();
+        let stored = |stack: &StackReport| {
+            stack.stored_bytes + stack.masks.iter().map(|mask| mask.stored_bytes).sum::<u64>()
+        };
+        let stored_bytes = stacks.iter().map(stored).sum();
+        let images: u64 = stacks.iter().map(|stack| stack.uncompressed_bytes).sum();
+        let uncompressed_bytes = images + mask_bytes;
+        let root = dataset.root();
+        let samples = dataset.samples();
+        Ok(Self {
+            kind: "dataset",
+            path: dataset.path().display().to_string(),
+            layout: root.layout(),
+            samples: samples.len(),
+            stacks,
+            stored_bytes,
+            uncompressed_bytes,
+            ratio: uncompressed_bytes as f64 / (stored_bytes.max(1)) as f64,
+            splits: count(samples.splits(), String::clone),
+            groups: count(samples.groups(), String::clone),
+            labels: count(samples.labels(), label_text),
+            geo: Georeferenced::of(samples)?,
+            columns: samples.columns().to_vec(),
+            created_by: root.created_by().map(str::to_owned),
+            created: root.created().map(str::to_owned),
+            command: root.command().filter(|command| !command.is_empty()).map(str::to_owned),
+            appends: root.appends(),
+            fingerprint: dataset.fingerprint().to_owned(),
+        })
+    }
+}
+
+impl Georeferenced {
+    /// In the order in which they first come.
+    fn of(samples: &Samples) -> Result<Vec<Self>> {
+        let mut all: Vec<Self> = Vec::new();
+        // Most datasets have none, and may have a million lines.
+        let lines = if samples.have_geo() { samples.len() } else { 0 };
+        for id in 0..lines {
+            let Some(geo) = samples.get(id)?.geo else { continue };
+            let pixel_size = geo.pixel_size();
+            let alike = |one: &&mut Self| {
+                one.crs == geo.crs && one.pixel_size == pixel_size && one.unit == geo.unit
+            };
+            match all.iter_mut().find(alike) {
+                Some(one) => one.samples += 1,
+                None => all.push(Self { crs: geo.crs, pixel_size, unit: geo.unit, samples: 1 }),
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// How many samples have each value; empty if none has any.
+fn count<K>(keys: &Keys<K>, text: impl Fn(&K) -> String) -> BTreeMap<String, usize> {
+    let mut counts = vec![0; keys.different().len()];
+    let mut without = 0;
+    for number in keys.numbers() {
+        *number.map_or(&mut without, |number| &mut counts[number as usize]) += 1;
+    }
+    let mut all = BTreeMap::new();
+    for (key, count) in keys
+        .different()
+        .iter()
+        .map(text)
+        .chain([String::new()])
+        .zip(counts.into_iter().chain([without]))
+    {
+        *all.entry(key).or_insert(0) += count;
+    }
+    all.retain(|_, count| *count > 0);
+    if all.len() == 1 && all.contains_key("") { BTreeMap::new() } else { all }
+}
+
+fn label_text(label: &Value) -> String {
+    label.as_str().map_or_else(|| label.to_string(), str::to_owned)
+}
+
+/// Bytes of an array's shard files.
+fn stored_bytes(array: &ChunkArray) -> Result<u64> {
+    if array.meta().chunk_shape.is_none() {
+        // Another library's, one file a chunk: what is there counts.
+        let files = walkdir::WalkDir::new(array.folder().join("c")).into_iter().flatten();
+        return Ok(files
+            .filter_map(|file| file.metadata().ok())
+            .filter(|m| m.is_file())
+            .map(|m| m.len())
+            .sum());
+    }
+    let size = |shard: usize| {
+        let path = array.shard_path(shard);
+        if is_url(&path) {
+            return Ok(array.open_shard(shard)?.len());
+        }
+        let meta = path.metadata().map_err(|error| {
+            hsipack_format::Error::io(&path, "cannot read", error).with_remedy(remedy![
+                "a shard is missing; run ",
+                Command::Validate,
+                ", then ",
+                Command::Repair
+            ])
+        });
+        meta.map(|meta| meta.len())
+    };
+    (0..array.shards()).map(size).sum()
+}
+
+impl StackReport {
+    fn new(stack: &Stack) -> Result<Self> {
+        let image = &stack.image;
+        let (shape, grid, meta) = (image.shape(), image.grid(), image.meta());
+        let stats = BandStats::of(meta).ok();
+        let checksum = meta.codecs.checksum;
+        let mask = |mask: &ChunkArray| {
+            let MaskMeaning { layers, class_names, made } = mask.meta().mask_meaning();
+            Ok(MaskReport {
+                name: mask.name().to_owned(),
+                dtype: mask.meta().dtype.name(),
+                layers,
+                class_names,
+                made_by: made.map(|made| made.command),
+                stored_bytes: stored_bytes(mask)?,
+            })
+        };
+        Ok(Self {
+            name: stack.name.clone(),
+            samples: image.len(),
+            shape: [shape.rows, shape.columns, shape.bands],
+            dtype: meta.dtype.name(),
+            scale_factor: image.scale_factor(),
+            add_offset: image.add_offset(),
+            keep_bits: meta.band_notes().keep_bits,
+            chunk: [grid.tile().rows, grid.tile().columns],
+            chunk_bytes: image.chunk_bytes() as u64,
+            shards: image.shards(),
+            samples_per_shard: grid.samples_per_shard(),
+            codec: meta.codecs.blosc.map(|codec| CodecReport {
+                name: codec.compressor.name(),
+                level: codec.level,
+                shuffle: codec.shuffle.zarr_name(),
+                checksum,
+            }),
+            stored_bytes: stored_bytes(image)?,
+            uncompressed_bytes: (image.sample_bytes() * image.len()) as u64,
+            wavelengths: Wavelengths::of(stack.wavelength.as_deref(), stack.fwhm.as_deref()),
+            bad_bands: stack.image.meta().band_notes().good_bands.as_deref().map(bad_bands),
+            values: stats.as_ref().map(|stats| Values::of_stats(stats, image.scaling())),
+            quantisation: stats.and_then(|stats| quantisation(&stats, stack)),
+            masks: stack.masks.iter().map(mask).collect::<Result<_>>()?,
+        })
+    }
+}
+
+fn quantisation(stats: &BandStats, stack: &Stack) -> Option<Quantisation> {
+    let (band, max_rel) = stats.worst_relative()?;
+    let (max_abs_band, max_abs) = stats.worst_absolute()?;
+    let nm = |band: usize| stack.wavelength.as_ref().map(|nm| nm[band]);
+    Some(Quantisation {
+        band,
+        wavelength_nm: nm(band),
+        max_rel,
+        mean_rel: stats.0[band].sum_rel_error / stats.0[band].count as f64,
+        max_abs: max_abs * stack.image.scale_factor().abs(),
+        max_abs_band,
+        max_abs_wavelength_nm: nm(max_abs_band),
+    })
+}
