@@ -14,6 +14,9 @@ pytest.importorskip("torch")
 pytest.importorskip("kornia")
 
 SCRIPT = Path(__file__).parents[3] / "scripts/bench_training"
+pytestmark = pytest.mark.skipif(
+    not SCRIPT.exists(), reason="the package's tests alone have no scripts"
+)
 
 
 def bench(*words: str | Path) -> str:
@@ -26,7 +29,6 @@ def bench(*words: str | Path) -> str:
     return done.stdout
 
 
-@pytest.mark.skipif(not SCRIPT.exists(), reason="the package's tests alone have no scripts")
 def test_packed_cubes_train_what_files_train(tmp_path: Path) -> None:
     printed = bench("--output", tmp_path / "training")
     results = json.loads((tmp_path / "training.json").read_text())
@@ -61,7 +63,6 @@ def test_packed_cubes_train_what_files_train(tmp_path: Path) -> None:
     assert len(dots) == 2 * 8 * 2
 
 
-@pytest.mark.skipif(not SCRIPT.exists(), reason="the package's tests alone have no scripts")
 def test_files_may_come_from_the_disk(tmp_path: Path) -> None:
     ways = "--ways=files-hsipack,float16-hsipack"
     printed = bench("--drop-cache", ways, "--seeds=1", "--output", tmp_path / "disk")
