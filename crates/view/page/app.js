@@ -34,8 +34,6 @@ function clear() { alert.replaceChildren(); }
 let state = overview();
 const write_ = debounced(() => history.replaceState(null, '', write(state)), 150);
 const save = Object.assign((next) => { state = next; write_(); }, { now: () => write_.now() });
-// A link that is followed at once must not leave an address behind that lacks the last changes.
-document.addEventListener('click', () => write_.now(), { capture: true });
 
 /** What the server says of all that it shows. @type {any} */
 let about = null;

@@ -2,15 +2,18 @@
 
 import { bandName, number } from './shown.js';
 
+/** The number of a band in the file, where only some are read. */
+export const bandNumber = (cube, band) => cube.bands?.[band] ?? band;
+
 /** Wavelengths where all are known, else the bands' numbers. */
 export function bandAxis(cube) {
   const { wavelength, good_bands: good, shape } = cube;
   const known = wavelength?.every((value) => value !== null);
-  const x = known ? wavelength : Array.from({ length: shape[2] }, (_, band) => band);
+  const x = known ? wavelength : Array.from({ length: shape[2] }, (_, band) => bandNumber(cube, band));
   return {
     x, good: good ?? undefined, xTitle: known ? 'Wavelength (nm)' : 'Band',
     yTitle: cube.unit ? `Value (${cube.unit})` : 'Value',
-    place: (band) => (known ? `Band ${band}, ${bandName(cube, band)}` : `Band ${band}`),
+    place: (band) => `Band ${bandNumber(cube, band)}${known ? `, ${bandName(cube, band)}` : ''}`,
   };
 }
 
@@ -20,7 +23,7 @@ export function bandTable(cube, lines) {
   return {
     head: ['Band', 'Wavelength (nm)', ...lines.flatMap(({ name }, at) => (spreads[at] ? [name, `${name} ± std`] : [name]))],
     rows: () => Array.from({ length: cube.shape[2] }, (_, band) => [
-      `${band}${cube.good_bands?.[band] === false ? ' (bad)' : ''}`,
+      `${bandNumber(cube, band)}${cube.good_bands?.[band] === false ? ' (bad)' : ''}`,
       number(cube.wavelength?.[band] ?? null, 7).replace('missing', 'unknown'),
       ...lines.flatMap(({ values, spread }) => {
         const value = number(values[band], 7);

@@ -1,5 +1,6 @@
 // What leaves the page: tables as CSV, pictures as PNG, links.
 
+import { bandNumber } from './axes.js';
 import { el, say } from './dom.js';
 
 /** A cell of a CSV file. Text that a spreadsheet would take for a formula gets an apostrophe before it. */
@@ -14,7 +15,7 @@ export function cell(value) {
 export function spectraCsv(cube, lines) {
   const head = ['band', 'wavelength_nm',
     ...lines.flatMap(({ name, spread }) => (spread ? [name, `${name} std`] : [name]))];
-  const rows = Array.from({ length: cube.shape[2] }, (_, band) => [band, cube.wavelength?.[band] ?? null,
+  const rows = Array.from({ length: cube.shape[2] }, (_, band) => [bandNumber(cube, band), cube.wavelength?.[band] ?? null,
     ...lines.flatMap(({ values, spread }) => (spread ? [values[band], spread[band]] : [values[band]]))]);
   return csvText([head, ...rows]);
 }

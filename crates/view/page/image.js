@@ -17,6 +17,8 @@ export class CubeImage {
   #asksClose = new api.Latest();
   #asksMap = new api.Latest();
   #limits = new Map();
+  /** How often something was looked at closely. */
+  #looks = 0;
 
   /** @param {any} session @param {() => void} onchange  after something has been painted */
   constructor(session, onchange) {
@@ -127,11 +129,12 @@ export class CubeImage {
 
   async #lookAt(tile) {
     this.coming = tile;
+    const looks = ++this.#looks;
     const done = await this.#asksClose.run(async (signal) => {
       // What is shown may change meanwhile.
       while (!tile.has(...this.#wanted())) await tile.fetch(...this.#wanted(), signal);
       return true;
-    }).finally(() => { if (this.coming === tile) this.coming = null; });
+    }).finally(() => { if (looks === this.#looks) this.coming = null; });
     if (!done) return;
     this.close = tile;
     this.paint();

@@ -211,6 +211,8 @@ export class Picture {
   /** One of many rectangles: thin, so that they can be told apart. */
   #outline(context, region) {
     const box = this.#box(region);
+    const [left, top, wide, high] = box;
+    if (left > this.size.width || top > this.size.height || left + wide < 0 || top + high < 0) return;
     for (const [colour, width] of [['#000', 2.5], [region.colour, 1]]) {
       context.strokeStyle = colour;
       context.lineWidth = width;

@@ -78,7 +78,11 @@ export const cubeView = (id) => ({
 export const trainingView = () => ({ page: 'training', epoch: 0, batch: 0, first: 0, place: null, readAt: null, augmentedAt: null,
   bands: null, mask: null, setup: {} });
 
-const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
+/** No item of a batch is looked at closely. */
+export const NO_ITEM = { place: null, readAt: null, augmentedAt: null };
+
+/** Whether two plain values are equal. */
+export const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 const round = (value, digits) => Number(value.toFixed(digits));
 const whole = (text) => (/^\d{1,12}$/.test(text) ? Number(text) : NaN);
 const sound = (numbers) => (numbers.every(Number.isFinite) ? numbers : null);

@@ -2,13 +2,15 @@
 
 import * as api from './api.js';
 import { el, unique } from './dom.js';
-import { isTyping } from './keyboard.js';
 import { count } from './shown.js';
-import { store } from './state.js';
+import { NO_ITEM, same, store } from './state.js';
 import { Cards } from './trainingcards.js';
 import { formOf } from './trainingform.js';
 import { itemPanel } from './trainingitem.js';
 import { Looks } from './traininglooks.js';
+
+/** Nothing of a batch is chosen. */
+const NOTHING = { ...NO_ITEM, first: 0 };
 
 /**
  * @param {import('./state.js').TrainingView} state
@@ -34,9 +36,9 @@ class Session {
     this.asksSetup = new api.Latest();
     this.asksBatch = new api.Latest();
     this.asksPlace = new api.Latest();
-    /** What the loader is asked for, and how many batches it gives. @type {any} */
+    /** What the loader was asked for (`asked`), and how many batches it gives. @type {any} */
     this.about = null;
-    /** The batch that is shown. @type {any} */
+    /** The batch that is shown, and what was asked to get it (`of`). @type {any} */
     this.batch = null;
     this.looks = new Looks(this);
     this.form = formOf(this);
@@ -52,39 +54,70 @@ class Session {
       this.item.node);
     page.main.className = 'training-page';
     page.main.replaceChildren(this.node);
-    this.view.on(['setup', 'epoch'], () => this.load());
-    this.view.on(['batch', 'first'], () => this.loadBatch());
+    this.view.on(['setup', 'epoch', 'batch', 'first'], () => {
+      const { setup, epoch } = this.view.state;
+      if (same(this.about?.asked, { setup, epoch })) this.loadBatch();
+      else this.load();
+    });
     this.load();
   }
 
   /** Asks how the loader is set up, and then for the batch. */
   async load() {
     const { setup, epoch } = this.view.state;
+    // What comes of another setup is not what is meant any more.
+    [this.asksBatch, this.asksPlace].forEach((asks) => asks.stop());
     this.said.textContent = 'Planning…';
     try {
       const about = await this.asksSetup.run((signal) => api.training(setup, epoch, signal));
       if (!about) return;
-      this.about = about;
-      this.form.show();
+      this.#know({ ...about, asked: { setup, epoch } });
       this.form.fail('');
       this.page.clear();
-      this.view.set({ batch: Math.min(this.view.state.batch, Math.max(0, about.batches - 1)) });
-      await this.loadBatch();
+      const batch = Math.min(this.view.state.batch, Math.max(0, about.batches - 1));
+      if (batch === this.view.state.batch) await this.loadBatch();
+      else this.view.set({ batch });
     } catch (error) {
       this.#failed(error, () => this.load());
+      if (this.about === null) this.#knowUsual();
     }
   }
 
-  /** Asks which items the batch has. */
+  #know(about) {
+    const before = this.about?.setup;
+    this.about = about;
+    // What somebody is writing stays, unless the loader is another one.
+    if (!same(about.setup, before)) this.form.show();
+  }
+
+  /** A link may ask for what cannot be: then the form begins with what the viewer was started with. */
+  async #knowUsual() {
+    try {
+      const about = await api.training({}, 0, this.page.signal);
+      if (this.about === null) this.#know({ ...about, asked: { setup: {}, epoch: 0 } });
+    } catch {
+      // What is wrong is said already.
+    }
+  }
+
+  /** Asks for other things than those that are asked for, or for the same once more. @param {api.Setup} setup */
+  ask(setup) {
+    const asks = !same(setup, this.view.state.setup);
+    this.view.set({ ...NOTHING, setup, batch: 0 });
+    if (!asks) this.load();
+  }
+
+  /** Asks which items the batch has. What is shown stays until they are there. */
   async loadBatch() {
     const { setup, epoch, batch, first } = this.view.state;
     this.steps.show();
     try {
       const found = await this.asksBatch.run((signal) => api.trainingBatch({ setup, epoch, batch }, first, signal));
       if (!found) return;
-      this.batch = found;
+      this.batch = { ...found, of: { setup, epoch, batch, first } };
+      this.page.clear();
       const { place } = this.view.state;
-      if (place !== null && place >= found.total) this.view.set({ place: null });
+      if (place !== null && !found.items[place - first]) this.view.set(NO_ITEM);
       this.steps.show();
       this.looks.show();
       this.said.replaceChildren(...summary(this.about, found));
@@ -122,23 +155,34 @@ class Session {
 
   /** @param {{batch: number, place: number}} where */
   goTo({ batch, place }) {
-    this.view.set({ batch, place, first: place - (place % api.LISTED), readAt: null, augmentedAt: null });
-    this.cards.focus();
+    this.view.set({ ...NO_ITEM, batch, place, first: place - (place % api.LISTED) });
+    this.cards.focus(place);
   }
 
-  /** Which item is meant, for the server. @param {number | null} place */
+  /** Goes to another batch or epoch. The item at the same place stays chosen, if it is among those that are listed first. */
+  goToBatch(patch) {
+    const { place } = this.view.state;
+    this.view.set({ ...NOTHING, ...patch, place: place !== null && place < api.LISTED ? place : null });
+  }
+
+  /** Whether another batch is asked for than the one that is shown. */
+  get isAsking() {
+    const { setup, epoch, batch, first } = this.view.state;
+    return !same(this.batch?.of, { setup, epoch, batch, first });
+  }
+
+  /** Which item of the batch that is shown is meant, for the server. @param {number} place */
   where(place) {
-    const { setup, epoch, batch } = this.view.state;
+    const { setup, epoch, batch } = this.batch.of;
     return { setup, epoch, batch, place };
   }
 
   step(by) {
     const batch = this.view.state.batch + by;
-    if (this.about && batch >= 0 && batch < this.about.batches) this.view.set({ batch, first: 0, readAt: null, augmentedAt: null });
+    if (this.about && batch >= 0 && batch < this.about.batches) this.goToBatch({ batch });
   }
 
   keys(event) {
-    if (isTyping(event)) return;
     const place = this.view.state.place;
     if (event.key === 'n') this.step(1);
     else if (event.key === 'p') this.step(-1);
@@ -167,12 +211,12 @@ function stepsOf(session) {
   const number = (stem, max, onchange) => el('input', { type: 'number', id: unique(stem), min: 0, max, step: 1, onchange });
   const epoch = number('epoch', 1e9, () => {
     const value = whole(epoch, 1e9);
-    if (value !== null) view.set({ epoch: value, first: 0, readAt: null, augmentedAt: null });
+    if (value !== null) session.goToBatch({ epoch: value });
     show();
   });
   const batch = number('batch', 1e9, () => {
     const value = whole(batch, (session.about?.batches ?? 1) - 1);
-    if (value !== null) view.set({ batch: value, first: 0, readAt: null, augmentedAt: null });
+    if (value !== null) session.goToBatch({ batch: value });
     show();
   });
   const sample = number('sample', last, () => {});

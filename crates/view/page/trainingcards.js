@@ -3,6 +3,7 @@
 import * as api from './api.js';
 import { el } from './dom.js';
 import { count } from './shown.js';
+import { NO_ITEM } from './state.js';
 
 /** Pixels along the longer edge of a card's pictures. */
 const SIDE = 192;
@@ -14,6 +15,9 @@ export const windowText = ([row, column, rows, columns]) => (rows === 1 && colum
 
 /** The augmentations that an item was given. */
 export const applied = (item) => item.steps.filter(({ drawn }) => drawn !== null);
+
+/** The place of the item whose card this is, or is part of. */
+const placeOf = (node) => Number(node.closest('[data-place]').dataset.place);
 
 export class Cards {
   constructor(session) {
@@ -27,8 +31,7 @@ export class Cards {
     this.asked = new AbortController();
     this.observer = new IntersectionObserver((entries) => {
       for (const { target, isIntersecting } of entries) {
-        const place = Number(/** @type {HTMLElement} */ (target).dataset.place);
-        if (isIntersecting) this.wanted.set(target, place);
+        if (isIntersecting) this.wanted.set(target, placeOf(target));
         else this.wanted.delete(target);
       }
       this.#next();
@@ -44,20 +47,20 @@ export class Cards {
     this.observer.disconnect();
     this.wanted.clear();
     const items = session.batch?.items ?? [];
-    const { first } = session.view.state;
+    const first = session.batch?.of.first ?? 0;
     const cards = items.map((item, at) => this.#card(item, first + at));
-    // Who came by keys goes on where he was.
-    const focused = this.list.contains(document.activeElement);
+    // Who came by keys goes on where he was, or where he went.
+    const focused = this.list.contains(document.activeElement) ? session.view.state.place ?? placeOf(document.activeElement) : null;
     this.list.replaceChildren(...cards);
     cards.forEach((card) => this.observer.observe(card));
     this.#pages();
     this.#choose();
-    if (focused) this.focus();
+    if (focused !== null) this.focus(focused);
   }
 
-  /** The card of the chosen item gets the focus, else the first one. */
-  focus() {
-    const chosen = this.list.querySelector('[aria-pressed="true"]') ?? this.list.querySelector('button');
+  /** The card of the item at this place gets the focus, else the first one. @param {number | null} place */
+  focus(place) {
+    const chosen = this.list.querySelector(`[data-place="${place}"] button`) ?? this.list.querySelector('button');
     /** @type {HTMLElement | null} */ (chosen)?.focus();
   }
 
@@ -66,14 +69,14 @@ export class Cards {
     const names = applied(item).map(({ op }) => op);
     const name = el('span', { class: 'name' }, item.name);
     const button = el('button', { type: 'button', class: 'item', 'aria-pressed': 'false',
-      onclick: () => view.set({ place: view.state.place === place ? null : place, readAt: null, augmentedAt: null }),
+      onclick: () => view.set({ ...NO_ITEM, place: view.state.place === place ? null : place }),
       onkeydown: (event) => this.#move(event) },
     el('span', { class: 'pictures' }, el('span', { class: 'muted small' }, 'Loading…')),
     el('span', { class: 'row' }, name, item.repeat ? el('span', { class: 'muted small' }, `repeat ${item.repeat}`) : null,
       item.padding ? el('span', { class: 'badge' }, 'padding') : null),
-    el('span', { class: 'muted small' }, windowText(item.window)),
+    el('span', { class: 'muted small' }, `sample ${item.sample}, ${windowText(item.window)}`),
     item.label === null ? null : el('span', { class: 'small' }, item.label),
-    this.session.about.ops ? el('span', { class: 'small ops' }, names.length ? names.join(', ') : 'nothing drawn') : null);
+    this.session.about.ops ? el('span', { class: 'small ops' }, names.length ? names.join(', ') : 'none applied') : null);
     return el('li', { 'data-place': place }, button);
   }
 
@@ -89,16 +92,16 @@ export class Cards {
   #choose() {
     const { place } = this.session.view.state;
     for (const card of this.list.children) {
-      card.firstElementChild?.setAttribute('aria-pressed', String(Number(card.dataset.place) === place));
+      card.firstElementChild?.setAttribute('aria-pressed', String(placeOf(card) === place));
     }
   }
 
   #pages() {
     const { batch, view } = this.session;
-    const { first } = view.state;
+    const first = batch?.of.first ?? 0;
     const total = batch?.total ?? 0;
     this.more.hidden = total <= api.LISTED;
-    const go = (to) => view.set({ first: to, place: null });
+    const go = (to) => view.set({ ...NO_ITEM, first: to });
     const button = (text, to) => el('button', { type: 'button', disabled: to < 0 || to >= total, onclick: () => go(to) }, text);
     this.more.replaceChildren(button('‹ Items before', first - api.LISTED),
       el('span', { class: 'muted number' }, `${count(first)} to ${count(Math.min(total, first + api.LISTED) - 1)} of ${count(total)}`),
@@ -121,8 +124,7 @@ export class Cards {
     try {
       const { read, augmented } = await this.session.looks.pictures(place, SIDE, signal);
       if (signal.aborted) return;
-      const both = this.session.about.ops ? [read, augmented] : [read];
-      pictures.replaceChildren(...both);
+      pictures.replaceChildren(...(augmented ? [read, augmented] : [read]));
     } catch (error) {
       if (signal.aborted || api.isAborted(error)) return;
       pictures.replaceChildren(el('span', { class: 'error small' }, error.message));

@@ -10,6 +10,10 @@ const ORDERS = [['shuffled', 'shuffled'], ['sequential', 'as in the dataset'], [
 const NORMALS = [['none', 'not at all'], ['standardize', 'standardize bands'], ['l1', 'L1 of spectra'], ['l2', 'L2 of spectra'], ['snv', 'SNV of spectra']];
 const EXAMPLE = '[{"op": "hflip", "p": 0.5},\n {"op": "gain", "range": [0.9, 1.1]}]';
 
+/** What is chosen where the loader was given what no option says; it cannot be the name of a split. */
+const GIVEN = '\u0000given';
+const GIVEN_TEXT = 'As the loader was given';
+
 /** Characters of augmentations; the server takes no longer addresses. */
 const MOST = 16384;
 
@@ -25,17 +29,18 @@ export function formOf(session) {
   };
   const number = (min, max) => el('input', { type: 'number', min, max, step: 1 });
   const seedBox = () => el('input', { type: 'text', class: 'seed', inputmode: 'numeric', pattern: '[0-9]*', spellcheck: 'false', autocomplete: 'off' });
+  const given = (value) => el('option', { value, hidden: true }, GIVEN_TEXT);
   const boxes = {
     batch_size: number(1, 65536),
     crop: el('select', { onchange: () => sizes() }, options(CROPS.filter(([kind]) => kind !== 'patches' || masks.length)),
-      el('option', { value: 'given', hidden: true }, 'As the loader was given')),
+      given('given')),
     rows: number(1, 1 << 20), columns: number(1, 1 << 20), per_cube: number(1, 65536),
     mask: el('select', {}, options(masks.map((name) => [name, name]))),
     order: el('select', {}, options(ORDERS)),
     seed: seedBox(),
     split: el('select', {}, el('option', { value: '' }, 'All samples'),
-      splits.map(({ value, count: samples }) => el('option', { value }, `${value} (${count(samples)})`))),
-    normalize: el('select', {}, options(NORMALS)),
+      splits.map(({ value, count: samples }) => el('option', { value }, `${value} (${count(samples)})`)), given(GIVEN)),
+    normalize: el('select', {}, options(NORMALS), given(GIVEN)),
     physical: el('input', { type: 'checkbox' }),
     augment: el('textarea', { rows: 12, spellcheck: 'false', autocomplete: 'off', placeholder: EXAMPLE }),
     augment_seed: seedBox(),
@@ -46,7 +51,7 @@ export function formOf(session) {
     mask: field('Labels in mask', boxes.mask, 'broad'),
   };
   const physical = el('label', { class: 'check' }, boxes.physical, 'Physical values');
-  const reset = el('button', { type: 'button', onclick: () => session.view.set({ setup: {}, batch: 0, first: 0, place: null }) }, 'As started');
+  const reset = el('button', { type: 'button', onclick: () => { show(); fail(''); session.ask({}); } }, 'As started');
   const form = el('form', { onsubmit: (event) => { event.preventDefault(); apply(); } },
     el('fieldset', {}, el('legend', {}, 'Loader'),
       el('div', { class: 'fields' }, field('Batch size', boxes.batch_size), field('Order', boxes.order), field('Seed', boxes.seed),
@@ -86,13 +91,15 @@ export function formOf(session) {
 
   /** Asks for what was changed; the rest stays as it was. */
   function apply() {
+    if (!session.about) return;
     const now = said();
-    if (now.augment.length > MOST) {
+    const changed = [...new Set([...Object.keys(now), ...Object.keys(before)])].filter((name) => now[name] !== before[name]);
+    if (changed.includes('augment') && now.augment.length > MOST) {
       fail(`These augmentations are longer than the ${count(MOST)} characters that an address may have. Give them to the command: hsipack view PATH --augment FILE`);
       return;
     }
-    const changed = [...new Set([...Object.keys(now), ...Object.keys(before)])].filter((name) => now[name] !== before[name]);
-    const setup = { ...session.view.state.setup };
+    // What was answered, not what was refused since.
+    const setup = { ...session.about.asked.setup };
     const crop = changed.some((name) => CROP.includes(name));
     if (crop) for (const name of CROP) delete setup[name];
     for (const name of Object.keys(now)) {
@@ -102,18 +109,19 @@ export function formOf(session) {
     // Other augmentations name their own seed, or take the loader's.
     if (changed.includes('augment') && !changed.includes('augment_seed')) delete setup.augment_seed;
     fail('');
-    session.view.set({ setup, batch: 0, first: 0, place: null });
+    session.ask(setup);
   }
 
   function show() {
     const { setup } = session.about;
     const [rows, columns] = setup.size ?? [64, 64];
-    const values = { ...setup, rows, columns, augment: setup.augment ?? '', augment_seed: setup.augment_seed ?? '' };
+    const values = { ...setup, rows, columns, split: setup.split ?? GIVEN, normalize: setup.normalize ?? GIVEN, augment: setup.augment ?? '', augment_seed: setup.augment_seed ?? '' };
     for (const [name, box] of Object.entries(boxes)) {
       if (box.type === 'checkbox') box.checked = Boolean(values[name]);
       else if (values[name] !== null && values[name] !== undefined) box.value = String(values[name]);
     }
-    boxes.crop.querySelector('[value=given]').hidden = setup.crop !== 'given';
+    for (const box of [boxes.split, boxes.normalize]) if (box.selectedIndex < 0) box.value = GIVEN;
+    for (const box of [boxes.crop, boxes.split, boxes.normalize]) box.lastElementChild.hidden = !box.lastElementChild.selected;
     sizes();
     before = said();
   }

@@ -7,7 +7,7 @@ import { el, section, unique } from './dom.js';
 import { fileName, saveCsv, spectraCsv } from './exports.js';
 import { LINES } from './palette.js';
 import { number } from './shown.js';
-import { cubeView, write } from './state.js';
+import { cubeView, NO_ITEM, same, write } from './state.js';
 import { applied, windowText } from './trainingcards.js';
 
 const SIDE = 1024;
@@ -21,9 +21,10 @@ export function itemPanel(session) {
   const close = el('button', { type: 'button', class: 'quiet', 'aria-label': 'Close the item (Esc)', title: 'Close (Esc)', onclick: leave }, '×');
   const pictures = Object.fromEntries(KINDS.map(([what, at, text]) => [what, picture(view, at, text)]));
   const chart = new Chart();
+  const said = el('p', { class: 'hint', role: 'status' });
   const legend = el('ul', { class: 'row' });
   const csv = el('button', { type: 'button', onclick: () => saveCsv(spectraCsv(cubeOf(), lines), fileName(titleText(), 'spectra.csv')) }, 'Save CSV');
-  const spectra = section('spectra', 'Spectra', true, () => {}, el('p', { class: 'muted hint' }, 'Lines are means of all pixels. Click a pixel of a picture to add its spectrum.'), legend, chart.node,
+  const spectra = section('spectra', 'Spectra', true, () => {}, el('p', { class: 'muted hint' }, 'Lines are means of all pixels. Click a pixel of a picture to add its spectrum.'), legend, chart.node, said,
     el('div', { class: 'row' }, el('span', { class: 'gap' }), csv));
   const drawn = el('div', {});
   const steps = section('drawn', 'What was drawn', true, () => {}, drawn);
@@ -32,75 +33,106 @@ export function itemPanel(session) {
     el('div', { class: 'head' }, title, el('span', { class: 'gap' }), close),
     el('div', { class: 'both' }, KINDS.map(([what]) => pictures[what].node)), facts, steps.node, spectra.node);
 
+  /** What is shown: an item, where it stands, and its spectra, which stay as long as it does. @type {any} */
+  let shown = null;
   /** @type {import('./chart.js').Line[]} */
   let lines = [];
-  let shownAs = '';
+  /** Of what the pictures are. */
+  let pictured = '';
 
-  const item = () => {
-    const { place, first } = view.state;
-    return place === null ? null : session.batch?.items[place - first] ?? null;
-  };
   const titleText = () => {
-    const { epoch, batch, place } = view.state;
-    return `${item()?.name ?? ''} epoch ${epoch} batch ${batch} place ${place}`;
+    const { epoch, batch, place } = shown.where;
+    return `${shown.item.name} epoch ${epoch} batch ${batch} place ${place}`;
   };
   /** What charts ask of a cube. */
-  const cubeOf = () => ({ shape: session.batch.before, wavelength: session.batch.wavelength, good_bands: session.batch.good_bands, unit: null });
+  const cubeOf = () => ({ shape: session.batch.before, bands: session.batch.bands, wavelength: session.batch.wavelength, good_bands: session.batch.good_bands, unit: null });
+  const kinds = () => KINDS.filter(([what]) => what === 'read' || session.about.ops);
 
   function leave() {
-    view.set({ place: null, readAt: null, augmentedAt: null });
-    session.cards.focus();
+    const { place } = view.state;
+    view.set(NO_ITEM);
+    session.cards.focus(place);
   }
 
-  async function show() {
-    const one = item();
-    node.hidden = !one;
-    session.node.classList.toggle('with-item', Boolean(one));
-    if (!one) { asks.stop(); asksSpectra.stop(); shownAs = ''; return; }
-    title.textContent = one.name;
-    facts.replaceChildren(...factsOf(session, one));
-    drawn.replaceChildren(...drawnOf(session, one));
-    steps.node.hidden = pictures.augmented.node.hidden = !session.about.ops;
-    const { place, bands, mask } = view.state;
-    const as = JSON.stringify([session.where(place), bands, mask]);
-    if (as === shownAs) return;
+  function show() {
+    // Until the batch is there that is asked for, what is shown stays as it is.
+    if (session.batch && session.isAsking) return;
+    const { place } = view.state;
+    const item = place === null ? null : session.batch?.items[place - session.batch.of.first] ?? null;
+    node.hidden = !item;
+    session.node.classList.toggle('with-item', Boolean(item));
+    if (!item) {
+      asks.stop();
+      asksSpectra.stop();
+      [shown, pictured] = [null, ''];
+      return;
+    }
+    const where = session.where(place);
+    if (!same(where, shown?.where)) begin(item, where);
+    KINDS.forEach(([what]) => pictures[what].mark());
+    showPictures();
+    showSpectra();
+  }
+
+  /** Nothing of the item that was shown before is to be taken for one of this. */
+  function begin(item, where) {
     // On a phone it lies below the items.
-    if (node.offsetTop > innerHeight) node.scrollIntoView({ block: 'start' });
-    shownAs = as;
-    update();
+    const isNew = shown === null;
+    shown = { item, where, spectra: new Map() };
+    title.textContent = item.name;
+    facts.replaceChildren(...factsOf(session, item));
+    drawn.replaceChildren(...drawnOf(session, item));
+    steps.node.hidden = pictures.augmented.node.hidden = !session.about.ops;
+    for (const [what] of KINDS) pictures[what].begin(what === 'read' ? session.batch.before : session.batch.after);
+    lines = [];
+    legend.replaceChildren();
+    chart.node.hidden = csv.disabled = true;
+    said.textContent = 'Loading…';
+    if (isNew && node.offsetTop > innerHeight) node.scrollIntoView({ block: 'start' });
+  }
+
+  async function showPictures() {
+    const { where } = shown;
+    const as = JSON.stringify([where, view.state.bands, view.state.mask]);
+    if (as === pictured) return;
+    pictured = as;
     try {
-      const found = await asks.run((signal) => session.looks.pictures(place, SIDE, signal));
+      const found = await asks.run((signal) => session.looks.pictures(where.place, SIDE, signal));
       if (!found) return;
-      for (const [what] of KINDS) pictures[what].show(found[what], what === 'read' ? session.batch.before : session.batch.after);
+      for (const [what] of kinds()) pictures[what].show(found[what]);
     } catch (error) {
-      shownAs = '';
-      session.page.fail(error, show);
+      pictured = '';
+      for (const [what] of kinds()) pictures[what].say(error.message);
     }
   }
 
-  async function update() {
-    const { place, readAt, augmentedAt } = view.state;
-    if (!item()) return;
-    const where = session.where(place);
-    const kinds = KINDS.filter(([what]) => what === 'read' || session.about.ops);
+  async function showSpectra() {
+    const { where, spectra } = shown;
+    const { readAt, augmentedAt } = view.state;
     const at = { read: readAt, augmented: augmentedAt };
-    const wanted = kinds.flatMap(([what, , text], index) => [
+    const wanted = kinds().flatMap(([what, , text], index) => [
       { name: `${text}, mean`, colour: LINES[index], what, pixel: null },
       ...(at[what] ? [{ name: `${text}, row ${at[what][0]}, column ${at[what][1]}`, colour: LINES[index + 2], what, pixel: at[what] }] : [])]);
+    const spectrumOf = async ({ what, pixel }, signal) => {
+      const key = `${what} ${pixel}`;
+      if (!spectra.has(key)) spectra.set(key, await api.trainingSpectrum(where, what, pixel, signal));
+      return spectra.get(key);
+    };
     try {
-      const found = await asksSpectra.run((signal) => Promise.all(wanted.map(({ what, pixel }) => api.trainingSpectrum(where, what, pixel, signal))));
+      const found = await asksSpectra.run((signal) => Promise.all(wanted.map((one) => spectrumOf(one, signal))));
       if (!found) return;
       lines = wanted.map(({ name, colour }, index) => ({ name, colour, values: found[index].mean, spread: found[index].std }));
       legend.replaceChildren(...lines.map((line) => el('li', { class: 'small' }, swatch(line.colour), ` ${line.name}`)));
       const cube = cubeOf();
+      chart.node.hidden = csv.disabled = false;
+      said.textContent = '';
       chart.show({ ...bandAxis(cube), lines, table: bandTable(cube, lines), label: `Spectra: ${lines.map(({ name }) => name).join(', ')}` });
     } catch (error) {
-      session.page.fail(error, update);
+      said.textContent = [error.message, error.remedy].filter(Boolean).join(' – ');
     }
   }
 
-  view.on(['place', 'bands', 'mask'], show);
-  view.on(['readAt', 'augmentedAt'], () => { KINDS.forEach(([what]) => pictures[what].mark()); update(); });
+  view.on(['place', 'bands', 'mask', 'readAt', 'augmentedAt'], show);
   return { node, show, close: leave, stop() { asks.stop(); asksSpectra.stop(); } };
 }
 
@@ -131,14 +163,21 @@ function picture(view, at, text) {
     view.set({ [at]: part.map((one, edge) => Math.min(size[edge] - 1, Math.floor(one * size[edge]))) });
   }
 
-  function show(canvas, [rows, columns]) {
+  /** A picture of this size is to come. */
+  function begin([rows, columns]) {
     size = [rows, columns];
-    canvas.setAttribute('role', 'img');
-    canvas.setAttribute('aria-label', `${text}, ${rows} rows, ${columns} columns`);
     [row, column].forEach((box, edge) => { box.max = String(size[edge] - 1); });
     frame.style.setProperty('--aspect', `${columns} / ${rows}`);
+    say('Loading…');
+  }
+
+  /** Words in place of the picture. */
+  function say(words) { frame.replaceChildren(el('span', { class: 'words small' }, words)); }
+
+  function show(canvas) {
+    canvas.setAttribute('role', 'img');
+    canvas.setAttribute('aria-label', `${text}, ${size[0]} rows, ${size[1]} columns`);
     frame.replaceChildren(canvas, mark);
-    showMark();
   }
 
   function showMark() {
@@ -150,12 +189,12 @@ function picture(view, at, text) {
     const [top, left] = pixel.map((value, edge) => ((value + 0.5) / size[edge]) * 100);
     Object.assign(mark.style, { top: `${top}%`, left: `${left}%` });
   }
-  return { node, show, mark: showMark };
+  return { node, begin, say, show, mark: showMark };
 }
 
 /** What of the item is known, and where it can be seen. */
 function factsOf(session, item) {
-  const { epoch, setup } = session.view.state;
+  const { epoch, setup } = session.batch.of;
   const words = new URLSearchParams(setup).toString();
   const cube = { ...cubeView(item.sample), training: words, epoch, open: ['display', 'spectra', 'masks', 'windows'] };
   const [row, column, rows, columns] = item.window;
@@ -172,7 +211,7 @@ function drawnOf(session, item) {
   const steps = item.steps;
   if (!steps.length) return [el('p', { class: 'muted' }, 'There are no augmentations.')];
   const given = applied(item).length;
-  const donor = (place) => el('button', { type: 'button', onclick: () => session.goTo({ batch: session.view.state.batch, place }) }, `item ${place}`);
+  const donor = (place) => el('button', { type: 'button', onclick: () => session.goTo({ batch: session.batch.of.batch, place }) }, `item ${place}`);
   const told = (drawn, place) => (place === null ? [words(drawn)] : [words(drawn), ' with ', donor(place)]);
   const rows = steps.map(({ op, drawn, donor: place }) => el('tr', {}, el('th', { scope: 'row' }, op),
     el('td', {}, drawn === null ? el('span', { class: 'muted' }, 'not applied') : told(drawn, place))));

@@ -16,8 +16,9 @@ export class Looks {
     this.bands = el('select', { id: bands, onchange: () => view.set({ bands: this.bands.value }) });
     this.mask = el('select', { id: mask, onchange: () => view.set({ mask: this.mask.value }) });
     this.maskField = [el('label', { for: mask, class: 'muted' }, 'Mask'), this.mask];
+    this.sides = el('span', { class: 'muted small' }, 'Left: as the loader reads it. Right: augmented.');
     this.node = el('div', { class: 'row looks' }, el('label', { for: bands, class: 'muted' }, 'Colours'), this.bands, this.maskField,
-      el('span', { class: 'muted small' }, 'Left: as the loader reads it. Right: augmented.'));
+      this.sides);
   }
 
   /** The bands that are shown. @returns {number[]} */
@@ -39,11 +40,12 @@ export class Looks {
     this.bands.value = (presets.find(({ name }) => name === this.session.view.state.bands) ?? presets[0]).name;
     this.mask.replaceChildren(...masks.map(({ name }) => el('option', { value: name }, name)), el('option', { value: '' }, 'No mask'));
     this.mask.value = this.shownMask?.name ?? '';
+    this.sides.hidden = !this.session.about.ops;
     this.maskField.forEach((part) => { part.hidden = masks.length === 0; });
   }
 
   /**
-   * The two pictures of an item, as it is read and augmented, with the values that they show.
+   * The pictures of an item: as it is read and, if there are augmentations, augmented.
    * @param {number} place @param {number} side  at most that many pixels an edge @param {AbortSignal} signal
    */
   async pictures(place, side, signal) {
@@ -52,8 +54,9 @@ export class Looks {
     const [bands, mask] = [this.shownBands, this.shownMask];
     const different = [...new Set(bands)];
     const one = async (what) => {
-      const [values, ids] = await Promise.all([api.trainingPlanes(where, what, different, side, signal),
-        mask ? api.trainingMask(where, what, mask.name, side, signal) : null]);
+      // One after the other: the server makes an item once, and who asks for it meanwhile would wait.
+      const values = await api.trainingPlanes(where, what, different, side, signal);
+      const ids = mask ? await api.trainingMask(where, what, mask.name, side, signal) : null;
       const [, height, width] = values.shape;
       const planes = bands.map((band) => {
         const at = different.indexOf(band);
@@ -62,14 +65,17 @@ export class Looks {
       return { height, width, planes, ids: ids?.data ?? null };
     };
     const read = await one('read');
-    const augmented = session.about.ops ? await one('augmented') : read;
     const limits = (of) => of.planes.map((plane) => {
       const [low, high] = percentiles(plane, STRETCH);
       return { low, high };
     });
+    const usual = limits(read);
+    const pictures = { read: this.#canvas(read, usual, mask) };
+    if (!session.about.ops) return pictures;
+    const augmented = await one('augmented');
     // Otherwise brighter is to look brighter.
-    const own = session.batch.own_stretch ? limits(augmented) : limits(read);
-    return { read: this.#canvas(read, limits(read), mask), augmented: this.#canvas(augmented, own, mask) };
+    const own = session.batch.own_stretch ? limits(augmented) : usual;
+    return { ...pictures, augmented: this.#canvas(augmented, own, mask) };
   }
 
   #canvas({ height, width, planes, ids }, limits, mask) {

@@ -36,6 +36,9 @@ export function windowsSection(session) {
 
   /** @type {any[]} */
   let places = [];
+  /** Where they are drawn. @type {any[]} */
+  let regions = [];
+  /** What was asked for last. */
   let found = '';
 
   /** What the loader is asked for. */
@@ -49,11 +52,15 @@ export function windowsSection(session) {
     open.href = link(null);
     const key = JSON.stringify([wanted, training]);
     if (!node.open || key === found) { session.picture.draw(); return; }
+    // Asked for once only.
+    found = key;
     said.textContent = 'Planning…';
     try {
       const answer = await asks.run((signal) => api.trainingPlaces(setup(), wanted, cube.id, signal));
       if (!answer) return;
-      [places, found] = [answer.places, key];
+      places = answer.places;
+      regions = places.map(({ window: [row, column, rows, columns] }) =>
+        ({ rows: [row, row + rows], columns: [column, column + columns], colour: COLOUR }));
       const total = `${count(places.length)}${answer.more ? ' or more' : ''} ${places.length === 1 ? 'window' : 'windows'} in epoch ${wanted}.`;
       said.textContent = places.length ? total : `No window of this cube in epoch ${wanted}.`;
       const shown = places.slice(0, LISTED).map((place) => el('li', {},
@@ -61,7 +68,7 @@ export function windowsSection(session) {
       list.replaceChildren(...shown);
       if (places.length > LISTED) list.append(el('li', { class: 'muted' }, `and ${count(places.length - LISTED)} more, drawn on the picture`));
     } catch (error) {
-      [places, found] = [[], ''];
+      [places, regions, found] = [[], [], ''];
       list.replaceChildren();
       said.textContent = [error.message, error.remedy].filter(Boolean).join(' – ');
     }
@@ -73,8 +80,7 @@ export function windowsSection(session) {
   return {
     node,
     /** What is drawn on the picture. */
-    regions: () => (node.open ? places.map(({ window: [row, column, rows, columns] }) =>
-      ({ rows: [row, row + rows], columns: [column, column + columns], colour: COLOUR })) : []),
+    regions: () => (node.open ? regions : []),
     stop: () => asks.stop(),
   };
 }

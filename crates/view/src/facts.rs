@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use hsipack_format::{CubeShape, Geo, Result, Sample};
 use hsipack_pack::preview::{self, Meaning, Sampling};
+use hsipack_pack::spectra::Spectrum;
 use hsipack_store::mirror;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use crate::cube::masks::Mask;
 use crate::marks::Mark;
@@ -211,4 +212,24 @@ pub fn class(meaning: &Meaning, id: u16) -> Class {
     let [red, green, blue] = meaning.colour(id);
     let colour = format!("#{red:02x}{green:02x}{blue:02x}");
     Class { id, label: meaning.label(id), colour }
+}
+
+/// Pixels, means and deviations of the spectra of a class.
+pub fn curve_of_class(spectrum: &Spectrum) -> Map<String, Value> {
+    let curve = spectrum.curve();
+    let all = [
+        ("pixels", json!(spectrum.pixels())),
+        ("mean", json!(curve.mean)),
+        ("std", json!(curve.std)),
+    ];
+    all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// The same of a window; a pixel alone has no deviation.
+pub fn curve(spectrum: &Spectrum) -> Map<String, Value> {
+    let mut all = curve_of_class(spectrum);
+    if spectrum.pixels() == 1 {
+        all.insert("std".to_owned(), Value::Null);
+    }
+    all
 }

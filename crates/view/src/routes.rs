@@ -8,7 +8,7 @@ use hsipack_pack::preview::{Meaning, Sampling};
 use hsipack_pack::spectra::Spectrum;
 use hsipack_store::mirror;
 use percent_encoding::percent_decode_str;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::about;
 use crate::answer::{Answer, bytes};
@@ -171,7 +171,7 @@ impl Routes {
     fn planes(&self, opened: &Opened, query: &Query) -> Result<Answer> {
         let (cube, deadline) = (&opened.cube, Deadline::new());
         let wanted = query.bands(cube.shape.bands, bands::MOST)?;
-        let shown = grid::shown(cube, &query.window(cube.shape)?, side(query)?);
+        let shown = grid::shown(cube, &query.window(cube.shape)?, grid::side(query)?);
         let held = self.held(opened, deadline)?;
         let values = bands::read(cube, held.as_deref(), &shown, &wanted, deadline)?;
         let shape = [wanted.len(), shown.rows.len(), shown.columns.len()];
@@ -183,11 +183,7 @@ impl Routes {
         // Some pixels are read faster than a cube is decoded.
         let held = self.held.if_held(opened.id);
         let spectrum = spectra::of_window(&opened.cube, held.as_deref(), &window, Deadline::new())?;
-        let mut answer = curve(&spectrum);
-        if spectrum.pixels() == 1 {
-            answer.insert("std".to_owned(), Value::Null);
-        }
-        Ok(Answer::json(&answer))
+        Ok(Answer::json(&facts::curve(&spectrum)))
     }
 
     fn angles(&self, opened: &Opened, query: &Query) -> Result<Answer> {
@@ -196,7 +192,7 @@ impl Routes {
         let window = query.window(cube.shape)?;
         let reference = spectra::of_window(cube, Some(&*held), &window, deadline)?;
         let shown = match held.is_whole {
-            true => grid::shown(cube, &Window::whole(cube.shape), side(query)?),
+            true => grid::shown(cube, &Window::whole(cube.shape), grid::side(query)?),
             false => held.sampling.clone(),
         };
         let usable = cube.good_bands.clone().unwrap_or_else(|| vec![true; cube.shape.bands]);
@@ -224,7 +220,7 @@ impl Routes {
     fn mask(&self, opened: &Opened, name: &str, query: &Query) -> Result<Answer> {
         let mask = Mask::open(opened, self.subject.masks(), name)?;
         let shape = opened.cube.shape;
-        let shown = grid::shown(&opened.cube, &query.window(shape)?, side(query)?);
+        let shown = grid::shown(&opened.cube, &query.window(shape)?, grid::side(query)?);
         let labels = mask.read(&shown, shape.columns)?;
         let lengths = [shown.rows.len(), shown.columns.len()];
         Ok(Answer::numbers(lengths, bytes(&labels, u16::to_le_bytes)))
@@ -284,7 +280,7 @@ impl Routes {
 
     fn deviation(&self, opened: &Opened, query: &Query) -> Result<Answer> {
         let shape = opened.cube.shape;
-        let shown = grid::shown(&opened.cube, &query.window(shape)?, side(query)?);
+        let shown = grid::shown(&opened.cube, &query.window(shape)?, grid::side(query)?);
         let of = match query.get("band") {
             None => deviation::Of::Spectrum,
             Some(_) => deviation::Of::Band(query.number("band", 0, shape.bands - 1)?),
@@ -302,26 +298,11 @@ impl Routes {
 
 fn class_curve(meaning: &Meaning, id: u16, spectrum: &Spectrum) -> Value {
     let facts::Class { id, label, colour } = facts::class(meaning, id);
-    let mut all = curve(spectrum);
+    let mut all = facts::curve_of_class(spectrum);
     all.extend([
         ("id".to_owned(), json!(id)),
         ("label".to_owned(), json!(label)),
         ("colour".to_owned(), json!(colour)),
     ]);
     Value::Object(all)
-}
-
-/// Pixels, means and deviations.
-fn curve(spectrum: &Spectrum) -> Map<String, Value> {
-    let curve = spectrum.curve();
-    let all = [
-        ("pixels", json!(spectrum.pixels())),
-        ("mean", json!(curve.mean)),
-        ("std", json!(curve.std)),
-    ];
-    all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
-}
-
-fn side(query: &Query) -> Result<usize> {
-    Ok(query.number("side", grid::USUAL, grid::MOST)?.max(1))
 }

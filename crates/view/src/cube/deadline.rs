@@ -6,27 +6,36 @@ use hsipack_format::{Error, ErrorKind, Result};
 
 /// When an answer is given up.
 #[derive(Clone, Copy, Debug)]
-pub struct Deadline(Instant);
+pub struct Deadline {
+    end: Instant,
+    /// What to do about it.
+    remedy: &'static str,
+}
 
 /// A cube of some gigabytes is read in less from a disk that deserves the name.
 const LONGEST: Duration = Duration::from_secs(120);
 
 impl Deadline {
-    /// That of a question that is asked now.
+    /// That of a question about a cube, which is asked now.
     pub fn new() -> Self {
-        Self(Instant::now() + LONGEST)
+        Self::with_remedy("look at a smaller part, or pack the cube, which is read faster")
+    }
+
+    /// That of another question, and what to do when it takes too long.
+    pub fn with_remedy(remedy: &'static str) -> Self {
+        Self { end: Instant::now() + LONGEST, remedy }
     }
 
     /// # Errors
     /// If it is over.
     pub fn check(self) -> Result<()> {
-        match Instant::now() < self.0 {
+        match Instant::now() < self.end {
             true => Ok(()),
             false => Err(Error::new(
                 ErrorKind::Interrupted,
                 format!("this takes longer than {} s", LONGEST.as_secs()),
             )
-            .with_remedy("look at a smaller part, or pack the cube, which is read faster")),
+            .with_remedy(self.remedy)),
         }
     }
 }
@@ -38,7 +47,7 @@ mod tests {
     #[test]
     fn what_is_over_is_an_error() {
         assert!(Deadline::new().check().is_ok());
-        let over = Deadline(Instant::now()).check().unwrap_err();
+        let over = Deadline { end: Instant::now(), ..Deadline::new() }.check().unwrap_err();
         assert_eq!(over.kind(), ErrorKind::Interrupted);
     }
 }

@@ -1,10 +1,10 @@
 //! Which pixels are shown of a window.
 
-use hsipack_format::CubeShape;
+use hsipack_format::{CubeShape, Result};
 use hsipack_pack::physical::Cube;
 use hsipack_pack::preview::Sampling;
 
-use crate::query::Window;
+use crate::query::{Query, Window};
 
 /// Most rows and columns of an answer.
 pub const MOST: usize = 2048;
@@ -12,6 +12,14 @@ pub const MOST: usize = 2048;
 pub const USUAL: usize = 1024;
 /// Bytes of values that are held of a cube: a cube of 480 × 640 × 100 fits.
 const HELD: usize = 128 << 20;
+
+/// The rows and columns that are asked for.
+///
+/// # Errors
+/// If they are no number.
+pub fn side(query: &Query) -> Result<usize> {
+    Ok(query.number("side", USUAL, MOST)?.max(1))
+}
 
 /// Rows and columns of the cube that are held in memory when it is looked at: all of them where they fit.
 pub fn held(shape: CubeShape) -> Sampling {

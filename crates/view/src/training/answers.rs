@@ -151,14 +151,14 @@ fn setup(batches: &Batches, epoch: u64) -> Result<Answer> {
         "samples": batches.replay.plan().samples().len(),
         "masks": batches.replay.masks(),
         "blocks": window.map(|window| [window.blocks, window.of_blocks]),
-        "mixes": batches.mixes(),
         "ops": batches.setup.pipeline.as_ref().map(|pipeline| &pipeline.ops),
     })))
 }
 
 /// Where a sample's windows come.
 fn places(batches: &Batches, epoch: u64, sample: usize) -> Result<Answer> {
-    let mut found = batches.places(epoch, sample, PLACES + 1, Deadline::new())?;
+    let deadline = Deadline::with_remedy("ask for fewer windows a cube, or for one split");
+    let mut found = batches.places(epoch, sample, PLACES + 1, deadline)?;
     let more = found.len() > PLACES;
     found.truncate(PLACES);
     let place = |Place { batch, place, item }: &Place| json!({ "batch": batch, "place": place, "window": window(item), "repeat": item.repeat });
@@ -181,20 +181,17 @@ fn listed(subject: &Subject, batches: &Batches, batch: &Batch, query: &Query) ->
     let limit = query.number("limit", LISTED.0, LISTED.1)?;
     let stack = batch.items.first().and_then(|item| stack(subject, item));
     let mut answer = json!({
-        "epoch": batch.epoch, "batches": batch.batches, "total": batch.items.len(),
+        "total": batch.items.len(),
         "before": shape(batch.before), "after": shape(batch.after),
         "own_stretch": batches.normalises(),
     });
     if let Some(stack) = stack {
         let chosen = batches.setup.loader.bands.as_deref();
-        let wavelength = stack.wavelength.as_deref().map(|all| of_bands(all, chosen));
         let good = stack.image.meta().band_notes().good_bands;
-        let good = good.as_deref().map(|all| of_bands(all, chosen));
-        let bands = batch.before.bands;
-        let presets = preview::presets(bands, wavelength.as_deref(), good.as_deref());
-        answer["good_bands"] = json!(good);
+        answer["good_bands"] = json!(good.as_deref().map(|all| of_bands(all, chosen)));
         answer["bands"] = json!(chosen);
-        answer["presets"] = json!(presets.into_iter().map(facts::Preset::of).collect::<Vec<_>>());
+        answer["presets"] = json!(presets(stack, good.as_deref(), chosen));
+        let wavelength = stack.wavelength.as_deref().map(|all| of_bands(all, chosen));
         answer["wavelength"] = json!(wavelength);
         let masks = batches.replay.masks().iter();
         answer["masks"] = masks.map(|name| mask(batches, stack, name)).collect();
@@ -203,6 +200,23 @@ fn listed(subject: &Subject, batches: &Batches, batch: &Batch, query: &Query) ->
     let items = places.map(|place| item(subject, batches, batch, place));
     answer["items"] = items.collect::<Result<Value>>()?;
     Ok(Answer::json(&answer))
+}
+
+/// Which bands can be red, green and blue: their places among those that are read, their numbers in the caption.
+fn presets(stack: &Stack, good: Option<&[bool]>, chosen: Option<&[usize]>) -> Vec<facts::Preset> {
+    let bands = stack.image.shape().bands;
+    let is_read = |band: &usize| chosen.is_none_or(|chosen| chosen.contains(band));
+    let is_good = |band: usize| good.is_none_or(|good| good[band]);
+    let any = (0..bands).filter(is_read).any(is_good);
+    // Bad ones are better than none.
+    let usable: Vec<bool> =
+        (0..bands).map(|band| is_read(&band) && (is_good(band) || !any)).collect();
+    let mut presets = preview::presets(bands, stack.wavelength.as_deref(), Some(&usable));
+    if let Some(chosen) = chosen {
+        let place = |band| chosen.iter().position(|one| *one == band).unwrap_or(0);
+        presets.iter_mut().for_each(|preset| preset.bands = preset.bands.map(place));
+    }
+    presets.into_iter().map(facts::Preset::of).collect()
 }
 
 /// What is known of the bands that are read.
@@ -304,8 +318,7 @@ impl Shown<'_> {
     }
 
     fn sampling(&self, [rows, columns, _]: [usize; 3]) -> Result<Sampling> {
-        let side = self.query.number("side", grid::USUAL, grid::MOST)?.max(1);
-        Ok(Sampling::new(rows, columns, side))
+        Ok(Sampling::new(rows, columns, grid::side(self.query)?))
     }
 
     fn planes(&self) -> Result<Answer> {
@@ -342,10 +355,6 @@ impl Shown<'_> {
                 self.query.number("column", 0, columns - 1)?,
             ]),
         };
-        let spectrum = values.spectrum(pixel)?;
-        let curve = spectrum.curve();
-        let std = pixel.is_none().then_some(curve.std);
-        let answer = json!({ "pixels": spectrum.pixels(), "mean": curve.mean, "std": std });
-        Ok(Answer::json(&answer))
+        Ok(Answer::json(&facts::curve(&values.spectrum(pixel)?)))
     }
 }

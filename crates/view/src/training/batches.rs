@@ -22,12 +22,8 @@ pub struct Batches {
 /// A batch, before anything of it is read.
 #[derive(Debug)]
 pub struct Batch {
-    /// Its epoch.
-    pub epoch: u64,
     /// Its items.
     pub items: Vec<Item>,
-    /// Batches of the epoch.
-    pub batches: usize,
     /// What goes into augmentations.
     pub before: Frame,
     /// What comes out of them.
@@ -87,7 +83,7 @@ impl Batches {
         let shape = plan.shape(number)?;
         let bands = self.setup.loader.bands.as_ref().map_or(shape.bands, Vec::len);
         let before = Frame { rows: shape.rows, columns: shape.columns, bands };
-        let mut batch = Batch { epoch, items, batches, before, after: before, drawn: None };
+        let mut batch = Batch { items, before, after: before, drawn: None };
         if let Some(pipeline) = &self.setup.pipeline {
             let keys: Vec<SampleKey> = batch.items.iter().map(SampleKey::from).collect();
             batch.after = pipeline.frame(before)?;

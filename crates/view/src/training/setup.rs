@@ -6,7 +6,7 @@ use std::str::FromStr;
 use hsipack_augment::Pipeline;
 use hsipack_format::{Error, Result};
 use hsipack_read::plan::{Crop, Patches};
-use hsipack_read::{Device, DeviceOptions, LoaderOptions};
+use hsipack_read::{Device, DeviceOptions, LoaderOptions, Normalization};
 use serde_json::{Value, json};
 
 use crate::query::Query;
@@ -94,6 +94,8 @@ impl Setup {
         plan.order = parsed(query, "order")?.unwrap_or(plan.order);
         if let Some(split) = query.get("split") {
             loader.splits = if split.is_empty() { Vec::new() } else { vec![split.to_owned()] };
+            // Those of another split may have been chosen one by one.
+            loader.samples = None;
         }
         if let Some(kind) = query.get("crop") {
             crop(&mut loader, kind, query)?;
@@ -120,15 +122,22 @@ impl Setup {
         Ok(Self { loader, images, pipeline, augment })
     }
 
-    /// The same, for the page's form.
+    /// The same, for the page's form; `null` where that has no word for it.
     pub fn json(&self) -> Value {
-        let LoaderOptions { plan, splits, .. } = &self.loader;
+        let LoaderOptions { plan, splits, samples, .. } = &self.loader;
+        let split = match (samples, &splits[..]) {
+            (None, []) => Some(""),
+            (None, [split]) => Some(split.as_str()),
+            _ => None,
+        };
+        let normalize = self.images.normalization.to_string();
+        let is_word = normalize.parse::<Normalization>().is_ok();
         let mut setup = json!({
             "batch_size": plan.batch_size,
             "order": plan.order.to_string(),
             "seed": plan.seed.to_string(),
-            "split": splits.join(","),
-            "normalize": self.images.normalization.to_string(),
+            "split": split,
+            "normalize": is_word.then_some(normalize),
             "physical": self.images.physical,
             "dtype": self.images.image.to_string(),
             "augment": self.augment,
@@ -265,6 +274,14 @@ mod tests {
             (&json!("patches"), &json!([3, 5]), &json!("a"))
         );
         assert_eq!((&told["normalize"], &told["order"]), (&json!("snv"), &json!("shuffled")));
+        let mut base = Training::default();
+        base.loader.samples = Some(vec![1, 2]);
+        base.images.normalization =
+            Normalization::StandardizeBy { mean: vec![0.0], std: vec![1.0] };
+        let given = setup(&base, "seed=4").json();
+        assert_eq!((&given["split"], &given["normalize"]), (&Value::Null, &Value::Null));
+        let other = setup(&base, "split=val");
+        assert_eq!((&other.json()["split"], &other.loader.samples), (&json!("val"), &None));
         let key = |query: &str| Setup::key(&Query::parse(query));
         assert_eq!(key("seed=1&epoch=3&rows=2"), key("rows=2&seed=1&batch=9"));
         assert_ne!(key("seed=1"), key("seed=2"));

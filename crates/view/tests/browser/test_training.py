@@ -14,7 +14,7 @@ import pytest
 import scenes
 from conftest import DAMAGED, serving
 from looking import DESKTOP, PHONE, View, numbers, until
-from playwright.sync_api import Browser, Locator
+from playwright.sync_api import Browser, Locator, Route
 from scenes import Scene
 from test_looks import FLAWS, keep
 from test_page import check_axe
@@ -42,6 +42,10 @@ def training(view: View, **options: Any) -> None:
 def loaded(view: View) -> None:
     view.page.locator(".items canvas").first.wait_for()
     until(lambda: view.page.locator(".item .pictures > span").count() == 0)
+
+
+def names(view: View) -> list[str]:
+    return view.page.locator(".item .name").all_inner_texts()
 
 
 def cards(view: View) -> list[Locator]:
@@ -99,8 +103,8 @@ def test_items_are_shown_as_they_are_read_and_augmented(
 def test_masks_move_with_the_image(view: View, train: dict[str, Scene]) -> None:
     training(view, augment=json.dumps([{"op": "rot90", "p": 1, "turns": [2, 2]}]))
     # The masks' list is that of the loader.
-    names = view.page.get_by_label("Mask", exact=True).locator("option").all_inner_texts()
-    assert names == ["labels", "quality", "No mask"]
+    masks = view.page.get_by_label("Mask", exact=True).locator("option").all_inner_texts()
+    assert masks == ["labels", "quality", "No mask"]
     for card in cards(view):
         scene = named(card, train)
         under = coloured(scene.packed)
@@ -114,7 +118,6 @@ def test_masks_move_with_the_image(view: View, train: dict[str, Scene]) -> None:
 
 def test_layers_are_shown_too(view: View, train: dict[str, Scene]) -> None:
     training(view, overlay="quality", augment=json.dumps([{"op": "vflip", "p": 1}]))
-    plain_of = {}
     for card in cards(view):
         scene = named(card, train)
         read, augmented = pictures(card)
@@ -125,8 +128,6 @@ def test_layers_are_shown_too(view: View, train: dict[str, Scene]) -> None:
         assert not differs[~covered].any()
         assert differs[covered].mean() > 0.97
         np.testing.assert_allclose(augmented, read[::-1], atol=3)
-        plain_of[scene.name] = plain
-    assert len(plain_of) == 3
 
 
 def test_the_form_says_which_windows_are_drawn(view: View, train: dict[str, Scene]) -> None:
@@ -291,6 +292,97 @@ def test_what_is_wrong_with_augmentations_is_said_beside_them(view: View) -> Non
     assert not error.is_visible()
 
 
+def test_what_was_refused_is_not_asked_for_again(view: View) -> None:
+    view.expected = ["422"]
+    training(view, overlay="")
+    box = view.page.get_by_label("As JSON")
+    error = view.page.locator("form [role=alert]")
+    apply = view.page.get_by_role("button", name="Apply")
+    box.fill('[{"op": "hflop"}]')
+    apply.click()
+    until(lambda: "hflop" in error.inner_text())
+    # Back to what it was before.
+    box.fill("")
+    apply.click()
+    loaded(view)
+    assert not error.is_visible()
+    until(lambda: "augment" not in view.state())
+    # The same once more, and then something else.
+    box.fill('[{"op": "hflop"}]')
+    apply.click()
+    until(lambda: error.is_visible())
+    box.fill("")
+    view.page.get_by_label("Seed", exact=True).fill("7")
+    apply.click()
+    loaded(view)
+    until(lambda: view.state().get("seed") == ["7"])
+    assert "augment" not in view.state()
+
+
+def test_a_link_that_asks_for_what_cannot_be_can_be_mended(view: View) -> None:
+    view.expected = ["422"]
+    view.page.goto("about:blank")
+    options = {"split": "train", "augment": '[{"op": "hflop"}]'}
+    view.page.goto(f"{view.address}#training?{urlencode(options)}")
+    error = view.page.locator("form [role=alert]")
+    until(lambda: "hflop" in error.inner_text())
+    # The form has what the viewer was started with.
+    until(lambda: view.page.get_by_label("Batch size").input_value() == "8")
+    view.page.get_by_label("Split").select_option("train")
+    view.page.get_by_role("button", name="Apply").click()
+    loaded(view)
+    until(lambda: view.state() == {"split": ["train"]})
+    assert not error.is_visible()
+
+
+def test_an_item_is_not_shown_with_what_belongs_to_another(view: View) -> None:
+    training(view, overlay="", batch_size=2)
+    open_item(view, 0)
+    csv = view.page.locator(".item-panel").get_by_role("button", name="Save CSV")
+    until(csv.is_enabled)
+    held: list[Route] = []
+    view.page.route("**/api/training/**place=1**", lambda route: held.append(route))
+    cards(view)[1].click()
+    panel = view.page.locator(".item-panel")
+    until(lambda: panel.locator("h2.cube-name").inner_text() == names(view)[1])
+    assert panel.locator("canvas").count() == 0
+    assert csv.is_disabled()
+    assert panel.locator("path.line").count() == 0 or not panel.locator("svg").first.is_visible()
+    # The picture, and the mean of its spectra.
+    assert len(held) == 2
+    # Requests that wait go on, too.
+    view.page.unroute("**/api/training/**place=1**")
+    panel.locator("canvas").first.wait_for()
+    until(csv.is_enabled)
+    # The item that another batch has at the same place.
+    view.page.keyboard.press("p")
+    cards(view)[0].click()
+    until(lambda: view.state().get("place") == ["0"])
+    view.page.keyboard.press("n")
+    until(lambda: view.state().get("batch") == ["1"])
+    until(lambda: panel.locator("h2.cube-name").inner_text() == names(view)[0])
+    # The last batch has one item: none is at the place of the second.
+    view.page.keyboard.press("p")
+    until(lambda: len(cards(view)) == 2)
+    cards(view)[1].click()
+    until(lambda: view.state().get("place") == ["1"])
+    view.page.keyboard.press("n")
+    until(lambda: view.state().get("batch") == ["1"] and "place" not in view.state())
+    until(lambda: not panel.is_visible())
+
+
+def test_windows_of_a_cube_are_asked_for_once(view: View) -> None:
+    asked: list[str] = []
+    view.page.on(
+        "request",
+        lambda request: asked.append(request.url) if "training/places" in request.url else None,
+    )
+    view.cube(0, "open=windows&training=split%3Dtrain%26crop%3Dgrid%26rows%3D12%26columns%3D16")
+    section = view.page.locator(".section.windows")
+    until(lambda: "4 windows in epoch 0" in section.inner_text())
+    assert len(asked) == 1
+
+
 def test_everything_is_done_with_keys(view: View) -> None:
     # Of all samples the damaged one may come first.
     view.expected = ["422"]
@@ -303,7 +395,8 @@ def test_everything_is_done_with_keys(view: View) -> None:
     assert view.page.locator(".item-panel").is_visible()
     press("Escape")
     until(lambda: "place" not in view.state())
-    assert view.page.evaluate("document.activeElement.className") == "item"
+    focused = "document.activeElement.closest('[data-place]').dataset.place"
+    assert view.page.evaluate(focused) == "1"
     press("n")
     until(lambda: view.state().get("batch") == ["1"])
     loaded(view)
@@ -321,8 +414,7 @@ def test_everything_is_done_with_keys(view: View) -> None:
 
 def test_names_of_samples_are_text(view: View, small: list[Scene]) -> None:
     training(view, split="val")
-    names = view.page.locator(".item .name").all_inner_texts()
-    assert names == [small[2].name, small[3].name]
+    assert names(view) == [small[2].name, small[3].name]
 
 
 def test_damage_is_said_on_its_card(view: View) -> None:

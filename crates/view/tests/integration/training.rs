@@ -160,6 +160,33 @@ fn patches_have_the_labels_of_their_centres() {
 }
 
 #[test]
+fn chosen_bands_keep_their_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut training = Training::default();
+    training.loader.bands = Some(vec![4, 2, 1]);
+    let path = dataset(folder.path());
+    let subject = Subject::open(&path.to_string_lossy(), None).unwrap();
+    let viewed = Viewed::start(subject.with_training(training).unwrap(), &Options::default());
+    let listed = viewed.get("api/training/batch").json();
+    assert_eq!(listed["bands"], json!([4, 2, 1]));
+    let of_all = Viewed::of(&path).get("api/training/batch").json();
+    let preset = &listed["presets"][0];
+    let caption = preset["caption"].as_str().unwrap();
+    // Places among those that are read, as the pixels have them; numbers in words.
+    for place in preset["bands"].as_array().unwrap() {
+        let band = [4, 2, 1][number(place)];
+        assert!(caption.contains(&band.to_string()), "{preset}");
+        let nm = &of_all["wavelength"][band];
+        assert_eq!(&listed["wavelength"][number(place)], nm);
+    }
+    let sample = number(&listed["items"][0]["sample"]);
+    let planes = viewed.get("api/training/planes?bands=0,1,2").singles();
+    let stored = stored(sample, [0, 0, ROWS, COLUMNS]);
+    let plane = |band: usize| &stored[band * ROWS * COLUMNS..(band + 1) * ROWS * COLUMNS];
+    assert!(same(&planes, &[plane(4), plane(2), plane(1)].concat()));
+}
+
+#[test]
 fn what_cannot_be_is_an_error_that_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let path = dataset(folder.path());
