@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hsipack_format::geo::Unit;
-use hsipack_format::{DType, Error, Result, names};
+use hsipack_format::{DType, Error, Result, names, text};
 use hsipack_pack::array_geo as arrays_geo;
 use hsipack_pack::convert::parts::{self, Part, WorkOptions};
 use hsipack_pack::convert::plan::{Plan, PlannedSample};
@@ -199,6 +199,7 @@ pub fn array_geo(
 ) -> PyResult<String> {
     let units = [Unit::Degree, Unit::Metre];
     let unit = unit.map(|unit| names::value("unit", unit, &units, Unit::name)).transpose();
+    let unit = unit.map_err(|error| error.within(format!("cube '{}': geo", text::printable(name))));
     let geo = unit.and_then(|unit| arrays_geo::array_geo(name, crs, transform, unit));
     geo.map(|geo| json(&geo)).or_raise(py)
 }

@@ -112,5 +112,9 @@ def test_pages_of_the_command_have_every_option(hsipack: Hsipack) -> None:
         options = set(re.findall(r"^ {2,6}(?:-\w, )?(--[a-z-]+)", listed, flags=re.M))
         shown = set(re.findall(r"^:::\{option\} (?:-\w, )?(--[a-z-]+)", page, flags=re.M))
         assert shown == options - {"--help", "--version"}, name
-        for example in re.findall(r"^  (hsipack \S+)", text, flags=re.M):
-            assert example in page, name
+        # Where the help breaks a line, the page has the rest behind it.
+        for example in re.findall(r"^  (hsipack [^\n]+)", text, flags=re.M):
+            assert f"\n{example}" in page, (name, example)
+        examples = text.partition("\nExamples:\n")[2].partition("\n\n")[0]
+        block = page.partition("\n## Examples\n\n```sh\n")[2].partition("\n```")[0]
+        assert block.split() == examples.split(), name

@@ -24,9 +24,9 @@ def of_cube(name: str, given: Any) -> str | None:
         what = f"cube {name!r}: geo has {odd[0]!r} in it"
         raise ConflictError(what, remedy="give crs and transform")
     unit = given.get("unit")
-    if unit not in (None, "degree", "metre"):
-        what = f"cube {name!r}: geo: unit={_options.shown(unit)}"
-        raise ConflictError(what, remedy='give "degree" or "metre", or leave it out')
+    if unit is not None and not isinstance(unit, str):
+        # What is no text is no unit either, and refused as such.
+        unit = _options.shown(unit)
     crs = _crs(name, given.get("crs"))
     return _hsipack.array_geo(name, crs, _transform(name, given["transform"]), unit)
 
@@ -47,7 +47,7 @@ def _transform(name: str, given: Any) -> list[float]:
     numbers = given.to_gdal() if callable(getattr(given, "to_gdal", None)) else given
     try:
         six = [float(number) for number in numbers]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         six = []
     if isinstance(numbers, str | bytes) or len(six) != 6:
         what = f"cube {name!r}: geo: transform={_options.shown(given)}"
