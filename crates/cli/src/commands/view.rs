@@ -50,7 +50,7 @@ pub struct Args {
     source_root: Option<PathBuf>,
 
     /// Begin with what training is given: batches of the dataset before and after these augmentations, a JSON list
-    /// such as [{"op": "hflip", "p": 0.5}], or what `to_json` of hsipack.augment writes. The page says which batches
+    /// such as [{"op": "hflip", "p": 0.5}], or what `to_json()` of Python's augmentations writes. The page says which batches
     #[arg(long, value_name = "FILE")]
     augment: Option<PathBuf>,
 
