@@ -84,7 +84,7 @@ def panels(task: Json, above: float) -> list[str]:
         words("head", 16, above + 30, task["title"]),
         words("soft", LEFT, above + 56, f"{title} after the last epoch, in %:"),
         words("soft", LEFT, above + 72, "a dot for each seed, a line for the mean"),
-        words("soft", right, above + 56, "seconds an epoch (median):"),
+        words("soft", right, above + 56, "seconds an epoch (medians):"),
         square("ours", right, above + 63),
         words("soft", right + 14, above + 72, "training"),
         square("bar", right + 76, above + 63),
@@ -124,8 +124,8 @@ def dots(axis: Axis, values: list[float], mean: float, y: float) -> list[str]:
 
 def bar(axis: Axis, found: Json, y: float) -> list[str]:
     """The part in which the network computes, and the part in which it waits."""
-    whole, share = found["epoch_s"], found["wait_share"]
-    start, middle, end = (axis.at(value) for value in (0, whole * (1 - share), whole))
+    whole, wait = found["epoch_s"], found["wait_s"]
+    start, middle, end = (axis.at(value) for value in (0, whole - wait, whole))
     figures = f"{whole:.2f}"
     if "times_as_fast" in found:
         figures += f"  ({found['times_as_fast']['median']:.2f}x)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import hashlib
 import time
@@ -11,8 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from training.tasks import Json, Scores, Task, Window
-from training.ways import Feed, Way, drop_cache, feed
+from training import cache
+from training.tasks import Json, Task, Window
+from training.ways import Feed, Way, feed
 
 
 @dataclass
@@ -20,10 +22,12 @@ class Epoch:
     """Of one epoch, in seconds."""
 
     train_s: float
-    """All of it but validation."""
     wait_s: float
-    """Until the batches were there, augmented."""
-    scores: Scores
+    """Until workers and threads were started, and the batches were there, augmented."""
+    weights: dict[str, Tensor]
+    """What the network had come to."""
+    cached: tuple[float, float] | None
+    """The share of the files that was in the system's cache before it, and after it."""
 
 
 def train(
@@ -43,24 +47,37 @@ def train(
     # What an earlier way left is not to be cleared away while this one is timed.
     gc.collect()
     epochs: list[Epoch] = []
+    files = task.path(way.form)
     source: Feed | None = None
-    for _ in windows:
+    for number in range(len(windows)):
         if task.drop:
-            drop_cache(task.path(way.form))
+            # What a loader has mapped is not forgotten: each epoch has one of its own.
+            if source is not None:
+                source.close()
+                source = None
+            cache.drop(files)
+        before = cache.cached(files) if task.drop else 0.0
         began = time.perf_counter()
         if source is None:
-            # Workers, threads and buffers are started in the first epoch.
-            source = feed(task, way, seed, windows, workers)
-        waited = one_epoch(source, model, optimizer, schedule)
+            source = feed(task, way, seed, windows, workers, number)
+        waited = time.perf_counter() - began
+        waited += one_epoch(source, model, optimizer, schedule)
         took = time.perf_counter() - began
-        epochs.append(Epoch(took, waited, task.validate(model, validation)))
+        cached = (before, cache.cached(files)) if task.drop else None
+        epochs.append(Epoch(took, waited, copy.deepcopy(model.state_dict()), cached))
     assert source is not None
     source.close()
+    # Not between epochs: who loads ahead would do so meanwhile, and for nothing.
+    scores = []
+    for one in epochs:
+        model.load_state_dict(one.weights)
+        scores.append(task.validate(model, validation))
     return {
         "seed": seed,
         "train_s": [one.train_s for one in epochs],
         "wait_s": [one.wait_s for one in epochs],
-        "scores": {name: [one.scores[name] for one in epochs] for name in task.measures},
+        "cached": [one.cached for one in epochs],
+        "scores": {name: [each[name] for each in scores] for name in task.measures},
         "weights": digest(model),
     }
 

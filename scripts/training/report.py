@@ -12,18 +12,19 @@ from training.tasks import FILES, Json
 from training.ways import WAYS, WHAT
 
 
-def page(results: Json, name: str) -> str:
-    """Markdown; the picture lies beside it as `NAME.svg`."""
+def page(results: Json, name: str | None) -> str:
+    """Markdown; with a name, the picture lies beside it as `NAME.svg`."""
     lines = [
         f"# Training from packed cubes, {datetime.date.today():%-d %B %Y}",
         "",
         *setting(results),
-        "",
-        f"![Accuracy of each training, and seconds an epoch]({name}.svg)",
     ]
+    if name is not None:
+        lines += ["", f"![Accuracy of each training, and seconds an epoch]({name}.svg)"]
     for task in results["tasks"].values():
         lines += ["", f"## {task['title']}", "", *about(task), "", *accuracy(task)]
-        lines += ["", *verdicts(task), "", *times(task), "", *sizes(task), "", *curves(task)]
+        lines += ["", *verdicts(task), "", *times(task, results["drop_cache"])]
+        lines += ["", *sizes(task), "", *curves(task)]
     return "\n".join([*lines, ""])
 
 
@@ -32,7 +33,9 @@ def setting(results: Json) -> list[str]:
     machine, workers = results["machine"], results["workers"]
     libraries = ", ".join(f"{name} {version}" for name, version in results["libraries"].items())
     where = (
-        "The system forgets the files before each epoch, and hsipack keeps no chunks in memory."
+        "The system forgets the files before each epoch, and hsipack keeps no chunks in memory. "
+        "So that no file is in use then, DataLoader and Loader are closed after each epoch, and "
+        "made anew for the next."
         if results["drop_cache"]
         else "Files are in the system's cache, and hsipack's Loader keeps decoded chunks in memory "
         "where they fit, as it does by itself."
@@ -42,12 +45,14 @@ def setting(results: Json) -> list[str]:
         f"all on the CPU; Python {machine['python']}, {libraries}. `{results['command']}` took "
         f"{results['seconds'] / 60:.1f} minutes.",
         "",
-        f"The network has {results['threads']} of the cores (`--threads`). `files`: torch's "
+        f"The network computes in {results['threads']} threads (`--threads`). `files`: torch's "
         f"DataLoader with {workers} workers, `persistent_workers=True`, "
-        f"`prefetch_factor={results['prefetch']}`; whole batches are augmented in the workers. The "
-        f"others: hsipack's Loader with {workers} threads and its own defaults; `hsipack` augments "
-        "in it, `kornia` in the process that trains. hsipack makes one warp of flips and affine "
-        f"maps; Kornia does one after the other. {where}",
+        f"`prefetch_factor={results['prefetch']}`; whole batches are augmented in the workers, in "
+        f"one thread each. The others: hsipack's Loader with {workers} threads that decode, and "
+        "its own defaults; `hsipack` augments in it, `kornia` in the process that trains, both in "
+        f"as many threads as the network has ({results['threads']}), as they do by themselves. "
+        "hsipack makes one warp of flips and affine maps; Kornia does one after the other. "
+        f"{where}",
         "",
         "With a seed all ways begin with the same weights and see the same windows in the same "
         "order; ways with the same augmentation get the same draws. Before training, the first "
@@ -61,8 +66,9 @@ def about(task: Json) -> list[str]:
     return [
         f"{task['training_samples']} windows an epoch in batches of {task['batch']}, "
         f"{task['steps']} steps in all; Adam, rate {task['rate']:g} falling to 0 by a cosine. "
-        f"Validation on {task['validation_pixels']} pixels of other places, after each epoch, "
-        f"from the same form. `auto` kept {task['keep_bits'].get('auto', '-')} mantissa bits.",
+        f"Validation on {task['validation_pixels']} pixels of other places, from the same form, "
+        "with the weights that each epoch came to; it is done after the last epoch. `auto` kept "
+        f"{task['keep_bits'].get('auto', '-')} mantissa bits.",
     ]
 
 
@@ -72,7 +78,7 @@ def accuracy(task: Json) -> list[str]:
     head = ["way"]
     for title in names.values():
         head += [title, "min-max"]
-    rows = [[*head, "difference to its control", "standard error", "equal networks"]]
+    rows = [[*head, "difference to its control", "95 % interval", "equal networks"]]
     for way, found in task["ways"].items():
         row = [way]
         for name in names:
@@ -80,7 +86,8 @@ def accuracy(task: Json) -> list[str]:
             row += [mean(final), f"{percent(final['least'])}-{percent(final['most'])}"]
         rows.append([*row, *against(found, len(task["runs"][way]))])
     return [
-        "After the last epoch, in %, mean ± standard deviation over seeds:",
+        "After the last epoch, in %, mean ± standard deviation over seeds. The difference is the "
+        "mean of those seed by seed, its interval from Student's t:",
         "",
         *markdown(rows),
     ]
@@ -91,8 +98,15 @@ def against(found: Json, seeds: int) -> list[str]:
     if "difference" not in found:
         return ["", "", ""]
     it = found["difference"]
-    error = "-" if it["standard_error"] is None else f"{100 * it['standard_error']:.2f}"
-    return [f"{100 * it['mean']:+.2f}", error, f"{it['equal_weights']} of {seeds}"]
+    return [f"{100 * it['mean']:+.2f}", interval(it), f"{it['equal_weights']} of {seeds}"]
+
+
+def interval(difference: Json) -> str:
+    """Of a difference, in %."""
+    if difference["interval"] is None:
+        return "-"
+    least, most = difference["interval"]
+    return f"{100 * least:+.2f} to {100 * most:+.2f}"
 
 
 def verdicts(task: Json) -> list[str]:
@@ -104,19 +118,22 @@ def verdicts(task: Json) -> list[str]:
             continue
         it = found["difference"]
         text = f"- `{way}` less `{WAYS[way].control}`: {100 * it['mean']:+.2f} % points of {title}"
-        if it["standard_error"] is not None:
-            place = "**within**" if it["within_spread"] else "**beyond**"
-            errors = "not more" if it["within_two_errors"] else "more"
+        if it["interval"] is not None:
+            least, most = it["interval"]
+            contains = "contains" if least <= 0 <= most else "does not contain"
             text += (
-                f", {place} the spread between seeds ({100 * it['control_std']:.2f}); {errors} "
-                f"than two standard errors ({100 * it['standard_error']:.2f}) from 0"
+                f", 95 % interval {interval(it)}, which {contains} 0; the control's standard "
+                f"deviation over seeds is {percent(it['control_std'])}"
             )
         lines.append(text + ".")
     return lines
 
 
-def times(task: Json) -> list[str]:
+def times(task: Json, drop: bool) -> list[str]:
     """What an epoch takes."""
+    what = "workers and threads begin, as in all others"
+    if not drop:
+        what = "workers, threads and caches begin"
     goal = percent(task["goal"])
     title = next(iter(task["measures"].values()))
     rows = [["way", "s/epoch", "min-max", "first", "waiting", "s to goal", f"times {BASELINE}"]]
@@ -129,15 +146,16 @@ def times(task: Json) -> list[str]:
                 f"{found['epoch_s']:.2f}",
                 f"{found['epoch_s_least']:.2f}-{found['epoch_s_most']:.2f}",
                 f"{found['first_epoch_s']:.2f}",
-                f"{100 * found['wait_share']:.0f} %",
-                f"{found['to_goal_s']['mean']:.1f} ± {found['to_goal_s']['std']:.1f}",
+                f"{100 * found['wait_s'] / found['epoch_s']:.0f} %",
+                with_std(found["to_goal_s"], 1, ".1f"),
                 ratio,
             ]
         )
     return [
         "Seconds an epoch without validation: median over epochs and seeds. `first` is the first "
-        "epoch, in which workers, threads and caches begin. `waiting`: the share in which no "
-        f"augmented batch was there. `s to goal`: training until {title} is {goal} %, which all "
+        f"epoch, in which {what}. `waiting`: the median of the seconds in which no augmented batch "
+        "was there, the start of workers and threads included, as a share of `s/epoch`. "
+        f"`s to goal`: training until {title} is {goal} %, which all "
         "ways reach with all seeds. The last column compares the median epochs of each seed: "
         "median (min-max) of the ratios.",
         "",
@@ -171,7 +189,13 @@ def curves(task: Json) -> list[str]:
 
 def mean(values: Json) -> str:
     """With the standard deviation, in %."""
-    return f"{percent(values['mean'])} ± {percent(values['std'])}"
+    return with_std(values, 100, ".2f")
+
+
+def with_std(values: Json, factor: int, form: str) -> str:
+    """The mean and the standard deviation, if there are several values."""
+    std = "-" if values["std"] is None else f"{factor * values['std']:{form}}"
+    return f"{factor * values['mean']:{form}} ± {std}"
 
 
 def percent(share: Any) -> str:

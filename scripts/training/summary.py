@@ -7,6 +7,8 @@ import statistics
 from itertools import accumulate
 from typing import Any
 
+from scipy import stats
+
 from training.tasks import FILES, Json
 from training.ways import WAYS
 
@@ -37,7 +39,7 @@ def figures(runs: list[Json], task: Json, goal: float) -> Json:
     """Of one way."""
     measure = next(iter(task["measures"]))
     epochs = [seconds for run in runs for seconds in run["train_s"]]
-    waits = sum(sum(run["wait_s"]) for run in runs)
+    waits = [seconds for run in runs for seconds in run["wait_s"]]
     return {
         "final": {
             name: spread([run["scores"][name][-1] for run in runs]) for name in task["measures"]
@@ -46,7 +48,7 @@ def figures(runs: list[Json], task: Json, goal: float) -> Json:
         "epoch_s_least": min(epochs),
         "epoch_s_most": max(epochs),
         "first_epoch_s": statistics.median(run["train_s"][0] for run in runs),
-        "wait_share": waits / sum(epochs),
+        "wait_s": statistics.median(waits),
         "to_goal_s": spread([until(run, measure, goal) for run in runs]),
         "curve": {
             name: [
@@ -59,10 +61,10 @@ def figures(runs: list[Json], task: Json, goal: float) -> Json:
 
 
 def spread(values: list[float]) -> Json:
-    """Mean, standard deviation (n - 1), least and greatest."""
+    """Mean, standard deviation (n - 1; one value has none), least and greatest."""
     return {
         "mean": statistics.fmean(values),
-        "std": statistics.stdev(values) if len(values) > 1 else 0.0,
+        "std": statistics.stdev(values) if len(values) > 1 else None,
         "least": min(values),
         "most": max(values),
     }
@@ -79,17 +81,23 @@ def difference(runs: list[Json], control: list[Json], measure: str) -> Json:
     pairs = list(zip(runs, control, strict=True))
     each = [one["scores"][measure][-1] - two["scores"][measure][-1] for one, two in pairs]
     own = spread([two["scores"][measure][-1] for two in control])
-    mean = statistics.fmean(each)
-    error = statistics.stdev(each) / math.sqrt(len(each)) if len(each) > 1 else None
     return {
         "each": each,
-        "mean": mean,
-        "standard_error": error,
+        "mean": statistics.fmean(each),
+        "interval": interval(each),
         "control_std": own["std"],
-        "within_spread": abs(mean) <= own["std"] if len(each) > 1 else None,
-        "within_two_errors": abs(mean) <= 2 * error if error is not None else None,
         "equal_weights": sum(one["weights"] == two["weights"] for one, two in pairs),
     }
+
+
+def interval(values: list[float]) -> list[float] | None:
+    """The 95 % interval of their mean, by Student's t; one value has none."""
+    count = len(values)
+    if count < 2:
+        return None
+    mean = statistics.fmean(values)
+    reach = float(stats.t.ppf(0.975, count - 1)) * statistics.stdev(values) / math.sqrt(count)
+    return [mean - reach, mean + reach]
 
 
 def times_as_fast(runs: list[Json], baseline: list[Json]) -> Json:

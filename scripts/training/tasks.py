@@ -96,6 +96,7 @@ class Task(ABC):
         self.bits: dict[str, int] = {}
         self.cubes: list[Values] = []
         self.masks: list[Ids] = []
+        self._refuse_others()
 
     @property
     def measure(self) -> str:
@@ -146,21 +147,45 @@ class Task(ABC):
             return size(self.path(FILES)) + size(self.folder / "masks")
         return size(self.path(form))
 
+    @property
+    def settings(self) -> Path:
+        """Says what was drawn in the folder, and so that the folder is the script's own."""
+        return self.folder / "sizes.json"
+
+    def _refuse_others(self) -> None:
+        """Ends the script where the folder has what it did not write: drawing would delete it."""
+        if not self.folder.exists() or self.settings.exists():
+            return
+        if not self.folder.is_dir() or any(self.folder.iterdir()):
+            raise SystemExit(
+                f"{self.folder} is not one of this script's, which would delete what is there; "
+                "give another --folder"
+            )
+
     def prepare(self, forms: list[str], tell: Callable[[str], None]) -> None:
         """Draws and packs what is not there yet."""
         wanted = json.dumps(asdict(self.sizes))
-        settings = self.folder / "sizes.json"
-        if not settings.exists() or settings.read_text() != wanted:
-            shutil.rmtree(self.folder, ignore_errors=True)
-            for name in (FILES, "masks"):
-                (self.folder / name).mkdir(parents=True)
+        if not self.settings.exists() or self.settings.read_text() != wanted:
             tell(f"{self.key}: drawing")
+            self._clear()
+            for name in (FILES, "masks"):
+                (self.folder / name).mkdir()
             self.draw()
-            settings.write_text(wanted)
+            self.settings.write_text(wanted)
         for form in forms:
             self._pack(form, tell)
             warm(self.path(form))
         self.open_files()
+
+    def _clear(self) -> None:
+        """An empty folder that is known as the script's own, should it be interrupted now."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.settings.write_text("not drawn yet")
+        for path in self.folder.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path != self.settings:
+                path.unlink()
 
     def _pack(self, form: str, tell: Callable[[str], None]) -> None:
         if form == FILES:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import hsipack.augment
@@ -141,9 +139,9 @@ class Order(Sampler[list[Window]]):
     begin an iteration twice.
     """
 
-    def __init__(self, epochs: list[list[list[Window]]]) -> None:
+    def __init__(self, epochs: list[list[list[Window]]], first: int) -> None:
         self.epochs = epochs
-        self.epoch = -1
+        self.epoch = first - 1
 
     def __iter__(self) -> Iterator[list[Window]]:
         return iter(self.epochs[self.epoch])
@@ -169,16 +167,22 @@ class Files:
     """
 
     def __init__(
-        self, task: Task, way: Way, seed: int, epochs: list[list[list[Window]]], workers: int
+        self,
+        task: Task,
+        way: Way,
+        seed: int,
+        epochs: list[list[list[Window]]],
+        workers: int,
+        first: int,
     ) -> None:
-        self.order = Order(epochs)
+        self.order = Order(epochs, first)
         self.loader: DataLoader[Any] | None = DataLoader(
             Windows(task),
             batch_sampler=self.order,
             collate_fn=Collate(task, augment(task, way, seed)),
             num_workers=workers,
-            persistent_workers=workers > 0,
-            prefetch_factor=PREFETCH if workers else None,
+            persistent_workers=True,
+            prefetch_factor=PREFETCH,
         )
 
     def __iter__(self) -> Iterator[Batch]:
@@ -195,11 +199,17 @@ class Packed:
     """hsipack's loader, with its own settings but for what a task asks."""
 
     def __init__(
-        self, task: Task, way: Way, seed: int, epochs: list[list[list[Window]]], threads: int
+        self,
+        task: Task,
+        way: Way,
+        seed: int,
+        epochs: list[list[list[Window]]],
+        threads: int,
+        first: int,
     ) -> None:
         self.task = task
         own = way.augmentation == HSIPACK
-        self.windows = iter(epochs)
+        self.windows = iter(epochs[first:])
         self.augment = None if own else augment(task, way, seed)
         self.loader = task.loader(
             way.form,
@@ -207,6 +217,7 @@ class Packed:
             augment=sequential(seed) if own else None,
             num_threads=threads,
         )
+        self.loader.set_epoch(first)
 
     def __iter__(self) -> Iterator[Batch]:
         for batch, windows in zip(self.loader, next(self.windows), strict=True):
@@ -217,10 +228,19 @@ class Packed:
         self.loader.close()
 
 
-def feed(task: Task, way: Way, seed: int, epochs: list[list[list[Window]]], workers: int) -> Feed:
-    """Batches of these windows: by so many worker processes, or as many threads."""
+def feed(
+    task: Task,
+    way: Way,
+    seed: int,
+    epochs: list[list[list[Window]]],
+    workers: int,
+    first: int = 0,
+) -> Feed:
+    """Batches of these windows, from the epoch `first` on: by so many worker processes, or as many
+    threads.
+    """
     kind = Files if way.form == FILES else Packed
-    return kind(task, way, seed, epochs, workers)
+    return kind(task, way, seed, epochs, workers, first)
 
 
 def check(task: Task, way: Way, epochs: list[list[list[Window]]], workers: int) -> float:
@@ -244,19 +264,6 @@ def check(task: Task, way: Way, epochs: list[list[list[Window]]], workers: int) 
         )
     source.close()
     return difference
-
-
-def drop_cache(folder: Path) -> None:
-    """Has the system forget the files of a form, so that they come from the disk."""
-    for path in folder.rglob("*"):
-        if path.is_file():
-            file = os.open(path, os.O_RDONLY)
-            try:
-                # What is not on the disk yet is not forgotten.
-                os.fsync(file)
-                os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
-            finally:
-                os.close(file)
 
 
 def forms(ways: list[Way]) -> list[str]:
