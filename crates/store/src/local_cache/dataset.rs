@@ -46,7 +46,7 @@ pub struct LocalCacheUse {
     pub limit_bytes: u64,
     /// Bytes in it now, of all datasets.
     pub total_bytes: u64,
-    /// Bytes of chunks that were read from it.
+    /// Bytes of chunks that were read from it, and of blocks that were wanted again before they were written.
     pub read_bytes: u64,
     /// Bytes of blocks that were fetched and are kept in it.
     pub kept_bytes: u64,
@@ -249,17 +249,29 @@ impl CachedShard {
         taken
     }
 
+    /// The bytes of a block that was fetched and is not written yet.
+    pub(crate) fn waiting(&self, span: &Range<u64>) -> Option<Arc<Vec<u8>>> {
+        let bytes = self.writer.waiting(self.number_of(span)?)?;
+        self.shared.read.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        Some(bytes)
+    }
+
     /// Keeps a block that was fetched, if there is room for it; written later.
     pub(crate) fn keep(&self, span: &Range<u64>, bytes: &Arc<Vec<u8>>) {
-        let Some(place) = blocks::holding(&self.blocks.spans, span) else { return };
-        if self.blocks.spans[place] != *span || bytes.len() as u64 != span.end - span.start {
+        let Some(block) = self.number_of(span) else { return };
+        if bytes.len() as u64 != span.end - span.start {
             return;
         }
-        let block = self.blocks.first + place as u32;
         let shared = self.shared.clone();
         if !self.writer.add(block, bytes, move |block, bytes| shared.keep(block, bytes)) {
             self.shared.passed.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         }
+    }
+
+    /// The number of the block that lies at `span`.
+    fn number_of(&self, span: &Range<u64>) -> Option<u32> {
+        let place = blocks::holding(&self.blocks.spans, span)?;
+        (self.blocks.spans[place] == *span).then(|| self.blocks.first + place as u32)
     }
 }
 

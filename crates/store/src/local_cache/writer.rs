@@ -1,6 +1,6 @@
 //! The thread that writes blocks, so that nobody who reads waits for the disk.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -12,6 +12,9 @@ const MOST: u64 = 512 << 20;
 
 /// A block to be written, and its bytes.
 type Job = (u32, Arc<Vec<u8>>);
+
+/// Blocks by their numbers, and their bytes.
+type Waiting = HashMap<u32, Arc<Vec<u8>>>;
 
 /// Blocks that wait, and the thread that writes them; it starts with the first one.
 #[derive(Debug)]
@@ -31,9 +34,10 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Queue {
     jobs: VecDeque<Job>,
+    /// Bytes of the jobs.
     bytes: u64,
-    /// Blocks that are being written.
-    running: usize,
+    /// The jobs' blocks, and those that are being written.
+    waiting: Waiting,
     closed: bool,
 }
 
@@ -54,6 +58,10 @@ impl Writer {
         if queue.bytes + bytes.len() as u64 > self.most || queue.closed {
             return false;
         }
+        if queue.waiting.insert(block, bytes.clone()).is_some() {
+            // It was fetched once more.
+            return true;
+        }
         queue.bytes += bytes.len() as u64;
         queue.jobs.push_back((block, bytes.clone()));
         drop(queue);
@@ -67,13 +75,18 @@ impl Writer {
         true
     }
 
+    /// The bytes of a block that is not written yet.
+    pub(super) fn waiting(&self, block: u32) -> Option<Arc<Vec<u8>>> {
+        self.shared.lock().waiting.get(&block).cloned()
+    }
+
     /// Waits until all is written.
     pub(super) fn flush(&self, write: impl Fn(u32, &[u8])) {
         while let Some(job) = { self.shared.lock().next() } {
             self.shared.run(job, &write);
         }
         let mut queue = self.shared.lock();
-        while queue.running > 0 {
+        while !queue.waiting.is_empty() {
             queue = self.shared.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -95,7 +108,6 @@ impl Queue {
     fn next(&mut self) -> Option<Job> {
         let job = self.jobs.pop_front()?;
         self.bytes -= job.1.len() as u64;
-        self.running += 1;
         Some(job)
     }
 }
@@ -126,7 +138,7 @@ impl Shared {
 
     fn run(&self, (block, bytes): Job, write: &dyn Fn(u32, &[u8])) {
         write(block, &bytes);
-        self.lock().running -= 1;
+        self.lock().waiting.remove(&block);
         self.changed.notify_all();
     }
 }

@@ -9,6 +9,7 @@
 //!   those that are being fetched or there is within the limit. What somebody waits for is fetched at once, limit or not:
 //!   so nobody waits for ever for memory that others hold.
 //! - What was taken is kept while newer spans leave room for it, as windows of one chunk follow one another.
+//! - What is asked for while it still waits to be written into the local cache is there at once.
 //! - What is asked for again before it has gone, as the last batches of an epoch and the first ones of the next have spans
 //!   in common, is kept until it was taken as often.
 //! - Bytes between wanted spans are fetched along and never taken. What is there is wanted in the order in which it was asked
@@ -115,6 +116,15 @@ impl Ahead {
     #[cfg(test)]
     pub(super) fn wanted(&self) -> u64 {
         self.lock().spans.values().map(|asked| asked.left).sum()
+    }
+
+    /// As if all had given way.
+    #[cfg(test)]
+    pub(super) fn forget_all(self: &Arc<Self>) {
+        let numbers: Vec<u64> = self.lock().spans.keys().map(|(number, _)| *number).collect();
+        for number in numbers {
+            self.forget(number);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
@@ -242,9 +252,17 @@ impl Ahead {
         }
     }
 
-    /// Starts the request for a span that is queued.
+    /// Starts the request for a span that is queued, unless it came before and is still here.
     fn start(self: &Arc<Self>, table: &mut Table, place: Place) {
-        let len = table.spans[&place].span.end - table.spans[&place].span.start;
+        let given = table.given;
+        let asked = table.spans.get_mut(&place).expect("it was just looked at");
+        let len = asked.span.end - asked.span.start;
+        if let Some(bytes) = asked.object.waiting(&asked.span) {
+            asked.state = State::There(bytes, given);
+            table.held += len;
+            self.changed.notify_all();
+            return;
+        }
         let memory = table.memory(len);
         let asked = table.spans.get_mut(&place).expect("it was just looked at");
         let mut bytes = match memory {

@@ -192,6 +192,11 @@ impl OpenObject {
         }
     }
 
+    /// The bytes of a span that came a while ago, and waits to be written into the local cache.
+    fn waiting(&self, span: &Range<u64>) -> Option<Arc<Vec<u8>>> {
+        self.kept.get()?.waiting(span)
+    }
+
     /// Waits for a span.
     fn read(&self, span: Range<u64>, out: &mut [u8]) -> Result<()> {
         let fetched =

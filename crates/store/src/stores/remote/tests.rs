@@ -10,7 +10,7 @@ use hsipack_testing::server::{Fault, Request, Server};
 
 use super::super::{ReadBuffer, Store, StoredFile};
 use super::{NEAR, RemoteStore};
-use crate::local_cache::LocalCache;
+use crate::local_cache::{CachedDataset, LocalCache};
 use crate::remote::set_options;
 use crate::stopping;
 
@@ -254,6 +254,37 @@ fn what_is_wanted_again_before_it_has_gone_is_kept_until_it_was_taken_again() {
 
 #[test]
 fn what_goes_into_the_local_cache_does_not_stay_in_memory() {
+    let (_folder, _server, store, _cache, file) = open_with_cache();
+    read_chunks(&*file);
+    assert_eq!(store.ahead.wanted(), 0);
+}
+
+#[test]
+fn what_waits_to_be_written_into_the_local_cache_is_not_fetched_again() {
+    let (folder, server, store, cache, file) = open_with_cache();
+    // Who holds this lock keeps others from writing, as a slow disk does.
+    let total = std::fs::File::open(folder.path().join("cache/total")).unwrap();
+    total.lock().unwrap();
+    read_chunks(&*file);
+    let requests = server.requests().len();
+    store.ahead.forget_all();
+    read_chunks(&*file);
+    assert_eq!(server.requests().len(), requests);
+    assert_eq!(store.ahead.wanted(), 0);
+    drop(total);
+    cache.flush();
+    let used = cache.used();
+    assert_eq!((used.kept_bytes, used.passed_bytes), (chunks_len(), 0), "once");
+    assert!(used.read_bytes >= chunks_len());
+    // From the disk.
+    store.ahead.forget_all();
+    read_chunks(&*file);
+    assert_eq!(server.requests().len(), requests);
+}
+
+/// A served file, open, of which a local cache keeps what is fetched.
+fn open_with_cache()
+-> (tempfile::TempDir, Server, RemoteStore, Arc<CachedDataset>, Arc<dyn StoredFile>) {
     let (folder, server, file) = open(|_| Fault::None);
     drop(file);
     let cache = LocalCache { folder: folder.path().join("cache"), bytes: Some(1 << 30) };
@@ -261,20 +292,30 @@ fn what_goes_into_the_local_cache_does_not_stay_in_memory() {
     let store = RemoteStore::new();
     store.keep_in(&cache);
     let file = store.open(&server.url("shard")).unwrap();
-    let step = NEAR.run / 8;
-    let chunks: Vec<Range<u64>> =
-        (0..LEN as u64 / step).map(|at| at * step..(at + 1) * step).collect();
-    let spans: Vec<_> = chunks.iter().cloned().map(Some).collect();
+    let spans: Vec<_> = chunks().map(Some).collect();
     file.divide(&spans, spans.len());
-    // As one batch after the other is asked for and read.
-    for chunk in &chunks {
-        file.prefetch(chunk.clone());
+    (folder, server, store, cache, file)
+}
+
+/// Chunks of the served file, from its beginning on.
+fn chunks() -> impl Iterator<Item = Range<u64>> {
+    let step = NEAR.run / 8;
+    (0..LEN as u64 / step).map(move |at| at * step..(at + 1) * step)
+}
+
+fn chunks_len() -> u64 {
+    chunks().map(|chunk| chunk.end - chunk.start).sum()
+}
+
+/// As one batch after the other is asked for and read.
+fn read_chunks(file: &dyn StoredFile) {
+    for chunk in chunks() {
+        file.prefetch(chunk);
     }
-    for chunk in &chunks {
+    for chunk in chunks() {
         let (start, end) = (chunk.start as usize, chunk.end as usize);
-        assert!(read(&*file, start, end).unwrap() == content()[start..end]);
+        assert!(read(file, start, end).unwrap() == content()[start..end]);
     }
-    assert_eq!(store.ahead.wanted(), 0);
 }
 
 #[test]
