@@ -318,9 +318,13 @@ fn datasets_that_nobody_reads_give_way_and_others_do_not() {
     assert_eq!((blocks_of(&fingerprint), blocks_of(two.fingerprint())), (40, 0));
     drop((one, two));
     let two = served.open("two", limit, Verify::Once);
-    epochs(&two, options(4, 1));
+    // Also if some of its own blocks are needed later than others.
+    epochs(&two, options(4, 3));
     assert_eq!(blocks_of(two.fingerprint()), 30);
-    assert!(used(&two).total_bytes <= limit);
+    let cache = used(&two);
+    assert_eq!((cache.kept_bytes, cache.passed_bytes), (30 * CUBE, 0), "{cache:?}");
+    assert_eq!(two.traffic().unwrap().bytes, 30 * CUBE);
+    assert!(cache.total_bytes <= limit);
 }
 
 #[test]

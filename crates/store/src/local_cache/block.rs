@@ -1,4 +1,4 @@
-//! One block, open for reading.
+//! One block that is open for reading.
 
 use std::fs::File;
 use std::io;
@@ -14,21 +14,23 @@ use super::folder::{BlockName, is_whole};
 use crate::memory;
 use crate::stores::{MappedStore, ReadBuffer, StoredFile};
 
-/// The system notes times of changes to some ms. Whoever changes a file so soon after another change is not noticed by it.
+/// The system records times of changes with a precision of a few ms. A second change within this time may not alter the
+/// recorded time.
 const COARSE: Duration = Duration::from_millis(50);
 
-/// A block, mapped into memory. Its checksum is compared when it is first read, and again if the file was changed since.
+/// A block that is mapped into memory. Its checksum is compared when it is first read, and again if the file was changed
+/// since.
 #[derive(Debug)]
 pub(super) struct OpenBlock {
     file: Arc<dyn StoredFile>,
-    /// Tells of changes.
+    /// Used to detect changes.
     handle: File,
     name: BlockName,
-    /// The file when it was compared with its checksum.
+    /// The state of the file when its checksum was last found correct.
     good: Mutex<Option<Stamp>>,
 }
 
-/// What changes with a file's bytes.
+/// Properties that change when a file's bytes are changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     len: u64,
@@ -42,7 +44,7 @@ impl Stamp {
         Some(Self { len: file.len(), modified: (file.mtime(), file.mtime_nsec()) })
     }
 
-    /// Whether another change would have another time.
+    /// Whether a further change would get another time.
     fn is_old(self) -> bool {
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let (seconds, nanos) = self.modified;
@@ -55,8 +57,8 @@ impl Stamp {
     }
 }
 
-/// Gives a file that was just written a time of change that no later change can have: so the first look at it need not be
-/// repeated.
+/// Sets the time of change of a file that was just written to one that no later change can have, so that the first check
+/// of it remains valid.
 ///
 /// # Errors
 /// If the system refuses.
@@ -65,7 +67,7 @@ pub(super) fn date_back(file: &File) -> io::Result<()> {
 }
 
 impl OpenBlock {
-    /// Opens the file at `path`; `None` if it has not the length of the block.
+    /// Opens the file at `path`; `None` if it does not have the length of the block.
     ///
     /// # Errors
     /// If it cannot be opened or mapped.
@@ -76,22 +78,22 @@ impl OpenBlock {
         Ok(is_right.then(|| Self { file, handle, name, good: Mutex::default() }))
     }
 
-    /// Says that it will be wanted soon.
+    /// A hint that the block will be needed soon.
     pub(super) fn prefetch(&self) {
         self.file.prefetch(0..self.name.file_bytes());
     }
 
-    /// Whether it is what was written.
+    /// Whether the block is intact.
     pub(super) fn is_good(&self) -> bool {
         self.checked().is_some()
     }
 
-    /// Whether it was dropped, by another process or the user, and takes its place on the disk only because it is open.
+    /// Whether another process or the user deleted the file. It then takes up disk space only because it is open.
     pub(super) fn is_deleted(&self) -> bool {
         self.handle.metadata().is_ok_and(|file| file.nlink() == 0)
     }
 
-    /// Calls `take` with some of the block's bytes. `None` if they are not, or were not all the time, what was written.
+    /// Calls `take` with some of the block's bytes. `None` if the file is not intact, or was changed meanwhile.
     pub(super) fn with(
         &self,
         span: Range<u64>,
@@ -105,7 +107,7 @@ impl OpenBlock {
         Some(taken)
     }
 
-    /// The file as it is now, if that is what was written.
+    /// The current state of the file, if it is intact.
     fn checked(&self) -> Option<Stamp> {
         let mut good = self.good.lock().unwrap_or_else(PoisonError::into_inner);
         let stamp = Stamp::of(&self.handle)?;
@@ -130,7 +132,7 @@ impl OpenBlock {
     }
 }
 
-/// Whether an error is of the block's file, not of what its bytes mean.
+/// Whether an error is about reading the block's file, not about the content of its bytes.
 fn is_unreadable(error: &Error) -> bool {
     error.kind() == ErrorKind::Io && !memory::refused(error)
 }
@@ -141,7 +143,7 @@ mod tests {
 
     use super::*;
 
-    /// A block, open, and its file.
+    /// An open block and its file.
     fn made() -> (tempfile::TempDir, std::path::PathBuf, OpenBlock, Vec<u8>) {
         let folder = tempfile::tempdir().unwrap();
         let content: Vec<u8> = (0..10_000u32).map(|at| (at * 7 % 251) as u8).collect();

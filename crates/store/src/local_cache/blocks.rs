@@ -1,17 +1,17 @@
-//! Where the blocks of a shard begin and end.
+//! Divides a shard into blocks.
 
 use std::ops::Range;
 
-/// Most bytes of a block of more than one chunk: those of one request.
+/// Maximum size in bytes of a block with more than one chunk. It is the size of one request.
 const MOST: u64 = 4 << 20;
-/// Cubes of fewer bytes share a block: a file for each mask would be too many.
+/// Cubes smaller than this (in bytes) share a block: one file for each mask would be too many.
 const LEAST: u64 = 512 << 10;
 
-/// Blocks of a shard whose chunks lie at `chunks`, `per_sample` of them for each cube: each holds whole chunks of one cube, or
-/// whole cubes if these are small. In order of their places; chunks of no bytes are in none.
+/// The blocks of a shard, in order of their positions. `chunks` are the positions of its chunks, `per_sample` for each cube.
+/// Each block holds whole chunks of one cube, or several whole cubes if they are small. Empty chunks are in no block.
 pub(super) fn cut(chunks: &[Option<Range<u64>>], per_sample: usize) -> Vec<Range<u64>> {
     let mut blocks: Vec<Range<u64>> = Vec::new();
-    // Whether the next cube may share the last block.
+    // Whether the next cube may be added to the last block.
     let mut open = false;
     for cube in chunks.chunks(per_sample.max(1)) {
         let mut spans: Vec<Range<u64>> =
@@ -31,7 +31,7 @@ pub(super) fn cut(chunks: &[Option<Range<u64>>], per_sample: usize) -> Vec<Range
         for span in spans {
             piece = match piece {
                 Some(piece) if span.start < piece.end => {
-                    // Chunks that overlap come from no writer of ours.
+                    // hsipack never writes overlapping chunks.
                     Some(piece.start..piece.end.max(span.end))
                 }
                 Some(piece) if span.end - piece.start <= MOST => Some(piece.start..span.end),
@@ -59,13 +59,13 @@ fn join_overlapping(blocks: Vec<Range<u64>>) -> Vec<Range<u64>> {
     joined
 }
 
-/// The block that holds `span`.
+/// The block that contains `span`.
 pub(super) fn holding(blocks: &[Range<u64>], span: &Range<u64>) -> Option<usize> {
     let place = blocks.partition_point(|block| block.start <= span.start).checked_sub(1)?;
     (span.end <= blocks[place].end).then_some(place)
 }
 
-/// The blocks that share bytes with `span`.
+/// The blocks that overlap `span`.
 pub(super) fn touched(blocks: &[Range<u64>], span: &Range<u64>) -> Range<usize> {
     let first = blocks.partition_point(|block| block.end <= span.start);
     let end = blocks.partition_point(|block| block.start < span.end);
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_cube_is_cut_into_blocks_of_its_own() {
-        // 20 chunks of 1.2 MB a cube: 6 pieces, none of which two cubes share.
+        // 20 chunks of 1.2 MB per cube: 6 pieces, none of which is shared by two cubes.
         let chunks = in_a_row(&[1_200_000; 40]);
         let blocks = cut(&chunks, 20);
         assert_eq!(blocks[0].start, 0);

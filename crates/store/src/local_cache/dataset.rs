@@ -1,4 +1,4 @@
-//! The blocks of one dataset on the disk: reading them, keeping new ones, making room.
+//! The blocks of one dataset on the disk: reads them, keeps new ones, makes room.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -23,52 +23,53 @@ use super::writer::Writer;
 use crate::small;
 use crate::stores::{MappedStore, raise_descriptor_limit};
 
-/// Blocks kept open, at most: pages of a file that stays mapped are found at once in the next epoch.
+/// Maximum number of blocks that are kept open. The pages of a file that stays mapped are available at once in the next
+/// epoch.
 const OPEN: usize = 8192;
-/// How long nothing is written after the disk refused.
+/// How long nothing is written after a disk error.
 const REST: Duration = Duration::from_secs(30);
-/// How often the folder is looked through for what other processes did, where there is no room.
+/// If there is no room, the folder is searched for changes by other processes at most this often.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// What the local cache holds, and keeps, of one dataset.
+/// The part of the local cache for one dataset.
 #[derive(Debug)]
 pub struct CachedDataset {
     shared: Arc<Shared>,
     writer: Arc<Writer>,
 }
 
-/// What became of bytes, since the dataset was opened, in this process.
+/// How this process has used the cache since the dataset was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct LocalCacheUse {
     /// The cache's folder.
     pub folder: PathBuf,
-    /// Most bytes in it.
+    /// Its maximum size in bytes.
     pub limit_bytes: u64,
-    /// Bytes in it now, of all datasets.
+    /// Its current size in bytes, for all datasets.
     pub total_bytes: u64,
-    /// Bytes of chunks that were read from it, and of blocks that were wanted again before they were written.
+    /// Bytes of chunks that were read from the cache, and of blocks that were needed again before they were written.
     pub read_bytes: u64,
-    /// Bytes of blocks that were fetched and are kept in it.
+    /// Bytes of blocks that were fetched and kept.
     pub kept_bytes: u64,
-    /// Bytes of blocks that were fetched and not kept, since what is there is wanted sooner.
+    /// Bytes of blocks that were fetched and not kept, mostly because the blocks in the cache are needed sooner.
     pub passed_bytes: u64,
-    /// Bytes of blocks that gave way.
+    /// Bytes of blocks that were dropped to make room.
     pub dropped_bytes: u64,
-    /// Blocks that were not what was written.
+    /// Number of damaged blocks.
     pub damaged: u64,
-    /// The last thing that went wrong, such as a full disk: reading goes on without the cache then.
+    /// The last problem, such as a full disk. Reading continues without the cache.
     pub problem: Option<String>,
 }
 
 #[derive(Debug)]
 pub(super) struct Shared {
     cache: CacheFolder,
-    /// The dataset's folder in it.
+    /// The dataset's folder in the cache.
     folder: PathBuf,
-    /// Where the dataset lies.
+    /// The URL of the dataset.
     root: PathBuf,
     limit: u64,
-    /// Locked as long as the dataset is open.
+    /// This file is locked while the dataset is open.
     in_use: Mutex<Option<File>>,
     table: Mutex<Table>,
     files: MappedStore,
@@ -79,7 +80,7 @@ pub(super) struct Shared {
     damaged: AtomicU64,
 }
 
-/// A shard of a dataset that the local cache keeps.
+/// A shard of a dataset that is cached.
 #[derive(Clone, Debug)]
 pub(crate) struct CachedShard {
     shared: Arc<Shared>,
@@ -89,10 +90,10 @@ pub(crate) struct CachedShard {
 }
 
 impl LocalCache {
-    /// What the cache has of the dataset at the URL `root` with this fingerprint.
+    /// The part of the cache for the dataset at the URL `root` with this fingerprint.
     ///
     /// # Errors
-    /// If the folder cannot be made or is something else, or its disk knows no locks.
+    /// If the folder cannot be created or is not a cache, or if its disk does not support locks.
     pub fn dataset(&self, fingerprint: &str, root: &Path) -> Result<CachedDataset> {
         let cache = CacheFolder::create(&self.folder)?;
         let folder = cache.dataset(fingerprint);
@@ -126,7 +127,7 @@ impl LocalCache {
     }
 }
 
-/// Bytes that are free on the disk of a folder.
+/// Free bytes on the disk of a folder.
 fn free(folder: &Path) -> Result<u64> {
     let disk = rustix::fs::statvfs(folder)
         .map_err(|error| Error::io(folder, "cannot ask how much room there is", error.into()))?;
@@ -139,7 +140,7 @@ fn found(folder: &Path) -> HashSet<BlockName> {
 }
 
 impl CachedDataset {
-    /// The shard at `path`, whose chunks lie at `chunks`, `per_sample` for each cube.
+    /// The shard at `path`. `chunks` are the positions of its chunks, `per_sample` for each cube.
     pub(crate) fn shard(
         &self,
         path: &Path,
@@ -153,17 +154,17 @@ impl CachedDataset {
         CachedShard { shared: self.shared.clone(), writer: self.writer.clone(), number, blocks }
     }
 
-    /// Where the dataset lies.
+    /// The URL of the dataset.
     pub fn root(&self) -> &Path {
         &self.shared.root
     }
 
-    /// Waits until all that is to be kept is written.
+    /// Waits until all waiting blocks are written.
     pub fn flush(&self) {
         self.writer.flush(|block, bytes| self.shared.keep(block, bytes));
     }
 
-    /// What became of bytes so far.
+    /// How the cache was used so far.
     pub fn used(&self) -> LocalCacheUse {
         let shared = &self.shared;
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -180,13 +181,13 @@ impl CachedDataset {
         }
     }
 
-    /// Tells the cache what a loader will want.
+    /// A plan with which a loader tells the cache what it will need.
     pub fn plan(&self) -> Plan {
         Plan::new(self.shared.clone())
     }
 }
 
-/// What tells a shard from those of other names or contents.
+/// A hash that distinguishes a shard from shards with other names or contents.
 fn hash(below: &Path, chunks: &[Option<Range<u64>>]) -> u64 {
     let mut bytes = below.to_string_lossy().into_owned().into_bytes();
     for span in chunks {
@@ -199,18 +200,18 @@ fn hash(below: &Path, chunks: &[Option<Range<u64>>]) -> u64 {
 }
 
 impl CachedShard {
-    /// Its number among the dataset's.
+    /// Its number in the dataset.
     pub(crate) fn number(&self) -> u32 {
         self.number
     }
 
-    /// The block that holds `span`.
+    /// The block that contains `span`.
     pub(crate) fn block_of(&self, span: &Range<u64>) -> Option<Range<u64>> {
         let block = blocks::holding(&self.blocks.spans, span)?;
         Some(self.blocks.spans[block].clone())
     }
 
-    /// Says that `span` will be wanted soon. Gives the blocks of it that have to be fetched.
+    /// A hint that `span` will be needed soon. Returns the blocks that have to be fetched for it.
     pub(crate) fn prefetch(&self, span: &Range<u64>) -> Vec<Range<u64>> {
         let touched = blocks::touched(&self.blocks.spans, span);
         let missing = touched.filter(|block| {
@@ -230,8 +231,8 @@ impl CachedShard {
         missing.map(|block| self.blocks.spans[block].clone()).collect()
     }
 
-    /// Calls `take` with the bytes of `span` if they are here. `None` if they are not, or turned out to be something else;
-    /// `take` may have been called in vain then.
+    /// Calls `take` with the bytes of `span` if they are in the cache. `None` if they are not, or if the block turned out to
+    /// be damaged; then `take` may have been called with wrong bytes.
     pub(crate) fn with(
         &self,
         span: &Range<u64>,
@@ -249,14 +250,14 @@ impl CachedShard {
         taken
     }
 
-    /// The bytes of a block that was fetched and is not written yet.
+    /// The bytes of a block that was fetched and not yet written.
     pub(crate) fn waiting(&self, span: &Range<u64>) -> Option<Arc<Vec<u8>>> {
         let bytes = self.writer.waiting(self.number_of(span)?)?;
         self.shared.read.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         Some(bytes)
     }
 
-    /// Keeps a block that was fetched, if there is room for it; written later.
+    /// Keeps a fetched block, if there is room for it. It is written later.
     pub(crate) fn keep(&self, span: &Range<u64>, bytes: &Arc<Vec<u8>>) {
         let Some(block) = self.number_of(span) else { return };
         if bytes.len() as u64 != span.end - span.start {
@@ -268,7 +269,7 @@ impl CachedShard {
         }
     }
 
-    /// The number of the block that lies at `span`.
+    /// The number of the block at `span`.
     fn number_of(&self, span: &Range<u64>) -> Option<u32> {
         let place = blocks::holding(&self.blocks.spans, span)?;
         (self.blocks.spans[place] == *span).then(|| self.blocks.first + place as u32)
@@ -280,7 +281,7 @@ impl Shared {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A block, if it is there.
+    /// Opens a block, if it exists.
     fn open(&self, block: u32) -> Option<Arc<OpenBlock>> {
         let name = {
             let table = self.lock();
@@ -305,7 +306,7 @@ impl Shared {
         Some(open)
     }
 
-    /// Drops a block that is not what was written: of the file that was read, not one that was written since.
+    /// Drops a damaged block. Only the file that was read is deleted, not one that was written since.
     fn drop_block(&self, block: u32, read: Option<&Arc<OpenBlock>>) {
         let name = {
             let mut table = self.lock();
@@ -325,7 +326,7 @@ impl Shared {
         }
     }
 
-    /// Writes a block, if there is room for it.
+    /// Writes a block if there is room for it.
     fn keep(&self, block: u32, bytes: &[u8]) {
         let resting = {
             let mut table = self.lock();
@@ -337,7 +338,7 @@ impl Shared {
         };
         let kept = if resting { Ok(false) } else { self.try_keep(block, bytes) };
         let kept = match kept {
-            // All of it was deleted: it begins anew.
+            // The whole folder was deleted. Create it again.
             Err(error) if small::is_missing(&error) => {
                 self.make_again().and_then(|()| self.try_keep(block, bytes))
             }
@@ -383,7 +384,7 @@ impl Shared {
                 return Ok(false);
             }
             let file = match File::options().write(true).create_new(true).open(&part) {
-                // Another loader of this process writes it.
+                // Another loader of this process is writing it.
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
                     return Ok(false);
                 }
@@ -403,7 +404,7 @@ impl Shared {
             Ok(()) => {
                 drop(locked);
                 self.lock().is_there(block);
-                // Here, and not where somebody waits for it.
+                // Check it here, so that no reader has to wait for the check.
                 if let Some(open) = self.open(block)
                     && !open.is_good()
                 {
@@ -419,7 +420,7 @@ impl Shared {
         }
     }
 
-    /// Makes room for a block, unless all that is there is wanted sooner.
+    /// Makes room for a block. Returns `false` if all existing blocks are needed sooner.
     fn make_room(&self, locked: &mut Locked, block: u32, name: BlockName) -> Result<bool> {
         let need = name.file_bytes();
         if need > self.limit {
@@ -427,6 +428,9 @@ impl Shared {
         }
         let mut looked = false;
         while locked.total() + need > self.limit {
+            if self.drop_unread(locked, need)? {
+                continue;
+            }
             let victim = self.lock().victim(block);
             if let Some((victim, name)) = victim {
                 let path = self.folder.join(name.file());
@@ -443,24 +447,18 @@ impl Shared {
         Ok(true)
     }
 
-    /// Looks for what other processes did: blocks of this dataset that they wrote, datasets that nobody reads any more, whose
-    /// blocks are dropped. `false` if it did so a moment ago.
-    fn look(&self, locked: &mut Locked) -> Result<bool> {
-        {
-            let mut table = self.lock();
-            if table.looked.is_some_and(|looked| looked.elapsed() < LOOK) {
-                return Ok(false);
-            }
-            table.looked = Some(Instant::now());
+    /// Makes room for `need` bytes, and some more, by dropping blocks of datasets that no process reads any more, starting with
+    /// the dataset that was opened longest ago. `false` if there are no such blocks, or there were none a moment ago.
+    fn drop_unread(&self, locked: &mut Locked, need: u64) -> Result<bool> {
+        if !self.is_due(|table| &mut table.swept) {
+            return Ok(false);
         }
-        // What the user deleted is counted no more.
-        self.cache.recount(locked)?;
         let mut others: Vec<PathBuf> = self.cache.folders()?;
         others.retain(|folder| *folder != self.folder);
         others.sort_by_key(|folder| folder::used(folder));
-        // Some at a time, the longest unread first.
         let mut freed_any = false;
-        let enough = self.limit - self.limit / 16;
+        // Some at a time: listing a folder takes longer than deleting a file.
+        let enough = self.limit - need.max(self.limit / 16);
         for other in others {
             if locked.total() <= enough {
                 break;
@@ -478,13 +476,34 @@ impl Shared {
                 folder::forget(&other);
             }
         }
-        let there = found(&self.folder);
-        let mut table = self.lock();
         if freed_any {
-            // There may be more.
-            table.looked = None;
+            // There may be more to drop.
+            self.lock().swept = None;
         }
-        table.are_there(there);
+        Ok(freed_any)
+    }
+
+    /// Looks for changes by others: blocks of this dataset that other processes wrote, files that the user deleted. `false` if
+    /// it did so a moment ago.
+    fn look(&self, locked: &mut Locked) -> Result<bool> {
+        if !self.is_due(|table| &mut table.looked) {
+            return Ok(false);
+        }
+        // Files that the user deleted must no longer be counted.
+        self.cache.recount(locked)?;
+        let there = found(&self.folder);
+        self.lock().are_there(there);
         Ok(true)
+    }
+
+    /// Whether something was not done for a while. If so, it is noted as done now.
+    fn is_due(&self, when: impl FnOnce(&mut Table) -> &mut Option<Instant>) -> bool {
+        let mut table = self.lock();
+        let when = when(&mut table);
+        let is_due = when.is_none_or(|when| when.elapsed() >= LOOK);
+        if is_due {
+            *when = Some(Instant::now());
+        }
+        is_due
     }
 }

@@ -1,4 +1,4 @@
-//! The folder of a cache: names, the lock and the total; listing, checking and clearing.
+//! The folder of a cache: its names, lock and total size; listing, checking and clearing.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -13,8 +13,8 @@ use hsipack_format::{Error, ErrorKind, Opt, Result, remedy};
 
 use crate::{remote, small};
 
-/// Says to programs that save files that these need not be saved (<https://bford.info/cachedir/>), and to us that the
-/// folder is a cache of this layout.
+/// Tells backup programs to skip this folder (<https://bford.info/cachedir/>), and tells hsipack that the folder is a
+/// cache of this layout.
 const TAG: &str = "CACHEDIR.TAG";
 const TAG_TEXT: &str = "Signature: 8a477f597d28d172789f06886806bc55\n\
     # A local cache of hsipack, layout 1: copies of what lies on servers. All of it may be deleted at any time.\n";
@@ -23,21 +23,21 @@ const DATASETS: &str = "datasets";
 const IN_USE: &str = "in-use";
 const ABOUT: &str = "about.json";
 const PART: &str = "part";
-/// Digits of the total.
+/// Number of digits of the total.
 const DIGITS: usize = 20;
 
-/// The name of a block: which shard, and which of its bytes.
+/// The name of a block: its shard and its range of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct BlockName {
     /// Hash of the shard's name and index.
     pub(super) shard: u64,
     pub(super) offset: u64,
-    /// Bytes of the object; the file has the checksum, too.
+    /// Length in the object in bytes. The file also contains the checksum.
     pub(super) len: u64,
 }
 
 impl BlockName {
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub(super) fn file_bytes(self) -> u64 {
         self.len + CHECKSUM_LEN as u64
     }
@@ -46,7 +46,7 @@ impl BlockName {
         format!("{:016x}-{:x}-{:x}", self.shard, self.offset, self.len)
     }
 
-    /// The block with this file's name, and whether that is being written.
+    /// The block that a file name stands for, and whether it is being written.
     fn parse(name: &str) -> Option<(Self, bool)> {
         let (name, rest) = name.split_once('.').unwrap_or((name, ""));
         let mut numbers = name.split('-').map(|digits| u64::from_str_radix(digits, 16).ok());
@@ -62,33 +62,33 @@ pub struct CacheFolder {
     path: PathBuf,
 }
 
-/// What a cache holds of one dataset.
+/// Information about one dataset in a cache.
 #[derive(Clone, Debug)]
 pub struct CachedInfo {
     /// The dataset's fingerprint.
     pub fingerprint: String,
-    /// Where it was read from, where that is known.
+    /// Where it was read from, if known.
     pub url: Option<String>,
-    /// Blocks that are there.
+    /// Number of blocks.
     pub blocks: u64,
-    /// Their bytes on the disk.
+    /// Their size on the disk in bytes.
     pub bytes: u64,
-    /// When it was last opened, where the system tells.
+    /// When the dataset was last opened, if the system reports it.
     pub used: Option<SystemTime>,
-    /// Whether a process reads it now.
+    /// Whether a process is reading it now.
     pub in_use: bool,
 }
 
 /// What [`CacheFolder::check`] found.
 #[derive(Clone, Debug, Default)]
 pub struct Checked {
-    /// Blocks that are what was written.
+    /// Number of intact blocks.
     pub good: u64,
-    /// Those that are not; they were deleted.
+    /// Damaged blocks. They were deleted.
     pub damaged: Vec<PathBuf>,
 }
 
-/// The total, locked.
+/// The total size, with its file locked.
 #[derive(Debug)]
 pub(super) struct Locked {
     file: File,
@@ -97,10 +97,10 @@ pub(super) struct Locked {
 }
 
 impl CacheFolder {
-    /// The cache at `path`, which is made if nothing is there, or an empty folder.
+    /// The cache at `path`. It is created if the folder is empty or does not exist.
     ///
     /// # Errors
-    /// If it cannot be made, or the folder holds something else.
+    /// If it cannot be created, or the folder contains other files.
     pub fn create(path: &Path) -> Result<Self> {
         if remote::is_url(path) {
             return Err(Error::unsupported("a local cache cannot lie on a server")
@@ -112,7 +112,7 @@ impl CacheFolder {
         let path = fs::canonicalize(path).map_err(cannot)?;
         let cache = Self { path };
         if !cache.is_tagged()? {
-            // Another process may be about to make it, or was killed doing so.
+            // Another process may be creating the cache now, or was killed while creating it.
             let is_other =
                 |entry: &fs::DirEntry| !entry.file_name().to_string_lossy().starts_with(TAG);
             let entries = fs::read_dir(&cache.path).map_err(cannot)?.flatten();
@@ -130,10 +130,10 @@ impl CacheFolder {
         Ok(cache)
     }
 
-    /// The cache at `path`, which is there.
+    /// The existing cache at `path`.
     ///
     /// # Errors
-    /// If the folder is no cache.
+    /// If the folder is not a cache.
     pub fn open(path: &Path) -> Result<Self> {
         remote::refuse(path, "looking for a local cache at")?;
         let cannot = |error| Error::io(path, "cannot open", error);
@@ -155,7 +155,7 @@ impl CacheFolder {
             .with_remedy(remedy!["give an empty folder, or a new one, as ", Opt::LocalCache])
     }
 
-    /// Where it lies.
+    /// The path of the cache.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -165,10 +165,10 @@ impl CacheFolder {
         self.path.join(DATASETS).join(fingerprint)
     }
 
-    /// Locks the total; waits for whoever holds the lock, which nobody does for long.
+    /// Locks the total. Waits if another process holds the lock, which is never for long.
     ///
     /// # Errors
-    /// If the folder is gone, or its disk knows no locks.
+    /// If the folder no longer exists, or its disk does not support locks.
     pub(super) fn lock(&self) -> Result<Locked> {
         let path = self.path.join(TOTAL);
         let cannot = |error| Error::io(&path, "cannot lock", error);
@@ -177,7 +177,7 @@ impl CacheFolder {
                 File::options().read(true).write(true).create(true).truncate(false).open(&path);
             let file = file.map_err(cannot)?;
             file.lock().map_err(cannot)?;
-            // Whoever clears the cache, or the user, may have deleted it meanwhile.
+            // Clearing the cache, or the user, may have deleted the file meanwhile.
             if !is_at(&file, &path) {
                 continue;
             }
@@ -192,7 +192,7 @@ impl CacheFolder {
         }
     }
 
-    /// Counts the bytes of all blocks anew, and deletes what killed processes left half-written.
+    /// Counts the bytes of all blocks again, and deletes unfinished files of killed processes.
     ///
     /// # Errors
     /// If the folder cannot be read.
@@ -221,7 +221,7 @@ impl CacheFolder {
         Ok(entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect())
     }
 
-    /// What is there of each dataset, the one opened latest first.
+    /// Information about each dataset; the most recently opened is first.
     ///
     /// # Errors
     /// If the folder cannot be read.
@@ -231,7 +231,7 @@ impl CacheFolder {
         Ok(list)
     }
 
-    /// Compares every block with its checksum; deletes those that differ.
+    /// Compares every block with its checksum, and deletes damaged blocks.
     ///
     /// # Errors
     /// If the folder cannot be read.
@@ -241,10 +241,10 @@ impl CacheFolder {
             for (block, _) in blocks_in(&folder).into_iter().filter(|(_, is_part)| !is_part) {
                 let path = folder.join(&block.file);
                 let is_whole = match small::read_if_there(&path, block.name.file_bytes()) {
-                    // Dropped meanwhile.
+                    // The block was dropped meanwhile.
                     Ok(None) => continue,
                     Ok(Some(bytes)) => is_whole(&bytes, block.name),
-                    // Too long.
+                    // The file is too long.
                     Err(error) if error.kind() == ErrorKind::Malformed => false,
                     Err(error) => return Err(error),
                 };
@@ -260,8 +260,8 @@ impl CacheFolder {
         Ok(checked)
     }
 
-    /// Deletes the blocks of all datasets that no process reads; of all if `also_in_use`: who reads them fetches again.
-    /// Gives the bytes that were deleted.
+    /// Deletes the blocks of all datasets that no process is reading. With `also_in_use`, deletes the blocks of all
+    /// datasets; their readers fetch the data again. Returns the number of deleted bytes.
     ///
     /// # Errors
     /// If a file cannot be deleted.
@@ -286,7 +286,7 @@ impl CacheFolder {
 }
 
 impl Locked {
-    /// Bytes of all blocks, also of those that are being written.
+    /// Bytes of all blocks, including those that are being written.
     pub(super) fn total(&self) -> u64 {
         self.total
     }
@@ -302,7 +302,7 @@ impl Locked {
     }
 }
 
-/// Whether an open file still lies at `path`.
+/// Whether an open file is still at `path`.
 fn is_at(file: &File, path: &Path) -> bool {
     let (Ok(open), Ok(there)) = (file.metadata(), fs::metadata(path)) else { return false };
     (open.dev(), open.ino()) == (there.dev(), there.ino())
@@ -330,18 +330,18 @@ pub(super) fn part_of(folder: &Path, block: BlockName) -> PathBuf {
     folder.join(format!("{}.{PART}{}", block.file(), std::process::id()))
 }
 
-/// Whether nobody writes this file any more.
+/// Whether no process is writing this file any more.
 fn is_left_behind(path: &Path) -> bool {
     File::open(path).is_ok_and(|file| file.try_lock().is_ok())
 }
 
-/// Whether a file's bytes are a block as it was written.
+/// Whether a file's bytes are an intact block.
 pub(super) fn is_whole(bytes: &[u8], block: BlockName) -> bool {
     let Some((content, sum)) = bytes.split_last_chunk::<CHECKSUM_LEN>() else { return false };
     content.len() as u64 == block.len && crc32c(content).to_le_bytes() == *sum
 }
 
-/// Deletes a block, and counts it no more; gives its bytes, 0 if it was gone.
+/// Deletes a block and subtracts it from the total. Returns its size in bytes, or 0 if it was already deleted.
 ///
 /// # Errors
 /// If it cannot be deleted.
@@ -356,10 +356,10 @@ pub(super) fn remove(path: &Path, block: BlockName, locked: &mut Locked) -> Resu
     }
 }
 
-/// Says that this process reads a dataset, as long as the file that it gives is open.
+/// Marks a dataset as being read by this process, as long as the returned file is open.
 ///
 /// # Errors
-/// If the folder cannot be made, or its disk knows no locks.
+/// If the folder cannot be created, or its disk does not support locks.
 pub(super) fn use_dataset(folder: &Path, url: &Path) -> Result<File> {
     let path = folder.join(IN_USE);
     let cannot = |error| Error::io(&path, "cannot lock", error);
@@ -367,7 +367,7 @@ pub(super) fn use_dataset(folder: &Path, url: &Path) -> Result<File> {
         fs::create_dir_all(folder).map_err(cannot)?;
         let file = File::options().read(true).write(true).create(true).truncate(false).open(&path);
         let file = match file {
-            // Cleared at this very moment.
+            // The cache is being cleared at this moment.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             file => file.map_err(cannot)?,
         };
@@ -375,16 +375,17 @@ pub(super) fn use_dataset(folder: &Path, url: &Path) -> Result<File> {
         if !is_at(&file, &path) {
             continue;
         }
-        // When it was opened latest.
+        // Records when the dataset was last opened.
         let _ = file.set_modified(SystemTime::now());
         let about = serde_json::json!({ "url": url.display().to_string() });
-        // Only for people.
+        // For human readers only.
         let _ = fs::write(folder.join(ABOUT), about.to_string());
         return Ok(file);
     }
 }
 
-/// The lock of a dataset that nobody reads; of any if `also_in_use`, which does not lock.
+/// Locks a dataset that no process is reading; `None` if one is. With `also_in_use`, it accepts any dataset and does
+/// not lock.
 pub(super) fn lock_unused(folder: &Path, also_in_use: bool) -> Option<Option<File>> {
     if also_in_use {
         return Some(None);
@@ -396,14 +397,14 @@ pub(super) fn lock_unused(folder: &Path, also_in_use: bool) -> Option<Option<Fil
     is_at(&file, &path).then_some(Some(file))
 }
 
-/// Removes what is left of a dataset's folder whose blocks are gone.
+/// Removes the rest of a dataset's folder after its blocks were deleted.
 pub(super) fn forget(folder: &Path) {
     let _ = fs::remove_file(folder.join(ABOUT));
     let _ = fs::remove_file(folder.join(IN_USE));
     let _ = fs::remove_dir(folder);
 }
 
-/// When a dataset was opened latest.
+/// When a dataset was last opened.
 pub(super) fn used(folder: &Path) -> Option<SystemTime> {
     fs::metadata(folder.join(IN_USE)).and_then(|file| file.modified()).ok()
 }
@@ -470,7 +471,7 @@ mod tests {
         for _ in 0..50 {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("cache");
-            // What a process left that was killed as it made the folder.
+            // What a process leaves behind if it is killed while creating the folder.
             fs::create_dir(&path).unwrap();
             fs::write(path.join(format!("{TAG}.1")), "").unwrap();
             std::thread::scope(|scope| {
@@ -498,7 +499,7 @@ mod tests {
         drop(locked);
         assert!(!part_of(&dataset, block).exists());
         assert_eq!(cache.lock().unwrap().total(), 14);
-        // One that is not what was written.
+        // One block is damaged.
         let checked = cache.check().unwrap();
         assert_eq!((checked.good, checked.damaged.len()), (0, 1));
         assert_eq!(cache.lock().unwrap().total(), 0);

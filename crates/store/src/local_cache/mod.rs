@@ -2,34 +2,35 @@
 //!
 //! ```text
 //! FOLDER/CACHEDIR.TAG                      says that all of this may be deleted at any time
-//!        total                             bytes of all blocks; whoever changes it holds its lock
+//!        total                             bytes of all blocks; a process locks it to change it
 //!        datasets/FINGERPRINT/in-use       its lock is held, shared, by every process that reads the dataset
 //!                             about.json   where the dataset was read from
 //!                             SHARD-OFFSET-LENGTH        one block
 //!                             SHARD-OFFSET-LENGTH.part   one that is being written; its lock is held
 //! ```
 //!
-//! A **block** is a run of whole stored chunks of one shard, up to 4 MiB, and the CRC-32C of them. Where the blocks of a
-//! shard begin and end follows from the shard's index alone, so all processes cut alike.
+//! A **block** is a run of whole stored chunks of one shard, up to 4 MiB, with their CRC-32C. The shard's index alone
+//! determines where its blocks begin and end, so all processes use the same blocks.
 //!
-//! - **Nothing needs repair.** A block gets its name when it is whole. Locks are advisory ones of the system's, which end
-//!   with their process. What a killed process left (a `.part`, a total that is too high) is found by the next one that
-//!   opens the cache. A block is compared with its checksum when a process first reads it, and again if the file was
-//!   changed since; one that is not what was written is dropped and fetched again.
-//! - **What is dropped is what is needed last.** A loader says what its epoch and the next ones will want ([`Plan`]). When
-//!   there is no room, the block that is wanted last gives way, or the new one is not kept if that is wanted later still.
-//!   Blocks of datasets that nobody reads go first; those of datasets that others read are left alone. Without a plan
-//!   (random access) what is there stays: of an order that nobody knows, no choice is better.
-//! - **The limit holds.** Room is taken, under the lock, before a block is written.
+//! - **Nothing needs repair.** A block gets its name only when it is complete. Locks are advisory locks of the system,
+//!   which end with their process. If a killed process left anything (a `.part` file, a total that is too high), the next
+//!   process that opens the cache corrects it. A block is compared with its checksum when a process first reads it, and
+//!   again if the file was changed since. A damaged block is dropped and fetched again.
+//! - **The block that is needed last is dropped.** A loader tells the cache what its epoch and the next ones will need
+//!   ([`Plan`]). When there is no room, blocks of datasets that no process reads are dropped first. Then, the block of the
+//!   dataset that is needed last is dropped, unless the new block is needed even later; in that case the new block is not
+//!   kept. Blocks of datasets that other processes read are left alone. Without a plan (random access), the existing
+//!   blocks of the dataset stay: if the order is not known, no choice is better.
+//! - **The limit is never exceeded.** Room for a block is reserved, under the lock, before it is written.
 //!
-//! | file | what it knows |
+//! | file | contents |
 //! |---|---|
-//! | `folder.rs` | the names in the folder, the lock and the total; listing, checking and clearing |
-//! | `block.rs` | one block, open; whether it is what was written |
-//! | `blocks.rs` | where the blocks of a shard begin and end |
-//! | `uses.rs` | when each block is wanted |
-//! | `plan.rs` | what loaders tell |
-//! | `table.rs` | which blocks of a dataset are there and open, and which gives way |
+//! | `folder.rs` | the names in the folder, its lock and total; listing, checking and clearing |
+//! | `block.rs` | one open block; whether it is intact |
+//! | `blocks.rs` | dividing a shard into blocks |
+//! | `uses.rs` | when each block is needed |
+//! | `plan.rs` | what loaders tell the cache |
+//! | `table.rs` | which blocks of a dataset exist and are open, and which to drop |
 //! | `dataset.rs` | the blocks of a dataset on the disk: reading, keeping, making room |
 //! | `writer.rs` | the thread that writes blocks |
 
@@ -50,11 +51,11 @@ pub use plan::{EpochUses, Plan};
 
 pub(crate) use dataset::CachedShard;
 
-/// A cache on the local disk for what is read from servers.
+/// A cache on the local disk for data from servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalCache {
-    /// Its folder, of its own; made where it is missing.
+    /// Its folder, which must contain nothing else. It is created if it is missing.
     pub folder: PathBuf,
-    /// Most bytes in it, of all datasets; half of what is free on its disk where `None`.
+    /// Its maximum size in bytes, for all datasets; if `None`, half of the free space on its disk.
     pub bytes: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! What loaders tell the cache: what they will want, and how far they are.
+//! What loaders tell the cache: what they will need, and how far they are.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use super::dataset::Shared;
 use super::table::ShardBlocks;
 use super::uses::Gathering;
 
-/// What one loader will want; forgotten when it is dropped.
+/// What one loader will need. Forgotten when the plan is dropped.
 #[derive(Debug)]
 pub struct Plan {
     shared: Arc<Shared>,
     number: u64,
 }
 
-/// Gathers what an epoch will want, for [`Plan::add`].
+/// Collects what an epoch will need, for [`Plan::add`].
 #[derive(Debug)]
 pub struct EpochUses {
     shards: Vec<Arc<ShardBlocks>>,
@@ -23,8 +23,8 @@ pub struct EpochUses {
 }
 
 impl EpochUses {
-    /// Bytes `span` of shard `shard` ([`cached_as`](crate::stores::StoredFile::cached_as)) are wanted in step `step`. For each
-    /// shard, steps ascend.
+    /// Bytes `span` of shard `shard` ([`cached_as`](crate::stores::StoredFile::cached_as)) are needed in step `step`. For
+    /// each shard, steps must be in ascending order.
     pub fn want(&mut self, shard: u32, span: &Range<u64>, step: u32) {
         let Some(blocks) = self.shards.get(shard as usize) else { return };
         if let Some(block) = blocks::holding(&blocks.spans, span) {
@@ -44,21 +44,22 @@ impl Plan {
         self.shared.lock().expected_of(self.number).knows(epoch)
     }
 
-    /// For what an epoch of so many steps will want.
+    /// An empty collection for an epoch of `steps` steps.
     pub fn epoch(&self, steps: usize) -> EpochUses {
         let (shards, blocks) = self.shared.lock().shards();
         let steps = u32::try_from(steps).unwrap_or(u32::MAX);
         EpochUses { shards, gathering: Gathering::new(steps, blocks) }
     }
 
-    /// Says what the epoch after all that are known will want.
+    /// Adds what the next epoch, after all known ones, will need.
     pub fn add(&self, epoch: u64, uses: EpochUses) {
         if let Some(uses) = uses.gathering.done() {
             self.shared.lock().expected_of(self.number).add(epoch, uses);
         }
     }
 
-    /// The loader asks for what a step of an epoch wants; what the `unread` steps before it want may not be read yet.
+    /// Call this when the loader requests the data of a step of an epoch. The data of the `unread` steps before it may not
+    /// be read yet.
     pub fn go_on(&self, epoch: u64, step: usize, unread: usize) {
         self.shared.lock().go_on(self.number, epoch, step as u32, unread as u64);
     }

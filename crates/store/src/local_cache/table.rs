@@ -1,4 +1,5 @@
-//! What this process knows of a dataset's blocks: which are there and open, when each is wanted, and which gives way.
+//! What this process knows about a dataset's blocks: which exist and are open, when each is needed, and which to
+//! drop.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
@@ -15,7 +16,7 @@ pub(super) struct Table {
     numbers: HashMap<BlockName, u32>,
     /// The name of every block, by its number.
     pub(super) names: Vec<BlockName>,
-    /// Whether each is there, as far as this process knows.
+    /// Whether each block exists, as far as this process knows.
     pub(super) present: Vec<bool>,
     count: usize,
     /// Blocks in the folder that belong to no shard that is open.
@@ -23,35 +24,38 @@ pub(super) struct Table {
     latest: Latest,
     expected: Vec<(u64, Expected)>,
     plans: u64,
-    /// Steps of all loaders together.
+    /// Number of steps of all loaders together.
     steps: u64,
-    /// Blocks that are open, by their numbers.
+    /// The open blocks, by number.
     pub(super) open: Vec<Option<Arc<OpenBlock>>>,
-    /// Their numbers, the one that was opened first first; some may be closed by now.
+    /// Numbers of the opened blocks, in the order of opening. Some may be closed by now.
     opened: VecDeque<u32>,
-    /// How many are kept open.
+    /// Maximum number of open blocks.
     may_be_open: usize,
-    /// The disk refused; nothing is written until then.
+    /// After a disk error, nothing is written until this time.
     pub(super) rest_until: Option<Instant>,
+    /// When the folder was looked through for changes by others.
     pub(super) looked: Option<Instant>,
+    /// When blocks of datasets that no process reads were last looked for.
+    pub(super) swept: Option<Instant>,
     pub(super) problem: Option<String>,
 }
 
 /// The blocks of a shard.
 #[derive(Debug)]
 pub(super) struct ShardBlocks {
-    /// Number of the first one.
+    /// Number of the first block.
     pub(super) first: u32,
     pub(super) spans: Vec<Range<u64>>,
 }
 
 impl Table {
-    /// No shard is open yet; blocks `there` lie in the folder.
+    /// A table without open shards. The blocks `there` are in the folder.
     pub(super) fn new(there: HashSet<BlockName>, may_be_open: usize) -> Self {
         Self { others: there, may_be_open, ..Self::default() }
     }
 
-    /// Adds a shard; gives its number and blocks.
+    /// Adds a shard; returns its number and blocks.
     pub(super) fn add_shard(
         &mut self,
         shard: u64,
@@ -74,12 +78,12 @@ impl Table {
         (number, blocks)
     }
 
-    /// The blocks of all shards, and how many there are.
+    /// The blocks of all shards, and the number of blocks.
     pub(super) fn shards(&self) -> (Vec<Arc<ShardBlocks>>, usize) {
         (self.shards.clone(), self.names.len())
     }
 
-    /// Adds a loader that has told nothing yet; gives its number.
+    /// Adds a loader with an empty plan; returns its number.
     pub(super) fn add_plan(&mut self) -> u64 {
         self.plans += 1;
         self.expected.push((self.plans, Expected::default()));
@@ -90,7 +94,8 @@ impl Table {
         self.expected.retain(|(number, _)| *number != plan);
     }
 
-    /// A loader asks for what a step of an epoch wants; what the `unread` steps before it want may not be read yet.
+    /// Call this when a loader requests the data of a step of an epoch. The data of the `unread` steps before it may
+    /// not be read yet.
     pub(super) fn go_on(&mut self, plan: u64, epoch: u64, step: u32, unread: u64) {
         let (steps, over) = self.expected_of(plan).go_on(epoch, step, unread);
         self.steps += steps;
@@ -102,7 +107,7 @@ impl Table {
         }
     }
 
-    /// A block was opened; the one that was opened first may have to be closed for it.
+    /// Records that a block was opened. This may close the block that was opened first.
     pub(super) fn is_open(&mut self, block: u32, open: &Arc<OpenBlock>) {
         self.is_there(block);
         if self.opened.len() >= self.may_be_open
@@ -114,7 +119,7 @@ impl Table {
         self.open[block as usize] = Some(open.clone());
     }
 
-    /// These blocks were found in the folder.
+    /// Records the blocks that were found in the folder.
     pub(super) fn are_there(&mut self, names: HashSet<BlockName>) {
         self.others.clear();
         for name in names {
@@ -130,7 +135,7 @@ impl Table {
         &mut found.expect("a plan is forgotten when it is dropped").1
     }
 
-    /// Steps until a block is wanted by any loader.
+    /// Number of steps until any loader needs a block.
     fn until(&self, block: u32) -> u64 {
         self.expected.iter().map(|(_, expected)| expected.until(block)).min().unwrap_or(NEVER)
     }
@@ -172,7 +177,7 @@ impl Table {
         self.others.clear();
     }
 
-    /// The block that is wanted last, if that is later than block `new` is; it stays noted as there.
+    /// The block that is needed last, if it is needed later than block `new`. It stays recorded as existing.
     pub(super) fn victim(&mut self, new: u32) -> Option<(u32, BlockName)> {
         let again = self.expected.iter().map(|(_, expected)| expected.until_again(new));
         let wanted = again.min().unwrap_or(NEVER);

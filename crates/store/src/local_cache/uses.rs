@@ -1,27 +1,27 @@
-//! When each block is wanted.
+//! When each block is needed.
 
 use std::collections::{BinaryHeap, VecDeque};
 
-/// Uses of one epoch, at most; of more, nothing is known.
+/// Maximum number of uses in an epoch. If there are more, the epoch is not recorded.
 const MOST: usize = 2 << 20;
-/// Uses of a block within so small a part of an epoch count as one.
+/// Uses of a block within 1/256 of an epoch count as one use.
 const PARTS: u32 = 256;
 
-/// Which blocks a loader wants in one epoch, and in which of its steps.
+/// Which blocks a loader needs in one epoch, and in which steps.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Uses {
-    /// (step, block), by steps.
+    /// (step, block), sorted by step.
     by_step: Vec<(u32, u32)>,
     /// (block, step), sorted.
     by_block: Vec<(u32, u32)>,
     steps: u32,
 }
 
-/// Gathers [`Uses`].
+/// Collects [`Uses`].
 #[derive(Debug)]
 pub(super) struct Gathering {
     uses: Uses,
-    /// For each block the step, counted from 1, of the last use that was noted.
+    /// For each block, the step (counted from 1) of its last recorded use.
     noted: Vec<u32>,
     full: bool,
 }
@@ -32,7 +32,7 @@ impl Gathering {
         Self { uses, noted: vec![0; blocks], full: false }
     }
 
-    /// Block `block` is wanted in step `step`; of each block, steps ascend.
+    /// Records that block `block` is needed in step `step`. For each block, steps must be in ascending order.
     pub(super) fn want(&mut self, block: u32, step: u32) {
         let Some(noted) = self.noted.get_mut(block as usize) else { return };
         let near = self.uses.steps / PARTS;
@@ -44,7 +44,7 @@ impl Gathering {
         self.uses.by_step.push((step, block));
     }
 
-    /// All of them; `None` if they were too many.
+    /// All uses; `None` if there were too many.
     pub(super) fn done(self) -> Option<Uses> {
         let mut uses = self.uses;
         uses.by_step.sort_unstable();
@@ -55,7 +55,7 @@ impl Gathering {
 }
 
 impl Uses {
-    /// The first step from `from` on that wants the block.
+    /// The first step from `from` on that needs the block.
     fn next(&self, block: u32, from: u32) -> Option<u32> {
         let place = self.by_block.partition_point(|entry| *entry < (block, from));
         let (found, step) = self.by_block.get(place)?;
@@ -63,22 +63,22 @@ impl Uses {
     }
 }
 
-/// What one loader will want: the rest of its epoch, and those after it. Steps are counted on over all epochs.
+/// What one loader will need in the rest of its epoch and in later epochs. Steps are numbered consecutively over all epochs.
 #[derive(Debug, Default)]
 pub(super) struct Expected {
     epochs: VecDeque<Epoch>,
-    /// The step whose blocks are asked for.
+    /// The step whose blocks are being requested.
     asked: u64,
     /// The first step whose blocks may not be read yet.
     unread: u64,
-    /// The first use of the first epoch that is not over.
+    /// In the first epoch, the first use that is not over.
     cursor: usize,
 }
 
 #[derive(Debug)]
 struct Epoch {
     number: u64,
-    /// Its first step.
+    /// The number of its first step.
     start: u64,
     uses: Uses,
 }
@@ -88,7 +88,7 @@ impl Epoch {
         self.start + u64::from(self.uses.steps)
     }
 
-    /// The first step from `from` on that wants the block.
+    /// The first step from `from` on that needs the block.
     fn next(&self, block: u32, from: u64) -> Option<u64> {
         let from = u32::try_from(from.saturating_sub(self.start)).ok()?;
         self.uses.next(block, from).map(|step| self.start + u64::from(step))
@@ -100,14 +100,14 @@ impl Expected {
         self.epochs.iter().any(|epoch| epoch.number == number)
     }
 
-    /// Adds an epoch behind the others.
+    /// Adds an epoch after the others.
     pub(super) fn add(&mut self, number: u64, uses: Uses) {
         let start = self.epochs.back().map_or(self.asked, Epoch::end);
         self.epochs.push_back(Epoch { number, start, uses });
     }
 
-    /// The blocks of a step are asked for, and those of the `unread` steps before it may not be read yet. Gives how many steps,
-    /// and which blocks' uses, are over.
+    /// Call this when the blocks of a step are requested. The blocks of the `unread` steps before it may not be read yet.
+    /// Returns how many steps are now over, and the blocks that they used.
     pub(super) fn go_on(&mut self, number: u64, step: u32, unread: u64) -> (u64, Vec<u32>) {
         let mut over = Vec::new();
         let Some(epoch) = self.epochs.iter().find(|epoch| epoch.number == number) else {
@@ -131,13 +131,13 @@ impl Expected {
         (self.unread - before, over)
     }
 
-    /// Steps until a block that is there is wanted, from those on that may not have read theirs; [`NEVER`] if nobody knows
-    /// that it will be.
+    /// Number of steps until an existing block is needed, counted from the first step that may not have read its blocks.
+    /// [`NEVER`] if no use is known.
     pub(super) fn until(&self, block: u32) -> u64 {
         self.next(block, self.unread)
     }
 
-    /// The same of a block that was fetched for the steps up to the one that is asked for: until it is wanted again.
+    /// The same for a block that was just fetched for the current step: the number of steps until it is needed again.
     pub(super) fn until_again(&self, block: u32) -> u64 {
         self.next(block, self.asked + 1)
     }
@@ -151,25 +151,26 @@ impl Expected {
 /// No use is known.
 pub(super) const NEVER: u64 = u64::MAX;
 
-/// Blocks that are there, by when they are wanted. What is noted of a block may be out of date; it is asked again before a
-/// block is dropped.
+/// Existing blocks, ordered by when they are needed. Entries may be out of date, so the time is checked again before a block
+/// is dropped.
 #[derive(Debug, Default)]
 pub(super) struct Latest {
     heap: BinaryHeap<(u64, u32)>,
 }
 
 impl Latest {
-    /// Notes that a block is wanted at that time.
+    /// Records that a block is needed at a time.
     pub(super) fn note(&mut self, block: u32, when: u64) {
         self.heap.push((when, block));
     }
 
-    /// Takes out the block that is wanted last. `when` tells of a block when it is wanted now; `None` if it is not there.
+    /// Removes and returns the block that is needed last. `when` returns the current time at which a block is needed, or
+    /// `None` if the block does not exist.
     pub(super) fn take(&mut self, when: impl Fn(u32) -> Option<u64>) -> Option<(u32, u64)> {
         while let Some((noted, block)) = self.heap.pop() {
             match when(block) {
                 None => {}
-                // Sooner than was thought: others may be wanted later.
+                // It is needed sooner than recorded, so others may be needed later.
                 Some(now) if now < noted => self.heap.push((now, block)),
                 Some(now) => return Some((block, now)),
             }
@@ -177,7 +178,7 @@ impl Latest {
         None
     }
 
-    /// Whether there are so many notes that most are out of date.
+    /// Whether there are so many entries that most are out of date.
     pub(super) fn is_long(&self, present: usize) -> bool {
         self.heap.len() > 4 * present + 1024
     }
@@ -246,7 +247,7 @@ mod tests {
         fn the_one_taken_is_wanted_last(times in prop::collection::vec((0u64..50, 0u64..50, any::<bool>()), 1..40)) {
             let mut latest = Latest::default();
             for (block, (noted, now, _)) in times.iter().enumerate() {
-                // What is noted is never too soon: whoever is wanted later than was noted is noted again.
+                // A recorded time is never too early: if a block is needed later than recorded, it is recorded again.
                 latest.note(block as u32, *noted);
                 latest.note(block as u32, *now);
             }

@@ -1,4 +1,4 @@
-//! The thread that writes blocks, so that nobody who reads waits for the disk.
+//! The thread that writes blocks, so that no reader waits for the disk.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -6,17 +6,18 @@ use std::thread::JoinHandle;
 
 use crate::{memory, threads};
 
-/// Bytes that wait to be written, at most, or an eighth of the memory that is free if that is less. What comes while so many
-/// wait is not kept: a disk that is slower than the link must not hold up those who read. The next epoch keeps it.
+/// Maximum number of bytes that wait to be written, or an eighth of the available memory if that is less. Blocks that arrive
+/// while the queue is full are not kept, because a disk that is slower than the link must not delay readers. They can be
+/// kept in the next epoch.
 const MOST: u64 = 512 << 20;
 
-/// A block to be written, and its bytes.
+/// The number of a block to be written, and its bytes.
 type Job = (u32, Arc<Vec<u8>>);
 
-/// Blocks by their numbers, and their bytes.
+/// The bytes of blocks, by number.
 type Waiting = HashMap<u32, Arc<Vec<u8>>>;
 
-/// Blocks that wait, and the thread that writes them; it starts with the first one.
+/// Waiting blocks, and the thread that writes them. It starts with the first block.
 #[derive(Debug)]
 pub(super) struct Writer {
     most: u64,
@@ -27,16 +28,16 @@ pub(super) struct Writer {
 #[derive(Debug, Default)]
 struct Shared {
     queue: Mutex<Queue>,
-    /// There is more to write, or nothing any more.
+    /// Signals that a block was added or written, or that the writer was closed.
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
     jobs: VecDeque<Job>,
-    /// Bytes of the jobs.
+    /// Total size of the jobs in bytes.
     bytes: u64,
-    /// The jobs' blocks, and those that are being written.
+    /// The blocks of the jobs, and the blocks that are being written.
     waiting: Waiting,
     closed: bool,
 }
@@ -47,7 +48,7 @@ impl Writer {
         Self { most: MOST.min(free / 8), shared: Arc::default(), thread: Mutex::default() }
     }
 
-    /// Has a block written by `write`, unless too many wait: then `false`.
+    /// Queues a block to be written with `write`. Returns `false` if too many bytes wait.
     pub(super) fn add(
         &self,
         block: u32,
@@ -59,7 +60,7 @@ impl Writer {
             return false;
         }
         if queue.waiting.insert(block, bytes.clone()).is_some() {
-            // It was fetched once more.
+            // The same block was fetched twice.
             return true;
         }
         queue.bytes += bytes.len() as u64;
@@ -69,18 +70,18 @@ impl Writer {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if thread.is_none() {
             let shared = self.shared.clone();
-            // Where it is refused, nothing is written until somebody waits for it.
+            // If the system refuses the thread, blocks are written only by `flush`.
             *thread = threads::start("hsipack-cache", move || shared.work(&write)).ok();
         }
         true
     }
 
-    /// The bytes of a block that is not written yet.
+    /// The bytes of a block that is not yet written.
     pub(super) fn waiting(&self, block: u32) -> Option<Arc<Vec<u8>>> {
         self.shared.lock().waiting.get(&block).cloned()
     }
 
-    /// Waits until all is written.
+    /// Waits until all blocks are written.
     pub(super) fn flush(&self, write: impl Fn(u32, &[u8])) {
         while let Some(job) = { self.shared.lock().next() } {
             self.shared.run(job, &write);
@@ -98,7 +99,7 @@ impl Drop for Writer {
         self.shared.changed.notify_all();
         let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(thread) = thread.take() {
-            // It has nothing to tell.
+            // The thread returns nothing.
             let _ = thread.join();
         }
     }
@@ -117,7 +118,7 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes until the writer is dropped and nothing is left.
+    /// Writes blocks until the writer is dropped and none are left.
     fn work(&self, write: &dyn Fn(u32, &[u8])) {
         loop {
             let job = {
